@@ -8,7 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // Metrics are the updater's metrics, with upstream's names.
@@ -95,7 +95,7 @@ func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
 }
 
 // publishDecisions replaces the numbers of decisions by those of a pass.
-func (m *Metrics) publishDecisions(decisions []plan.Decision) {
+func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 	next := m.decisions.Next()
 	for i := range decisions {
 		next.WithLabelValues(decisions[i].Do.String(), decisions[i].Reason.Code.String()).Inc()

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -167,7 +168,7 @@ func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger
 	s.mu.Lock()
 	s.acting, s.failed = map[cluster.Workload]*sync.Once{}, 0
 	s.mu.Unlock()
-	acts := slices.ContainsFunc(pass.Decisions(), func(d plan.Decision) bool { return d.Do != plan.Leave })
+	acts := slices.ContainsFunc(pass.Decisions(), func(d decision.Decision) bool { return d.Do != decision.Leave })
 	if !acts || !s.isActive() {
 		return
 	}

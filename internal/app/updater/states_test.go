@@ -22,6 +22,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -541,7 +542,7 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 		store := newMemoryStates()
 		for i := range 20 {
 			w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("gone-", i)}
-			store.objects[w] = plan.State{Workload: w, ActingSince: time.Now(), Pods: []plan.PodState{{UID: "x", Do: plan.Evict, Done: true, At: time.Now()}}}
+			store.objects[w] = plan.State{Workload: w, ActingSince: time.Now(), Pods: []plan.PodState{{UID: "x", Do: decision.Evict, Done: true, At: time.Now()}}}
 		}
 		fake.term(t, store, time.Minute, true)
 		if len(store.objects) > 0 {

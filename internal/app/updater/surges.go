@@ -16,6 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -67,7 +68,7 @@ type surgeAttempt struct {
 // An endedSurge is a surge that ended without the removal of its pod.
 type endedSurge struct {
 	pod *cluster.Pod
-	why plan.Refusal
+	why decision.Refusal
 }
 
 const (
@@ -198,7 +199,7 @@ func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 }
 
 // A refusedSurge is the error of a surge that does not begin.
-type refusedSurge struct{ plan.Refusal }
+type refusedSurge struct{ decision.Refusal }
 
 func (r refusedSurge) Error() string { return r.Text }
 
@@ -234,7 +235,7 @@ func (s *surges) refusalOf(err error) error {
 	case errors.Is(err, kube.ErrForbidden):
 		s.reportForbidden(err)
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrInvalid):
-		return refusedSurge{plan.Refusal{Kind: plan.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
+		return refusedSurge{decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
 	}
 	return err
 }

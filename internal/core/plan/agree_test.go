@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -43,7 +44,7 @@ func TestPlan_interruptedWorkloadOnFullNode_noPodOfItChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if _, interrupted := w.Ledger.isInterrupted(noon, workloadOf(d.Pod)); interrupted && d.Do != Leave {
+			if _, interrupted := w.Ledger.isInterrupted(noon, workloadOf(d.Pod)); interrupted && d.Do != decision.Leave {
 				t.Fatalf("%s: %s (%s)", d.Pod.Key, d.Do, d.Reason)
 			}
 		}
@@ -55,7 +56,7 @@ func TestPlan_oomKilledPodOnFullNode_makesNoRoomForOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if (d.Rescue || d.Pod.Crash != nil) && (d.Reason.Code == MakesRoom || d.Reason.Code == MovesForRoom) {
+			if (d.Rescue || d.Pod.Crash != nil) && (d.Reason.Code == decision.MakesRoom || d.Reason.Code == decision.MovesForRoom) {
 				t.Fatalf("%s: %s (%s), rescue %t", d.Pod.Key, d.Do, d.Reason, d.Rescue)
 			}
 		}
@@ -87,7 +88,7 @@ func nodeWithSurplus() (w World, surplus *cluster.Autoscaler) {
 }
 
 // actionOn returns the decision on a pod.
-func actionOn(w World, name string) Decision {
+func actionOn(w World, name string) decision.Decision {
 	b := DefaultBudget()
 	b.MakeRoom = room.Move
 	for _, d := range Plan(noon, w, b) {
@@ -95,23 +96,23 @@ func actionOn(w World, name string) Decision {
 			return d
 		}
 	}
-	return Decision{}
+	return decision.Decision{}
 }
 
 func TestPlan_neighbourWithSurplus_shrinksUnlessInterruptedOrOOMKilled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(World)
-		want   Act
+		want   decision.Act
 	}{
-		"nothing": {func(World) {}, Resize},
+		"nothing": {func(World) {}, decision.Resize},
 		"interrupted": {func(w World) {
 			w.Ledger.Restore(noon, []State{{Workload: w.Governed[0].Autoscaler.Target, ActingSince: noon}})
-		}, Leave},
+		}, decision.Leave},
 		"OOM-killed and not ready": {func(w World) {
 			p := w.Governed[0].Pods[0]
 			p.Ready, p.Crash = false, &cluster.Crash{Version: "1"}
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 3, Started: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}
-		}, Leave},
+		}, decision.Leave},
 	} {
 		w, _ := nodeWithSurplus()
 		tc.change(w)
@@ -138,7 +139,7 @@ func TestPlan_neighbourIsScaledByHPA_shrinksAtMostToItsScalePoint(t *testing.T) 
 		a.PreserveScalePoint = tc.preserve
 		a.Horizontal = []*cluster.HorizontalAutoscaler{{Key: a.Key, Target: a.Target, Utilization: []cluster.UtilizationTarget{cpu}, Points: tc.points}}
 		d := actionOn(w, "db-0")
-		if d.Do != Resize || d.Reason.Code != MakesRoom {
+		if d.Do != decision.Resize || d.Reason.Code != decision.MakesRoom {
 			t.Errorf("%s: %s (%s), want a resize that makes room", name, d.Do, d.Reason)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -60,37 +61,37 @@ func sizes(fits []policy.Fitted) []rollout.Size {
 
 // awaitsCanary blocks a change while another pod of the workload shows whether the new size works, and after it has shown that it does
 // not. A container that was OOM-killed does not wait.
-func (t *candidate) awaitsCanary() (Reason, bool) {
+func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	a, p := t.d.Autoscaler, t.d.Pod
-	if !a.Canary.On || t.d.Wanted.Code == OutOfMemory {
-		return Reason{}, false
+	if !a.Canary.On || t.d.Wanted.Code == decision.OutOfMemory {
+		return decision.Reason{}, false
 	}
 	s := t.pass.canaries[workloadOf(p)]
 	switch {
 	case s.Phase == rollout.Held:
-		return Reason{Code: Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
+		return decision.Reason{Code: decision.Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
 	case s.Phase == rollout.Watching:
-		return Reason{Code: AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
 	case s.Phase == rollout.Starting:
-		return Reason{Code: AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, s.UID != p.UID
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, s.UID != p.UID
 	case s.Accepts(sizes(t.d.With)):
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	first := t.scope.firsts[workloadOf(p)]
-	if first == nil && t.d.Wanted.Code == Fits {
-		return Reason{Code: AwaitingCanary, Text: p.Name}, true // a change only to make room for another pod is no canary
+	if first == nil && t.d.Wanted.Code == decision.Fits {
+		return decision.Reason{Code: decision.AwaitingCanary, Text: p.Name}, true // a change only to make room for another pod is no canary
 	}
 	if first == nil || first == p {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	return Reason{Code: AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
+	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
 }
 
 // beCanary makes the pod the canary of its workload if its change needs one.
 func (t *candidate) beCanary() {
 	a, w := t.d.Autoscaler, workloadOf(t.d.Pod)
 	s := t.pass.canaries[w]
-	if !a.Canary.On || t.d.Wanted.Code == BoostOver || s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Accepts(sizes(t.d.With)) {
+	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Accepts(sizes(t.d.With)) {
 		return
 	}
 	if t.scope.firsts == nil {
@@ -103,12 +104,12 @@ func (t *candidate) beCanary() {
 }
 
 // startOf returns the state in which the pod of a decision is the canary.
-func (l *Ledger) startOf(now time.Time, d *Decision) rollout.State {
-	return l.canaries[workloadOf(d.Pod)].Start(now, d.Pod, sizes(d.With), d.Do == Resize && restarts(d.Pod, d.With))
+func (l *Ledger) startOf(now time.Time, d *entry) rollout.State {
+	return l.canaries[workloadOf(d.Pod)].Start(now, d.Pod, sizes(d.With), d.Do == decision.Resize && restarts(d.Pod, d.With))
 }
 
 // canaryChanged records that the canary was changed, or may have been.
-func (p *Pass) canaryChanged(d *Decision, certain bool) {
+func (p *Pass) canaryChanged(d *entry, certain bool) {
 	if !d.canary {
 		return
 	}
@@ -121,7 +122,7 @@ func (p *Pass) canaryChanged(d *Decision, certain bool) {
 }
 
 // endCanary lets another pod be the canary, because this one was not changed.
-func (p *Pass) endCanary(d *Decision) {
+func (p *Pass) endCanary(d *entry) {
 	if !d.canary {
 		return
 	}
@@ -131,13 +132,14 @@ func (p *Pass) endCanary(d *Decision) {
 	p.w.Ledger.canaries[w] = p.w.Ledger.canaries[w].Cancel()
 }
 
-// learnCanaries stores the observed states, and the canaries that the pass is about to change.
-func (l *Ledger) learnCanaries(now time.Time, w World, ds []Decision) {
-	w.Ledger = l
-	l.canaries = observeCanaries(now, w)
-	for i := range ds {
-		if d := &ds[i]; d.canary && d.Do != Leave {
-			l.canaries[workloadOf(d.Pod)] = l.startOf(now, d)
+// Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
+// decisions are carried out.
+func (p *Pass) Learn() {
+	l := p.w.Ledger
+	l.Learn(p.now, p.w, p.ds)
+	for i := range p.entries {
+		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
+			l.canaries[workloadOf(d.Pod)] = l.startOf(p.now, d)
 		}
 	}
 }

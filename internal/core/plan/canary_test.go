@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -48,10 +49,10 @@ const (
 // pass runs one pass. If the updater is killed in it, the next pass begins with the stored state.
 func (c *canaries) pass(at crash) {
 	p := Begin(c.now, c.w, c.b)
-	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
-	var acts []Decision
+	p.Learn()
+	var acts []decision.Decision
 	for _, d := range p.Decisions() {
-		if d.Do != Leave {
+		if d.Do != decision.Leave {
 			acts = append(acts, d)
 		}
 	}
@@ -81,13 +82,13 @@ func (c *canaries) pass(at crash) {
 	}
 }
 
-func (c *canaries) carryOut(d *Decision) {
+func (c *canaries) carryOut(d *decision.Decision) {
 	pods := c.w.Governed[0].Pods
 	i := slices.IndexFunc(pods, func(p *cluster.Pod) bool { return p.UID == d.Pod.UID })
 	q := *pods[i]
 	q.Containers = slices.Clone(q.Containers)
 	c.writes = append(c.writes, fmt.Sprintf("%s %s", d.Do, q.UID))
-	if d.Do == Resize {
+	if d.Do == decision.Resize {
 		q.Containers[0].Requests = d.With[0].Requests
 		pods[i] = &q
 		return
@@ -265,12 +266,12 @@ func TestCanary_recommendationChangesWhileWatched_newSizeNeedsItsOwnCanary(t *te
 func TestCanary_firstPodIsRefused_anotherPodIsTheCanary(t *testing.T) {
 	c := newCanaries(t, 4, cluster.Recreate)
 	p := Begin(c.now, c.w, c.b)
-	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
+	p.Learn()
 	first := evictions(p)
 	if len(first) != 1 {
 		t.Fatalf("%d evictions", len(first))
 	}
-	next := p.Refused(first[0], Refusal{Kind: DeniedByBudget})
+	next := p.Refused(first[0], decision.Refusal{Kind: decision.DeniedByBudget})
 	if len(next) != 1 || next[0].Pod == first[0].Pod {
 		t.Fatalf("next %+v", next)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -47,7 +48,7 @@ type State struct {
 // A PodState is the last attempt at an action on a pod.
 type PodState struct {
 	UID, Name string
-	Do        Act
+	Do        decision.Act
 	Done      bool // the action was carried out; else Failed is set
 	At        time.Time
 	Next      time.Time       // when the action may be tried again; zero if that is not limited. Restore does not read it
@@ -58,7 +59,7 @@ type PodState struct {
 
 // A FailedState describes an attempt that was refused, or whose outcome is unknown.
 type FailedState struct {
-	Refusal
+	decision.Refusal
 	Transient   int       // consecutive last attempts with a transient failure
 	Lost        time.Time // time of the last attempt without an answer
 	LostSince   time.Time // time of the first of the consecutive last attempts without an answer
@@ -139,14 +140,14 @@ func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{workloadOf(p), p.
 
 // forgetPods forgets pods without a record. A record whose pod turns out to be in another namespace is removed first: it comes from
 // a stored object that a user of that namespace has changed.
-func (l *Ledger) forgetPods(ds []Decision) {
+func (l *Ledger) forgetPods(ds []decision.Decision) {
 	for i := range ds {
 		uid := ds[i].Pod.UID
 		if ref, ok := l.pods[uid]; ok && ref.workload.Namespace != ds[i].Pod.Namespace {
 			delete(l.resizes, uid)
 			delete(l.evicted, uid)
 			delete(l.lacking, uid)
-			for _, do := range []Act{Evict, Resize, Delete} {
+			for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete} {
 				delete(l.refusals, refusedKey{uid, do})
 			}
 		}
@@ -254,10 +255,10 @@ func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
 		s.Pods = append(s.Pods, p)
 	}
 	for uid, r := range l.resizes {
-		add(uid, PodState{Do: Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
+		add(uid, PodState{Do: decision.Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
-		add(uid, PodState{Do: Evict, Done: true, At: at})
+		add(uid, PodState{Do: decision.Evict, Done: true, At: at})
 	}
 	for key, r := range l.refusals {
 		counted := r
@@ -276,7 +277,7 @@ func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
 func (l *Ledger) lastRelevantEviction(s *State) time.Time {
 	last := l.progress[s.Workload]
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == DeniedByBudget && !last.Before(p.At) {
+		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == decision.DeniedByBudget && !last.Before(p.At) {
 			return last
 		}
 	}

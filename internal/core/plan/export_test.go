@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -36,7 +37,7 @@ func summary(now time.Time, w World, l *Ledger, b Budget) []string {
 }
 
 // drawChanges changes the pods as the cluster may do after the actions of a pass.
-func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]Decision) {
+func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]decision.Decision) {
 	for _, g := range w.Governed {
 		for i, p := range g.Pods {
 			d, ok := changed[p]
@@ -58,7 +59,7 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]De
 					}
 				}
 			}
-			if d.Do == Evict || d.Do == Delete {
+			if d.Do == decision.Evict || d.Do == decision.Delete {
 				q.UID, q.Created = fmt.Sprint(p.UID, "+"), now.Add(time.Second)
 			}
 			g.Pods[i] = &q
@@ -109,7 +110,7 @@ func TestDrawCrashesAndFullNodes_histories_haveDeletionsAndShortages(t *testing.
 				deletions++
 			}
 			for _, p := range s.Pods {
-				if p.Do == Delete {
+				if p.Do == decision.Delete {
 					refusedDeletions++
 				}
 			}
@@ -132,7 +133,7 @@ func TestLedger_anyHistoryAndRestart_decisionsAreTheSame(t *testing.T) {
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			_, down := outcomes(t, p)
 			drawChanges(t, now, w, down)
 			after := restored(now, w.Ledger, b)
@@ -162,7 +163,7 @@ func TestLedger_clockJumpsDuringRestart_nothingIsBlockedForEver(t *testing.T) {
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			outcomes(t, p) // the watch shows no change
 			now = now.Add(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "later"))
 		}
@@ -211,7 +212,7 @@ func TestLedger_updaterEndedWhileActing_changesNoPodOfTheWorkloadUntilTheWatchMu
 		}
 	}
 	for _, d := range Begin(noon, w, DefaultBudget()).Decisions() {
-		if d.Reason.Code != Interrupted {
+		if d.Reason.Code != decision.Interrupted {
 			t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 		}
 	}
@@ -228,12 +229,12 @@ func TestLedger_manyPodsAndContainers_stateIsBounded(t *testing.T) {
 	b.Tolerance = 1
 	ds := Begin(noon, w, b).Decisions()
 	for i, d := range ds {
-		d.Do = Evict
+		d.Do = decision.Evict
 		for j := range 2 * maxContainerStates {
 			d.With = append(d.With, policy.Fitted{Container: fmt.Sprint("c", j)})
 		}
-		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Second), d, Refusal{Kind: Denied, Text: strings.Repeat("long ", 1000)}, 0)
-		w.Ledger.addPending(noon, d)
+		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Second), attemptOf(w, d), decision.Refusal{Kind: decision.Denied, Text: strings.Repeat("long ", 1000)}, 0)
+		w.Ledger.addPending(noon, attemptOf(w, d))
 	}
 	states := w.Ledger.Export(b)
 	if len(states) != 1 {
@@ -260,12 +261,12 @@ func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
 	pods := w.Governed[0].Pods
 	web := pods[0].Top
 	kept := NewLedger()
-	part := Decision{Pod: pods[0], Autoscaler: a, Do: Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(150, 1<<30)}}, part: true}
+	part := Attempt{Pod: pods[0], Autoscaler: a.Key, Do: decision.Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(150, 1<<30)}}, Part: true}
 	kept.Done(noon, part)
-	kept.Done(noon.Add(time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Evict, roomFor: pods[0]})
-	kept.Done(noon.Add(2*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete})
-	kept.Done(noon.Add(3*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete, again: true})
-	kept.Refused(noon.Add(4*time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Delete}, Refusal{Kind: ServerBusy}, 0)
+	kept.Done(noon.Add(time.Minute), Attempt{Pod: pods[1], Autoscaler: a.Key, Do: decision.Evict, RoomFor: pods[0]})
+	kept.Done(noon.Add(2*time.Minute), Attempt{Pod: pods[2], Autoscaler: a.Key, Do: decision.Delete})
+	kept.Done(noon.Add(3*time.Minute), Attempt{Pod: pods[2], Autoscaler: a.Key, Do: decision.Delete, Repeated: true})
+	kept.Refused(noon.Add(4*time.Minute), Attempt{Pod: pods[1], Autoscaler: a.Key, Do: decision.Delete}, decision.Refusal{Kind: decision.ServerBusy}, 0)
 	after := restored(noon.Add(5*time.Minute), kept, DefaultBudget())
 	if got := after.lacking["0"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) || len(got.with) != 1 {
 		t.Errorf("shortage %+v", got)
@@ -273,7 +274,7 @@ func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
 	if got := after.rescues[web]; got.again != 1 || got.uid != "2" || !got.at.Equal(noon.Add(3*time.Minute)) {
 		t.Errorf("deletion %+v", got)
 	}
-	if r, ok := after.refusal(pods[1], Delete); !ok || r.Kind != ServerBusy || r.n != 1 {
+	if r, ok := after.refusal(pods[1], decision.Delete); !ok || r.Kind != decision.ServerBusy || r.n != 1 {
 		t.Errorf("refusal %+v (%t)", r, ok)
 	}
 	if diff := gocmp.Diff(kept.Export(DefaultBudget()), after.Export(DefaultBudget())); diff != "" {
@@ -284,7 +285,7 @@ func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
 func TestLedger_manyShortages_mostRecentAreStored(t *testing.T) {
 	w, a := shrinking(3 * maxShortageStates)
 	for i, p := range w.Governed[0].Pods {
-		w.Ledger.Done(noon.Add(time.Duration(i)*time.Second), Decision{Pod: p, Autoscaler: a, Do: Resize, part: true})
+		w.Ledger.Done(noon.Add(time.Duration(i)*time.Second), Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize, Part: true})
 	}
 	s := w.Ledger.Export(DefaultBudget())[0]
 	if n := len(s.Shortages); n != maxShortageStates || s.Shortages[0].UID != w.Governed[0].Pods[3*maxShortageStates-1].UID {
@@ -296,20 +297,20 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	web := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
 	far := noon.Add(1e6 * time.Hour)
 	for name, s := range map[string]State{
-		"no workload":           {ActingSince: noon, Pods: []PodState{{UID: "0", Do: Evict, Done: true, At: noon}}},
-		"no UID":                {Workload: web, Pods: []PodState{{Do: Evict, Done: true, At: noon}}},
-		"no time":               {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, Done: true}}},
-		"no outcome":            {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, At: noon}}},
-		"no action":             {Workload: web, Pods: []PodState{{UID: "0", Do: Leave, Done: true, At: noon}}},
+		"no workload":           {ActingSince: noon, Pods: []PodState{{UID: "0", Do: decision.Evict, Done: true, At: noon}}},
+		"no UID":                {Workload: web, Pods: []PodState{{Do: decision.Evict, Done: true, At: noon}}},
+		"no time":               {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, Done: true}}},
+		"no outcome":            {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, At: noon}}},
+		"no action":             {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Leave, Done: true, At: noon}}},
 		"unknown action":        {Workload: web, Pods: []PodState{{UID: "0", Do: 99, Done: true, At: noon}}},
-		"unknown kind":          {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, At: noon, Failed: &FailedState{Refusal: Refusal{Kind: 99}}}}},
+		"unknown kind":          {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, At: noon, Failed: &FailedState{Refusal: decision.Refusal{Kind: 99}}}}},
 		"controller elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: cluster.Workload{Namespace: "bank", Name: "x"}, Autoscaler: cluster.Key{Namespace: "shop"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"autoscaler elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: web, Autoscaler: cluster.Key{Namespace: "bank"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"eviction without time": {Workload: web, Eviction: &EvictionState{Ineffective: 5}},
 		"rounds without time":   {Workload: web, Rounds: &RoundsState{Count: 5}},
 		"single round":          {Workload: web, Rounds: &RoundsState{At: noon, Count: -1}},
 		"deletion without time": {Workload: web, Deletion: &DeletionState{Again: 5}},
-		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: Delete, Done: true, At: noon}}},
+		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Delete, Done: true, At: noon}}},
 		"shortage without time": {Workload: web, Shortages: []ShortageState{{UID: "0", Parts: 5}}},
 		"shortage without UID":  {Workload: web, Shortages: []ShortageState{{Since: noon, Parts: 5}}},
 	} {
@@ -325,8 +326,8 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		Shortages: []ShortageState{{UID: "2", Since: far, Parts: -1, Moves: 1 << 60}},
 		Eviction:  &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
 		Pods: []PodState{
-			{UID: "0", Do: Evict, At: far, Attempts: 1 << 60, Failed: &FailedState{Refusal: Refusal{Kind: DeniedByBudget, Text: strings.Repeat("x", 1<<20)}, Transient: -1, Lost: far, Ready: -7}},
-			{UID: "1", Do: Resize, Done: true, At: far, Attempts: -1},
+			{UID: "0", Do: decision.Evict, At: far, Attempts: 1 << 60, Failed: &FailedState{Refusal: decision.Refusal{Kind: decision.DeniedByBudget, Text: strings.Repeat("x", 1<<20)}, Transient: -1, Lost: far, Ready: -7}},
+			{UID: "1", Do: decision.Resize, Done: true, At: far, Attempts: -1},
 		},
 	}})
 	e := l.evictions[web]
@@ -342,7 +343,7 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	if s := l.lacking["2"]; !s.since.Equal(noon) || s.parts != 0 || s.moves != maxRestoredCount {
 		t.Errorf("shortage %+v", s)
 	}
-	r := l.refusals[refusedKey{"0", Evict}]
+	r := l.refusals[refusedKey{"0", decision.Evict}]
 	if !r.at.Equal(noon) || r.n != maxRestoredCount || r.transient != 0 || r.ready != 0 || !r.lost.Equal(noon) || len(r.Text) > 400 {
 		t.Errorf("refusal %+v", r)
 	}
@@ -354,14 +355,14 @@ func TestLedger_stateNamesPodOfOtherNamespace_isForgotten(t *testing.T) {
 	foreign := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "attacker", Name: "x"}
 	s := State{Workload: foreign}
 	for _, p := range w.Governed[0].Pods {
-		s.Pods = append(s.Pods, PodState{UID: p.UID, Do: Evict, Done: true, At: noon},
-			PodState{UID: p.UID, Do: Evict, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}},
-			PodState{UID: p.UID, Do: Delete, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}})
+		s.Pods = append(s.Pods, PodState{UID: p.UID, Do: decision.Evict, Done: true, At: noon},
+			PodState{UID: p.UID, Do: decision.Evict, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
+			PodState{UID: p.UID, Do: decision.Delete, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}})
 		s.Shortages = append(s.Shortages, ShortageState{UID: p.UID, Since: noon, Parts: 1})
 	}
 	w.Ledger.Restore(noon, []State{s})
 	first := Begin(noon, w, DefaultBudget())
-	w.Ledger.Learn(noon, w, first.Decisions())
+	first.Learn()
 	if ds := evictions(Begin(noon.Add(time.Minute), w, DefaultBudget())); len(ds) != 1 {
 		t.Errorf("%d evictions after a pass, want 1", len(ds))
 	}
@@ -383,7 +384,7 @@ func TestPass_refusedAfterChangeOfPodThatIsDown_backsOff(t *testing.T) {
 		t.Fatalf("%d evictions, want 3", len(ds))
 	}
 	first.Done(ds[0])
-	first.Refused(ds[1], Refusal{Kind: DeniedByBudget})
+	first.Refused(ds[1], decision.Refusal{Kind: decision.DeniedByBudget})
 	for _, d := range evictions(Begin(noon.Add(30*time.Second), w, DefaultBudget())) {
 		if d.Pod.UID == ds[1].Pod.UID {
 			t.Error("the refused eviction is tried again at once, although no more pods are ready")

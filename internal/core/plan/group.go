@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A group is the pods of one controller that one autoscaler governs. Disruptions are counted for each group.
@@ -165,9 +166,9 @@ func (g *group) canSpare() bool {
 }
 
 // budgetReason returns why the budget does not allow changing a pod.
-func (g *group) budgetReason(h health) Reason {
+func (g *group) budgetReason(h health) decision.Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
-		return Reason{Code: NotReady, Have: g.ready, Want: g.wanted}
+		return decision.Reason{Code: decision.NotReady, Have: g.ready, Want: g.wanted}
 	}
-	return Reason{Code: BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
+	return decision.Reason{Code: decision.BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // oneWorkload is a workload of replicas that should grow.
@@ -28,9 +29,9 @@ func oneWorkload(mode cluster.Mode, replicas int) (World, *Governed) {
 	return w, g
 }
 
-func actions(p *Pass) (out []Decision) {
+func actions(p *Pass) (out []decision.Decision) {
 	for _, d := range p.Decisions() {
-		if d.Do != Leave {
+		if d.Do != decision.Leave {
 			out = append(out, d)
 		}
 	}
@@ -48,7 +49,7 @@ func TestLedger_clocksDiffer_ineffectiveEvictionsAreFew(t *testing.T) {
 		for minute := range 24 * 60 {
 			now := noon.Add(time.Duration(minute) * time.Minute)
 			p := Begin(now, w, DefaultBudget())
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			for _, d := range actions(p) {
 				evictions++
 				p.Done(d)
@@ -89,7 +90,7 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 		if s := p.Shortages(); len(s) > 0 {
 			t.Fatalf("minute %d: %d of %d pods, none missing for more than 2 minutes, but a shortage since %v", minute, s[0].Present, s[0].Wanted, now.Sub(s[0].Since))
 		}
-		w.Ledger.Learn(now, w, p.Decisions())
+		p.Learn()
 		if ds := actions(p); len(ds) > 0 { // the rate limit allows one
 			d := ds[0]
 			p.Done(d)
@@ -115,10 +116,10 @@ func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {
-		for todo := p.Refused(d, Refusal{Kind: Denied, Text: "no"}); len(todo) > 0; todo = todo[1:] {
-			if todo[0].Do == Evict {
+		for todo := p.Refused(d, decision.Refusal{Kind: decision.Denied, Text: "no"}); len(todo) > 0; todo = todo[1:] {
+			if todo[0].Do == decision.Evict {
 				evictions++
-				p.Refused(todo[0], Refusal{Kind: OutcomeIsUnknown, Text: "lost"})
+				p.Refused(todo[0], decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "lost"})
 			}
 		}
 	}
@@ -136,7 +137,7 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 		w.Governed[i].Autoscaler.Mode = cluster.Recreate
 	}
 	p := Begin(noon, w, DefaultBudget())
-	w.Ledger.Learn(noon, w, p.Decisions())
+	p.Learn()
 	if len(actions(p)) == 0 {
 		t.Error("no pod is changed")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -72,16 +73,39 @@ func NewLedger() *Ledger {
 	}
 }
 
-// Done records that a decision was carried out. A resize that fell back to an eviction has Do set to Evict.
-func (l *Ledger) Done(now time.Time, d Decision) {
-	l.markServed(now, d)
+// An Attempt is an action on a pod that was tried.
+type Attempt struct {
+	Pod        *cluster.Pod
+	Autoscaler cluster.Key
+	Do         decision.Act
+	With       []policy.Fitted // the requests and limits of the containers that were asked for
+
+	Newest   time.Time    // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
+	Rescue   bool         // a container was OOM-killed and gets more memory
+	Part     bool         // Resize: With is a part of the increase; the rest follows when the node has room
+	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
+	Memory   int64        // Delete: bytes that the replacement gets
+	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
+}
+
+// newest returns when the newest pod of the workload was created, by the API server's clock.
+func (d *Attempt) newest(now time.Time) time.Time {
+	if d.Newest.IsZero() {
+		return now.Truncate(time.Second).Add(-1)
+	}
+	return d.Newest
+}
+
+// Done records that an action was carried out. A resize that fell back to an eviction has Do set to Evict.
+func (l *Ledger) Done(now time.Time, d Attempt) {
+	l.markServed(now, d.Pod)
 	l.note(d.Pod)
-	if d.Do != Surge { // a surge that has begun may still fail
+	if d.Do != decision.Surge { // a surge that has begun may still fail
 		delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
 	}
 	switch d.Do {
-	case Evict, Delete:
-		if d.Do == Delete {
+	case decision.Evict, decision.Delete:
+		if d.Do == decision.Delete {
 			l.recordRescue(now, d)
 		}
 		l.noteRound(now, d)
@@ -90,33 +114,25 @@ func (l *Ledger) Done(now time.Time, d Decision) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		l.noteMove(now, d)
-	case Surge:
+	case decision.Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
-	case Resize:
+	case decision.Resize:
 		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
 		l.notePart(now, d)
-	case Leave: // nothing was done
+	case decision.Leave: // nothing was done
 	}
 }
 
 // expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
-func (l *Ledger) expect(now time.Time, d Decision) {
+func (l *Ledger) expect(now time.Time, d Attempt) {
 	e := l.evictions[workloadOf(d.Pod)]
 	l.evictions[workloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
 }
 
-// newest returns when the newest pod of the workload was created, by the API server's clock.
-func (d Decision) newest(now time.Time) time.Time {
-	if d.scope == nil {
-		return now.Truncate(time.Second).Add(-1)
-	}
-	return d.scope.newest
-}
-
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
 // the world and all decisions of the pass, and forgets pods and workloads that are gone.
-func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
+func (l *Ledger) Learn(now time.Time, w World, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
 	for workload, help := range l.effective(ds) {
@@ -140,7 +156,8 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 	l.forgetServed(now)
 	l.forgetSpends(now)
 	l.forgetChanges(now)
-	l.learnCanaries(now, w, ds)
+	w.Ledger = l
+	l.canaries = observeCanaries(now, w)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r rounds) bool { return now.Sub(r.at) > roundsTTL })
@@ -161,7 +178,7 @@ func (l *Ledger) Learn(now time.Time, w World, ds []Decision) {
 
 // effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
 // without the expected requests means that it had none.
-func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
+func (l *Ledger) effective(ds []decision.Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
 	if l == nil || len(l.evictions) == 0 {
 		return out
@@ -175,11 +192,11 @@ func (l *Ledger) effective(ds []Decision) map[cluster.Workload]bool {
 			continue
 		}
 		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
-		help := d.Wanted.Code == Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
+		help := d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = alreadyAsked(d.Pod, e.with) || alreadyAsked(d.Pod, d.With)
-			if !help && d.Wanted.Code != TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
+			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
 				continue // a small difference may decide whether a node can hold it, which is not known yet
 			}
 		}

@@ -106,7 +106,7 @@ func newSpots(all *rooms, from *nodeRoom) *spots {
 }
 
 // candidateFor returns what moving a pod means.
-func (s *pass) candidateFor(d *Decision, at *spots) *room.Candidate {
+func (s *pass) candidateFor(d *entry, at *spots) *room.Candidate {
 	p, t := d.Pod, s.roomCandidate(d)
 	c := &room.Candidate{Size: room.Of(total(p, d.With)), DeletionCost: p.DeletionCost, Spots: s.spotsFor(p, at)}
 	if t.g != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -126,34 +127,34 @@ func (p *paced) pass() {
 		Scales: map[cluster.Workload]cluster.Scale{p.controller: {Known: true, Replicas: int32(p.replicas)}},
 	}
 	pass := Begin(p.now, w, p.budget)
-	p.ledger.Learn(p.now, w, pass.Decisions())
-	acts := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d Decision) bool { return d.Do == Leave })
+	pass.Learn()
+	acts := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return d.Do == decision.Leave })
 	for len(acts) > 0 {
 		d := acts[0]
 		acts = append(acts[1:], p.act(pass, d)...)
 	}
 }
 
-func (p *paced) act(pass *Pass, d Decision) []Decision {
+func (p *paced) act(pass *Pass, d decision.Decision) []decision.Decision {
 	at := slices.IndexFunc(p.pods, func(x *pacedPod) bool { return x.pod.UID == d.Pod.UID })
 	if at < 0 {
 		pass.Gone(d)
 		return nil
 	}
 	if p.random.IntN(8) == 0 {
-		return pass.Refused(d, Refusal{Kind: []RefusalKind{DeniedByBudget, ServerBusy, Denied, WebhookFailed}[p.random.IntN(4)]})
+		return pass.Refused(d, decision.Refusal{Kind: []decision.RefusalKind{decision.DeniedByBudget, decision.ServerBusy, decision.Denied, decision.WebhookFailed}[p.random.IntN(4)]})
 	}
 	x := p.pods[at]
 	p.disrupts++
 	p.recent = append(p.recent, p.now)
-	if d.Do == Evict {
+	if d.Do == decision.Evict {
 		x.gone, x.disrupted = true, true
 	} else {
 		x.disrupted, x.restartAt = true, p.now.Add(time.Duration(1+p.random.IntN(10))*time.Second)
 		p.change(x, func(q *cluster.Pod) { q.Containers[0].Requests = d.With[0].Requests })
 	}
 	if p.random.IntN(8) == 0 {
-		return pass.Refused(d, Refusal{Kind: OutcomeIsUnknown}) // it was carried out, and the answer was lost
+		return pass.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown}) // it was carried out, and the answer was lost
 	}
 	pass.Done(d)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A recommendation that is only a little smaller than the pod decides whether a node can hold it. If replacements do not get it, for example
@@ -41,9 +42,9 @@ func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *test
 	for now := noon; now.Before(noon.Add(3 * time.Hour)); now = now.Add(time.Minute) {
 		w.Governed = []Governed{{Autoscaler: a, Pods: []*cluster.Pod{current}}}
 		p := Begin(now, w, b)
-		w.Ledger.Learn(now, w, p.Decisions())
+		p.Learn()
 		for _, d := range p.Decisions() {
-			if d.Do == Evict {
+			if d.Do == decision.Evict {
 				evictions++
 				p.Done(d)
 				current = pod(now.Add(time.Second))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // fleet is n workloads of five pods, of which one in ten should change.
@@ -73,7 +74,7 @@ func BenchmarkExport(b *testing.B) {
 	budget := DefaultBudget()
 	for _, g := range w.Governed {
 		for _, p := range g.Pods {
-			w.Ledger.Refused(noon, Decision{Pod: p, Do: Evict}, Refusal{Kind: Denied, Text: "no"}, 1)
+			w.Ledger.Refused(noon, Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.Denied, Text: "no"}, 1)
 		}
 	}
 	for b.Loop() {

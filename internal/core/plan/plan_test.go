@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -140,7 +141,7 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 func TestPlan_anyWorld_eachLivePodHasOneDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
-		decided := map[*cluster.Pod]Decision{}
+		decided := map[*cluster.Pod]decision.Decision{}
 		for _, d := range Plan(noon, w, b) {
 			if _, twice := decided[d.Pod]; twice {
 				t.Fatalf("two decisions for %s", d.Pod.Key)
@@ -170,10 +171,10 @@ func TestPlan_anyWorld_actionsMatchTheMode(t *testing.T) {
 		for _, d := range Plan(noon, w, b) {
 			mode, unboost := d.Autoscaler.Mode, len(d.Unboost) > 0
 			switch {
-			case d.Do == Evict && !mode.Evicts(),
-				d.Do == Resize && !mode.Resizes() && !unboost,
-				d.Do != Leave && mode == cluster.InPlace && !b.InPlace && !unboost,
-				d.Fallback && (d.Do != Resize || mode != cluster.InPlaceOrRecreate):
+			case d.Do == decision.Evict && !mode.Evicts(),
+				d.Do == decision.Resize && !mode.Resizes() && !unboost,
+				d.Do != decision.Leave && mode == cluster.InPlace && !b.InPlace && !unboost,
+				d.Fallback && (d.Do != decision.Resize || mode != cluster.InPlaceOrRecreate):
 				t.Fatalf("%s: %s (fallback %v) in mode %s", d.Pod.Key, d.Do, d.Fallback, mode)
 			}
 		}
@@ -187,8 +188,8 @@ func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
 		for _, d := range Plan(noon, w, b) {
-			harmless := d.Do == Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(d.Pod, d.With))
-			if d.Do != Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
+			harmless := d.Do == decision.Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(d.Pod, d.With))
+			if d.Do != decision.Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
 				taken[d.Pod.Controller]++
 			}
 		}
@@ -225,11 +226,11 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
-			if d.Do != Evict && !d.Fallback {
+			if d.Do != decision.Evict && !d.Fallback {
 				continue
 			}
 			switch {
-			case sameSize(d.Pod, d.With) && d.Reason.Code != MovesForRoom:
+			case sameSize(d.Pod, d.With) && d.Reason.Code != decision.MovesForRoom:
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
@@ -258,12 +259,13 @@ func TestPlan_shuffledWorld_sameDecisions(t *testing.T) {
 func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
-		ds := Plan(noon, w, b)
-		if !slices.IsSortedFunc(ds, byExecution) {
+		pass := Begin(noon, w, b)
+		ds := pass.Decisions()
+		if !slices.IsSortedFunc(pass.entries, byExecution) {
 			t.Fatal(describe(ds))
 		}
 		for i := 1; i < len(ds); i++ {
-			if ds[i-1].Do == Leave && ds[i].Do != Leave {
+			if ds[i-1].Do == decision.Leave && ds[i].Do != decision.Leave {
 				t.Fatal(describe(ds))
 			}
 		}
@@ -293,38 +295,17 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	}
 }
 
-// Names of reasons are label values of metrics: each reason has its own.
-func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
-	seen := map[string]ReasonCode{}
-	for w := range codeNames {
-		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
-			if other, ok := seen[s]; ok && other != w {
-				t.Errorf("%d and %d are both %q", w, other, s)
-			}
-			seen[s] = w
-		}
-		if s := (Reason{Code: w, Text: "x"}).String(); s == w.String() {
-			t.Errorf("%s has no sentence", w)
-		}
-	}
-	for w := ModeOff; w <= lastCode; w++ {
-		if codeNames[w] == "" {
-			t.Errorf("reason %d has no name", w)
-		}
-	}
-}
-
 // The ledger forgets pods that are gone, so that it does not grow without limit.
 func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
 	l := NewLedger()
 	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
 	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
 	a := &cluster.Autoscaler{}
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize})
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Evict})
-	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "2"}, Do: Resize}, Refusal{Kind: DeniedByNode}, 0)
-	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "3"}, Do: Evict}, Refusal{Kind: DeniedByBudget}, 0)
-	l.Learn(noon.Add(time.Hour), World{}, []Decision{{Pod: &cluster.Pod{UID: "2"}}})
+	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize})
+	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Evict})
+	l.Refused(noon, Attempt{Pod: &cluster.Pod{UID: "2"}, Do: decision.Resize}, decision.Refusal{Kind: decision.DeniedByNode}, 0)
+	l.Refused(noon, Attempt{Pod: &cluster.Pod{UID: "3"}, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget}, 0)
+	l.Learn(noon.Add(time.Hour), World{}, []decision.Decision{{Pod: &cluster.Pod{UID: "2"}}})
 	if len(l.resizes) != 0 || len(l.refusals) != 1 || len(l.evictions) != 1 || len(l.evicted) != 0 {
 		t.Errorf("after an hour it keeps %d resizes, %d refusals, %d evictions of workloads and %d of pods",
 			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))

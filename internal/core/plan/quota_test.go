@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -120,7 +121,7 @@ func TestPlan_newSizeExceedsQuota_leavesPod(t *testing.T) {
 			p.Sized = c.sized
 			y.pods = []*cluster.Pod{p}
 			d := Plan(noon, y.world(1, nil), y.budget())[0]
-			if d.Do.String() != c.do || d.Do == Leave && d.Reason.Code != OverQuota {
+			if d.Do.String() != c.do || d.Do == decision.Leave && d.Reason.Code != decision.OverQuota {
 				t.Errorf("%s because %s", d.Do, d.Reason)
 			}
 		})
@@ -137,11 +138,11 @@ func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	w.Limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{TooMany: true}}
-	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != OverQuota {
+	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != decision.OverQuota {
 		t.Errorf("too many quotas: %s because %s", d.Do, d.Reason)
 	}
 	w.Limits["shop"] = policy.Limits{}
-	if d := Plan(noon, w, y.budget())[0]; d.Do != Evict {
+	if d := Plan(noon, w, y.budget())[0]; d.Do != decision.Evict {
 		t.Errorf("quotas unknown: %s because %s", d.Do, d.Reason)
 	}
 }
@@ -161,9 +162,9 @@ func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 		done := 0
 		for _, d := range Plan(noon, y.world(10, nil), b) {
 			switch {
-			case d.Do != Leave:
+			case d.Do != decision.Leave:
 				done++
-			case d.Reason.Code != OverQuota:
+			case d.Reason.Code != decision.OverQuota:
 				t.Errorf("%s: left because %s", mode, d.Reason)
 			}
 		}
@@ -191,10 +192,10 @@ func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 			for range 8 * 60 {
 				w := y.world(replicas, ledger)
 				pass := Begin(now, w, y.budget())
-				ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 				var leaving []*cluster.Pod
 				for _, d := range pass.Decisions() {
-					if d.Do == Evict {
+					if d.Do == decision.Evict {
 						evictions++
 						pass.Done(d)
 						leaving = append(leaving, d.Pod)
@@ -252,9 +253,9 @@ func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
 			}
 			changes := 0
 			for _, d := range Plan(noon, y.world(4, NewLedger()), y.budget()) {
-				if d.Do != Leave {
+				if d.Do != decision.Leave {
 					changes++
-				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != OverQuota || note != tt.note {
+				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != decision.OverQuota || note != tt.note {
 					t.Errorf("%s is left because: %s", d.Pod.Name, d.Reason)
 				}
 			}

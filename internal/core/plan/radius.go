@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -69,13 +70,13 @@ func (r *radius) plan(p *cluster.Pod) {
 
 // overRadius blocks a change that would exceed the share of requests that may be changed in an hour. A pod with a container that was
 // OOM-killed does not wait, and counts.
-func (t *candidate) overRadius() (Reason, bool) {
+func (t *candidate) overRadius() (decision.Reason, bool) {
 	r := t.pass.radius
-	if r == nil || t.d.Wanted.Code == OutOfMemory {
-		return Reason{}, false
+	if r == nil || t.d.Wanted.Code == decision.OutOfMemory {
+		return decision.Reason{}, false
 	}
 	if !r.unknown.IsZero() {
-		return Reason{Code: BlastRadius, Until: r.unknown}, true
+		return decision.Reason{Code: decision.BlastRadius, Until: r.unknown}, true
 	}
 	size := total(t.d.Pod, nil)
 	for _, of := range []struct {
@@ -90,14 +91,14 @@ func (t *candidate) overRadius() (Reason, bool) {
 			continue
 		}
 		if have, until, exceeded := of.limit.Exceeded(size); exceeded {
-			return Reason{Code: BlastRadius, Have: have, Want: int(math.Round(of.limit.Share * 100)), Text: of.name, Until: until}, true
+			return decision.Reason{Code: decision.BlastRadius, Have: have, Want: int(math.Round(of.limit.Share * 100)), Text: of.name, Until: until}, true
 		}
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }
 
 // countChange records a change that was carried out, or may have been.
-func (p *Pass) countChange(d Decision) {
+func (p *Pass) countChange(d decision.Decision) {
 	if p.radius == nil {
 		return
 	}

@@ -6,6 +6,8 @@ package plan
 import (
 	"testing"
 	"time"
+
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T) {
@@ -26,12 +28,12 @@ func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T)
 				t.Fatalf("%d evictions, want a quarter of 8", len(acts))
 			}
 			for _, d := range p.Decisions()[2:] {
-				if d.Reason.Code != BlastRadius || d.Reason.Have != 38 || d.Reason.Want != 25 {
+				if d.Reason.Code != decision.BlastRadius || d.Reason.Have != 38 || d.Reason.Want != 25 {
 					t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 				}
 			}
 			p.Done(acts[0])
-			p.Refused(acts[1], Refusal{Kind: OutcomeIsUnknown})
+			p.Refused(acts[1], decision.Refusal{Kind: decision.OutcomeIsUnknown})
 			w.Governed[0].Pods = w.Governed[0].Pods[2:]
 			w.Ledger = restored(noon.Add(time.Minute), w.Ledger, b)
 			w.Ledger.pending = nil // the replacements exist
@@ -40,7 +42,7 @@ func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T)
 				t.Errorf("%d evictions in the same hour", got)
 			}
 			for _, d := range Plan(noon.Add(10*time.Minute), w, b) {
-				if want := noon.Add(time.Hour + time.Minute); d.Reason.Code != BlastRadius || !d.Reason.Until.Equal(want) {
+				if want := noon.Add(time.Hour + time.Minute); d.Reason.Code != decision.BlastRadius || !d.Reason.Until.Equal(want) {
 					t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 				}
 			}

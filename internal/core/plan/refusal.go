@@ -8,48 +8,9 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
-
-// A Refusal is an action that the API server did not carry out, or whose outcome is unknown.
-type Refusal struct {
-	Kind RefusalKind
-	Text string // what the API server said
-
-	// RetryAfter is the delay before the next attempt that the API server asks for; 0 if it asks for none.
-	RetryAfter time.Duration
-}
-
-// A RefusalKind is the cause for which an action was not carried out.
-type RefusalKind uint8
-
-// The kinds of refusals.
-const (
-	Denied           RefusalKind = iota // by an admission plugin or webhook, by validation or by access control
-	DeniedByBudget                      // by a PodDisruptionBudget
-	DeniedByNode                        // the pod's node can never provide the requests
-	DeniedByQuota                       // by a ResourceQuota or LimitRange, which would refuse a replacement too
-	Unsupported                         // this API server cannot do it
-	WebhookFailed                       // the API server could not call an admission webhook
-	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
-	NotReached                          // the API server got no request, so this says nothing about the pod
-	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
-	NotReadyInTime                      // the additional pod of a surge was not ready in time
-)
-
-// keepsBudget reports whether the budget of the action stays spent for this pass: because the action may have been
-// carried out, or because an overloaded or unreachable server should not be asked for the next pod at once.
-func (k RefusalKind) keepsBudget() bool {
-	return k == OutcomeIsUnknown || k == ServerBusy || k == NotReached
-}
-
-// dependsOnSize reports whether a smaller size may be allowed.
-func (k RefusalKind) dependsOnSize() bool { return k == DeniedByNode || k == DeniedByQuota }
-
-// isTransient reports whether the next attempt may succeed without a change in the cluster.
-func (k RefusalKind) isTransient() bool {
-	return k == WebhookFailed || k == ServerBusy || k == OutcomeIsUnknown
-}
 
 // Number of consecutive failed resizes after which a transient failure counts as a refusal, and the time that they take if each is
 // made when its back-off ends. If a pod waits for other pods between two attempts, the time decides.
@@ -62,7 +23,7 @@ const (
 
 // A refused is the last attempt on a pod that did not succeed.
 type refused struct {
-	Refusal
+	decision.Refusal
 	at        time.Time
 	n         int             // consecutive failed attempts
 	transient int             // consecutive last attempts with a transient failure
@@ -80,7 +41,7 @@ type refused struct {
 // A refusedKey identifies a refused action on a pod.
 type refusedKey struct {
 	uid string
-	do  Act
+	do  decision.Act
 }
 
 // maxRefusalText is how many bytes of the API server's text are kept.
@@ -99,30 +60,30 @@ func shortened(text string) string {
 }
 
 // Refused records that an action was refused. ready is the number of ready pods of its group at that time.
-func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
+func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int) {
 	r.Text = shortened(r.Text)
-	l.markServed(now, d)
+	l.markServed(now, d.Pod)
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
-	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
+	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
 	switch {
-	case r.Kind.isTransient():
+	case r.Kind.IsTransient():
 		next.transient = before.transient + 1
 		next.failing = before.failing
 		if next.failing.IsZero() {
 			next.failing = now
 		}
-	case r.Kind == NotReached: // the time without a connection is not a time of failures
+	case r.Kind == decision.NotReached: // the time without a connection is not a time of failures
 		next.transient = before.transient
 	}
-	if r.Kind != DeniedByBudget { // only a disruption budget is checked for a pod that exists
+	if r.Kind != decision.DeniedByBudget { // only a disruption budget is checked for a pod that exists
 		next.lost = before.lost
 	}
-	if r.Kind == OutcomeIsUnknown {
+	if r.Kind == decision.OutcomeIsUnknown {
 		next.lost = now
 		next.since = before.since
 		if next.since.IsZero() {
@@ -130,14 +91,14 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 		}
 	}
 	next.overQuota, next.overQuotaAt = before.overQuota, before.overQuotaAt
-	if r.Kind == DeniedByQuota {
+	if r.Kind == decision.DeniedByQuota {
 		next.overQuota, next.overQuotaAt = d.With, now
 	}
 	l.refusals[key] = next
-	if d.Do == Delete && r.Kind == OutcomeIsUnknown {
+	if d.Do == decision.Delete && r.Kind == decision.OutcomeIsUnknown {
 		l.recordRescue(now, d)
 	}
-	if (d.Do == Evict || d.Do == Delete) && r.Kind == OutcomeIsUnknown {
+	if (d.Do == decision.Evict || d.Do == decision.Delete) && r.Kind == decision.OutcomeIsUnknown {
 		l.noteRound(now, d)
 		l.addPending(now, d)
 		l.expectUncertain(now, d)
@@ -149,7 +110,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 func (l *Ledger) attempts(p *cluster.Pod, r refused) int { return l.attemptsOf(workloadOf(p), r) }
 
 func (l *Ledger) attemptsOf(w cluster.Workload, r refused) int {
-	if r.Kind == DeniedByBudget && r.n > 1 && !l.progress[w].Before(r.at) {
+	if r.Kind == decision.DeniedByBudget && r.n > 1 && !l.progress[w].Before(r.at) {
 		return 1
 	}
 	return r.n
@@ -157,7 +118,7 @@ func (l *Ledger) attemptsOf(w cluster.Workload, r refused) int {
 
 // refusal returns the last attempt at an action that did not succeed, with the attempts in a row that count, and
 // whether there is one.
-func (l *Ledger) refusal(p *cluster.Pod, do Act) (refused, bool) {
+func (l *Ledger) refusal(p *cluster.Pod, do decision.Act) (refused, bool) {
 	if l == nil {
 		return refused{}, false
 	}
@@ -174,7 +135,7 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 		return time.Time{}
 	}
 	var latest time.Time
-	for _, do := range []Act{Evict, Resize, Delete, Surge} {
+	for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
 		if at := l.refusals[refusedKey{p.UID, do}].at; at.After(latest) {
 			latest = at
 		}
@@ -190,13 +151,13 @@ func (r refused) isLasting() bool {
 		return false
 	}
 	switch r.Kind {
-	case Denied, DeniedByNode, Unsupported:
+	case decision.Denied, decision.DeniedByNode, decision.Unsupported:
 		return true
-	case WebhookFailed:
+	case decision.WebhookFailed:
 		return r.transient >= webhookIsDown || r.at.Sub(r.failing) >= webhookDown
-	case ServerBusy, OutcomeIsUnknown:
+	case decision.ServerBusy, decision.OutcomeIsUnknown:
 		return r.transient >= lastingAfter || r.at.Sub(r.failing) >= lastingFor
-	case DeniedByBudget, DeniedByQuota, NotReached, NotReadyInTime:
+	case decision.DeniedByBudget, decision.DeniedByQuota, decision.NotReached, decision.NotReadyInTime:
 	}
 	return false
 }
@@ -207,27 +168,23 @@ const unansweredAfter = 10 * time.Minute
 
 // Unanswered reports whether actions on the pod have been without an answer for longer than unansweredAfter, and returns the reason
 // to report. The pod may currently be left for another reason, such as the disruption budget.
-func (p *Pass) Unanswered(d Decision) (Reason, bool) {
+func (p *Pass) Unanswered(d decision.Decision) (decision.Reason, bool) {
 	var longest refused
-	for _, do := range []Act{Evict, Resize, Delete, Surge} {
+	for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
 		r, ok := p.w.Ledger.refusal(d.Pod, do)
 		if ok && !r.since.IsZero() && (longest.since.IsZero() || r.since.Before(longest.since)) {
 			longest = r
 		}
 	}
 	if longest.since.IsZero() || p.now.Before(longest.since.Add(unansweredAfter)) {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	r := Reason{Code: Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
+	r := decision.Reason{Code: decision.Unanswered, Text: longest.Text, For: p.now.Sub(longest.since)}
 	if until := longest.until(p.b); p.now.Before(until) {
 		r.Until = until
 	}
 	return r, true
 }
-
-// leavesReplacementOpen reports whether it is unknown after the refusal of a resize if a replacement would be refused too. In that
-// case one pod is evicted, and the next one when that pod has been replaced.
-func (k RefusalKind) leavesReplacementOpen() bool { return k != DeniedByNode && k != Unsupported }
 
 // until returns when the next attempt may be made.
 func (r refused) until(b Budget) time.Time {
@@ -235,47 +192,47 @@ func (r refused) until(b Budget) time.Time {
 }
 
 // reason returns the refusal as the reason to leave a pod.
-func (r refused) reason(b Budget, do Act) Reason {
-	out := Reason{Code: EvictionRefused, Text: r.Text, Until: r.until(b), Have: r.n}
+func (r refused) reason(b Budget, do decision.Act) decision.Reason {
+	out := decision.Reason{Code: decision.EvictionRefused, Text: r.Text, Until: r.until(b), Have: r.n}
 	switch {
-	case r.Kind == OutcomeIsUnknown:
-		out.Code = Unanswered
-	case r.Kind == NotReached:
-		out.Code = ServerNotReached
-	case r.Kind == DeniedByBudget && do != Surge:
-		out.Code = DisruptionBudget
-	case r.Kind == DeniedByQuota && do == Resize:
-		out.Code = ResizeOverQuota
-	case do == Resize:
-		out.Code = ResizeRefused
-	case do == Delete:
-		out.Code = DeletionRefused
-	case do == Surge:
-		out.Code = SurgeFailed
+	case r.Kind == decision.OutcomeIsUnknown:
+		out.Code = decision.Unanswered
+	case r.Kind == decision.NotReached:
+		out.Code = decision.ServerNotReached
+	case r.Kind == decision.DeniedByBudget && do != decision.Surge:
+		out.Code = decision.DisruptionBudget
+	case r.Kind == decision.DeniedByQuota && do == decision.Resize:
+		out.Code = decision.ResizeOverQuota
+	case do == decision.Resize:
+		out.Code = decision.ResizeRefused
+	case do == decision.Delete:
+		out.Code = decision.DeletionRefused
+	case do == decision.Surge:
+		out.Code = decision.SurgeFailed
 	}
 	return out
 }
 
 // evictionRefused blocks an eviction during the back-off after a refusal. If a PodDisruptionBudget refused it, the eviction is tried
 // again at once when more pods are ready.
-func (t *candidate) evictionRefused() (Reason, bool) {
-	r, ok := t.w.Ledger.refusal(t.d.Pod, Evict)
+func (t *candidate) evictionRefused() (decision.Reason, bool) {
+	r, ok := t.w.Ledger.refusal(t.d.Pod, decision.Evict)
 	if !ok || !t.now.Before(r.until(t.b)) {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	if r.Kind == DeniedByBudget && t.g != nil && t.g.ready > r.ready && !t.now.Before(r.at.Add(r.RetryAfter)) {
-		return Reason{}, false
+	if r.Kind == decision.DeniedByBudget && t.g != nil && t.g.ready > r.ready && !t.now.Before(r.at.Add(r.RetryAfter)) {
+		return decision.Reason{}, false
 	}
-	return r.reason(t.b, Evict), true
+	return r.reason(t.b, decision.Evict), true
 }
 
 // resizeRefused blocks a resize during the back-off after a refusal.
-func (t *candidate) resizeRefused() (Reason, bool) {
-	r, ok := t.w.Ledger.refusal(t.d.Pod, Resize)
-	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.dependsOnSize() && t.asksEnoughLess(r) {
-		return Reason{}, false
+func (t *candidate) resizeRefused() (decision.Reason, bool) {
+	r, ok := t.w.Ledger.refusal(t.d.Pod, decision.Resize)
+	if !ok || !t.now.Before(r.until(t.b)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) {
+		return decision.Reason{}, false
 	}
-	return r.reason(t.b, Resize), true
+	return r.reason(t.b, decision.Resize), true
 }
 
 // asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,

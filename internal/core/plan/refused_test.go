@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -36,13 +37,13 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 			Governed: []Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
 			Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 		}
-		if d := Plan(noon, w, b)[0]; d.Do == Leave {
+		if d := Plan(noon, w, b)[0]; d.Do == decision.Leave {
 			t.Fatalf("%s: without a LimitRange the pod is left: %s", mode, d.Reason)
 		}
 		w.Limits = map[string]policy.Limits{"shop": limits}
 		d := Plan(noon, w, b)[0]
 		text := "The API server would refuse a pod with the new requests: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange."
-		if d.Do != Leave || d.Reason.Code != ReplacementRefused || d.Reason.String() != text {
+		if d.Do != decision.Leave || d.Reason.Code != decision.ReplacementRefused || d.Reason.String() != text {
 			t.Errorf("%s: %s because %s", mode, d.Do, d.Reason)
 		}
 	}
@@ -87,30 +88,30 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 func TestLedger_resizeKeepsFailing_isLastingAfterItsTime(t *testing.T) {
 	type attempt struct {
 		minute int
-		kind   RefusalKind
+		kind   decision.RefusalKind
 	}
 	tests := map[string]struct {
 		attempts []attempt
 		want     bool
 	}{
-		"one attempt":                               {[]attempt{{0, OutcomeIsUnknown}}, false},
-		"no answer for 14 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {14, OutcomeIsUnknown}}, false},
-		"no answer for 15 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {15, OutcomeIsUnknown}}, true},
-		"busy for 15 minutes":                       {[]attempt{{0, ServerBusy}, {15, ServerBusy}}, true},
-		"webhook fails for two minutes":             {[]attempt{{0, WebhookFailed}, {2, WebhookFailed}}, false},
-		"webhook fails for three minutes":           {[]attempt{{0, WebhookFailed}, {3, WebhookFailed}}, true},
-		"another refusal between":                   {[]attempt{{0, OutcomeIsUnknown}, {5, DeniedByQuota}, {20, OutcomeIsUnknown}}, false},
-		"API server not reached between":            {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, OutcomeIsUnknown}}, false},
-		"15 minutes after the API server was there": {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, ServerBusy}, {75, ServerBusy}}, true},
+		"one attempt":                               {[]attempt{{0, decision.OutcomeIsUnknown}}, false},
+		"no answer for 14 minutes":                  {[]attempt{{0, decision.OutcomeIsUnknown}, {14, decision.OutcomeIsUnknown}}, false},
+		"no answer for 15 minutes":                  {[]attempt{{0, decision.OutcomeIsUnknown}, {15, decision.OutcomeIsUnknown}}, true},
+		"busy for 15 minutes":                       {[]attempt{{0, decision.ServerBusy}, {15, decision.ServerBusy}}, true},
+		"webhook fails for two minutes":             {[]attempt{{0, decision.WebhookFailed}, {2, decision.WebhookFailed}}, false},
+		"webhook fails for three minutes":           {[]attempt{{0, decision.WebhookFailed}, {3, decision.WebhookFailed}}, true},
+		"another refusal between":                   {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.DeniedByQuota}, {20, decision.OutcomeIsUnknown}}, false},
+		"API server not reached between":            {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.OutcomeIsUnknown}}, false},
+		"15 minutes after the API server was there": {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.ServerBusy}, {75, decision.ServerBusy}}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(1)
-			d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
+			d := Attempt{Pod: w.Governed[0].Pods[0], Autoscaler: a.Key, Do: decision.Resize}
 			for _, x := range tt.attempts {
-				w.Ledger.Refused(noon.Add(time.Duration(x.minute)*time.Minute), d, Refusal{Kind: x.kind}, 1)
+				w.Ledger.Refused(noon.Add(time.Duration(x.minute)*time.Minute), d, decision.Refusal{Kind: x.kind}, 1)
 			}
-			if r, _ := w.Ledger.refusal(d.Pod, Resize); r.isLasting() != tt.want {
+			if r, _ := w.Ledger.refusal(d.Pod, decision.Resize); r.isLasting() != tt.want {
 				t.Errorf("lasting: %t, want %t", r.isLasting(), tt.want)
 			}
 		})

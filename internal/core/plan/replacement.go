@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
@@ -32,13 +33,13 @@ const maxPendingEvictions = 1000
 const watchDelay = 5 * time.Minute
 
 // addPending records that a pod was evicted, or may have been, and needs a replacement.
-func (l *Ledger) addPending(now time.Time, d Decision) {
+func (l *Ledger) addPending(now time.Time, d Attempt) {
 	if d.Pod.Controller.IsZero() {
 		return
 	}
 	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
-		o.autoscaler, o.workload = d.Autoscaler.Key, workloadOf(d.Pod)
+		o.autoscaler, o.workload = d.Autoscaler, workloadOf(d.Pod)
 	}
 	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
 	l.pending[d.Pod.Controller] = o
@@ -74,8 +75,8 @@ func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
 
 // mayBeEvicted reports whether an eviction or deletion of the pod within watchDelay has an unknown outcome.
 func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
-	evicted, _ := l.refusal(p, Evict)
-	deleted, _ := l.refusal(p, Delete)
+	evicted, _ := l.refusal(p, decision.Evict)
+	deleted, _ := l.refusal(p, decision.Delete)
 	return now.Before(evicted.lost.Add(watchDelay)) || now.Before(deleted.lost.Add(watchDelay))
 }
 
@@ -214,9 +215,9 @@ func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
 }
 
 // replacementMissing blocks evictions while evicted pods have no replacement.
-func (t *candidate) replacementMissing() (Reason, bool) {
+func (t *candidate) replacementMissing() (decision.Reason, bool) {
 	if s, short := t.short[t.d.Pod.Controller]; short {
-		return Reason{Code: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
+		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }

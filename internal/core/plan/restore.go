@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // maxRestoredCount bounds the counts in a stored state. Every back-off reaches its maximum long before.
@@ -73,22 +74,22 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	at := past(now, p.At)
-	if p.UID == "" || at.IsZero() || p.Do != Evict && p.Do != Resize && p.Do != Delete || l.isOfOther(p.UID, w) {
+	if p.UID == "" || at.IsZero() || p.Do != decision.Evict && p.Do != decision.Resize && p.Do != decision.Delete || l.isOfOther(p.UID, w) {
 		return
 	}
 	switch {
-	case p.Failed != nil && p.Failed.Kind > OutcomeIsUnknown:
+	case p.Failed != nil && p.Failed.Kind > decision.OutcomeIsUnknown:
 		return
 	case p.Failed != nil:
 		f := p.Failed
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, refused{
-			Refusal: Refusal{Kind: f.Kind, Text: shortened(f.Text)}, at: at, n: max(1, boundedCount(p.Attempts)), transient: boundedCount(f.Transient),
+			Refusal: decision.Refusal{Kind: f.Kind, Text: shortened(f.Text)}, at: at, n: max(1, boundedCount(p.Attempts)), transient: boundedCount(f.Transient),
 			lost: past(now, f.Lost), since: past(now, f.LostSince), failing: failingSince(f.Kind, at, past(now, f.Failing)), ready: max(0, f.Ready), with: p.With,
 			overQuota: f.OverQuota, overQuotaAt: past(now, f.OverQuotaAt),
 		})
-	case !p.Done, p.Do == Delete: // a deletion that was carried out is stored as an eviction, and in State.Deletion
+	case !p.Done, p.Do == decision.Delete: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
-	case p.Do == Resize:
+	case p.Do == decision.Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})
 		l.restoreSpend(now, p.UID, at)
 	default:
@@ -127,9 +128,9 @@ func (e *EvictionState) restore(now time.Time) eviction {
 
 // failingSince returns the time of the first of consecutive failures: the stored one, or the last attempt if none is stored. It is zero if
 // the last attempt failed for a reason that is not temporary.
-func failingSince(last RefusalKind, at, stored time.Time) time.Time {
+func failingSince(last decision.RefusalKind, at, stored time.Time) time.Time {
 	switch {
-	case !last.isTransient():
+	case !last.IsTransient():
 		return time.Time{}
 	case stored.IsZero() || stored.After(at):
 		return at

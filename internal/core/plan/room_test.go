@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -37,42 +38,42 @@ func TestPlan_makeRoomOff_decisionsDoNotDependOnRoom(t *testing.T) {
 // Every step is allowed: a pod that makes room only gives back, without a restart; a pod that moves is not tied to its node; a part is
 // between the present size and the target.
 func TestPlan_fullNodes_stepsToMakeRoomAreAllowed(t *testing.T) {
-	steps := map[ReasonCode]int{}
+	steps := map[decision.ReasonCode]int{}
 	parts := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // the steps are rare
 			w, b := drawFullNodes(t)
-			for _, d := range Plan(noon, w, b) {
+			for _, d := range Begin(noon, w, b).entries {
 				steps[d.Reason.Code]++
-				if d.part {
+				if d.Reason.Part {
 					parts++
 				}
 				checkStep(t, w, d)
 			}
 		}
 	})
-	if steps[MakesRoom] == 0 || steps[MovesForRoom] == 0 || parts == 0 {
-		t.Errorf("the drawn worlds need %d shrinks, %d moves and %d parts: too few to check", steps[MakesRoom], steps[MovesForRoom], parts)
+	if steps[decision.MakesRoom] == 0 || steps[decision.MovesForRoom] == 0 || parts == 0 {
+		t.Errorf("the drawn worlds need %d shrinks, %d moves and %d parts: too few to check", steps[decision.MakesRoom], steps[decision.MovesForRoom], parts)
 	}
 }
 
 // checkStep checks a decision that makes room, or that resizes by a part.
-func checkStep(t *rapid.T, w World, d Decision) {
+func checkStep(t *rapid.T, w World, d entry) {
 	switch d.Reason.Code {
-	case MakesRoom:
-		if d.Do != Resize || d.Fallback || !shrinks(d.Pod, d.With) || restarts(d.Pod, d.With) || d.taken {
+	case decision.MakesRoom:
+		if d.Do != decision.Resize || d.Fallback || !shrinks(d.Pod, d.With) || restarts(d.Pod, d.With) || d.taken {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
-	case MovesForRoom:
-		if d.Do != Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == nil {
+	case decision.MovesForRoom:
+		if d.Do != decision.Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == nil {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	default:
 	}
-	if !d.part {
+	if !d.Reason.Part {
 		return
 	}
-	if d.Do != Resize || d.Fallback || !grows(d.Pod, d.With) {
+	if d.Do != decision.Resize || d.Fallback || !grows(d.Pod, d.With) {
 		t.Fatalf("%s: %s by a part: %s", d.Pod.Key, d.Do, d.Reason)
 	}
 	full := policy.Fit(d.Autoscaler, w.Limits[d.Pod.Namespace], d.Pod)
@@ -107,7 +108,7 @@ func TestPlan_fullNodes_shrinksComeFirst(t *testing.T) {
 		grown := map[string]bool{}
 		for _, d := range Plan(noon, w, b) {
 			switch {
-			case d.Do != Resize || b.MakeRoom == room.Off:
+			case d.Do != decision.Resize || b.MakeRoom == room.Off:
 			case grows(d.Pod, d.With) && d.Autoscaler.MakeRoom != "off":
 				grown[d.Pod.Node] = true
 			case grown[d.Pod.Node] && shrinks(d.Pod, d.With):
@@ -212,20 +213,20 @@ func TestLedger_shortageEnds_isForgotten(t *testing.T) {
 	other := &cluster.Pod{Key: cluster.Key{Name: "other"}, UID: "2"}
 	a := &cluster.Autoscaler{}
 	l := NewLedger()
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize, With: fits(150), part: true})
-	l.Done(noon.Add(time.Minute), Decision{Pod: other, Autoscaler: a, Do: Evict, roomFor: p})
+	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize, With: fits(150), Part: true})
+	l.Done(noon.Add(time.Minute), Attempt{Pod: other, Autoscaler: a.Key, Do: decision.Evict, RoomFor: p})
 	if got := l.lacking["1"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) {
 		t.Errorf("recorded %+v", got)
 	}
-	l.Learn(noon, World{}, []Decision{{Pod: p, Autoscaler: a, With: fits(200)}})
+	l.Learn(noon, World{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(200)}})
 	if len(l.lacking) != 1 {
 		t.Error("the shortage was forgotten while the pod lacks a part")
 	}
-	l.Learn(noon, World{}, []Decision{{Pod: p, Autoscaler: a, With: fits(100)}})
+	l.Learn(noon, World{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(100)}})
 	if len(l.lacking) != 0 {
 		t.Error("the shortage is kept although the pod lacks nothing")
 	}
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize, With: fits(150), part: true})
+	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize, With: fits(150), Part: true})
 	l.Learn(noon, World{}, nil)
 	if len(l.lacking) != 0 {
 		t.Error("the shortage is kept although the pod is gone")
@@ -245,13 +246,13 @@ func TestPart_severalContainers_growInProportion(t *testing.T) {
 	s := &pass{}
 	step := room.Step{From: room.Amount{CPU: 1100, Memory: 200 * mebibyte}, To: room.Amount{CPU: 2200, Memory: 225 * mebibyte}}
 	a := &cluster.Autoscaler{}
-	got, ok := s.partOf(&Decision{Pod: p, Autoscaler: a, With: with}, step)
+	got, ok := s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
 	if !ok || got[0].Requests != cluster.Amounts(2000, 125*mebibyte) || got[0].Limits != cluster.Amounts(4000, 250*mebibyte) || got[1].Requests != cluster.Amounts(200, 100*mebibyte) {
 		t.Errorf("got %v %v and %v (%t)", got[0].Requests, got[0].Limits, got[1].Requests, ok)
 	}
 	a.IntegerCPU = []string{"app"}
 	step.To = room.Amount{CPU: 1900, Memory: 200 * mebibyte} // 800 of 2200 millicores
-	got, ok = s.partOf(&Decision{Pod: p, Autoscaler: a, With: with}, step)
+	got, ok = s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
 	if !ok || got[0].Requests != cluster.Amounts(1000, 100*mebibyte) || got[1].Requests.CPU != 172 {
 		t.Errorf("whole cores: got %v and %v (%t)", got[0].Requests, got[1].Requests, ok)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A recommendation that moves up and down would evict the pods of a workload again and again, each time with an effect. Therefore the
@@ -25,8 +26,8 @@ type rounds struct {
 const roundsTTL = 12 * time.Hour
 
 // noteRound records that a pod was evicted, or may have been.
-func (l *Ledger) noteRound(now time.Time, d Decision) {
-	if d.Do != Evict || d.Rescue {
+func (l *Ledger) noteRound(now time.Time, d Attempt) {
+	if d.Do != decision.Evict || d.Rescue {
 		return
 	}
 	w := workloadOf(d.Pod)
@@ -35,9 +36,9 @@ func (l *Ledger) noteRound(now time.Time, d Decision) {
 		if r.n == 0 || l.evictions[w].ineffective == 0 {
 			r.n++
 		}
-		r.newest = d.Pod.Created
-		if d.scope != nil {
-			r.newest = d.scope.newest
+		r.newest = d.Newest
+		if r.newest.IsZero() {
+			r.newest = d.Pod.Created
 		}
 	}
 	r.at = now
@@ -54,11 +55,11 @@ func (l *Ledger) roundsOf(p *cluster.Pod) (rounds, bool) {
 }
 
 // changesTooOften blocks the next round of evictions during its back-off.
-func (t *candidate) changesTooOften() (Reason, bool) {
+func (t *candidate) changesTooOften() (decision.Reason, bool) {
 	r, next := t.w.Ledger.roundsOf(t.d.Pod)
 	if !next || r.n < 2 {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	until := r.at.Add(doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.n-1))
-	return Reason{Code: ChangesTooOften, Until: until, Have: r.n}, t.now.Before(until)
+	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.n}, t.now.Before(until)
 }

@@ -6,6 +6,8 @@ package plan
 import (
 	"testing"
 	"time"
+
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // The replacements of a workload are evicted again at once one time. Each later round waits, also after a restart. An OOM rescue and
@@ -18,7 +20,7 @@ func TestPlan_replacementsAreOutsideTheirBoundsAgain_laterRoundsWait(t *testing.
 		q := *pod
 		q.UID, q.Created = pod.UID+"+", noon.Add(after)
 		pod = &q
-		w.Ledger.Done(noon.Add(after), Decision{Pod: pod, Autoscaler: a, Do: Evict})
+		w.Ledger.Done(noon.Add(after), Attempt{Pod: pod, Autoscaler: a.Key, Do: decision.Evict})
 		delete(w.Ledger.evictions, workloadOf(pod)) // it had an effect
 	}
 	waits := func(l *Ledger, at time.Duration, created time.Duration) bool {
@@ -26,7 +28,7 @@ func TestPlan_replacementsAreOutsideTheirBoundsAgain_laterRoundsWait(t *testing.
 		q.Created = noon.Add(created)
 		w.Ledger = l
 		s := &pass{now: noon.Add(at), w: w, b: b}
-		_, blocked := (&candidate{pass: s, d: &Decision{Pod: &q, Autoscaler: a}}).changesTooOften()
+		_, blocked := (&candidate{pass: s, d: &entry{Decision: &decision.Decision{Pod: &q, Autoscaler: a}}}).changesTooOften()
 		return blocked
 	}
 	l := w.Ledger
@@ -51,14 +53,14 @@ func TestPlan_replacementsAreOutsideTheirBoundsAgain_laterRoundsWait(t *testing.
 		}
 	}
 	w.Ledger = l
-	l.Done(noon.Add(time.Hour), Decision{Pod: pod, Autoscaler: a, Do: Evict, Rescue: true})
+	l.Done(noon.Add(time.Hour), Attempt{Pod: pod, Autoscaler: a.Key, Do: decision.Evict, Rescue: true})
 	if got := l.rounds[workloadOf(pod)]; got.n != 2 {
 		t.Errorf("after an OOM rescue there are %d rounds, want 2", got.n)
 	}
 	l.evictions[workloadOf(pod)] = eviction{ineffective: 1}
 	q := *pod
 	q.Created = noon.Add(2 * time.Hour)
-	l.Done(noon.Add(2*time.Hour), Decision{Pod: &q, Autoscaler: a, Do: Evict})
+	l.Done(noon.Add(2*time.Hour), Attempt{Pod: &q, Autoscaler: a.Key, Do: decision.Evict})
 	if got := l.rounds[workloadOf(pod)]; got.n != 2 {
 		t.Errorf("after an eviction without effect there are %d rounds, want 2", got.n)
 	}

@@ -8,6 +8,9 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
@@ -29,14 +32,14 @@ func (s slot) compare(o slot) int {
 }
 
 // share assigns each action its slot.
-func (s *pass) share(ds []Decision) {
-	var acts []*Decision
+func (s *pass) share(ds []entry) {
+	var acts []*entry
 	for i := range ds {
-		if ds[i].Do != Leave {
+		if ds[i].Do != decision.Leave {
 			acts = append(acts, &ds[i])
 		}
 	}
-	slices.SortFunc(acts, func(a, b *Decision) int { return byPriority(*a, *b) })
+	slices.SortFunc(acts, func(a, b *entry) int { return byPriority(*a, *b) })
 	rounds := map[string]int{}
 	for _, d := range acts {
 		ns := d.Pod.Namespace
@@ -47,7 +50,7 @@ func (s *pass) share(ds []Decision) {
 }
 
 // markServed records that an action on a pod was tried.
-func (l *Ledger) markServed(now time.Time, d Decision) { l.served[d.Pod.Namespace] = now }
+func (l *Ledger) markServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
 
 // forgetServed forgets namespaces without an action for historyTTL.
 func (l *Ledger) forgetServed(now time.Time) {

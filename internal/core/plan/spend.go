@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -27,12 +28,12 @@ type spend struct {
 }
 
 // spendOn records that a change of the pod has taken from the budget, or may have.
-func (l *Ledger) spendOn(now time.Time, d *Decision, b Budget) {
+func (l *Ledger) spendOn(now time.Time, d *entry, b Budget) {
 	if b.Window == 0 || d.health == down {
 		return
 	}
 	s := spend{controller: d.Pod.Controller, health: d.health, until: now.Add(b.Window)}
-	if d.Do == Resize && !restarts(d.Pod, d.With) {
+	if d.Do == decision.Resize && !restarts(d.Pod, d.With) {
 		s.with = d.With
 	}
 	l.spends[d.Pod.UID] = s

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A Mover selects how pods are replaced (--mover).
@@ -86,49 +87,39 @@ func (t *candidate) surges(forRoom bool) bool {
 	case t.w.Surges.Scaled[p.Top] || !serves(p):
 		return false
 	}
-	if last, ok := t.w.Ledger.refusal(p, Surge); ok && last.Kind.allowsEviction() {
+	if last, ok := t.w.Ledger.refusal(p, decision.Surge); ok && last.Kind.AllowsEviction() {
 		return false
 	}
 	v, known := t.quotaView()
 	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused() // the additional pod counts beside all others
 }
 
-// allowsEviction reports whether the pod may be evicted after a surge has failed.
-func (k RefusalKind) allowsEviction() bool {
-	switch k {
-	case Denied, DeniedByNode, DeniedByQuota, Unsupported, DeniedByBudget:
-		return true
-	case WebhookFailed, ServerBusy, NotReached, OutcomeIsUnknown, NotReadyInTime:
-	}
-	return false
-}
-
 // surging blocks a surge while another one of the workload is in progress.
-func (t *candidate) surging() (Reason, bool) {
+func (t *candidate) surging() (decision.Reason, bool) {
 	p := t.d.Pod
 	if t.w.Surges != nil {
 		if active, ok := t.w.Surges.Active[p.Top]; ok {
-			return Reason{Code: Surging, Text: active.Pod, Until: active.Deadline}, true
+			return decision.Reason{Code: decision.Surging, Text: active.Pod, Until: active.Deadline}, true
 		}
 	}
 	if other := t.surged[p.Top]; other != nil && other != p {
-		return Reason{Code: Surging, Text: other.Name, Until: t.now.Add(surgeFor)}, true
+		return decision.Reason{Code: decision.Surging, Text: other.Name, Until: t.now.Add(surgeFor)}, true
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }
 
 // surgeFailed blocks a surge during the back-off after one of the workload failed. The back-off is longer if the additional pod was not
 // ready in time.
-func (t *candidate) surgeFailed() (Reason, bool) {
+func (t *candidate) surgeFailed() (decision.Reason, bool) {
 	last, until := t.lastFailedSurge()
-	return Reason{Code: SurgeFailed, Text: last.Text, Until: until}, t.now.Before(until)
+	return decision.Reason{Code: decision.SurgeFailed, Text: last.Text, Until: until}, t.now.Before(until)
 }
 
 // surgeNotReady blocks an eviction during the back-off after a surge whose additional pod was not ready in time: the replacement of an
 // evicted pod would not be ready either.
-func (t *candidate) surgeNotReady() (Reason, bool) {
+func (t *candidate) surgeNotReady() (decision.Reason, bool) {
 	last, until := t.lastFailedSurge()
-	return Reason{Code: SurgeFailed, Text: last.Text, Until: until}, last.Kind == NotReadyInTime && t.now.Before(until)
+	return decision.Reason{Code: decision.SurgeFailed, Text: last.Text, Until: until}, last.Kind == decision.NotReadyInTime && t.now.Before(until)
 }
 
 // lastFailedSurge returns the last failed surge of the pods of the scope after which a pod is not evicted instead, and the end of the
@@ -137,8 +128,8 @@ func (t *candidate) lastFailedSurge() (last refused, until time.Time) {
 	if t.surgeFailures == nil {
 		t.surgeFailures = &failedSurges{}
 		for _, p := range t.pods {
-			r, ok := t.w.Ledger.refusal(p, Surge)
-			if !ok || r.Kind.allowsEviction() {
+			r, ok := t.w.Ledger.refusal(p, decision.Surge)
+			if !ok || r.Kind.AllowsEviction() {
 				continue
 			}
 			t.surgeFailures.n += r.n
@@ -151,7 +142,7 @@ func (t *candidate) lastFailedSurge() (last refused, until time.Time) {
 	switch {
 	case last.at.IsZero():
 		return last, time.Time{}
-	case last.Kind == NotReadyInTime:
+	case last.Kind == decision.NotReadyInTime:
 		return last, last.at.Add(backoff(t.b, t.surgeFailures.n))
 	}
 	return last, last.at.Add(doubled(t.b.RefusalBase, t.b.RefusalMax, t.surgeFailures.n))
@@ -172,19 +163,19 @@ func (t *candidate) beginSurge() {
 }
 
 // endSurge lets the pass begin a surge for another pod of the workload.
-func (s *pass) endSurge(d *Decision) {
+func (s *pass) endSurge(d *entry) {
 	if d.scope != nil && d.scope.surged[d.Pod.Top] == d.Pod {
 		delete(d.scope.surged, d.Pod.Top)
 	}
 }
 
 // move decides on the surge or else the eviction of a pod that moves to make room, if no check blocks it.
-func (t *candidate) move(surge, evict []check, because ReasonCode) {
+func (t *candidate) move(surge, evict []check, because decision.ReasonCode) {
 	if t.surges(true) && !t.isBlocked(t.d, surge) {
-		t.try(Surge, surge, because)
+		t.try(decision.Surge, surge, because)
 		return
 	}
-	t.try(Evict, evict, because)
+	t.try(decision.Evict, evict, because)
 }
 
 // isMovable reports whether move would move the pod.
@@ -193,6 +184,6 @@ func (t *candidate) isMovable(surge, evict []check) bool {
 }
 
 // SurgeFailed records that the surge of a pod ended without its removal. The next one is tried after a back-off.
-func (l *Ledger) SurgeFailed(now time.Time, p *cluster.Pod, why Refusal) {
-	l.Refused(now, Decision{Pod: p, Do: Surge}, why, 0)
+func (l *Ledger) SurgeFailed(now time.Time, p *cluster.Pod, why decision.Refusal) {
+	l.Refused(now, Attempt{Pod: p, Do: decision.Surge}, why, 0)
 }

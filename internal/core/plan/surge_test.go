@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -43,7 +44,7 @@ func TestNextSurge_eachState_hasItsStep(t *testing.T) {
 		want     SurgeStep
 		unmark   bool
 		failed   string
-		kind     RefusalKind
+		kind     decision.RefusalKind
 	}{
 		"no deletion cost yet": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeMark,
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].DeletionCost = 5 }},
@@ -60,22 +61,22 @@ func TestNextSurge_eachState_hasItsStep(t *testing.T) {
 		"the old pod is gone":        {replicas: 3, record: record, pods: surgePods("a", "new"), want: SurgeTakeBack},
 		"the old pod terminates":     {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},
 		"the Deployment is deleted":  {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait, change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Deleting = true }},
-		"others scaled up":           {replicas: 9, record: record, pods: surgePods("old", "a", "new"), want: SurgeForget, unmark: true, failed: "from 3 to 9", kind: ServerBusy},
-		"others restored the number": {replicas: 2, record: record, pods: surgePods("old", "a"), want: SurgeForget, unmark: true, failed: "from 3 to 2", kind: ServerBusy},
-		"an HPA":                     {replicas: 3, record: record, pods: surgePods("old", "a", "new"), scaled: true, want: SurgeTakeBack, unmark: true, failed: "HorizontalPodAutoscaler", kind: Unsupported},
-		"a rollout by the status": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, unmark: true, failed: "rollout", kind: ServerBusy,
+		"others scaled up":           {replicas: 9, record: record, pods: surgePods("old", "a", "new"), want: SurgeForget, unmark: true, failed: "from 3 to 9", kind: decision.ServerBusy},
+		"others restored the number": {replicas: 2, record: record, pods: surgePods("old", "a"), want: SurgeForget, unmark: true, failed: "from 3 to 2", kind: decision.ServerBusy},
+		"an HPA":                     {replicas: 3, record: record, pods: surgePods("old", "a", "new"), scaled: true, want: SurgeTakeBack, unmark: true, failed: "HorizontalPodAutoscaler", kind: decision.Unsupported},
+		"a rollout by the status": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, unmark: true, failed: "rollout", kind: decision.ServerBusy,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Updated = 1 }},
-		"a rollout by the pods": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, unmark: true, failed: "rollout", kind: ServerBusy,
+		"a rollout by the pods": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, unmark: true, failed: "rollout", kind: decision.ServerBusy,
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Controller.Name = "web-2" }},
 		"the status is older than the spec": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Observed, d.Updated = false, 0 }},
-		"late, and no new pod":     {replicas: 3, record: record, pods: surgePods("old", "a"), late: true, want: SurgeTakeBack, unmark: true, failed: "no additional pod", kind: DeniedByQuota},
-		"late, and without node":   {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "no node has room", kind: DeniedByNode, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Node, ps[2].Ready = "", false }},
-		"late, and not ready":      {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "not all pods were ready within 10m", kind: NotReadyInTime, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
+		"late, and no new pod":     {replicas: 3, record: record, pods: surgePods("old", "a"), late: true, want: SurgeTakeBack, unmark: true, failed: "no additional pod", kind: decision.DeniedByQuota},
+		"late, and without node":   {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "no node has room", kind: decision.DeniedByNode, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Node, ps[2].Ready = "", false }},
+		"late, and not ready":      {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "not all pods were ready within 10m", kind: decision.NotReadyInTime, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
 		"lowered, the pod lives":   {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeWait},
 		"lowered, the pod leaves":  {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeForget, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},
-		"lowered, another is gone": {replicas: 2, record: lowered, pods: surgePods("old", "a"), late: true, want: SurgeForget, unmark: true, failed: "removed another pod", kind: ServerBusy},
-		"lowered, others scaled":   {replicas: 5, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeForget, unmark: true, failed: "from 2 to 5", kind: ServerBusy},
+		"lowered, another is gone": {replicas: 2, record: lowered, pods: surgePods("old", "a"), late: true, want: SurgeForget, unmark: true, failed: "removed another pod", kind: decision.ServerBusy},
+		"lowered, others scaled":   {replicas: 5, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeForget, unmark: true, failed: "from 2 to 5", kind: decision.ServerBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := surgingDeployment(c.replicas, int32(len(c.pods)), &c.record)
@@ -162,32 +163,36 @@ func roomToMove() (World, Budget) {
 	return w, b
 }
 
-func decisionOf(ds []Decision, name string) Decision {
+func decisionOf(ds []decision.Decision, name string) decision.Decision {
 	for _, d := range ds {
 		if d.Pod.Name == name {
 			return d
 		}
 	}
-	return Decision{}
+	return decision.Decision{}
 }
 
 func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 	c := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "c"}
 	for name, tc := range map[string]struct {
 		change func(*World, *Budget)
-		want   Act
+		want   decision.Act
 	}{
-		"by default":            {func(*World, *Budget) {}, Surge},
-		"--mover=evict":         {func(_ *World, b *Budget) { b.Mover = MoveByEviction }, Evict},
-		"annotation":            {func(w *World, _ *Budget) { w.Governed[1].Autoscaler.Mover = "evict" }, Evict},
-		"surges are unknown":    {func(w *World, _ *Budget) { w.Surges = nil }, Evict},
-		"an HPA":                {func(w *World, _ *Budget) { w.Surges.Scaled = map[cluster.Workload]bool{c: true} }, Evict},
-		"a surge found no room": {func(w *World, _ *Budget) { w.Ledger.SurgeFailed(noon, w.Pods[2], Refusal{Kind: DeniedByNode}) }, Evict},
-		"a surge was not ready": {func(w *World, _ *Budget) { w.Ledger.SurgeFailed(noon, w.Pods[2], Refusal{Kind: NotReadyInTime}) }, Leave},
+		"by default":         {func(*World, *Budget) {}, decision.Surge},
+		"--mover=evict":      {func(_ *World, b *Budget) { b.Mover = MoveByEviction }, decision.Evict},
+		"annotation":         {func(w *World, _ *Budget) { w.Governed[1].Autoscaler.Mover = "evict" }, decision.Evict},
+		"surges are unknown": {func(w *World, _ *Budget) { w.Surges = nil }, decision.Evict},
+		"an HPA":             {func(w *World, _ *Budget) { w.Surges.Scaled = map[cluster.Workload]bool{c: true} }, decision.Evict},
+		"a surge found no room": {func(w *World, _ *Budget) {
+			w.Ledger.SurgeFailed(noon, w.Pods[2], decision.Refusal{Kind: decision.DeniedByNode})
+		}, decision.Evict},
+		"a surge was not ready": {func(w *World, _ *Budget) {
+			w.Ledger.SurgeFailed(noon, w.Pods[2], decision.Refusal{Kind: decision.NotReadyInTime})
+		}, decision.Leave},
 		"the pod is surged already": {func(w *World, _ *Budget) {
 			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-0", Pod: "c-0"}}
-		}, Leave},
-		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, Surge},
+		}, decision.Leave},
+		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, decision.Surge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, b := roomToMove()
@@ -197,10 +202,10 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 			if d.Do != tc.want {
 				t.Fatalf("%s %s, want %s; rooms %v", d.Do, d.Reason, tc.want, pass.Rooms())
 			}
-			if d.Do == Surge && (d.Reason.Code != MovesForRoom || d.roomFor == nil || d.roomFor.UID != "b-0" || d.taken) {
-				t.Errorf("%s, taken %t", d.Reason, d.taken)
+			if own := pass.entries[pass.at(d)]; d.Do == decision.Surge && (d.Reason.Code != decision.MovesForRoom || own.roomFor == nil || own.roomFor.UID != "b-0" || own.taken) {
+				t.Errorf("%s, taken %t", d.Reason, own.taken)
 			}
-			if other := decisionOf(pass.Decisions(), "b-0"); tc.want != Leave && other.Do != Leave {
+			if other := decisionOf(pass.Decisions(), "b-0"); tc.want != decision.Leave && other.Do != decision.Leave {
 				t.Errorf("b-0: %s", other.Do)
 			}
 		})
@@ -217,7 +222,7 @@ func TestPlan_surgeForRoomInProgress_nothingElseMoves(t *testing.T) {
 	for i := range 9 {
 		now := noon.Add(time.Duration(i) * time.Minute)
 		for _, d := range Plan(now, w, b) {
-			if d.Do == Surge || d.Do == Evict && d.Reason.Code == MovesForRoom {
+			if d.Do == decision.Surge || d.Do == decision.Evict && d.Reason.Code == decision.MovesForRoom {
 				t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 			}
 		}

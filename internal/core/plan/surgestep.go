@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A surge replaces a pod of a Deployment without taking it out of service first. Its state is the record on the Deployment
@@ -45,20 +46,20 @@ func RemovalDeadline(now time.Time) time.Time { return now.Add(removeFor) }
 // A SurgeMove is the next step of a surge.
 type SurgeMove struct {
 	Do     SurgeStep
-	Unmark bool         // before the step, the pod gets its deletion cost back
-	Pod    *cluster.Pod // the pod to remove; nil if it is gone
-	Failed *Refusal     // why the surge ends without the removal of the pod; nil if it goes on or succeeds
+	Unmark bool              // before the step, the pod gets its deletion cost back
+	Pod    *cluster.Pod      // the pod to remove; nil if it is gone
+	Failed *decision.Refusal // why the surge ends without the removal of the pod; nil if it goes on or succeeds
 }
 
 // StartSurge returns the record of a new surge for a pod, or why the Deployment cannot surge now.
-func StartSurge(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.Surge, *Refusal) {
+func StartSurge(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.Surge, *decision.Refusal) {
 	switch {
 	case d.Owned:
-		return cluster.Surge{}, &Refusal{Kind: Unsupported, Text: "another controller owns the Deployment and may write its replicas"}
+		return cluster.Surge{}, &decision.Refusal{Kind: decision.Unsupported, Text: "another controller owns the Deployment and may write its replicas"}
 	case d.Recorded || d.Deleting:
-		return cluster.Surge{}, &Refusal{Kind: ServerBusy, Text: "the Deployment has another surge, or is being deleted"}
+		return cluster.Surge{}, &decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment has another surge, or is being deleted"}
 	case !d.Observed || d.Pods != d.Replicas || d.Updated != d.Replicas || d.Replicas < 1:
-		return cluster.Surge{}, &Refusal{Kind: ServerBusy, Text: fmt.Sprintf("a rollout or a scaling is in progress: %d replicas, %d pods, %d of the newest revision", d.Replicas, d.Pods, d.Updated)}
+		return cluster.Surge{}, &decision.Refusal{Kind: decision.ServerBusy, Text: fmt.Sprintf("a rollout or a scaling is in progress: %d replicas, %d pods, %d of the newest revision", d.Replicas, d.Pods, d.Updated)}
 	}
 	return cluster.Surge{Replicas: d.Replicas, Pod: p.Name, UID: p.UID, Cost: p.DeletionCost, Deadline: now.Add(surgeFor)}, nil
 }
@@ -97,9 +98,9 @@ func (v *surgeView) lowered() SurgeMove {
 	case v.old == nil:
 		return SurgeMove{Do: SurgeForget}
 	case v.d.Replicas != v.Replicas:
-		return v.end(SurgeForget, ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas, v.d.Replicas))
+		return v.end(SurgeForget, decision.ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas, v.d.Replicas))
 	case v.isLate(removeFor):
-		return v.end(SurgeForget, ServerBusy, "the ReplicaSet removed another pod")
+		return v.end(SurgeForget, decision.ServerBusy, "the ReplicaSet removed another pod")
 	}
 	return SurgeMove{Pod: v.old}
 }
@@ -109,13 +110,13 @@ func (v *surgeView) raised(scaled bool) SurgeMove {
 	others, ready := v.others()
 	switch {
 	case v.d.Replicas != v.Replicas+1:
-		return v.end(SurgeForget, ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas+1, v.d.Replicas))
+		return v.end(SurgeForget, decision.ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas+1, v.d.Replicas))
 	case v.old == nil:
 		return SurgeMove{Do: SurgeTakeBack}
 	case scaled:
-		return v.end(SurgeTakeBack, Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
+		return v.end(SurgeTakeBack, decision.Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
 	case v.d.Observed && v.d.Updated != v.d.Pods || v.hasOtherRevision():
-		return v.end(SurgeTakeBack, ServerBusy, "a rollout began meanwhile")
+		return v.end(SurgeTakeBack, decision.ServerBusy, "a rollout began meanwhile")
 	case v.isLate(surgeFor):
 		kind, text := v.cause(others)
 		return v.end(SurgeTakeBack, kind, text)
@@ -128,9 +129,9 @@ func (v *surgeView) raised(scaled bool) SurgeMove {
 }
 
 // end returns the end of a surge whose pod lives on.
-func (v *surgeView) end(do SurgeStep, kind RefusalKind, text string) SurgeMove {
+func (v *surgeView) end(do SurgeStep, kind decision.RefusalKind, text string) SurgeMove {
 	marked := v.old != nil && v.old.DeletionCost == cluster.LowestDeletionCost && v.Cost != cluster.LowestDeletionCost
-	return SurgeMove{Do: do, Unmark: marked, Pod: v.old, Failed: &Refusal{Kind: kind, Text: text}}
+	return SurgeMove{Do: do, Unmark: marked, Pod: v.old, Failed: &decision.Refusal{Kind: kind, Text: text}}
 }
 
 // isLate reports whether the deadline has passed. A deadline that is too far in the future was written with another clock.
@@ -165,14 +166,14 @@ func (v *surgeView) hasOtherRevision() bool {
 
 // cause returns why the new pod is not ready in time. If it does not exist or has no node, an eviction may help, because the pod to
 // remove gives up what the new one lacks.
-func (v *surgeView) cause(others int) (RefusalKind, string) {
+func (v *surgeView) cause(others int) (decision.RefusalKind, string) {
 	if others < int(v.Replicas) {
-		return DeniedByQuota, "no additional pod was created, for example because of a ResourceQuota"
+		return decision.DeniedByQuota, "no additional pod was created, for example because of a ResourceQuota"
 	}
 	for _, p := range v.pods {
 		if p.Live() && p.UID != v.UID && p.Node == "" {
-			return DeniedByNode, "no node has room for the additional pod " + p.Name
+			return decision.DeniedByNode, "no node has room for the additional pod " + p.Name
 		}
 	}
-	return NotReadyInTime, fmt.Sprintf("not all pods were ready within %s", span(surgeFor))
+	return decision.NotReadyInTime, fmt.Sprintf("not all pods were ready within %s", decision.Span(surgeFor))
 }

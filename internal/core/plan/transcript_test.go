@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/transcript"
@@ -153,7 +154,7 @@ func (s *scene) addDaemon(f []string) error {
 }
 
 // plan plans twice, the second time with everything shuffled, and insists on the same decisions.
-func (s *scene) plan() []Decision {
+func (s *scene) plan() []decision.Decision {
 	ds := Plan(s.now, s.world(), s.budget)
 	shuffled := s.world()
 	r := rand.New(rand.NewPCG(1, uint64(len(ds))))
@@ -173,7 +174,7 @@ func shuffle(r *rand.Rand, w *World) {
 	r.Shuffle(len(w.Nodes), func(i, j int) { w.Nodes[i], w.Nodes[j] = w.Nodes[j], w.Nodes[i] })
 }
 
-func describe(ds []Decision) string {
+func describe(ds []decision.Decision) string {
 	var b strings.Builder
 	for _, d := range ds {
 		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, d.Reason, d.Fallback, d.Unboost)
@@ -181,8 +182,8 @@ func describe(ds []Decision) string {
 	return b.String()
 }
 
-func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
-	ds = slices.DeleteFunc(ds, func(d Decision) bool {
+func (s *scene) print(ds []decision.Decision, only []string, out *strings.Builder) {
+	ds = slices.DeleteFunc(ds, func(d decision.Decision) bool {
 		return len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
 	width := 0
@@ -195,7 +196,7 @@ func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
 			act += "/evict"
 		}
 		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, d.Reason)
-		if d.Do == Leave && d.Wanted.Code != Fits {
+		if d.Do == decision.Leave && d.Wanted.Code != decision.Fits {
 			fmt.Fprintf(out, " (%s)", d.Wanted)
 		}
 		if len(d.Unboost) > 0 {
@@ -209,12 +210,12 @@ func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
 func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	s.plan() // for its checks
 	pass := Begin(s.now, s.world(), s.budget)
-	s.ledger.Learn(s.now, s.world(), pass.Decisions())
+	pass.Learn()
 	for _, short := range pass.Shortages() {
 		fmt.Fprintf(out, "%s: %d of %d pods exist after %d evictions\n", short.Controller, short.Present, short.Wanted, short.Evicted)
 	}
-	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d Decision) bool {
-		return d.Do == Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
+	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool {
+		return d.Do == decision.Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
 	for len(todo) > 0 {
 		d := todo[0]
@@ -224,7 +225,7 @@ func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	}
 }
 
-func (s *scene) answer(d Decision) string {
+func (s *scene) answer(d decision.Decision) string {
 	for _, pod := range []string{d.Pod.Key.String(), d.Pod.Namespace + "/*"} {
 		if a := s.answers[pod+" "+d.Do.String()]; a != "" {
 			return a
@@ -241,13 +242,13 @@ func (s *scene) setAnswers(f []string) error {
 	return nil
 }
 
-var refusalKinds = map[string]RefusalKind{
-	"denied": Denied, "budget": DeniedByBudget, "node": DeniedByNode, "quota": DeniedByQuota, "webhook": WebhookFailed, "unsupported": Unsupported,
-	"busy": ServerBusy, "lost": OutcomeIsUnknown, "late": OutcomeIsUnknown,
+var refusalKinds = map[string]decision.RefusalKind{
+	"denied": decision.Denied, "budget": decision.DeniedByBudget, "node": decision.DeniedByNode, "quota": decision.DeniedByQuota, "webhook": decision.WebhookFailed, "unsupported": decision.Unsupported,
+	"busy": decision.ServerBusy, "lost": decision.OutcomeIsUnknown, "late": decision.OutcomeIsUnknown,
 }
 
 // settle carries out a decision as the API server answers, and returns what the pass wants done instead.
-func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []Decision {
+func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook bool) []decision.Decision {
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
 	}
@@ -259,16 +260,16 @@ func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []De
 		pass.Gone(d)
 		return nil
 	case "limited":
-		return pass.Skipped(d, RateLimited)
+		return pass.Skipped(d, decision.RateLimited)
 	}
-	return pass.Refused(d, Refusal{Kind: refusalKinds[answer], Text: answer})
+	return pass.Refused(d, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 }
 
-func (s *scene) apply(d Decision, webhook bool) {
+func (s *scene) apply(d decision.Decision, webhook bool) {
 	switch {
-	case d.Do != Resize && s.lazy:
+	case d.Do != decision.Resize && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
-	case d.Do != Resize:
+	case d.Do != decision.Resize:
 		s.replace(d, webhook)
 	case slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node }):
 		ask(d.Pod, d.With)
@@ -342,7 +343,7 @@ func byResize(a, b *cluster.Pod) int {
 	return cmp.Or(more(a)-more(b), a.Compare(b.Key))
 }
 
-func (s *scene) replace(d Decision, webhook bool) {
+func (s *scene) replace(d decision.Decision, webhook bool) {
 	old := d.Pod
 	s.born++
 	p := &cluster.Pod{

@@ -3,10 +3,14 @@
 
 package plan
 
-import "time"
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/decision"
+)
 
 // expectUncertain is expect for an eviction without an answer.
-func (l *Ledger) expectUncertain(now time.Time, d Decision) {
+func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
 	workload := workloadOf(d.Pod)
 	before, known := l.evictions[workload]
 	l.expect(now, d)
@@ -22,7 +26,7 @@ func (l *Ledger) expectUncertain(now time.Time, d Decision) {
 
 // refute removes evictions without an answer that were not carried out: the pod still runs when the watch must have shown the
 // outcome. The eviction before it is the last one again.
-func (l *Ledger) refute(now time.Time, ds []Decision) {
+func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
 	for i := range ds {
 		workload := workloadOf(ds[i].Pod)
 		e, ok := l.evictions[workload]

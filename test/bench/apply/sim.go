@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -128,16 +129,16 @@ func (s *simulation) pass() {
 	}
 	w.Governed = plan.Gather(as, w.Pods, false)
 	pass := plan.Begin(s.now, w, s.budget)
-	s.ledger.Learn(s.now, w, pass.Decisions())
+	pass.Learn()
 	for _, d := range pass.Decisions() {
 		r := s.replica(d.Pod.UID)
 		switch d.Do {
-		case plan.Leave, plan.Surge, plan.Delete: // no pod is OOM-killed, and there are no Deployments to surge
+		case decision.Leave, decision.Surge, decision.Delete: // no pod is OOM-killed, and there are no Deployments to surge
 			continue
-		case plan.Evict:
+		case decision.Evict:
 			s.disruptions++
 			r.ends, r.pod.Deleting, r.pod.Ready = s.now.Add(grace), true, false
-		case plan.Resize:
+		case decision.Resize:
 			s.patch(r, d.With)
 		}
 		pass.Done(d)

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -26,14 +27,14 @@ const stateTooLarge = v1alpha1.MaxUpdateStateSize + 32<<10
 const outcomeDone = "Done"
 
 // outcomes are the names of the outcomes of other actions. They are stored, so they are never changed.
-var outcomes = map[plan.RefusalKind]string{
-	plan.Denied: "Denied", plan.DeniedByBudget: "DisruptionBudget", plan.DeniedByNode: "NodeCapacity", plan.DeniedByQuota: "Quota",
-	plan.Unsupported: "Unsupported", plan.WebhookFailed: "WebhookFailed", plan.ServerBusy: "ServerBusy", plan.NotReached: "NotReached",
-	plan.OutcomeIsUnknown: "NoAnswer", plan.NotReadyInTime: "NotReadyInTime",
+var outcomes = map[decision.RefusalKind]string{
+	decision.Denied: "Denied", decision.DeniedByBudget: "DisruptionBudget", decision.DeniedByNode: "NodeCapacity", decision.DeniedByQuota: "Quota",
+	decision.Unsupported: "Unsupported", decision.WebhookFailed: "WebhookFailed", decision.ServerBusy: "ServerBusy", decision.NotReached: "NotReached",
+	decision.OutcomeIsUnknown: "NoAnswer", decision.NotReadyInTime: "NotReadyInTime",
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete", plan.Surge: "Surge"}
+var actions = map[decision.Act]string{decision.Evict: "Evict", decision.Resize: "Resize", decision.Delete: "Delete", decision.Surge: "Surge"}
 
 // named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
@@ -437,7 +438,7 @@ func loadPod(raw json.RawMessage) (plan.PodState, error) {
 		out.Next = u.NextTime.UTC()
 	}
 	out.Failed = &plan.FailedState{
-		Refusal: plan.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
+		Refusal: decision.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
 		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), Failing: fromMicro(u.FailingSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
 	}
 	return out, nil

@@ -18,6 +18,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -86,12 +87,12 @@ func fullState() plan.State {
 			{UID: "uid-3", Name: "web-1-c", Since: noon.Add(-time.Hour), Moves: 1},
 		},
 		Pods: []plan.PodState{
-			{UID: "uid-4", Name: "web-1-d", Do: plan.Delete, At: noon, Attempts: 1, Failed: &plan.FailedState{Refusal: plan.Refusal{Kind: plan.Denied}}},
-			{UID: "uid-1", Name: "web-1-a", Do: plan.Evict, Done: true, At: noon},
-			{UID: "uid-2", Name: "web-1-b", Do: plan.Resize, Done: true, At: noon, Attempts: 4, With: with},
-			{UID: "uid-3", Name: "web-1-c", Do: plan.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
+			{UID: "uid-4", Name: "web-1-d", Do: decision.Delete, At: noon, Attempts: 1, Failed: &plan.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
+			{UID: "uid-1", Name: "web-1-a", Do: decision.Evict, Done: true, At: noon},
+			{UID: "uid-2", Name: "web-1-b", Do: decision.Resize, Done: true, At: noon, Attempts: 4, With: with},
+			{UID: "uid-3", Name: "web-1-c", Do: decision.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
 				Failed: &plan.FailedState{
-					Refusal: plan.Refusal{Kind: plan.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
+					Refusal: decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
 					Ready: 3, OverQuota: with, OverQuotaAt: noon.Add(-time.Hour),
 				}},
 		},
@@ -138,7 +139,7 @@ func omittedIsNotRead(s plan.State) plan.State {
 
 func TestStates_everyRefusalKind_hasAName(t *testing.T) {
 	seen := map[string]bool{outcomeDone: true}
-	for kind := plan.Denied; kind <= plan.OutcomeIsUnknown; kind++ {
+	for kind := decision.Denied; kind <= decision.OutcomeIsUnknown; kind++ {
 		if name := outcomes[kind]; name == "" || seen[name] {
 			t.Errorf("kind %d has the name %q", kind, name)
 		}
@@ -299,8 +300,8 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 	}
 	for i := range v1alpha1.MaxPodUpdates {
 		state.Pods = append(state.Pods, plan.PodState{
-			UID: fmt.Sprint("uid-", i), Name: long, Do: plan.Evict, At: noon, With: with,
-			Failed: &plan.FailedState{Refusal: plan.Refusal{Text: strings.Repeat("\x01", 300)}, OverQuota: with},
+			UID: fmt.Sprint("uid-", i), Name: long, Do: decision.Evict, At: noon, With: with,
+			Failed: &plan.FailedState{Refusal: decision.Refusal{Text: strings.Repeat("\x01", 300)}, OverQuota: with},
 		})
 	}
 	for name, change := range map[string]func(*plan.State){
