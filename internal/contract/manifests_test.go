@@ -20,6 +20,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +33,7 @@ func manifests(t *testing.T) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
-		admissionregistrationv1.AddToScheme, networkingv1.AddToScheme} {
+		admissionregistrationv1.AddToScheme, networkingv1.AddToScheme, schedulingv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -116,12 +117,13 @@ var rights = map[string][]string{
 		"cluster core/nodes: list watch",
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
-		"cluster core/pods: delete list patch watch",
+		"cluster core/pods: create delete list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster karpenter.sh/nodepools: list",
 		"cluster podfit.dev/updatestates: create delete get list patch",
 		"cluster policy/poddisruptionbudgets: list watch",
+		"cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 		"kube-system core/configmaps[podfit-freeze]: list watch",
@@ -245,6 +247,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
+		"podfit:placeholders", "podfit:placeholders",  // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
 		"podfit:recommender", "podfit:recommender", // upstream gives the rights of these to both recommender and updater
 		"podfit:updater", "podfit:updater",

@@ -333,6 +333,13 @@ var Differences = []Difference{
 		Test:     "TestUpdater_podsWait_conditionUpdatingNamesTheReason",
 	},
 	{
+		Name:     "full cluster",
+		Upstream: "evicts a pod although its replacement has no room on any node now",
+		Podfit:   "creates a placeholder pod with the size of the replacement, and evicts the pod when the placeholder has a node; --capacity-before-eviction=off disables it",
+		Reason:   "the replacement would be Pending until a node is added",
+		Test:     "TestPlan_transcripts_areUnchanged/capacity",
+	},
+	{
 		Name:     "nodes for the replacement",
 		Upstream: "evicts a pod even if its replacement fits no node",
 		Podfit:   "does not evict it, judged by node sizes, taints and node selectors; --replacement-must-fit=false disables the check",

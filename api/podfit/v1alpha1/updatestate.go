@@ -162,6 +162,10 @@ type UpdateStateStatus struct {
 	// +optional
 	Canary *CanaryRecord `json:"canary,omitempty"`
 
+	// capacity describes the last request for capacity before an eviction, while it is open or its failure delays the next one.
+	// +optional
+	Capacity *CapacityRecord `json:"capacity,omitempty"`
+
 	// Records of further features are added here, one typed field per feature.
 }
 
@@ -346,6 +350,37 @@ type RequestedAmounts struct {
 	// memory is an amount of memory.
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// CapacityRecord describes the last request for capacity before an eviction: a placeholder pod that holds room for the replacement.
+type CapacityRecord struct {
+	// uid is the UID of the pod that is going to be evicted. It is empty if there is no open request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	UID string `json:"uid,omitempty"`
+
+	// pod is the name of that pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod,omitempty"`
+
+	// requestTime is the time at which the placeholder pod was created, or may have been.
+	// +optional
+	RequestTime *metav1.MicroTime `json:"requestTime,omitempty"`
+
+	// failures is the number of consecutive failed requests.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Failures int32 `json:"failures,omitempty"`
+
+	// failureTime is the time of the last failure.
+	// +optional
+	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
+
+	// message is the cause of the last failure, shortened to about 300 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
 }
 
 // EvictionRecord describes the last eviction of a pod of the workload.

@@ -46,7 +46,11 @@ type Config struct {
 	MakeRoom             string  // what is done to make room for resizes on full nodes
 	Mover                string  // how pods are replaced: evict, room or surge
 	DryRun               bool
-	Tables               io.Writer // where a dry run writes tables; nil: nowhere
+
+	CapacityBeforeEviction string // off or ask
+	PlaceholderImage       string // what placeholder pods run
+
+	Tables io.Writer // where a dry run writes tables; nil: nowhere
 }
 
 // The values of --oom-rescue.
@@ -71,6 +75,8 @@ func Defaults() Config {
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(),
 		Mover:     plan.SurgeForRoom.String(),
+
+		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1",
 	}
 }
 
@@ -114,6 +120,10 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
+	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
+		"off: evict it. ask: create a placeholder pod with the size of the replacement, and evict the pod when the placeholder has a node, within 10 minutes. "+
+		"ask has no effect if the PriorityClass podfit-placeholder does not exist or podfit may not create pods.")
+	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -159,6 +169,12 @@ func (c *Config) ValidateOwn() error {
 	}
 	if _, ok := plan.ParseMover(c.Mover); !ok {
 		errs = append(errs, fmt.Errorf("--mover must be evict, room or surge, got %q", c.Mover))
+	}
+	if c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk {
+		errs = append(errs, fmt.Errorf("--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction))
+	}
+	if c.PlaceholderImage == "" {
+		errs = append(errs, errors.New("--placeholder-image must not be empty"))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

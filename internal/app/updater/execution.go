@@ -51,6 +51,7 @@ func (e *execution) execute(ctx context.Context) {
 			actions = append(actions, d)
 		}
 	}
+	e.executeCapacity(ctx)
 	queues := newLanes()
 	queues.add(actions)
 	var all errgroup.Group
@@ -101,6 +102,7 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	switch {
 	case err == nil:
 		e.succeeded(&d)
+		e.releaseAfter(ctx, &d)
 		return nil
 	case errors.As(err, &stopped):
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, stopped.reason) })
@@ -288,6 +290,9 @@ func (e *execution) succeeded(d *decision.Decision) {
 		delete(e.fallbackReported, d.Autoscaler.Key)
 	case decision.Evict, decision.Delete:
 		e.evicted[d.Autoscaler.Key] = *d
+		if d.Do == decision.Evict {
+			e.pending.evicted(e.now, d)
+		}
 	case decision.Surge, decision.Leave:
 	}
 	delete(e.heldReported, d.Autoscaler.Key)

@@ -4,6 +4,8 @@
 package updater
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -24,6 +26,7 @@ type Metrics struct {
 	stateWrites                                       *prometheus.CounterVec
 	surges                                            *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
+	pending                                           *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
 }
 
@@ -80,7 +83,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, result := range []string{surgeBegun, surgeCompleted, surgeFailed} {
 		m.surges.WithLabelValues(result).Add(0)
 	}
-	reg.MustRegister(m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites, m.surges)
+	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
+		Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
+			"placeholder (a placeholder pod held it) or free.",
+		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
+	}, []string{"capacity"})
+	for _, capacity := range []string{capacityFree, capacityHeld} {
+		m.pending.WithLabelValues(capacity)
+	}
+	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites, m.surges)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}
@@ -92,6 +104,11 @@ func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
 	size := process.SizeLog2(pods)
 	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
 	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
+}
+
+// observePending records for how long a replacement was Pending.
+func (m *Metrics) observePending(took time.Duration, capacity string) {
+	m.pending.WithLabelValues(capacity).Observe(took.Seconds())
 }
 
 // publishDecisions replaces the numbers of decisions by those of a pass.

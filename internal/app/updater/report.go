@@ -155,6 +155,7 @@ var needsAttention = map[decision.ReasonCode]bool{
 	decision.EvictionRefused: true, decision.DisruptionBudget: true, decision.ResizeRefused: true, decision.ResizeOverQuota: true,
 	decision.Frozen:    true,
 	decision.OverQuota: true, decision.HPANotWritten: true, decision.ServerNotReached: true,
+	decision.CapacityNotFound: true,
 	decision.DataWouldBeLost: true, decision.BudgetsUnknown: true, decision.BudgetOfOthers: true, decision.NotEnoughMemory: true, decision.DeletionRefused: true,
 }
 

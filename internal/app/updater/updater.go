@@ -79,6 +79,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
 		}
 		u.conditions = world
+		if c.WatchesAllPods() {
+			u.capacity.client = kube.NewPlaceholders(clients, c.PlaceholderImage)
+		}
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -193,6 +196,9 @@ type updater struct {
 	roomInvalid      map[cluster.Key]string                       // invalid values of the annotation podfit.dev/make-room
 
 	moverInvalid map[cluster.Key]string // invalid values of the annotation podfit.dev/mover
+
+	capacity capacityProvider // asks for capacity before evictions
+	pending  pendingTimes     // of replacements
 
 	scalePoints scalePoints // of HPAs; without a writer none is changed
 	surges      *surges     // nil: no pod is surged
@@ -334,7 +340,7 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 	}
 	current := map[string]bool{}
 	for _, p := range pods {
-		if !p.Controller.IsZero() || !autoscaled[p.Namespace] || !p.Live() {
+		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {
 			continue
 		}
 		current[p.UID] = true
@@ -380,11 +386,13 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
 	w.Surges = inProgress
+	w.Provider = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	pass.Learn()
+	u.pending.observe(now, decisions, u.metrics.observePending)
 	watch.Step("FilterPods")
 	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
 	for i := range decisions {

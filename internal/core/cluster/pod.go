@@ -39,6 +39,7 @@ type Pod struct {
 	Place         Place         // the nodes that it may run on
 	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
+	Placeholder   bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
 	Priority      int32         // of its PriorityClass
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost

@@ -65,6 +65,10 @@ type Decision struct {
 	Rescue bool
 
 	Priority Priority
+
+	// Placeholder is the placeholder pod that holds room for the replacement, or waits for it; nil if there is none. Only set on Evict.
+	// It is deleted after the eviction.
+	Placeholder *cluster.Pod
 }
 
 // Priority orders pods that should change.

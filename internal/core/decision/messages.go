@@ -439,4 +439,18 @@ var leaveMessages = []Message{
 		Remedy: "Find out why the additional pod was not ready: `kubectl -n NAMESPACE describe deployment DEPLOYMENT` and the events of its pods. If a controller or a GitOps tool resets `spec.replicas`, " +
 			"set the annotation `podfit.dev/mover` of the VPA to `evict`.",
 	},
+	{
+		Code: AwaitingCapacity, Example: Reason{Text: cluster.Amounts(2000, 4096*mebibyte).String(), Until: exampleTime},
+		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted yet. podfit has created a placeholder pod with the size of the replacement, " +
+			"or creates it when the placeholder pods of the same workload and of other workloads are done. When the placeholder pod has a node, the pod is evicted.",
+		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. See the placeholder pods with `kubectl get pods -A -l podfit.dev/placeholder=true`. " +
+			"To evict pods without waiting, set `--capacity-before-eviction=off` for the updater.",
+	},
+	{
+		Code: CapacityNotFound, Example: Reason{Text: "no node had room for the placeholder pod in time", Until: exampleTime},
+		Meaning: "No node has free room for a replacement with the new requests, and the request for capacity failed: the placeholder pod got no node in time, was refused (for example by a ResourceQuota), " +
+			"or was deleted by others. The pod is not evicted, because its replacement would be Pending. The next request follows after a back-off.",
+		Remedy: "Add a node, raise the limits of the cluster autoscaler, raise the ResourceQuota that the text names, or lower `maxAllowed` of the VPA. " +
+			"To evict pods nevertheless, set `--capacity-before-eviction=off` for the updater.",
+	},
 }

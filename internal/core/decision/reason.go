@@ -102,7 +102,10 @@ const (
 	Surging     // a surge of the workload is in progress
 	SurgeFailed // a surge of the pod ended without its removal
 
-	lastCode = SurgeFailed
+	AwaitingCapacity // no node has room for the replacement, and capacity was asked for
+	CapacityNotFound // the request for capacity has failed
+
+	lastCode = CapacityNotFound
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -128,6 +131,7 @@ var codeNames = map[ReasonCode]string{
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
+	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound",
 }
 
 // String returns the name of the reason.
@@ -293,6 +297,14 @@ func (r Reason) outcome() string {
 		return "A surge of the Deployment is in progress. It replaces pod " + r.Text + " and is taken back at " + timestamp(r.Until) + " if the new pod is not ready"
 	case SurgeFailed:
 		return r.quote("The surge of the pod was taken back") + nextAttempt(r.Until)
+	case AwaitingCapacity:
+		s := "No node has free room for a replacement with the requests " + r.Text + ". The pod is evicted when a placeholder pod has a node for it"
+		if r.Until.IsZero() {
+			return s + ", after other placeholder pods"
+		}
+		return s + ", if that is before " + timestamp(r.Until)
+	case CapacityNotFound:
+		return r.quote("No node has free room for a replacement, and the request for capacity failed") + nextAttempt(r.Until)
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

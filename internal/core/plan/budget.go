@@ -42,6 +42,9 @@ type Budget struct {
 	// PendingFor is how long a pod may be unscheduled before a smaller replacement is considered.
 	PendingFor time.Duration
 
+	// CapacityFor is how long a placeholder pod may wait for a node before the request for capacity has failed.
+	CapacityFor time.Duration
+
 	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
 	MustFit bool
 
@@ -83,6 +86,7 @@ func DefaultBudget() Budget {
 		InProgressFor:   time.Hour,
 		StuckFor:        10 * time.Minute,
 		PendingFor:      2 * time.Minute,
+		CapacityFor:     10 * time.Minute,
 		MustFit:         true,
 		RescueFor:       10 * time.Minute,
 		MakeRoom:        room.Split,

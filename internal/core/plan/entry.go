@@ -14,6 +14,7 @@ import (
 type entry struct {
 	*decision.Decision
 
+	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 
 	canary  bool      // the pod is the canary of its workload

@@ -42,6 +42,8 @@ type State struct {
 	// Canary is the state of the canary of the workload; nil if there is none.
 	Canary *rollout.State
 
+	Capacity *CapacityState // nil if no capacity was asked for before an eviction
+
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
 
@@ -197,6 +199,9 @@ func (l *Ledger) Export(b Budget) []State {
 		}
 	}
 	l.exportShortages(state)
+	for w, a := range l.asks {
+		state(w).Capacity = a.export()
+	}
 	l.exportPods(b, state)
 	l.exportCanaries(state)
 	for w, list := range l.changes {
@@ -324,6 +329,9 @@ func (s *State) LastAction() time.Time {
 	}
 	if s.Rounds != nil {
 		later(s.Rounds.At)
+	}
+	if s.Capacity != nil {
+		later(s.Capacity.Requested)
 	}
 	for i := range s.Replacements {
 		for _, e := range s.Replacements[i].Evicted {

@@ -30,6 +30,7 @@ type Ledger struct {
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
+	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
@@ -70,6 +71,7 @@ func NewLedger() *Ledger {
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
+		asks: map[cluster.Workload]capacityRequest{},
 	}
 }
 
@@ -114,6 +116,7 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[workloadOf(d.Pod)] = now
 		l.noteMove(now, d)
+		delete(l.asks, workloadOf(d.Pod))
 	case decision.Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
@@ -135,6 +138,7 @@ func (l *Ledger) expect(now time.Time, d Attempt) {
 func (l *Ledger) Learn(now time.Time, w World, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
+	l.learnCapacity(now, w, ds)
 	for workload, help := range l.effective(ds) {
 		e := l.evictions[workload]
 		switch {

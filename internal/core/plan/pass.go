@@ -42,6 +42,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.radius = newRadius(now, w, b)
 	p.canaries = observeCanaries(now, w)
+	p.capacity = capacityOf(w)
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {
@@ -158,6 +159,11 @@ func (p *Pass) replaceInstead(own *entry, last refused) []decision.Decision {
 		p.leave(own, decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 		return p.giveBack(own)
 	}
+	if lacks, awaits := p.lacksCapacity(own); awaits {
+		p.endCanary(own)
+		p.leave(own, lacks)
+		return p.giveBack(own)
+	}
 	g.trial = g.trial || trial
 	own.Do, own.Reason, own.Fallback = decision.Evict, own.Wanted, false
 	own.Reason.Fallback = decision.ResizeRefused
@@ -226,7 +232,7 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 }
 
 func (p *Pass) leave(d *entry, r decision.Reason) {
-	d.Do, d.Reason, d.Fallback, d.roomFor = decision.Leave, r, false, nil
+	d.Do, d.Reason, d.Fallback, d.roomFor, d.Placeholder = decision.Leave, r, false, nil, nil
 }
 
 func (p *Pass) group(d *entry) *group {
@@ -266,6 +272,7 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 		at, waiting := queue[0], &p.entries[queue[0]]
 		queue = queue[1:]
 		p.candidate(waiting).take()
+		p.holdBack(waiting)
 		switch {
 		case waiting.Do != decision.Leave:
 			next = append(next, *waiting.Decision)

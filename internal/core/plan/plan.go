@@ -35,6 +35,7 @@ func (s *pass) decide() []entry {
 		ds = s.decideOn(g, ds)
 	}
 	s.makeRoom(ds)
+	s.checkCapacity(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
@@ -105,6 +106,8 @@ type pass struct {
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
 	revivals map[cluster.Workload]int // see revived
+
+	capacity capacity // the placeholder pods, and what is done about them
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
 

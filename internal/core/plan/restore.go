@@ -49,6 +49,9 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	}
 	l.restoreChanges(now, s)
 	l.restoreCanary(now, s)
+	if s.Capacity != nil {
+		addNew(l.asks, s.Workload, s.Capacity.restore(now))
+	}
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
 	}

@@ -77,7 +77,11 @@ func (s *pass) makeRoom(ds []entry) {
 		for _, i := range needs[node] {
 			total = total.Add(increaseOf(&ds[i]))
 		}
-		if n := s.rooms.nodes[node]; n != nil && !n.unknown && !n.free.Holds(total) {
+		n := s.rooms.nodes[node]
+		if n != nil {
+			s.giveUpPlaceholders(n, total)
+		}
+		if n != nil && !n.unknown && !n.free.Holds(total) {
 			s.makeRoomOn(n, byUID, ds[needs[node][0]].Autoscaler)
 		}
 	}

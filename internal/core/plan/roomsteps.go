@@ -164,7 +164,7 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*entry) {
 		reason := d.Reason
 		if !s.applyMove(d, step, byUID) {
 			for i, undo := range done {
-				undo.Do, undo.Reason, undo.roomFor = decision.Leave, before[i], nil
+				undo.Do, undo.Reason, undo.roomFor, undo.placed = decision.Leave, before[i], nil, false
 				s.endProbe(undo)
 				s.endSurge(undo)
 				if undo.taken {
@@ -197,6 +197,7 @@ func (s *pass) applyMove(d *entry, step room.Step, byUID map[string]*entry) bool
 		d.Reason = before
 		return false
 	}
+	d.placed = true
 	if step.ForID != "" {
 		d.Reason, d.roomFor = decision.Reason{Code: decision.MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
 	}

@@ -47,13 +47,16 @@ import (
 //	plan [NS/NAME]...             prints the decisions, of the given autoscalers if any are given
 //	do [webhook=off]              executes them: pods are resized, evicted ones replaced; new ones are not ready
 //	try [NS/NAME]...              is do, for the given autoscalers if any are given, and prints every attempt and its outcome
-//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict, delete or resize, ANSWER is ok, denied,
+//	api NS/POD ACT=ANSWER...      what the API server answers from now on; ACT is evict, delete, resize, reserve or release, ANSWER is ok, denied,
 //	                              budget, node, quota, unsupported, webhook, busy, lost (no answer, not carried out),
 //	                              late (no answer, carried out), unseen (carried out, but the watch does not show it),
 //	                              gone or limited (the rate limit allows no more); NS/* is all pods of NS
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
 //	kubelet                       the kubelet does the resizes on the nodes that have room, and defers the others
+//	provider placeholders|none    who provides capacity before an eviction
+//	scheduler                     places the pods without a node where there is room
+//	lose NS/POD                   somebody deletes the placeholder of a pod
 //	rooms                         prints the plans for nodes that are too full
 type scene struct {
 	now         time.Time
@@ -72,6 +75,7 @@ type scene struct {
 	fit         bool // pods are scaled down to the nodes
 	newNodes    []cluster.NewNode
 	daemons     []cluster.Daemon
+	provider    Provider
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
@@ -100,6 +104,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
 		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "new-node": s.addNewNode, "daemon": s.addDaemon, "budget": s.setBudget,
 		"after": s.after, "ready": s.ready, "kubelet": s.kubelet,
+		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder,
 		"rooms": func([]string) error {
 			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
 				out.WriteString(p.Table())
@@ -128,7 +133,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 func (s *scene) world() World {
 	return World{
 		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(),
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider,
 	}
 }
 
@@ -217,6 +222,7 @@ func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool {
 		return d.Do == decision.Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
+	s.executeCapacity(pass, out)
 	for len(todo) > 0 {
 		d := todo[0]
 		answer := s.answer(d)
@@ -251,6 +257,9 @@ var refusalKinds = map[string]decision.RefusalKind{
 func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook bool) []decision.Decision {
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
+	}
+	if answer == "ok" && d.Placeholder != nil {
+		defer s.remove(d.Placeholder.Key)
 	}
 	switch answer {
 	case "ok", "unseen":

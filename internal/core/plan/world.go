@@ -52,6 +52,8 @@ type World struct {
 
 	// Surges are the surges in progress. Nil means that no surge is possible.
 	Surges *Surges
+	// Provider is how capacity is asked for before an eviction.
+	Provider Provider
 
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *Ledger

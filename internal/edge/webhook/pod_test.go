@@ -465,3 +465,13 @@ func cpuLeft(millicores int64) policy.Limits {
 	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, millicores)}
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
 }
+
+// A placeholder pod of podfit keeps its exact size: the pod that owns it is not its controller.
+func TestHandler_placeholderPod_keepsItsSize(t *testing.T) {
+	h := handler(worldOf(recommending("cart", map[string]cluster.Resources{"pause": cluster.Amounts(350, mi(745))})), Options{})
+	response := ask(t, h, createRequest(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"podfit-placeholder-1","labels":{"podfit.dev/placeholder":"true"},
+		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"cart-1","uid":"1"}]},"spec":{"containers":[{"name":"pause","resources":{"requests":{"cpu":"3"}}}]}}`))
+	if !response.Allowed || len(response.Patch) != 0 {
+		t.Errorf("allowed: %t, patch %s, want none", response.Allowed, response.Patch)
+	}
+}

@@ -74,6 +74,9 @@ var ownObjects = map[string]string{
 	"ClusterRoleBinding /podfit:updater":                       "likewise",
 	"Role kube-system/podfit:updater":                          "the ConfigMap that stops all changes",
 	"RoleBinding kube-system/podfit:updater":                   "likewise",
+	"ClusterRole /podfit:placeholders":                         "to create placeholder pods; a role of its own, so that it can be left out",
+	"ClusterRoleBinding /podfit:placeholders":                  "likewise",
+	"PriorityClass /podfit-placeholder":                        "of placeholder pods",
 	"Secret kube-system/vpa-tls-certs":                         "filled by podfit, which may not create Secrets; upstream leaves it to a script",
 	"MutatingWebhookConfiguration /vpa-webhook-config":         "filled by podfit, which may not create webhook configurations; upstream creates it",
 	"NetworkPolicy kube-system/vpa-recommender":                "who may connect",
@@ -199,7 +202,7 @@ const sizesOfNewNodes = "for the sizes of nodes that can be added; without the r
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
-	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
+	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted, and to create placeholder pods; without the rights podfit goes on", "vpa-updater priorityclasses": "to find out whether it may create placeholder pods; without the right podfit goes on", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates": "podfit's own API", "vpa-admission-controller updatestates": "podfit's own API",
 	"vpa-updater namespaces": "their annotations that stop or delay changes", "vpa-updater configmaps": "the one that stops all changes",
 	"vpa-updater deployments":    "for surges; without the right podfit evicts instead",

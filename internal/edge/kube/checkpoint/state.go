@@ -61,7 +61,7 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
-		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion),
+		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion), Capacity: storeCapacity(s.Capacity),
 	}
 	if r := s.Rounds; r != nil {
 		out.EvictionRounds = &v1alpha1.EvictionRounds{LastTime: metav1.NewMicroTime(r.At), NewestPod: micro(r.Newest), Count: int32(r.Count)}
@@ -170,6 +170,21 @@ func storeDeletion(d *plan.DeletionState) *v1alpha1.DeletionRecord {
 	}
 }
 
+func storeCapacity(c *plan.CapacityState) *v1alpha1.CapacityRecord {
+	if c == nil {
+		return nil
+	}
+	return &v1alpha1.CapacityRecord{
+		UID: c.UID, Pod: c.Pod, RequestTime: micro(c.Requested), Failures: int32(c.Failures), FailureTime: micro(c.Failed), Message: c.Text,
+	}
+}
+
+func loadCapacity(c *v1alpha1.CapacityRecord) *plan.CapacityState {
+	return &plan.CapacityState{
+		UID: c.UID, Pod: c.Pod, Requested: fromMicro(c.RequestTime), Failures: int(c.Failures), Failed: fromMicro(c.FailureTime), Text: c.Message,
+	}
+}
+
 func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
 	var out []v1alpha1.RequestedSize
 	for i := range with {
@@ -261,7 +276,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -294,6 +309,13 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 			continue
 		}
 		out.Shortages = append(out.Shortages, x)
+	}
+	if len(parts.Capacity) > 0 {
+		var capacity v1alpha1.CapacityRecord
+		before := len(errs)
+		if errs = decodePart(errs, "capacity", parts.Capacity, &capacity); len(errs) == before {
+			out.Capacity = loadCapacity(&capacity)
+		}
 	}
 	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
 		var m v1alpha1.MissingReplacement

@@ -43,7 +43,7 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 
 func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
 	for name, c := range map[string]struct{ status, problem string }{
-		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `unknown phase "Dancing"`},
+		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `unknown canary phase "Dancing"`},
 		"unknown cause":   {`{"canary":{"phase":"Held","cause":"Moon"}}`, `unknown cause "Moon"`},
 		"negative amount": {`{"canary":{"phase":"Held","before":[{"container":"app","requests":{"cpu":"-1"}}]}}`, "an amount is negative"},
 		"not an object":   {`{"canary":7}`, "decode canary"},

@@ -73,6 +73,9 @@ func fullState() plan.State {
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	return plan.State{
 		Workload: web, ActingSince: noon, LastEviction: noon.Add(-time.Minute), Omitted: 3,
+		Capacity: &plan.CapacityState{
+			UID: "uid-4", Pod: "web-1-d", Requested: noon, Failures: 2, Failed: noon.Add(-time.Hour), Text: "exceeded quota: compute",
+		},
 		Eviction: &plan.EvictionState{
 			At: noon, Newest: noon.Add(-time.Hour), With: with, Ineffective: 2, Judged: true, Uncertain: "uid-1",
 			Before: &plan.EvictionState{At: noon.Add(-2 * time.Hour), Newest: noon.Add(-3 * time.Hour), With: with, Ineffective: 1, Judged: true},

@@ -1,0 +1,175 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+func (s *scene) setProvider(f []string) error {
+	s.provider = NoProvider
+	if f[0] == "placeholders" {
+		s.provider = PlaceholderPods
+	}
+	return nil
+}
+
+// scheduleAll places the pods without a node.
+func (s *scene) scheduleAll([]string) error {
+	for _, p := range s.pods {
+		if p.Node == "" && len(s.nodes) > 0 {
+			p.Node = s.nodes[0].Name
+			s.schedule(p)
+		}
+	}
+	return nil
+}
+
+func (s *scene) losePlaceholder(f []string) error {
+	key := parseKey(f[0])
+	for _, p := range slices.Clone(s.pods) {
+		if p.Key == key {
+			s.remove(cluster.PlaceholderOf(p))
+		}
+	}
+	return nil
+}
+
+// placeholderOf returns the name of a placeholder in the transcripts. The real name has no meaning for readers.
+func placeholderOf(pod cluster.Key) cluster.Key {
+	return cluster.Key{Namespace: pod.Namespace, Name: "placeholder-" + pod.Name}
+}
+
+func (s *scene) remove(key cluster.Key) {
+	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
+}
+
+// executeCapacity creates and deletes placeholder pods, as the API server answers.
+func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
+	steps := pass.CapacitySteps()
+	for i := range steps {
+		step := &steps[i]
+		act, key, why := "reserve", cluster.Key{}, ""
+		if step.Placeholder != nil {
+			act, key, why = "release", step.Placeholder.Key, " ("+string(step.Release)+")"
+		}
+		if step.Pod != nil {
+			key = placeholderOf(step.Pod.Key)
+		}
+		answer := s.answers[key.String()+" "+act]
+		if answer == "" {
+			answer = "ok"
+		}
+		fmt.Fprintf(out, "%s %s%s: %s\n", act, key, why, answer)
+		if answer == "ok" || answer == "late" {
+			s.applyCapacity(step)
+		}
+		if answer == "ok" {
+			pass.CapacityDone(step)
+			continue
+		}
+		pass.CapacityRefused(step, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
+	}
+}
+
+func (s *scene) applyCapacity(step *CapacityStep) {
+	if step.Placeholder != nil {
+		s.remove(step.Placeholder.Key)
+		return
+	}
+	key := cluster.PlaceholderOf(step.Pod)
+	s.pods = append(s.pods, &cluster.Pod{
+		Key: key, UID: "uid-" + key.String(), Created: s.now, Phase: cluster.Pending, Priority: -1000000,
+		Placeholder: true,
+		Containers:  []cluster.Container{{Name: "pause", Requests: step.Size}},
+	})
+}
+
+// fullScene returns a scene in which shop/web-0 waits for capacity.
+func fullScene(t *testing.T) *scene {
+	t.Helper()
+	s := newScene()
+	s.run(t, "provider placeholders", "node n1 cpu=4 memory=8Gi", "pods shop/web 2 app cpu=2 memory=1Gi", "pod shop/web-0 node=n1", "pod shop/web-1 node=n1",
+		"autoscale shop/web mode=Recreate", "advise shop/web app cpu=3 memory=1Gi lower cpu=2500m")
+	return s
+}
+
+// run runs commands and returns their output.
+func (s *scene) run(t *testing.T, commands ...string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, c := range commands {
+		if err := s.command(strings.Fields(c), &out); err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+	}
+	return out.String()
+}
+
+func TestLedger_restartDuringRequestForCapacity_continues(t *testing.T) {
+	for name, c := range map[string]struct {
+		before []string
+		after  []string
+		want   string
+	}{
+		"watch does not show the placeholder": {[]string{"api shop/placeholder-web-0 reserve=lost", "try"}, []string{"after 1m", "try"}, ""},
+		"placeholder waits":                   {[]string{"try"}, []string{"after 1m", "try"}, ""},
+		"request has failed":                  {[]string{"api shop/placeholder-web-0 reserve=quota", "try"}, []string{"after 4m", "try"}, ""},
+		"back-off has ended":                  {[]string{"api shop/placeholder-web-0 reserve=quota", "try"}, []string{"after 5m", "try"}, "reserve shop/placeholder-web-0: quota\n"},
+		"placeholder has a node": {
+			[]string{"try", "node n2 cpu=4 memory=8Gi", "scheduler"}, []string{"after 1m", "try"}, "evict shop/web-0: ok\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fullScene(t)
+			s.run(t, c.before...)
+			s.ledger = restored(s.now, s.ledger, s.budget)
+			if got := s.run(t, c.after...); got != c.want {
+				t.Errorf("after the restart: %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Without its ledger, the updater finds the placeholder of the one before by its name.
+func TestPlan_ledgerIsLost_findsPlaceholder(t *testing.T) {
+	s := fullScene(t)
+	s.run(t, "try", "node n2 cpu=4 memory=8Gi", "scheduler")
+	s.ledger = NewLedger()
+	if got := s.run(t, "after 1m", "try"); got != "evict shop/web-0: ok\n" {
+		t.Errorf("after the restart: %q, want an eviction", got)
+	}
+}
+
+func TestPlan_placeholderOfUnknownPod_isDeleted(t *testing.T) {
+	s := fullScene(t)
+	s.run(t, "try")
+	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Name == "web-0" })
+	steps := Begin(s.now, s.world(), s.budget).CapacitySteps()
+	if len(steps) == 0 || steps[0].Placeholder == nil || steps[0].Release != ReleaseGone {
+		t.Errorf("steps %+v, want the deletion first", steps)
+	}
+}
+
+func TestLedger_hostileCapacityState_isBounded(t *testing.T) {
+	s := fullScene(t)
+	w := s.pods[0].Top
+	s.ledger.Restore(s.now, []State{{Workload: w, Capacity: &CapacityState{
+		UID: "x", Requested: s.now.Add(100 * 365 * 24 * time.Hour), Failures: 1 << 30, Failed: s.now.Add(100 * 365 * 24 * time.Hour), Text: strings.Repeat("x", 1<<20),
+	}}})
+	if a := s.ledger.asks[w]; a.at.After(s.now) || a.failed.After(s.now) || a.n > maxRestoredCount || len(a.text) > maxRefusalText+3 {
+		t.Errorf("restored %v, %v, %d, %d bytes", a.at, a.failed, a.n, len(a.text))
+	}
+	if got := s.run(t, "after 6h", "try", "after 1m", "try"); got != "reserve shop/placeholder-web-0: ok\n" {
+		t.Errorf("after the longest back-off: %q, want a request", got)
+	}
+}
