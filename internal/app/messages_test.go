@@ -31,7 +31,7 @@ import (
 
 // The directories of the packages whose messages are documented, relative to this one.
 const (
-	planDir        = "../core/plan"
+	decisionDir    = "../core/decision"
 	policyDir      = "../core/policy"
 	kubeDir        = "../edge/kube"
 	updaterDir     = "updater"
@@ -126,7 +126,7 @@ func TestMessages_everyConstant_isExplained(t *testing.T) {
 		key       string // the field of the table's entries that contains the constant
 		constants []string
 	}{
-		{"reason code", planDir, "Code", parse(t, planDir).constantsOf("ReasonCode")},
+		{"reason code", decisionDir, "Code", parse(t, decisionDir).constantsOf("ReasonCode")},
 		{"kind of note", policyDir, "Kind", append(parse(t, policyDir).constantsOf("NoteKind"), parse(t, policyDir).constantsOf("RefusalKind")...)},
 		{"condition type", recommenderDir, "Type", slices.Concat(
 			parse(t, vpaDir).constantsOf("VerticalPodAutoscalerConditionType"), parse(t, recommenderDir).constantsOf("VerticalPodAutoscalerConditionType"),

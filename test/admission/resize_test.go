@@ -69,7 +69,7 @@ func decide(view *namespaceView, pod *corev1.Pod) decision.Decision {
 	budget.InPlace = true
 	budget.StartupBoost = true
 	ds := plan.Plan(longAgo.Add(48*time.Hour), plan.World{
-		Governed: []plan.Governed{{Autoscaler: view.autoscaler, Pods: []*cluster.Pod{p}}},
+		Governed: []cluster.Governed{{Autoscaler: view.autoscaler, Pods: []*cluster.Pod{p}}},
 		Limits:   map[string]policy.Limits{namespace: view.limits},
 		Scales:   map[cluster.Workload]cluster.Scale{target: {Known: true, Replicas: 1}},
 	}, budget)

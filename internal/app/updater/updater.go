@@ -282,7 +282,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
 	u.reportUnowned(s.Pods, served)
 	w := plan.World{
-		Governed:    plan.Gather(served, s.Pods, u.budget.StartupBoost),
+		Governed:    cluster.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
 		Scales:      map[cluster.Workload]cluster.Scale{},
 		Budgets:     map[string][]cluster.DisruptionBudget{},

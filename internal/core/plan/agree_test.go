@@ -71,7 +71,7 @@ func nodeWithSurplus() (w World, surplus *cluster.Autoscaler) {
 	needy := *surplus
 	needy.Name, needy.Target.Name = "needy", "needy"
 	needy.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(1200, 1<<30), Target: cluster.Amounts(1200, 3<<29), Upper: cluster.Amounts(9000, 9<<30)}}}
-	g := Governed{Autoscaler: &needy}
+	g := cluster.Governed{Autoscaler: &needy}
 	for _, p := range w.Governed[0].Pods {
 		q := *p
 		q.Name, q.UID, q.Top, q.Controller = "needy-"+p.UID, "needy-"+p.UID, needy.Target, needy.Target

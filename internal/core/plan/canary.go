@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -105,7 +106,7 @@ func (t *candidate) beCanary() {
 
 // startOf returns the state in which the pod of a decision is the canary.
 func (l *Ledger) startOf(now time.Time, d *entry) rollout.State {
-	return l.canaries[workloadOf(d.Pod)].Start(now, d.Pod, sizes(d.With), d.Do == decision.Resize && restarts(d.Pod, d.With))
+	return l.canaries[workloadOf(d.Pod)].Start(now, d.Pod, sizes(d.With), d.Do == decision.Resize && change.Restarts(d.Pod, d.With))
 }
 
 // canaryChanged records that the canary was changed, or may have been.

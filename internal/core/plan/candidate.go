@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -109,7 +110,7 @@ func (t *candidate) take() {
 		t.try(decision.Evict, replacementChecks, decision.Fits)
 	case t.d.Rescue && t.isStuckResizing():
 		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
-	case p.Phase != cluster.Pending && isResizing(p):
+	case p.Phase != cluster.Pending && p.IsResizing():
 		t.whileResizing()
 	case mode.Resizes():
 		t.inPlace()
@@ -182,9 +183,9 @@ func (t *candidate) inPlace() {
 		t.leave(decision.Reason{Code: decision.Starting})
 	case !t.d.Rescue && !isAnyRunning(p):
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
-	case alreadyAsked(p, with) && !sameSize(p, with):
+	case change.IsAsked(p, with) && !change.SameSize(p, with):
 		t.leave(decision.Reason{Code: decision.ResizeRunning}) // the kubelet has not reported a state yet
-	case changesQoS(t.w.Limits[p.Namespace], p, with):
+	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
@@ -237,19 +238,19 @@ func (t *candidate) whileResizing() {
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
 		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor
-		again = inPlaceOnly && asksLess(p, with, t.b.Threshold)
+		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
 	case cluster.ResizeInfeasible:
 		r.Code, failed = decision.ResizeImpossible, true
-		again = inPlaceOnly && asksLess(p, with, 0)
+		again = inPlaceOnly && change.AsksLess(p, with, 0)
 	case cluster.ResizeError:
 		r.Code, failed = decision.ResizeFailed, true
-		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
+		again = inPlaceOnly && change.AsksOther(p, with, t.b.Threshold)
 		if p.Resize.Problem == cluster.MemoryInUse {
 			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
 			r.Code, failed = decision.MemoryInUse, false
-			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
+			again = t.d.Autoscaler.Mode.Resizes() && change.RaisesMemoryLimit(p, with)
 		}
 	default:
 		r.Code, failed = decision.ResizeUnclear, true
@@ -265,10 +266,8 @@ func (t *candidate) whileResizing() {
 }
 
 func (t *candidate) resizing() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ResizeRunning}, isResizing(t.d.Pod)
+	return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
 }
-
-func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
 
 func (t *candidate) starting() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
@@ -281,15 +280,15 @@ func (t *candidate) interrupted() (decision.Reason, bool) {
 }
 
 func (t *candidate) sameSize() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.SameSize}, sameSize(t.d.Pod, t.d.With)
+	return decision.Reason{Code: decision.SameSize}, change.SameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
 func (t *candidate) unplaceable() (decision.Reason, bool) {
-	if !t.b.MustFit || t.nodeSizes.unknown || !grows(t.d.Pod, t.d.With) {
+	if !t.b.MustFit || t.nodeSizes.unknown || !change.Grows(t.d.Pod, t.d.With) {
 		return decision.Reason{}, false
 	}
-	size := total(t.d.Pod, t.d.With)
+	size := change.Total(t.d.Pod, t.d.With)
 	if t.nodeSizes.fit(t.d.Pod, size) {
 		return decision.Reason{}, false
 	}
@@ -360,7 +359,7 @@ func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
 // of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !change.Restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }

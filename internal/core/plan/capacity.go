@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/room"
@@ -183,10 +184,10 @@ func (s *pass) holdBack(d *entry) {
 // room. A pod that is down serves nothing, so it does not wait.
 func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 	p := d.Pod
-	if !s.asksForCapacity() || d.placed || !grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p) == down {
+	if !s.asksForCapacity() || d.placed || !change.Grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p) == down {
 		return decision.Reason{}, false
 	}
-	size := total(p, d.With)
+	size := change.Total(p, d.With)
 	own := s.capacity.of(p)
 	if own != nil && own.Node != "" && !s.isExpired(own) && !s.capacity.given[own.UID] && s.holds(own, size) || s.takeRoom(p, room.Of(size)) {
 		d.Placeholder, d.placed = own, true
@@ -223,7 +224,7 @@ func (s *pass) ask(d *entry, r *decision.Reason) {
 		return // the watch does not show the placeholder of another pod of the workload yet
 	}
 	s.capacity.asked[workload] = true
-	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: total(d.Pod, d.With)})
+	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.With)})
 	d.Reason.Until = s.now.Add(s.b.CapacityFor)
 }
 
@@ -311,9 +312,9 @@ func (s *pass) releaseOf(placeholder *cluster.Pod, d *entry) (why Release, failu
 		return ReleaseExpired, noNodeInTime
 	case s.isExpired(placeholder):
 		return ReleaseExpired, notEvictedInTime
-	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() || !grows(d.Pod, d.With):
+	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
 		return ReleaseUnwanted, ""
-	case s.isOutgrown(placeholder, total(d.Pod, d.With)):
+	case s.isOutgrown(placeholder, change.Total(d.Pod, d.With)):
 		return ReleaseOutgrown, ""
 	}
 	return "", ""
@@ -324,7 +325,7 @@ func (s *pass) isOutgrown(placeholder *cluster.Pod, size cluster.Resources) bool
 	if placeholder.Node != "" {
 		return s.nodeRooms().known && !s.holds(placeholder, size)
 	}
-	had := total(placeholder, nil)
+	had := change.Total(placeholder, nil)
 	exceeds := func(now, before int64) bool { return float64(now) > float64(before)*(1+growthOfRequest) }
 	return exceeds(size.CPU, had.CPU) || exceeds(size.Memory, had.Memory)
 }

@@ -58,7 +58,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	}
 	s.addSpends(groups, pods)
 	for controller, g := range groups {
-		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
+		g.wanted, g.known = scales[controller].Wanted(controller, present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
 		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
@@ -70,23 +70,6 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 		g.below = g.live < required
 	}
 	return groups
-}
-
-// replicas returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have
-// a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
-// subresource, should have as many pods as exist, with terminating ones (W-14).
-func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, bool) {
-	type kind struct{ group, kind string }
-	switch (kind{controller.Group, controller.Kind}) {
-	case kind{"batch", "Job"}:
-		return present, true
-	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
-		return int(s.Replicas), s.Known && s.Replicas > 0
-	}
-	if s.Unscalable {
-		return present, true
-	}
-	return int(s.Replicas), s.Known && s.Replicas > 0
 }
 
 // serves reports whether a pod is in service: started and ready (W-14).

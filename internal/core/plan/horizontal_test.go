@@ -41,7 +41,7 @@ func TestPlan_resourceScaledByHPA_leavesThePod(t *testing.T) {
 				Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour), Containers: []cluster.Container{{Name: "app", Requests: c.requests}},
 			})
 		}
-		w.Governed = []Governed{{a, pods}}
+		w.Governed = []cluster.Governed{{Autoscaler: a, Pods: pods}}
 		d := Plan(noon, w, DefaultBudget())[0]
 		if d.Do != c.do || d.Reason.Code != c.reason {
 			t.Errorf("%s: %s because of %s, want %s because of %s", name, d.Do, d.Reason.Code, c.do, c.reason)

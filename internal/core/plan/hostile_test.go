@@ -14,7 +14,7 @@ import (
 )
 
 // oneWorkload is a workload of replicas that should grow.
-func oneWorkload(mode cluster.Mode, replicas int) (World, *Governed) {
+func oneWorkload(mode cluster.Mode, replicas int) (World, *cluster.Governed) {
 	w := fleet(1)
 	g := &w.Governed[0]
 	g.Autoscaler.Mode = mode

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -38,7 +39,7 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 
 	quick, dead := quickOOM(now, b, a, p)
 	outside := t.worst.Code != decision.Fits
-	switch same := sameSize(p, fits); {
+	switch same := change.SameSize(p, fits); {
 	case quick && (v.priority.Diff == 0 || same), outside && same:
 		v.instead = decision.Reason{Code: decision.SameSize}
 	case quick:

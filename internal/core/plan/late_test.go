@@ -22,7 +22,7 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 			Lower: cluster.Amounts(50, 64<<20), Target: cluster.Amounts(100, 128<<20), Upper: cluster.Amounts(200, 256<<20),
 		}}},
 	}
-	g := Governed{Autoscaler: a}
+	g := cluster.Governed{Autoscaler: a}
 	for i := range replicas {
 		g.Pods = append(g.Pods, &cluster.Pod{
 			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("db-%d", i)}, UID: fmt.Sprint(i), Controller: top, Top: top, Node: "a",
@@ -31,7 +31,7 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 		})
 	}
 	return World{
-		Governed: []Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: NewLedger(),
+		Governed: []cluster.Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: NewLedger(),
 	}, a
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -199,7 +200,7 @@ func (l *Ledger) effective(ds []decision.Decision) map[cluster.Workload]bool {
 		help := d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 		if d.Pod.Node == "" {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
-			help = alreadyAsked(d.Pod, e.with) || alreadyAsked(d.Pod, d.With)
+			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
 				continue // a small difference may decide whether a node can hold it, which is not known yet
 			}
@@ -236,7 +237,7 @@ func (l *Ledger) undone(p *cluster.Pod) int {
 		return 0
 	}
 	r, ok := l.resizes[p.UID]
-	if !ok || alreadyAsked(p, r.with) {
+	if !ok || change.IsAsked(p, r.with) {
 		return 0
 	}
 	return r.ineffective + 1
@@ -259,7 +260,7 @@ func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 			return false
 		}
 	}
-	return !asksOther(p, with, close)
+	return !change.AsksOther(p, with, close)
 }
 
 // workloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,

@@ -123,7 +123,7 @@ func (p *paced) change(x *pacedPod, do func(*cluster.Pod)) {
 
 func (p *paced) pass() {
 	w := World{
-		Governed: []Governed{{p.autoscaler, p.seen[0].pods}}, Ledger: p.ledger, Limits: map[string]policy.Limits{},
+		Governed: []cluster.Governed{{Autoscaler: p.autoscaler, Pods: p.seen[0].pods}}, Ledger: p.ledger, Limits: map[string]policy.Limits{},
 		Scales: map[cluster.Workload]cluster.Scale{p.controller: {Known: true, Replicas: int32(p.replicas)}},
 	}
 	pass := Begin(p.now, w, p.budget)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/room"
@@ -88,7 +89,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 // drawBusyWorld draws workloads whose pods are all ready and all need a change.
 func drawBusyWorld(t *rapid.T) (World, Budget) {
 	w := fleet(20)
-	w.Governed = []Governed{w.Governed[0], w.Governed[10]}
+	w.Governed = []cluster.Governed{w.Governed[0], w.Governed[10]}
 	for _, g := range w.Governed {
 		g.Autoscaler.Mode = rapid.SampledFrom([]cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace}).Draw(t, "mode")
 		for _, p := range g.Pods {
@@ -108,7 +109,7 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 		for controller, group := range s.groupsOf(g.Autoscaler, g.Pods) {
 			taken := 0
 			for p, d := range down {
-				harmless := d.Do == decision.Resize && !restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(p, d.With))
+				harmless := d.Do == decision.Resize && !change.Restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(p, d.With))
 				if p.Controller == controller && serves(p) && p.Node != "" && !harmless {
 					taken++
 				}

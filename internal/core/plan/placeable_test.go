@@ -40,7 +40,7 @@ func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *test
 	}
 	current := pod(noon)
 	for now := noon; now.Before(noon.Add(3 * time.Hour)); now = now.Add(time.Minute) {
-		w.Governed = []Governed{{Autoscaler: a, Pods: []*cluster.Pod{current}}}
+		w.Governed = []cluster.Governed{{Autoscaler: a, Pods: []*cluster.Pod{current}}}
 		p := Begin(now, w, b)
 		p.Learn()
 		for _, d := range p.Decisions() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -43,7 +44,7 @@ func (s *pass) decide() []entry {
 
 // decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
 // other autoscalers are not affected.
-func (s *pass) decideOn(g Governed, before []entry) (ds []entry) {
+func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
@@ -65,7 +66,7 @@ func (s *pass) decideOn(g Governed, before []entry) (ds []entry) {
 
 // decideCandidates decides on the pods of one autoscaler that should change, by priority. judged are the decisions of the entries, in any
 // order.
-func (s *pass) decideCandidates(g Governed, ds []entry, judged []decision.Decision) {
+func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decision.Decision) {
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
@@ -223,16 +224,16 @@ func (s *pass) judgeUnscheduled(d *entry) {
 	p := d.Pod
 	t := compareRequests(p, d.With)
 	d.Priority = t.priority()
-	placeable := s.nodeSizes.fit(p, total(p, nil))
-	smaller := shrinks(p, d.With)
+	placeable := s.nodeSizes.fit(p, change.Total(p, nil))
+	smaller := change.Shrinks(p, d.With)
 	switch {
 	case s.now.Before(p.Created.Add(s.b.PendingFor)):
 		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
-	case smaller && s.nodeSizes.fit(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+	case smaller && s.nodeSizes.fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
 		d.Wanted = t.largest
 		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
 	case !placeable:
-		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: total(p, nil).String()}
+		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: change.Total(p, nil).String()}
 	default:
 		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	}

@@ -41,7 +41,7 @@ func fleet(n int) World {
 			})
 		}
 	}
-	w.Governed = Gather(as, pods, true)
+	w.Governed = cluster.Gather(as, pods, true)
 	return w
 }
 

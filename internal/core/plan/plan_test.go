@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -51,7 +52,7 @@ func drawWorld(t *rapid.T) (World, Budget) {
 			{Name: "b", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true},
 		}
 	}
-	w.Governed = Gather(as, pods, true)
+	w.Governed = cluster.Gather(as, pods, true)
 	if rapid.Bool().Draw(t, "all pods known") {
 		w.Pods = pods
 	}
@@ -188,7 +189,7 @@ func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
 		for _, d := range Plan(noon, w, b) {
-			harmless := d.Do == decision.Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(d.Pod, d.With))
+			harmless := d.Do == decision.Resize && !d.Fallback && !change.Restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(d.Pod, d.With))
 			if d.Do != decision.Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
 				taken[d.Pod.Controller]++
 			}
@@ -230,13 +231,13 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				continue
 			}
 			switch {
-			case sameSize(d.Pod, d.With) && d.Reason.Code != decision.MovesForRoom:
+			case change.SameSize(d.Pod, d.With) && d.Reason.Code != decision.MovesForRoom:
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
 			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
-			case grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, total(d.Pod, d.With)):
+			case change.Grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, change.Total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}
@@ -284,7 +285,7 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	pods := []*cluster.Pod{{Key: cluster.Key{Name: "1"}, Top: core}, {Key: cluster.Key{Name: "2"}, Top: kruise}, {Key: cluster.Key{Name: "3"}}}
 	got := map[string]int{}
 	var order []string
-	for _, g := range Gather([]*cluster.Autoscaler{young, ungrouped, old}, pods, false) {
+	for _, g := range cluster.Gather([]*cluster.Autoscaler{young, ungrouped, old}, pods, false) {
 		got[g.Autoscaler.Name] = len(g.Pods)
 		order = append(order, g.Autoscaler.Name)
 	}
@@ -344,12 +345,12 @@ func TestTotal_initContainers_countWithEarlierSidecars(t *testing.T) {
 		"an init container after a sidecar": {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50), of("setup", cluster.Init, 500)}, 550},
 		"one before it":                     {[]cluster.Container{app, of("setup", cluster.Init, 500), of("mesh", cluster.Sidecar, 50)}, 500},
 	} {
-		if got := total(&cluster.Pod{Containers: c.containers}, nil); got != cluster.Amounts(c.want, c.want) {
+		if got := change.Total(&cluster.Pod{Containers: c.containers}, nil); got != cluster.Amounts(c.want, c.want) {
 			t.Errorf("%s: %v, want %d", name, got, c.want)
 		}
 	}
 	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(700, 700)}}
-	if got := total(&cluster.Pod{Containers: []cluster.Container{app, of("app", cluster.Init, 100)}}, fits); got != cluster.Amounts(700, 700) {
+	if got := change.Total(&cluster.Pod{Containers: []cluster.Container{app, of("app", cluster.Init, 100)}}, fits); got != cluster.Amounts(700, 700) {
 		t.Errorf("with a new size: %v", got)
 	}
 }

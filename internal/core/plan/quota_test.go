@@ -49,7 +49,7 @@ func (y *tenancy) limits() policy.Limits {
 
 func (y *tenancy) world(replicas int, l *Ledger) World {
 	return World{
-		Governed: []Governed{{Autoscaler: y.autoscaler(), Pods: y.pods}}, Ledger: l,
+		Governed: []cluster.Governed{{Autoscaler: y.autoscaler(), Pods: y.pods}}, Ledger: l,
 		Scales: map[cluster.Workload]cluster.Scale{shopCart: {Known: true, Replicas: int32(replicas)}},
 		Limits: map[string]policy.Limits{"shop": y.limits()},
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -24,7 +25,7 @@ func RequestedBy(pods []*cluster.Pod) map[string]cluster.Resources {
 	out := map[string]cluster.Resources{}
 	for _, p := range pods {
 		if p.Live() {
-			out[p.Namespace] = out[p.Namespace].Add(total(p, nil))
+			out[p.Namespace] = out[p.Namespace].Add(change.Total(p, nil))
 		}
 	}
 	return out
@@ -61,7 +62,7 @@ func (r *radius) plan(p *cluster.Pod) {
 	if r == nil {
 		return
 	}
-	size := total(p, nil)
+	size := change.Total(p, nil)
 	r.cluster.Planned = r.cluster.Planned.Add(size)
 	if of := r.namespaces[p.Namespace]; of != nil {
 		of.Planned = of.Planned.Add(size)
@@ -78,7 +79,7 @@ func (t *candidate) overRadius() (decision.Reason, bool) {
 	if !r.unknown.IsZero() {
 		return decision.Reason{Code: decision.BlastRadius, Until: r.unknown}, true
 	}
-	size := total(t.d.Pod, nil)
+	size := change.Total(t.d.Pod, nil)
 	for _, of := range []struct {
 		name   string
 		limit  *rollout.Radius
@@ -103,7 +104,7 @@ func (p *Pass) countChange(d decision.Decision) {
 		return
 	}
 	l, w := p.w.Ledger, workloadOf(d.Pod)
-	l.changes[w] = rollout.Record(l.changes[w], p.now, total(d.Pod, nil))
+	l.changes[w] = rollout.Record(l.changes[w], p.now, change.Total(d.Pod, nil))
 }
 
 // AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of

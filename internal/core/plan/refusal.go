@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -67,7 +68,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
-	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
+	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksLessThan(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
 	switch {
@@ -147,7 +148,7 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 // refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
 // least the size that a quota refused, within historyTTL.
 func (r refused) isLasting() bool {
-	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < historyTTL && !asksLessThan(r.with, r.overQuota, 0) {
+	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < historyTTL && !change.AsksLessThan(r.with, r.overQuota, 0) {
 		return false
 	}
 	switch r.Kind {
@@ -238,5 +239,5 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 // asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,
 // or with much smaller requests during it.
 func (t *candidate) asksEnoughLess(r refused) bool {
-	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
+	return change.AsksLessThan(t.d.With, r.with, t.b.Threshold) || change.AsksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
 }

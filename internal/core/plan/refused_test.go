@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -34,7 +35,7 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 		b := DefaultBudget()
 		b.MinReplicas, b.InPlace = 1, true
 		w := World{
-			Governed: []Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
+			Governed: []cluster.Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
 			Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 		}
 		if d := Plan(noon, w, b)[0]; d.Do == decision.Leave {
@@ -56,11 +57,11 @@ func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
 	}}
 	size := cluster.Amounts(200, 2<<20)
 	fits := []policy.Fitted{{Container: "app", Requests: size, Limits: size}}
-	if changesQoS(policy.Limits{}, pod, fits) {
+	if change.ChangesQoS(policy.Limits{}, pod, fits) {
 		t.Error("without a LimitRange the QoS class must stay Burstable")
 	}
 	one := cluster.Amounts(100, 1<<20)
-	if !changesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
+	if !change.ChangesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
 		t.Error("with the defaults of the LimitRange the QoS class must become Guaranteed")
 	}
 }
@@ -74,7 +75,7 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
 		t.Errorf("class %d", q)
 	}
-	if got := total(pod, nil); got != size {
+	if got := change.Total(pod, nil); got != size {
 		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)

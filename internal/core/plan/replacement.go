@@ -136,7 +136,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
 		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, created: n.created}
-		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
+		c.wanted, c.known = w.Scales[controller].Wanted(controller, n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
 	}

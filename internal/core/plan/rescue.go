@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -97,7 +98,7 @@ func killOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *clust
 		kill := memoryKill{container: c, lived: c.Exit.Finished.Sub(c.Exit.Started)}
 		var from int64
 		from, kill.to, kill.atLimit = memoryOf(p, c, fits, &fits[i])
-		if compare(cluster.Memory, kill.to, from) > 0 {
+		if change.Compare(cluster.Memory, kill.to, from) > 0 {
 			return kill, true
 		}
 	}
@@ -127,7 +128,7 @@ func (s *pass) judgeRescue(d *entry) {
 	if !ok {
 		return
 	}
-	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || restarts(d.Pod, d.With))
+	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || change.Restarts(d.Pod, d.With))
 	if disrupts && kill.lived >= s.b.quickOOM(d.Autoscaler) {
 		return
 	}
@@ -213,7 +214,7 @@ func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
 }
 
 func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && restarts(t.d.Pod, t.d.With)
+	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && change.Restarts(t.d.Pod, t.d.With)
 }
 
 // isStuckResizing reports whether a pod that is down has a resize that waits or has failed, and may be evicted instead.

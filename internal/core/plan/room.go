@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -96,22 +97,18 @@ func (s *pass) needsRoom(d *entry) bool {
 	case decision.Resize:
 		return !(room.Amount{}).Holds(increaseOf(d))
 	case decision.Leave:
-		return d.Reason.Code == decision.AwaitingRoom || d.Reason.Code == decision.ResizeWaiting && isDeferred(d.Pod)
+		return d.Reason.Code == decision.AwaitingRoom || d.Reason.Code == decision.ResizeWaiting && d.Pod.IsDeferred()
 	case decision.Evict, decision.Delete, decision.Surge:
 	}
 	return false
 }
 
-func isDeferred(p *cluster.Pod) bool {
-	return p.Resize != nil && p.Resize.State == cluster.ResizeDeferred
-}
-
 // targetOf returns the requests that a pod is going to have: those that its resize asks for, or those that the kubelet knows.
 func targetOf(d *entry) room.Amount {
-	if d.Do != decision.Resize && isDeferred(d.Pod) {
-		return room.Of(total(d.Pod, nil))
+	if d.Do != decision.Resize && d.Pod.IsDeferred() {
+		return room.Of(change.Total(d.Pod, nil))
 	}
-	return room.Of(total(d.Pod, d.With))
+	return room.Of(change.Total(d.Pod, d.With))
 }
 
 func increaseOf(d *entry) room.Amount { return targetOf(d).Sub(held(d.Pod)) }
@@ -142,9 +139,9 @@ func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*entry, blamed *cluster.
 // roomPod describes a pod for the plan of its node. A pod without a decision takes no part in it.
 func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 	out := room.Pod{ID: p.UID, Name: p.Key.String(), Holds: held(p), Priority: p.Priority, Least: s.b.Threshold}
-	spec := room.Of(total(p, nil))
+	spec := room.Of(change.Total(p, nil))
 	switch {
-	case !isDeferred(p) && out.Holds != spec && out.Holds.Holds(spec):
+	case !p.IsDeferred() && out.Holds != spec && out.Holds.Holds(spec):
 		out.Target, out.Shrinks, out.Planned = spec, true, true // it was asked to shrink, and the kubelet has not done it yet
 		return out
 	case d == nil:
@@ -165,15 +162,15 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	short := s.w.Ledger.lacking[d.Pod.UID]
 	out.Needs, out.Target, out.Allowed = true, targetOf(d), s.allowedFor(d.Autoscaler)
-	out.Asked, out.Since = isDeferred(d.Pod), s.now.Unix()
+	out.Asked, out.Since = d.Pod.IsDeferred(), s.now.Unix()
 	if !short.since.IsZero() {
 		out.Since = short.since.Unix()
 	}
-	if isDeferred(d.Pod) {
+	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Divisible = short.parts < maxParts && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !restarts(d.Pod, d.With) && grows(d.Pod, d.With) &&
-		(short.with == nil || !isDeferred(d.Pod) || !alreadyAsked(d.Pod, short.with)) // the kubelet has not seen the last part yet
+	out.Divisible = short.parts < maxParts && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
+		(short.with == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.with)) // the kubelet has not seen the last part yet
 	if short.moves >= maxMoves {
 		out.Allowed = min(out.Allowed, room.Split)
 	}
@@ -203,8 +200,8 @@ func (s *pass) mayShrink(d *entry) bool {
 		!mode.Resizes() || mode == cluster.InPlace && !s.b.InPlace || isBoosted(p) {
 		return false
 	}
-	if p.Phase != cluster.Running || !isAnyRunning(p) || isResizing(p) || alreadyAsked(p, d.With) ||
-		!shrinks(p, d.With) || restarts(p, d.With) || changesQoS(s.w.Limits[p.Namespace], p, d.With) {
+	if p.Phase != cluster.Running || !isAnyRunning(p) || p.IsResizing() || change.IsAsked(p, d.With) ||
+		!change.Shrinks(p, d.With) || change.Restarts(p, d.With) || change.ChangesQoS(s.w.Limits[p.Namespace], p, d.With) {
 		return false
 	}
 	return !s.isBlocked(d, shrinkChecks)
@@ -234,9 +231,9 @@ func (s *pass) mayMove(d *entry) bool {
 		return false
 	}
 	if itself {
-		return isDeferred(p) && s.roomCandidate(d).isMovable(surgeChecks, evictionChecks)
+		return p.IsDeferred() && s.roomCandidate(d).isMovable(surgeChecks, evictionChecks)
 	}
-	return !isKilled(d) && !isResizing(p) && s.roomCandidate(d).isMovable(moveSurgeChecks, moveChecks)
+	return !isKilled(d) && !p.IsResizing() && s.roomCandidate(d).isMovable(moveSurgeChecks, moveChecks)
 }
 
 func (s *pass) isBlocked(d *entry, against []check) bool {
@@ -272,7 +269,7 @@ func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 
 // givesBack reports whether a resize only lowers requests, so that it takes nothing out of service if it restarts no container.
 func (t *candidate) givesBack() bool {
-	return t.allowedFor(t.d.Autoscaler) != room.Off && t.d.Wanted.Code != decision.BoostOver && shrinks(t.d.Pod, t.d.With)
+	return t.allowedFor(t.d.Autoscaler) != room.Off && t.d.Wanted.Code != decision.BoostOver && change.Shrinks(t.d.Pod, t.d.With)
 }
 
 // judgeIncomplete makes a pod that has a part of an increase want the rest of it, whatever its age.
@@ -280,11 +277,11 @@ func (s *pass) judgeIncomplete(d *entry) {
 	if d.Wanted.Code != decision.Fits || s.w.Ledger.lacking[d.Pod.UID].parts == 0 || s.allowedFor(d.Autoscaler) < room.Split {
 		return
 	}
-	pairs(d.Pod, d.With, false, func(x pair) {
-		if !x.limit && compare(x.resource, x.to, x.from) > 0 && d.Wanted.Code == decision.Fits {
-			d.Wanted = decision.Reason{Code: decision.Incomplete, Container: nameUnlessSole(d.Pod)(x.container.Name), Resource: x.resource, From: x.from, To: x.to}
+	for x := range change.Pairs(d.Pod, d.With, false) {
+		if !x.Limit && change.Compare(x.Resource, x.To, x.From) > 0 && d.Wanted.Code == decision.Fits {
+			d.Wanted = decision.Reason{Code: decision.Incomplete, Container: nameUnlessSole(d.Pod)(x.Container.Name), Resource: x.Resource, From: x.From, To: x.To}
 		}
-	})
+	}
 }
 
 // isShortOfRoom reports whether the pod has a part of its increase and its node has no room for the rest.
@@ -299,7 +296,7 @@ func (t *candidate) isShortOfRoom() bool {
 
 // rest returns what the pod needs besides what it holds.
 func (t *candidate) rest() room.Amount {
-	return room.Of(total(t.d.Pod, t.d.With)).Sub(held(t.d.Pod))
+	return room.Of(change.Total(t.d.Pod, t.d.With)).Sub(held(t.d.Pod))
 }
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
@@ -349,7 +346,7 @@ func (l *Ledger) notePart(now time.Time, d Attempt) {
 	short := l.lacking[d.Pod.UID]
 	if short.since.IsZero() {
 		short.since = now
-		if isDeferred(d.Pod) {
+		if d.Pod.IsDeferred() {
 			short.since = d.Pod.Resize.Since
 		}
 	}
@@ -381,7 +378,7 @@ func (l *Ledger) forgetShortages(ds []decision.Decision) {
 	for i := range ds {
 		d := &ds[i]
 		if _, short := l.lacking[d.Pod.UID]; short {
-			waiting[d.Pod.UID] = isDeferred(d.Pod) || d.Reason.Part || grows(d.Pod, d.With)
+			waiting[d.Pod.UID] = d.Pod.IsDeferred() || d.Reason.Part || change.Grows(d.Pod, d.With)
 		}
 	}
 	maps.DeleteFunc(l.lacking, func(uid string, _ shortOfRoom) bool { return !waiting[uid] })

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -61,7 +62,7 @@ func TestPlan_fullNodes_stepsToMakeRoomAreAllowed(t *testing.T) {
 func checkStep(t *rapid.T, w World, d entry) {
 	switch d.Reason.Code {
 	case decision.MakesRoom:
-		if d.Do != decision.Resize || d.Fallback || !shrinks(d.Pod, d.With) || restarts(d.Pod, d.With) || d.taken {
+		if d.Do != decision.Resize || d.Fallback || !change.Shrinks(d.Pod, d.With) || change.Restarts(d.Pod, d.With) || d.taken {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	case decision.MovesForRoom:
@@ -73,7 +74,7 @@ func checkStep(t *rapid.T, w World, d entry) {
 	if !d.Reason.Part {
 		return
 	}
-	if d.Do != decision.Resize || d.Fallback || !grows(d.Pod, d.With) {
+	if d.Do != decision.Resize || d.Fallback || !change.Grows(d.Pod, d.With) {
 		t.Fatalf("%s: %s by a part: %s", d.Pod.Key, d.Do, d.Reason)
 	}
 	full := policy.Fit(d.Autoscaler, w.Limits[d.Pod.Namespace], d.Pod)
@@ -109,9 +110,9 @@ func TestPlan_fullNodes_shrinksComeFirst(t *testing.T) {
 		for _, d := range Plan(noon, w, b) {
 			switch {
 			case d.Do != decision.Resize || b.MakeRoom == room.Off:
-			case grows(d.Pod, d.With) && d.Autoscaler.MakeRoom != "off":
+			case change.Grows(d.Pod, d.With) && d.Autoscaler.MakeRoom != "off":
 				grown[d.Pod.Node] = true
-			case grown[d.Pod.Node] && shrinks(d.Pod, d.With):
+			case grown[d.Pod.Node] && change.Shrinks(d.Pod, d.With):
 				t.Fatalf("%s shrinks after another pod on its node has grown", d.Pod.Key)
 			}
 		}
@@ -167,7 +168,7 @@ func drawFullNodes(t *rapid.T) (World, Budget) {
 		w.Nodes[i].Allocatable = cluster.Amounts(used.CPU, used.Memory)
 	}
 	w.Nodes = append(w.Nodes, cluster.Node{Name: "reserve", Allocatable: cluster.Amounts(4000, 4<<30), Ready: true})
-	w.Governed = Gather(as, w.Pods, true)
+	w.Governed = cluster.Gather(as, w.Pods, true)
 	b := DefaultBudget()
 	b.MakeRoom = rapid.SampledFrom([]room.Allowed{room.Move, room.Split, room.Move, room.Shrink, room.Move, room.Off}).Draw(t, "make room")
 	return w, b

@@ -6,6 +6,7 @@ package plan
 import (
 	"slices"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -53,11 +54,11 @@ func (s *pass) applyShrink(d *entry, step room.Step) {
 		return
 	}
 	r := decision.Reason{Code: decision.MakesRoom, Text: step.For}
-	pairs(d.Pod, d.With, false, func(x pair) {
-		if !x.limit && r.Resource == 0 && compare(x.resource, x.to, x.from) < 0 {
-			r.Resource, r.From, r.To, r.Container = x.resource, x.from, x.to, nameUnlessSole(d.Pod)(x.container.Name)
+	for x := range change.Pairs(d.Pod, d.With, false) {
+		if !x.Limit && r.Resource == 0 && change.Compare(x.Resource, x.To, x.From) < 0 {
+			r.Resource, r.From, r.To, r.Container = x.Resource, x.From, x.To, nameUnlessSole(d.Pod)(x.Container.Name)
 		}
-	})
+	}
 	d.Do, d.Reason, d.Fallback = decision.Resize, r, false
 	s.roomCandidate(d).reserve(decision.Resize)
 }
@@ -101,9 +102,9 @@ func (s *pass) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
 			f.Limits = growBy(res, limits, f.Limits, share, unit)
 		}
 	}
-	size := room.Of(total(p, out)).Sub(step.From)
-	if !step.To.Sub(step.From).Holds(size) || !grows(p, out) || alreadyAsked(p, out) ||
-		changesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
+	size := room.Of(change.Total(p, out)).Sub(step.From)
+	if !step.To.Sub(step.From).Holds(size) || !change.Grows(p, out) || change.IsAsked(p, out) ||
+		change.ChangesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
 		return nil, false
 	}
 	return out, true
@@ -116,11 +117,11 @@ func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step ro
 		given = step.To.CPU - step.From.CPU
 	}
 	increase := int64(0)
-	pairs(p, with, false, func(x pair) {
-		if !x.limit && x.resource == res {
-			increase += max(0, x.to-x.from)
+	for x := range change.Pairs(p, with, false) {
+		if !x.Limit && x.Resource == res {
+			increase += max(0, x.To-x.From)
 		}
-	})
+	}
 	if increase == 0 {
 		return 0
 	}

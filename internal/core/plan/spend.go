@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -33,7 +34,7 @@ func (l *Ledger) spendOn(now time.Time, d *entry, b Budget) {
 		return
 	}
 	s := spend{controller: d.Pod.Controller, health: d.health, until: now.Add(b.Window)}
-	if d.Do == decision.Resize && !restarts(d.Pod, d.With) {
+	if d.Do == decision.Resize && !change.Restarts(d.Pod, d.With) {
 		s.with = d.With
 	}
 	l.spends[d.Pod.UID] = s
@@ -50,7 +51,7 @@ func (l *Ledger) hasSpent(now time.Time, b Budget, p *cluster.Pod, h health) boo
 
 // isApplied reports whether the kubelet has given the pod the requests and limits.
 func isApplied(p *cluster.Pod, with []policy.Fitted) bool {
-	return alreadyAsked(p, with) && !isResizing(p) && !slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil })
+	return change.IsAsked(p, with) && !p.IsResizing() && !slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil })
 }
 
 // addSpends adds what earlier passes have spent to the groups.

@@ -151,7 +151,7 @@ func roomToMove() (World, Budget) {
 	needs.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: noon.Add(-time.Minute)}
 	pods := []*cluster.Pod{needs, pod("b", "b-1", "n2", 700), pod("c", "c-0", "n1", 500), pod("c", "c-1", "n2", 500)}
 	w := World{
-		Governed: Gather([]*cluster.Autoscaler{advise("b", 700), advise("c", 500)}, pods, false),
+		Governed: cluster.Gather([]*cluster.Autoscaler{advise("b", 700), advise("c", 500)}, pods, false),
 		Scales:   map[cluster.Workload]cluster.Scale{}, Pods: pods, Ledger: NewLedger(), Surges: &Surges{},
 		Nodes: []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(1000, 1<<30), Ready: true}, {Name: "n2", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true}},
 	}

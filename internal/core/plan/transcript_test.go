@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -132,7 +133,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 
 func (s *scene) world() World {
 	return World{
-		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
+		Governed: cluster.Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
 		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider,
 	}
 }
@@ -325,9 +326,9 @@ func (s *scene) kubelet([]string) error {
 		}
 		slices.SortFunc(waiting, byResize)
 		for _, p := range waiting {
-			increase := room.Of(total(p, nil)).Sub(sumOf(p, true))
+			increase := room.Of(change.Total(p, nil)).Sub(sumOf(p, true))
 			if !free.Holds(increase) {
-				if !isDeferred(p) {
+				if !p.IsDeferred() {
 					p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: s.now}
 				}
 				continue
@@ -344,7 +345,7 @@ func (s *scene) kubelet([]string) error {
 
 func byResize(a, b *cluster.Pod) int {
 	more := func(p *cluster.Pod) int {
-		if sumOf(p, true).Holds(room.Of(total(p, nil))) {
+		if sumOf(p, true).Holds(room.Of(change.Total(p, nil))) {
 			return 0
 		}
 		return 1

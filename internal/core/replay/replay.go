@@ -121,7 +121,7 @@ func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
 		state.book.Extend(workload.Key, profile.Extend)
 	}
 	state.world = plan.World{
-		Governed: []plan.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
+		Governed: []cluster.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
 		Scales:   map[cluster.Workload]cluster.Scale{workload.Key: {Replicas: 1, Known: true}},
 	}
 	return state

@@ -127,7 +127,7 @@ func (s *simulation) pass() {
 		p.Containers = slices.Clone(p.Containers)
 		w.Pods = append(w.Pods, &p)
 	}
-	w.Governed = plan.Gather(as, w.Pods, false)
+	w.Governed = cluster.Gather(as, w.Pods, false)
 	pass := plan.Begin(s.now, w, s.budget)
 	pass.Learn()
 	for _, d := range pass.Decisions() {

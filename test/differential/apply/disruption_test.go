@@ -90,7 +90,7 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 	b.MinReplicas, b.Tolerance = 1+m.IntN(3), cases.Pick(m, 0, 0.1, 0.25, 0.5, 0.9, 1)
 	b.InPlace = true
 	return plan.World{
-		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Governed: []cluster.Governed{{Autoscaler: a, Pods: pods}},
 		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(len(pods) + m.IntN(3))}},
 	}, b
 }

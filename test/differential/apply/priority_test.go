@@ -90,7 +90,7 @@ func (m maker) close(a *cluster.Autoscaler, container string) cluster.Resources 
 
 func worldOf(a *cluster.Autoscaler, pods []*cluster.Pod, replicas int) plan.World {
 	return plan.World{
-		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Governed: []cluster.Governed{{Autoscaler: a, Pods: pods}},
 		Scales:   map[cluster.Workload]cluster.Scale{a.Target: {Known: true, Replicas: int32(replicas)}},
 	}
 }
