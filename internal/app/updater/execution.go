@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -96,7 +97,7 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if e.guard.holds(&d) {
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
-	e.states.announce(ctx, e.now, plan.WorkloadOf(d.Pod))
+	e.states.announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
 	var stopped *frozenError
 	switch {

@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // reasonsOf runs one pass and returns the number of decisions with each reason.
@@ -130,7 +130,7 @@ func TestUpdater_evictionIsRefused_isNoInternalError(t *testing.T) {
 		u := server.work(t, time.Minute)
 		p := quietProcess()
 		u.health = p.HealthFor("updater", time.Minute)
-		u.ledger = plan.NewLedger()
+		u.ledger = ledger.New()
 		u.pass(t.Context(), time.Now())
 		if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); n != 0 {
 			t.Errorf("%v pods were skipped because of an internal error, want 0", n)

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 )
 
@@ -172,7 +173,7 @@ func (e *execution) reportFallback(d *decision.Decision, refusal string) {
 }
 
 // reportShortages reports controllers that have not replaced evicted pods, once until they have.
-func (e *execution) reportShortages(shortages []plan.Shortage) {
+func (e *execution) reportShortages(shortages []ledger.Shortage) {
 	current := make(map[cluster.Workload]bool, len(shortages))
 	for _, s := range shortages {
 		current[s.Controller] = true

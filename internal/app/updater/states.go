@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -23,9 +24,9 @@ import (
 // stateStore stores the state of each workload, in UpdateState objects.
 type stateStore interface {
 	// Load returns ErrUnsupported or ErrForbidden if states cannot be stored in this cluster.
-	Load(ctx context.Context) ([]plan.State, error)
+	Load(ctx context.Context) ([]ledger.State, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
-	Write(ctx context.Context, now time.Time, s *plan.State) (bool, error)
+	Write(ctx context.Context, now time.Time, s *ledger.State) (bool, error)
 	Delete(ctx context.Context, w cluster.Workload) error
 	Stored() []cluster.Workload
 }
@@ -54,7 +55,7 @@ type states struct {
 	metrics *Metrics
 	log     *slog.Logger
 
-	exported map[cluster.Workload]plan.State // before the actions of this pass
+	exported map[cluster.Workload]ledger.State // before the actions of this pass
 
 	mu          sync.Mutex                      // guards the following while pods are changed
 	unavailable bool                            // the CRD or a right is missing
@@ -78,7 +79,7 @@ func newStates(store stateStore, m *Metrics, log *slog.Logger) *states {
 
 // load restores the stored states into the ledger. It retries until it succeeds or ctx ends, because the updater must not act
 // without them. If states cannot be stored in this cluster, it returns at once: the updater acts as if there were none.
-func (s *states) load(ctx context.Context, restore func([]plan.State)) error {
+func (s *states) load(ctx context.Context, restore func([]ledger.State)) error {
 	if s.store == nil {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (s *states) load(ctx context.Context, restore func([]plan.State)) error {
 }
 
 // loadOnce lists the stored states. It returns none, and no error, if states cannot be stored.
-func (s *states) loadOnce(ctx context.Context) ([]plan.State, error) {
+func (s *states) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	loaded, err := s.store.Load(ctx)
@@ -154,7 +155,7 @@ func (s *states) isDueToLoad() bool {
 }
 
 // begin prepares the actions of a pass. If states could not be stored until now, it tries again from time to time.
-func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger, b plan.Budget, restore func([]plan.State)) {
+func (s *states) begin(ctx context.Context, pass *plan.Pass, record *ledger.Ledger, b plan.Budget, restore func([]ledger.State)) {
 	if s.store == nil {
 		return
 	}
@@ -164,7 +165,7 @@ func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger
 			restore(loaded)
 		}
 	}
-	s.exported = map[cluster.Workload]plan.State{}
+	s.exported = map[cluster.Workload]ledger.State{}
 	s.mu.Lock()
 	s.acting, s.failed = map[cluster.Workload]*sync.Once{}, 0
 	s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger
 	if !acts || !s.isActive() {
 		return
 	}
-	for _, state := range ledger.Export(b) {
+	for _, state := range record.Export(b.Delays) {
 		s.exported[state.Workload] = state
 	}
 }
@@ -201,15 +202,15 @@ func (s *states) announce(ctx context.Context, now time.Time, w cluster.Workload
 
 // save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
 // ended, as long as this updater leads. If all is true, every change is due.
-func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b plan.Budget, all bool) {
+func (s *states) save(ctx context.Context, now time.Time, record *ledger.Ledger, b plan.Budget, all bool) {
 	if !s.isActive() {
 		return
 	}
 	ctx, cancel := process.WindUp(ctx, storeTimeout)
 	defer cancel()
-	exported := ledger.Export(b)
+	exported := record.Export(b.Delays)
 	current := make(map[cluster.Workload]bool, len(exported))
-	var due []plan.State
+	var due []ledger.State
 	for i := range exported {
 		state := &exported[i]
 		current[state.Workload] = true
@@ -217,7 +218,7 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 			due = append(due, *state)
 		}
 	}
-	slices.SortStableFunc(due, func(x, y plan.State) int { return y.LastAction().Compare(x.LastAction()) })
+	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var workers errgroup.Group
 	workers.SetLimit(maxWorkers)
 	for i := range due {
@@ -241,7 +242,7 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 
 // isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
 // that write announced actions, and otherwise after quietInterval.
-func (s *states) isDue(now time.Time, state *plan.State) bool {
+func (s *states) isDue(now time.Time, state *ledger.State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, ok := s.written[state.Workload]
@@ -259,7 +260,7 @@ func (s *states) isUnused(now time.Time, w cluster.Workload) bool {
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
 func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
-func (s *states) write(ctx context.Context, now time.Time, state *plan.State, acting bool) {
+func (s *states) write(ctx context.Context, now time.Time, state *ledger.State, acting bool) {
 	wrote, err := s.store.Write(ctx, now, state)
 	if err != nil {
 		s.fail(ctx, state.Workload, err)

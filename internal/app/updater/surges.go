@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -80,7 +81,7 @@ const (
 
 // advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
 // begin.
-func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cluster.Snapshot, serves func(namespace string) bool, ledger *plan.Ledger) *plan.Surges {
+func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cluster.Snapshot, serves func(namespace string) bool, record *ledger.Ledger) *plan.Surges {
 	if s == nil {
 		return nil
 	}
@@ -101,7 +102,7 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	}
 	for _, e := range s.ended {
 		if e.pod != nil {
-			ledger.SurgeFailed(now, e.pod, e.why)
+			record.SurgeFailed(now, e.pod, e.why)
 		}
 	}
 	if !known {

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -174,7 +175,7 @@ type updater struct {
 	pods    podChanger
 	events  eventRecorder
 	lease   statusLease
-	ledger  *plan.Ledger
+	ledger  *ledger.Ledger
 	states  *states
 	evicts  *rate.Limiter
 	resizes *rate.Limiter
@@ -225,7 +226,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		events = noEvents{}
 	}
 	return &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: plan.NewLedger(),
+		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
@@ -432,12 +433,12 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
 // memory for it.
-func (u *updater) restore(stored []plan.State) {
+func (u *updater) restore(stored []ledger.State) {
 	targets := map[cluster.Workload]bool{}
 	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
 		targets[a.Target] = true
 	}
-	stored = slices.DeleteFunc(stored, func(s plan.State) bool { return !targets[s.Workload] })
+	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {
 		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -23,7 +24,7 @@ func drawFullNodesWithCrashes(t *rapid.T) (World, Budget) {
 	b.MinReplicas = rapid.IntRange(0, 2).Draw(t, "min replicas")
 	for _, g := range w.Governed {
 		if rapid.Bool().Draw(t, "interrupted") {
-			w.Ledger.Restore(noon, []State{{Workload: g.Autoscaler.Target, ActingSince: noon}})
+			w.Ledger.Restore(noon, []ledger.State{{Workload: g.Autoscaler.Target, ActingSince: noon}})
 		}
 		for _, p := range g.Pods {
 			if rapid.IntRange(0, 3).Draw(t, "killed") > 0 {
@@ -44,7 +45,7 @@ func TestPlan_interruptedWorkloadOnFullNode_noPodOfItChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if _, interrupted := w.Ledger.isInterrupted(noon, workloadOf(d.Pod)); interrupted && d.Do != decision.Leave {
+			if _, interrupted := w.Ledger.Interrupted(noon, ledger.WorkloadOf(d.Pod)); interrupted && d.Do != decision.Leave {
 				t.Fatalf("%s: %s (%s)", d.Pod.Key, d.Do, d.Reason)
 			}
 		}
@@ -106,7 +107,7 @@ func TestPlan_neighbourWithSurplus_shrinksUnlessInterruptedOrOOMKilled(t *testin
 	}{
 		"nothing": {func(World) {}, decision.Resize},
 		"interrupted": {func(w World) {
-			w.Ledger.Restore(noon, []State{{Workload: w.Governed[0].Autoscaler.Target, ActingSince: noon}})
+			w.Ledger.Restore(noon, []ledger.State{{Workload: w.Governed[0].Autoscaler.Target, ActingSince: noon}})
 		}, decision.Leave},
 		"OOM-killed and not ready": {func(w World) {
 			p := w.Governed[0].Pods[0]

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -23,7 +24,7 @@ type canaries struct {
 	now    time.Time
 	kills  bool // the kubelet kills containers with the new size
 	never  bool // pods with the new size are never ready
-	stored []State
+	stored []ledger.State
 	serial int
 	writes []string // actions on pods that were carried out
 }
@@ -57,9 +58,9 @@ func (c *canaries) pass(at crash) {
 		}
 	}
 	if len(acts) > 0 { // announce
-		c.stored = c.w.Ledger.Export(c.b)
+		c.stored = c.w.Ledger.Export(c.b.Delays)
 		if len(c.stored) == 0 {
-			c.stored = []State{{Workload: c.a.Target}}
+			c.stored = []ledger.State{{Workload: c.a.Target}}
 		}
 		c.stored[0].ActingSince = c.now
 	}
@@ -74,10 +75,10 @@ func (c *canaries) pass(at crash) {
 		p.Done(d)
 	}
 	if at != beforeAction && at != afterAction && at != beforeSave {
-		c.stored = c.w.Ledger.Export(c.b)
+		c.stored = c.w.Ledger.Export(c.b.Delays)
 	}
 	if at != noCrash {
-		c.w.Ledger = NewLedger()
+		c.w.Ledger = ledger.New()
 		c.w.Ledger.Restore(c.now.Add(time.Second), c.stored)
 	}
 }
@@ -100,7 +101,7 @@ func (c *canaries) carryOut(d *decision.Decision) {
 	pods[i] = &q
 }
 
-func storedCanary(all []State, w cluster.Workload) rollout.State {
+func storedCanary(all []ledger.State, w cluster.Workload) rollout.State {
 	for i := range all {
 		if all[i].Workload == w && all[i].Canary != nil {
 			return *all[i].Canary

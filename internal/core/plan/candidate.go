@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A candidate is a pod that should change: it changes now, or a check blocks that.
@@ -177,7 +178,7 @@ func (t *candidate) evictionBlocked() (decision.Reason, bool) {
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
 func (t *candidate) inPlace() {
 	p, with := t.d.Pod, t.d.With
-	last, tried := t.w.Ledger.refusal(p, decision.Resize)
+	last, tried := t.w.Ledger.LastFailure(p, decision.Resize)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
@@ -189,7 +190,7 @@ func (t *candidate) inPlace() {
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
-	case tried && last.Kind != decision.DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
+	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
 		t.evictInstead(last)
 	case t.isShortOfRoom():
 		t.whileShortOfRoom()
@@ -215,13 +216,13 @@ func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
-func (t *candidate) evictInstead(last refused) {
+func (t *candidate) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
 		t.leave(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 		return
 	}
-	t.evictOr(decision.ResizeRefused, last.reason(t.b, decision.Resize))
+	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
 	if t.d.Do == decision.Evict && trial {
 		t.g.trial = true
 	}
@@ -275,7 +276,7 @@ func (t *candidate) starting() (decision.Reason, bool) {
 
 // interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
 func (t *candidate) interrupted() (decision.Reason, bool) {
-	until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(t.d.Pod))
+	until, interrupted := t.w.Ledger.Interrupted(t.now, ledger.WorkloadOf(t.d.Pod))
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
@@ -300,20 +301,19 @@ func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
 }
 
 func (t *candidate) backingOff() (decision.Reason, bool) {
-	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
+	n, last := t.w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(t.d.Pod), t.effective)
 	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
 func (t *candidate) undone() (decision.Reason, bool) {
-	last, _ := t.w.Ledger.lastResize(t.d.Pod)
-	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, t.b.BackoffBase, "resize")
+	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
 }
 
 func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (decision.Reason, bool) {
 	if n == 0 {
 		return decision.Reason{}, false
 	}
-	until := last.Add(doubled(base, t.b.BackoffMax, n))
+	until := last.Add(ledger.Doubled(base, t.b.BackoffMax, n))
 	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 
@@ -347,7 +347,7 @@ func (t *candidate) overBudget() (decision.Reason, bool) {
 }
 
 // hasSpent reports whether an earlier change of the pod counts in the budget of its group. Both changes together disrupt one pod.
-func (t *candidate) hasSpent() bool { return t.w.Ledger.hasSpent(t.now, t.b, t.d.Pod, t.health()) }
+func (t *candidate) hasSpent() bool { return t.pass.hasSpent(t.d.Pod, t.health()) }
 
 func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 	if t.isWaived() {
@@ -363,3 +363,13 @@ func (t *candidate) isWaived() bool {
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }
+
+// changesTooOften blocks the next round of evictions during its back-off.
+func (t *candidate) changesTooOften() (decision.Reason, bool) {
+	r, next := t.w.Ledger.NextRound(t.d.Pod)
+	if !next || r.Count < 2 {
+		return decision.Reason{}, false
+	}
+	until := r.At.Add(ledger.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
+	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, t.now.Before(until)
+}

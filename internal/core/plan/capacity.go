@@ -5,14 +5,13 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -42,16 +41,14 @@ const (
 )
 
 const (
-	maxPlaceholders  = 10              // placeholder pods in the cluster at the same time
-	placeholderDelay = 2 * time.Minute // how long after its creation the watch may not show a placeholder pod
-	growthOfRequest  = 0.1             // a placeholder without a node is replaced if the size of the replacement exceeds it by this fraction
+	maxPlaceholders = 10  // placeholder pods in the cluster at the same time
+	growthOfRequest = 0.1 // a placeholder without a node is replaced if the size of the replacement exceeds it by this fraction
 )
 
 // The causes of a failed request for capacity, as Reason.Text.
 const (
 	noNodeInTime     = "no node had room for the placeholder pod in time"
 	notEvictedInTime = "the pod was not evicted in time, so the placeholder pod was deleted"
-	undoneByOthers   = "the placeholder pod was deleted, preempted or never created"
 	roomWasNeeded    = "a pod on the node of the placeholder pod needed the room"
 )
 
@@ -77,15 +74,6 @@ type CapacityStep struct {
 	Release     Release             // why it is deleted
 
 	failure string // why the request for capacity has failed; "" if it has not
-}
-
-// A capacityRequest is the last request for capacity of a workload.
-type capacityRequest struct {
-	uid, pod string    // of the pod
-	at       time.Time // when the placeholder was created, or may have been; zero if there is none
-	n        int       // consecutive failed requests
-	failed   time.Time // when the last one failed
-	text     string    // why
 }
 
 // capacity is the state of the requests for capacity in a pass.
@@ -129,7 +117,7 @@ func (s *pass) checkCapacity(ds []entry) {
 	for i := range ds {
 		if d := &ds[i]; s.capacity.of(d.Pod) != nil {
 			decisions[cluster.PlaceholderOf(d.Pod)] = d
-			s.capacity.asked[workloadOf(d.Pod)] = true
+			s.capacity.asked[ledger.WorkloadOf(d.Pod)] = true
 		}
 	}
 	if s.asksForCapacity() {
@@ -165,7 +153,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 	}
 	if d.canary {
 		d.canary = false
-		delete(d.scope.firsts, workloadOf(d.Pod))
+		delete(d.scope.firsts, ledger.WorkloadOf(d.Pod))
 	}
 	d.Do, d.Reason, d.Placeholder = decision.Leave, r, nil
 }
@@ -193,34 +181,34 @@ func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 		d.Placeholder, d.placed = own, true
 		return decision.Reason{}, false
 	}
-	last := s.w.Ledger.asks[workloadOf(p)]
-	failed := decision.Reason{Code: decision.CapacityNotFound, Text: last.text, Until: last.failed.Add(backoff(s.b, last.n))}
+	last := s.w.Ledger.Capacity(ledger.WorkloadOf(p))
+	failed := decision.Reason{Code: decision.CapacityNotFound, Text: last.Text, Until: last.Failed.Add(s.b.Backoff(last.Failures))}
 	waits := decision.Reason{Code: decision.AwaitingCapacity, Text: size.String()}
 	switch {
 	case own != nil && s.isExpired(own):
-		failed.Text, failed.Until = noNodeInTime, s.now.Add(backoff(s.b, last.n+1))
+		failed.Text, failed.Until = noNodeInTime, s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
 	case own != nil:
 		waits.Until = own.Created.Add(s.b.CapacityFor)
-	case last.uid == p.UID && last.isLost(s.now, workloadOf(p), s.capacity.held):
-		failed.Text, failed.Until = undoneByOthers, s.now.Add(backoff(s.b, last.n+1))
+	case last.UID == p.UID && last.IsLost(s.now, ledger.WorkloadOf(p), s.capacity.held):
+		failed.Text, failed.Until = ledger.PlaceholderLost, s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
-	case last.n > 0 && s.now.Before(failed.Until):
+	case last.Failures > 0 && s.now.Before(failed.Until):
 		return failed, true
-	case !last.at.IsZero() && last.uid == p.UID:
-		waits.Until = last.at.Add(s.b.CapacityFor)
+	case !last.Requested.IsZero() && last.UID == p.UID:
+		waits.Until = last.Requested.Add(s.b.CapacityFor)
 	}
 	return waits, true
 }
 
 // ask asks for capacity for a pod that waits for it, if that is allowed now.
 func (s *pass) ask(d *entry, r *decision.Reason) {
-	workload := workloadOf(d.Pod)
+	workload := ledger.WorkloadOf(d.Pod)
 	creating := len(s.capacity.steps)
 	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.placeholders)+creating >= maxPlaceholders {
 		return
 	}
-	if last := s.w.Ledger.asks[workload]; !last.at.IsZero() {
+	if last := s.w.Ledger.Capacity(workload); !last.Requested.IsZero() {
 		return // the watch does not show the placeholder of another pod of the workload yet
 	}
 	s.capacity.asked[workload] = true
@@ -349,11 +337,11 @@ func (p *Pass) CapacityDone(step *CapacityStep) {
 	switch {
 	case step.Pod == nil:
 	case step.Placeholder == nil:
-		l.asked(p.now, step.Pod)
+		l.CapacityAsked(p.now, step.Pod)
 	case step.failure != "":
-		l.capacityFailed(p.now, step.Pod, step.failure)
+		l.CapacityFailed(p.now, step.Pod, step.failure)
 	default:
-		l.capacityReleased(workloadOf(step.Pod))
+		l.CapacityReleased(ledger.WorkloadOf(step.Pod))
 	}
 }
 
@@ -364,88 +352,11 @@ func (p *Pass) CapacityRefused(step *CapacityStep, r decision.Refusal) {
 		return
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
-		p.w.Ledger.asked(p.now, step.Pod)
+		p.w.Ledger.CapacityAsked(p.now, step.Pod)
 		return
 	}
-	p.w.Ledger.capacityFailed(p.now, step.Pod, shortened(r.Text))
+	p.w.Ledger.CapacityFailed(p.now, step.Pod, ledger.Shortened(r.Text))
 	own := &p.entries[p.at(decision.Decision{Pod: step.Pod})]
-	last := p.w.Ledger.asks[workloadOf(step.Pod)]
-	p.leave(own, decision.Reason{Code: decision.CapacityNotFound, Text: last.text, Until: last.failed.Add(backoff(p.b, last.n))})
-}
-
-func (l *Ledger) asked(now time.Time, p *cluster.Pod) {
-	a := l.asks[workloadOf(p)]
-	a.uid, a.pod, a.at = p.UID, p.Name, now
-	l.asks[workloadOf(p)] = a
-}
-
-func (l *Ledger) capacityFailed(now time.Time, p *cluster.Pod, why string) {
-	l.asks[workloadOf(p)] = l.asks[workloadOf(p)].fail(now, why)
-}
-
-// capacityReleased ends a request that neither failed nor led to an eviction. Earlier failures are kept.
-func (l *Ledger) capacityReleased(w cluster.Workload) {
-	a := l.asks[w]
-	a.uid, a.pod, a.at = "", "", time.Time{}
-	l.asks[w] = a
-	if a.n == 0 {
-		delete(l.asks, w)
-	}
-}
-
-func (a capacityRequest) fail(now time.Time, why string) capacityRequest {
-	return capacityRequest{n: a.n + 1, failed: now, text: why}
-}
-
-// isLost reports whether the watch must show the placeholder by now and does not: others have deleted it, or the scheduler has
-// preempted it.
-func (a *capacityRequest) isLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
-	return !a.at.IsZero() && held[cluster.PlaceholderFor(w.Namespace, a.uid)] == nil && !now.Before(a.at.Add(placeholderDelay))
-}
-
-// learnCapacity records requests whose placeholder is gone, and forgets old ones.
-func (l *Ledger) learnCapacity(now time.Time, w World, ds []decision.Decision) {
-	if len(l.asks) == 0 {
-		return
-	}
-	held := capacityOf(w).held
-	live := map[string]*cluster.Pod{}
-	for i := range ds {
-		if p := ds[i].Pod; l.asks[workloadOf(p)].uid == p.UID {
-			live[p.UID] = p
-		}
-	}
-	for workload, a := range l.asks {
-		switch {
-		case a.at.IsZero():
-		case live[a.uid] == nil: // deleted or evicted
-			l.capacityReleased(workload)
-		case a.isLost(now, workload, held):
-			l.asks[workload] = a.fail(now, undoneByOthers)
-		}
-	}
-	maps.DeleteFunc(l.asks, func(_ cluster.Workload, a capacityRequest) bool {
-		return now.Sub(a.at) > historyTTL && now.Sub(a.failed) > historyTTL
-	})
-}
-
-// A CapacityState is the last request for capacity of a workload.
-type CapacityState struct {
-	UID, Pod  string    // of the pod that is going to be evicted; "" if there is no request now
-	Requested time.Time // zero if there is no request now
-	Failures  int       // consecutive failed requests
-	Failed    time.Time // when the last one failed
-	Text      string    // why
-}
-
-func (a *capacityRequest) export() *CapacityState {
-	return &CapacityState{UID: a.uid, Pod: a.pod, Requested: a.at, Failures: a.n, Failed: a.failed, Text: a.text}
-}
-
-func (c *CapacityState) restore(now time.Time) capacityRequest {
-	out := capacityRequest{n: boundedCount(c.Failures), failed: past(now, c.Failed), text: shortened(c.Text)}
-	if c.UID != "" && !c.Requested.IsZero() {
-		out.uid, out.pod, out.at = c.UID, c.Pod, past(now, c.Requested)
-	}
-	return out
+	last := p.w.Ledger.Capacity(ledger.WorkloadOf(step.Pod))
+	p.leave(own, decision.Reason{Code: decision.CapacityNotFound, Text: last.Text, Until: last.Failed.Add(p.b.Backoff(last.Failures))})
 }

@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // An entry is a decision with what only the pass needs to know about it.
@@ -28,8 +29,8 @@ type entry struct {
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.
-func (d *entry) attempt(now time.Time, tried decision.Decision) Attempt {
-	a := Attempt{
+func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
+	a := ledger.Attempt{
 		Pod: tried.Pod, Autoscaler: tried.Autoscaler.Key, Do: tried.Do, With: tried.With, Rescue: tried.Rescue,
 		Part: tried.Reason.Part, RoomFor: d.roomFor, Repeated: d.again,
 	}
@@ -37,7 +38,7 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) Attempt {
 		a.Newest = d.scope.newest
 	}
 	if a.Do == decision.Delete {
-		kill, _ := killOf(now, historyTTL, tried.Autoscaler, a.Pod, a.With)
+		kill, _ := killOf(now, ledger.HistoryTTL, tried.Autoscaler, a.Pod, a.With)
 		a.Memory = kill.to
 	}
 	return a

@@ -40,7 +40,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			groups[p.Controller] = g
 		}
 		present[p.Controller]++
-		if !p.Deleting && s.w.Ledger.isEvicted(s.now, p) {
+		if !p.Deleting && s.w.Ledger.IsEvicted(s.now, p) {
 			g.gone++
 			continue
 		}
@@ -48,7 +48,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			continue
 		}
 		g.live++
-		if serves(p) && !s.w.Ledger.mayBeEvicted(s.now, p) {
+		if serves(p) && !s.w.Ledger.MayBeEvicted(s.now, p) {
 			g.ready++
 		}
 	}
@@ -64,7 +64,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
 			// replacement.
-			missing := len(s.w.Ledger.pendingOf(controller))
+			missing := s.w.Ledger.Missing(controller)
 			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus-missing)
 		}
 		g.below = g.live < required

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // oneWorkload is a workload of replicas that should grow.
@@ -112,7 +113,10 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 // One eviction tests whether replacements are refused too, even if its outcome is unknown.
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
-	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{autoscaler: g.Autoscaler.Key, evictions: []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
+	first := g.Pods[0]
+	w.Ledger.Restore(noon, []ledger.State{{Workload: ledger.WorkloadOf(first), Replacements: []ledger.PendingState{{
+		Controller: first.Controller, Autoscaler: g.Autoscaler.Key, Evicted: []ledger.EvictedPod{{At: noon.Add(-time.Hour)}}, // all replaced since
+	}}}})
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // a workload of ready pods that should shrink.
@@ -31,7 +32,7 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 		})
 	}
 	return World{
-		Governed: []cluster.Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: NewLedger(),
+		Governed: []cluster.Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: ledger.New(),
 	}, a
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // An outage of the API server says nothing about the pod: its resize is tried again and is not replaced by an eviction.
 func TestPass_apiServerNotReached_neverEvictsInsteadOfResizing(t *testing.T) {
 	y := &tenancy{template: 100, want: 700, hard: 100000, mode: cluster.InPlaceOrRecreate}
 	y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400), y.pod(noon.AddDate(0, 0, -2), 400)}
-	l := NewLedger()
+	l := ledger.New()
 	tried := 0
 	for minute := range 240 {
 		p := Begin(noon.Add(time.Duration(minute)*time.Minute), y.world(2, l), y.budget())
@@ -43,7 +44,7 @@ func TestPlan_apiServerNotReached_reasonIsNotARefusal(t *testing.T) {
 	for mode, do := range map[cluster.Mode]decision.Act{cluster.Recreate: decision.Evict, cluster.InPlace: decision.Resize} {
 		y := &tenancy{template: 100, want: 700, hard: 100000, mode: mode}
 		y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400), y.pod(noon.AddDate(0, 0, -2), 400)}
-		l := NewLedger()
+		l := ledger.New()
 		p := Begin(noon, y.world(2, l), y.budget())
 		d := p.Decisions()[0]
 		if d.Do != do {

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -21,7 +22,7 @@ type paced struct {
 	random     *rand.Rand
 	now        time.Time
 	budget     Budget
-	ledger     *Ledger
+	ledger     *ledger.Ledger
 	autoscaler *cluster.Autoscaler
 	controller cluster.Workload
 	replicas   int
@@ -51,7 +52,7 @@ type pacedView struct {
 }
 
 func newPaced(t *testing.T, seed uint64, mode cluster.Mode, replicas int, standby bool) *paced {
-	p := &paced{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, budget: DefaultBudget(), ledger: NewLedger(), replicas: replicas, standby: standby}
+	p := &paced{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, budget: DefaultBudget(), ledger: ledger.New(), replicas: replicas, standby: standby}
 	p.lag = time.Duration(p.random.IntN(20)) * time.Second
 	p.starts = time.Duration(1+p.random.IntN(90)) * time.Second
 	p.controller = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}

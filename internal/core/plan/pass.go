@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
@@ -36,13 +37,13 @@ type queueKey struct {
 // Begin decides on every governed pod that lives.
 func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
-		w.Ledger = NewLedger()
+		w.Ledger = ledger.New()
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
-	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.radius = newRadius(now, w, b)
-	p.canaries = observeCanaries(now, w)
+	p.canaries = w.Ledger.ObserveCanaries(now, w.Governed)
 	p.capacity = capacityOf(w)
+	p.short, p.complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {
@@ -58,8 +59,8 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 func (p *Pass) Decisions() []decision.Decision { return p.ds }
 
 // Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement, sorted.
-func (p *Pass) Shortages() []Shortage {
-	return slices.SortedFunc(maps.Values(p.short), func(a, b Shortage) int { return a.Controller.Compare(b.Controller) })
+func (p *Pass) Shortages() []ledger.Shortage {
+	return slices.SortedFunc(maps.Values(p.short), func(a, b ledger.Shortage) int { return a.Controller.Compare(b.Controller) })
 }
 
 // A Failure is a panic while the pass decided on the pods of an autoscaler, which is a defect of podfit. These pods have no decision.
@@ -84,13 +85,6 @@ func (p *Pass) Done(d decision.Decision) {
 	p.spend(own)
 }
 
-// spend records that the budget of a decision stays spent after this pass.
-func (p *Pass) spend(d *entry) {
-	if d.taken || p.w.Ledger.hasSpent(p.now, p.b, d.Pod, d.health) {
-		p.w.Ledger.spendOn(p.now, d, p.b)
-	}
-}
-
 // Refused reports that the API server refused a decision, or that its outcome is unknown. It returns the decisions that take its
 // place: an eviction of the pod if its resize was refused and the mode allows it, else the change of another pod of the group.
 func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decision {
@@ -105,11 +99,11 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.countChange(d)
 		p.canaryChanged(own, false)
 	}
-	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
-	if d.Fallback && last.isLasting() {
+	last, _ := p.w.Ledger.LastFailure(d.Pod, d.Do)
+	if d.Fallback && last.IsLasting() {
 		return p.replaceInstead(own, last)
 	}
-	why := last.reason(p.b, d.Do)
+	why := last.Reason(p.b.Delays, d.Do)
 	if r.Kind == decision.DeniedByBudget && d.Do == decision.Evict && d.Rescue {
 		if p.deleteInstead(own, last) {
 			return []decision.Decision{*own.Decision}
@@ -136,7 +130,7 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		return nil
 	}
 	next := p.giveBack(own)
-	if d.Do == decision.Resize && last.isLasting() && own.Reason.Code == decision.ResizeRefused {
+	if d.Do == decision.Resize && last.IsLasting() && own.Reason.Code == decision.ResizeRefused {
 		p.explainHeldEviction(own)
 	}
 	return next
@@ -144,7 +138,7 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 
 // replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
 // decisions that take the place of the resize.
-func (p *Pass) replaceInstead(own *entry, last refused) []decision.Decision {
+func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt) []decision.Decision {
 	g := p.group(own)
 	trial := last.Kind.LeavesReplacementOpen()
 	switch {
@@ -190,9 +184,9 @@ func (p *Pass) explainHeldEviction(d *entry) {
 }
 
 // surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
-func (p *Pass) surgeInstead(d *entry, last refused) []decision.Decision {
+func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt) []decision.Decision {
 	next := p.giveBack(d)
-	p.leave(d, last.reason(p.b, decision.Resize))
+	p.leave(d, last.Reason(p.b.Delays, decision.Resize))
 	because := decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
 		because = decision.ResizeImpossible
@@ -207,7 +201,7 @@ func (p *Pass) surgeInstead(d *entry, last refused) []decision.Decision {
 // Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is
 // not in service.
 func (p *Pass) Gone(d decision.Decision) {
-	p.w.Ledger.markServed(p.now, d.Pod)
+	p.w.Ledger.MarkServed(p.now, d.Pod)
 	p.endCanary(&p.entries[p.at(d)])
 	p.leave(&p.entries[p.at(d)], decision.Reason{Code: decision.AlreadyGone})
 }
@@ -305,4 +299,21 @@ func (p *Pass) enqueue() {
 		key := queueKey{d.Pod.Controller, healthOf(p.now, p.b, d.Pod)}
 		d.scope.queues[key] = append(d.scope.queues[key], i)
 	}
+}
+
+// Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
+// decisions are carried out.
+func (p *Pass) Learn() {
+	l := p.w.Ledger
+	l.Learn(p.now, p.view(), p.ds)
+	for i := range p.entries {
+		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
+			l.CanaryPlanned(p.now, d.attempt(p.now, *d.Decision))
+		}
+	}
+}
+
+// view returns what the ledger learns from.
+func (s *pass) view() ledger.View {
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Placeholders: s.capacity.held}
 }

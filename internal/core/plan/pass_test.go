@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -131,13 +132,13 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 }
 
 // lateBefore reports whether a pod was evicted in an earlier pass and is still shown.
-func lateBefore(l *Ledger, now time.Time, p *cluster.Pod) bool {
-	at, ok := l.evicted[p.UID]
-	return ok && at.Before(now) && l.isEvicted(now, p)
+func lateBefore(l *ledger.Ledger, now time.Time, p *cluster.Pod) bool {
+	inThisPass := l.IsEvicted(now.Add(ledger.WatchDelay-1), p)
+	return l.IsEvicted(now, p) && !inThisPass
 }
 
 // attemptOf returns the attempt to carry out a decision on a pod of the world.
-func attemptOf(w World, d decision.Decision) Attempt {
+func attemptOf(w World, d decision.Decision) ledger.Attempt {
 	own := entry{Decision: &d, scope: &scope{}}
 	for _, g := range w.Governed {
 		if g.Autoscaler == d.Autoscaler {
@@ -181,14 +182,5 @@ func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 		if attempts < 15 || attempts > 30 {
 			t.Errorf("kind %d: %d attempts in a day", kind, attempts)
 		}
-	}
-}
-
-func TestLedger_longRefusalText_isCut(t *testing.T) {
-	l := NewLedger()
-	p := &cluster.Pod{UID: "1"}
-	l.Refused(noon, Attempt{Pod: p, Do: decision.Resize}, decision.Refusal{Text: string(make([]byte, 1<<20))}, 0)
-	if r, _ := l.refusal(p, decision.Resize); len(r.Text) > maxRefusalText+8 {
-		t.Errorf("%d bytes of the API server's message are kept", len(r.Text))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A recommendation that is only a little smaller than the pod decides whether a node can hold it. If replacements do not get it, for example
@@ -16,7 +17,7 @@ import (
 func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *testing.T) {
 	b := DefaultBudget()
 	w := World{
-		Ledger: NewLedger(),
+		Ledger: ledger.New(),
 		Nodes:  []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(960, 8<<30)}},
 		Scales: map[cluster.Workload]cluster.Scale{},
 	}

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
@@ -70,7 +71,7 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(judged), newest: newestOf(g.Pods)}
+	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
 	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
@@ -95,7 +96,7 @@ type pass struct {
 	w         World
 	b         Budget
 	nodeSizes nodeSizes
-	short     map[cluster.Workload]Shortage
+	short     map[cluster.Workload]ledger.Shortage
 
 	canaries map[cluster.Workload]rollout.State // of workloads with canaries
 	radius   *radius                            // nil if the amount of changes is not limited
@@ -106,7 +107,7 @@ type pass struct {
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
-	revivals map[cluster.Workload]int // see revived
+	revived map[cluster.Workload]int // stuck pods that earlier passes have changed within Budget.Window, by controller; nil until it is needed
 
 	capacity capacity // the placeholder pods, and what is done about them
 
@@ -182,7 +183,7 @@ func byName(a, b entry) int {
 // judge makes the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
 func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
-	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.lastRefused(p)}
+	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
 	boosted := s.b.StartupBoost && isBoosted(p)
 	switch {
 	case !a.Mode.Updates() && !boosted:
@@ -201,7 +202,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 		d.Reason = s.leftToHPA(a, p, decision.Reason{Code: decision.NoAdvice})
 	case p.Controller.IsZero():
 		d.Reason = decision.Reason{Code: decision.NoController}
-	case s.w.Ledger.isEvicted(s.now, p):
+	case s.w.Ledger.IsEvicted(s.now, p):
 		d.Reason = decision.Reason{Code: decision.AlreadyEvicted}
 	case p.Node == "":
 		s.judgeUnscheduled(&d)

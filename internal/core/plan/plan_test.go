@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -23,7 +24,7 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // drawWorld draws a few workloads of every kind in every state.
 func drawWorld(t *rapid.T) (World, Budget) {
-	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: NewLedger()}
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: ledger.New()}
 	var as []*cluster.Autoscaler
 	var pods []*cluster.Pod
 	for i := range rapid.IntRange(1, 4).Draw(t, "workloads") {
@@ -293,64 +294,5 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	// are then not sized.
 	if got["z"] != 1 || got["a"] != 0 || got["u"] != 0 || !slices.IsSorted(order) {
 		t.Errorf("governed pods: %v in order %v", got, order)
-	}
-}
-
-// The ledger forgets pods that are gone, so that it does not grow without limit.
-func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
-	l := NewLedger()
-	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
-	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
-	a := &cluster.Autoscaler{}
-	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize})
-	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Evict})
-	l.Refused(noon, Attempt{Pod: &cluster.Pod{UID: "2"}, Do: decision.Resize}, decision.Refusal{Kind: decision.DeniedByNode}, 0)
-	l.Refused(noon, Attempt{Pod: &cluster.Pod{UID: "3"}, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget}, 0)
-	l.Learn(noon.Add(time.Hour), World{}, []decision.Decision{{Pod: &cluster.Pod{UID: "2"}}})
-	if len(l.resizes) != 0 || len(l.refusals) != 1 || len(l.evictions) != 1 || len(l.evicted) != 0 {
-		t.Errorf("after an hour it keeps %d resizes, %d refusals, %d evictions of workloads and %d of pods",
-			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))
-	}
-	l.Learn(noon.Add(25*time.Hour), World{}, nil)
-	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.pending); n != 0 {
-		t.Errorf("after a day it keeps %d entries: %+v", n, l)
-	}
-}
-
-func TestBackoff_moreAttempts_doublesUpToMaximum(t *testing.T) {
-	b := DefaultBudget()
-	for n, want := range map[int]time.Duration{
-		1: 5 * time.Minute, 2: 10 * time.Minute, 3: 20 * time.Minute, 7: 320 * time.Minute, 8: 6 * time.Hour, 1 << 30: 6 * time.Hour,
-	} {
-		if got := backoff(b, n); got != want {
-			t.Errorf("after %d: %s, want %s", n, got, want)
-		}
-	}
-}
-
-func TestTotal_initContainers_countWithEarlierSidecars(t *testing.T) {
-	of := func(name string, role cluster.ContainerRole, cpu int64) cluster.Container {
-		return cluster.Container{Name: name, Role: role, Requests: cluster.Amounts(cpu, cpu)}
-	}
-	app, log := of("app", cluster.Regular, 300), of("log", cluster.Regular, 100)
-	for name, c := range map[string]struct {
-		containers []cluster.Container
-		want       int64
-	}{
-		"containers alone":                  {[]cluster.Container{app, log}, 400},
-		"a small init container":            {[]cluster.Container{app, log, of("setup", cluster.Init, 200)}, 400},
-		"a large one":                       {[]cluster.Container{app, log, of("setup", cluster.Init, 900)}, 900},
-		"one after the other":               {[]cluster.Container{app, of("a", cluster.Init, 250), of("b", cluster.Init, 500)}, 500},
-		"a sidecar":                         {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50)}, 350},
-		"an init container after a sidecar": {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50), of("setup", cluster.Init, 500)}, 550},
-		"one before it":                     {[]cluster.Container{app, of("setup", cluster.Init, 500), of("mesh", cluster.Sidecar, 50)}, 500},
-	} {
-		if got := change.Total(&cluster.Pod{Containers: c.containers}, nil); got != cluster.Amounts(c.want, c.want) {
-			t.Errorf("%s: %v, want %d", name, got, c.want)
-		}
-	}
-	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(700, 700)}}
-	if got := change.Total(&cluster.Pod{Containers: []cluster.Container{app, of("app", cluster.Init, 100)}}, fits); got != cluster.Amounts(700, 700) {
-		t.Errorf("with a new size: %v", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A probe is the eviction of one pod of a workload whose last evictions had no effect, after the back-off. More pods are evicted
@@ -17,7 +18,7 @@ import (
 
 // isProbed reports whether an eviction of the pod would be a probe.
 func (s *pass) isProbed(d *entry) bool {
-	n, _ := s.w.Ledger.ineffectiveEvictions(workloadOf(d.Pod), d.scope.effective)
+	n, _ := s.w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(d.Pod), d.scope.effective)
 	return n > 0
 }
 
@@ -29,19 +30,19 @@ func (s *pass) probe(d *entry) {
 	if d.scope.probes == nil {
 		d.scope.probes = map[cluster.Workload]*cluster.Pod{}
 	}
-	d.scope.probes[workloadOf(d.Pod)] = d.Pod
+	d.scope.probes[ledger.WorkloadOf(d.Pod)] = d.Pod
 }
 
 // endProbe allows another pod to be the probe instead of this one.
 func (s *pass) endProbe(d *entry) {
-	if d.scope != nil && d.scope.probes[workloadOf(d.Pod)] == d.Pod {
-		delete(d.scope.probes, workloadOf(d.Pod))
+	if d.scope != nil && d.scope.probes[ledger.WorkloadOf(d.Pod)] == d.Pod {
+		delete(d.scope.probes, ledger.WorkloadOf(d.Pod))
 	}
 }
 
 // hasProbe reports whether this pass evicts another pod of the workload as a probe.
 func (s *pass) hasProbe(d *entry) bool {
-	p := d.scope.probes[workloadOf(d.Pod)]
+	p := d.scope.probes[ledger.WorkloadOf(d.Pod)]
 	return p != nil && p != d.Pod
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -47,7 +48,7 @@ func (y *tenancy) limits() policy.Limits {
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left, Scopes: y.scopes}}}}
 }
 
-func (y *tenancy) world(replicas int, l *Ledger) World {
+func (y *tenancy) world(replicas int, l *ledger.Ledger) World {
 	return World{
 		Governed: []cluster.Governed{{Autoscaler: y.autoscaler(), Pods: y.pods}}, Ledger: l,
 		Scales: map[cluster.Workload]cluster.Scale{shopCart: {Known: true, Replicas: int32(replicas)}},
@@ -187,10 +188,10 @@ func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 			if y.used() > hard {
 				continue
 			}
-			ledger, evictions := NewLedger(), 0
+			record, evictions := ledger.New(), 0
 			now = noon
 			for range 8 * 60 {
-				w := y.world(replicas, ledger)
+				w := y.world(replicas, record)
 				pass := Begin(now, w, y.budget())
 				pass.Learn()
 				var leaving []*cluster.Pod
@@ -252,7 +253,7 @@ func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
 				y.pods = append(y.pods, y.pod(noon.AddDate(0, 0, -2), 100))
 			}
 			changes := 0
-			for _, d := range Plan(noon, y.world(4, NewLedger()), y.budget()) {
+			for _, d := range Plan(noon, y.world(4, ledger.New()), y.budget()) {
 				if d.Do != decision.Leave {
 					changes++
 				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != decision.OverQuota || note != tt.note {

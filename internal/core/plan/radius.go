@@ -39,20 +39,17 @@ func newRadius(now time.Time, w World, b Budget) *radius {
 	if !b.LimitsRadius() {
 		return nil
 	}
-	out := &radius{namespaces: map[string]*rollout.Radius{}, cluster: rollout.Radius{Share: b.ClusterShare}}
+	out := &radius{namespaces: map[string]*rollout.Radius{}, cluster: rollout.Radius{Share: b.ClusterShare}, unknown: w.Ledger.ChangesUnknownUntil(now)}
 	for ns, amount := range w.Requested {
 		out.namespaces[ns] = &rollout.Radius{Share: b.NamespaceShare, Total: amount}
 		out.cluster.Total = out.cluster.Total.Add(amount)
 	}
-	for workload, list := range w.Ledger.changes {
+	for workload, list := range w.Ledger.Changes() {
 		list = rollout.Recent(list, now)
 		out.cluster.Changes = append(out.cluster.Changes, list...)
 		if of := out.namespaces[workload.Namespace]; of != nil {
 			of.Changes = append(of.Changes, list...)
 		}
-	}
-	if since := w.Ledger.changesSince; !since.IsZero() && now.Before(since.Add(rollout.Span)) {
-		out.unknown = since.Add(rollout.Span)
 	}
 	return out
 }
@@ -103,31 +100,5 @@ func (p *Pass) countChange(d decision.Decision) {
 	if p.radius == nil {
 		return
 	}
-	l, w := p.w.Ledger, workloadOf(d.Pod)
-	l.changes[w] = rollout.Record(l.changes[w], p.now, change.Total(d.Pod, nil))
-}
-
-// AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of
-// requests that is changed in an hour is limited, nothing is changed for an hour.
-func (l *Ledger) AssumeChanges(now time.Time) { l.changesSince = now }
-
-func (l *Ledger) forgetChanges(now time.Time) {
-	for w, list := range l.changes {
-		if list = rollout.Recent(list, now); len(list) == 0 {
-			delete(l.changes, w)
-			continue
-		}
-		l.changes[w] = list
-	}
-}
-
-func (l *Ledger) restoreChanges(now time.Time, s *State) {
-	list := rollout.Recent(s.Changes, now)
-	for i := range list {
-		r := &list[i].Requests
-		r.CPU, r.Memory = max(r.CPU, 0), max(r.Memory, 0)
-	}
-	if len(list) > 0 {
-		addNew(l.changes, s.Workload, list)
-	}
+	p.w.Ledger.RecordChange(p.now, d.Pod)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T) {
@@ -35,8 +36,12 @@ func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T)
 			p.Done(acts[0])
 			p.Refused(acts[1], decision.Refusal{Kind: decision.OutcomeIsUnknown})
 			w.Governed[0].Pods = w.Governed[0].Pods[2:]
-			w.Ledger = restored(noon.Add(time.Minute), w.Ledger, b)
-			w.Ledger.pending = nil // the replacements exist
+			stored := w.Ledger.Export(b.Delays)
+			for i := range stored {
+				stored[i].Replacements = nil // they exist
+			}
+			w.Ledger = ledger.New()
+			w.Ledger.Restore(noon.Add(time.Minute), stored)
 			at := func(d time.Duration) int { return len(evictions(Begin(noon.Add(d), w, b))) }
 			if got := at(10 * time.Minute); got != 0 {
 				t.Errorf("%d evictions in the same hour", got)
@@ -59,7 +64,7 @@ func TestPlan_changesAreNotLimited_recordsNone(t *testing.T) {
 	for _, d := range evictions(p) {
 		p.Done(d)
 	}
-	if len(w.Ledger.changes) > 0 {
-		t.Errorf("changes %v", w.Ledger.changes)
+	if len(w.Ledger.Changes()) > 0 {
+		t.Errorf("changes %v", w.Ledger.Changes())
 	}
 }

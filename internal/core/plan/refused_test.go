@@ -5,7 +5,6 @@ package plan
 
 import (
 	"testing"
-	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -50,22 +49,6 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 	}
 }
 
-// A LimitRange that is younger than a pod adds its defaults at a resize, which may change the QoS class to Guaranteed.
-func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
-	pod := &cluster.Pod{QoS: cluster.Burstable, Containers: []cluster.Container{
-		{Name: "app", Requests: cluster.Amounts(100, 1<<20)}, {Name: "log", Requests: cluster.Resources{}.Set(cluster.Memory, 1<<20)},
-	}}
-	size := cluster.Amounts(200, 2<<20)
-	fits := []policy.Fitted{{Container: "app", Requests: size, Limits: size}}
-	if change.ChangesQoS(policy.Limits{}, pod, fits) {
-		t.Error("without a LimitRange the QoS class must stay Burstable")
-	}
-	one := cluster.Amounts(100, 1<<20)
-	if !change.ChangesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
-		t.Error("with the defaults of the LimitRange the QoS class must become Guaranteed")
-	}
-}
-
 func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	size := cluster.Amounts(100, 1<<20)
 	pod := &cluster.Pod{
@@ -81,40 +64,5 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
-	}
-}
-
-// A pod whose resize failed waits for other pods of its workload, so that its attempts may be far apart. It is evicted when the
-// failures have lasted as long as they would have with attempts after each back-off.
-func TestLedger_resizeKeepsFailing_isLastingAfterItsTime(t *testing.T) {
-	type attempt struct {
-		minute int
-		kind   decision.RefusalKind
-	}
-	tests := map[string]struct {
-		attempts []attempt
-		want     bool
-	}{
-		"one attempt":                               {[]attempt{{0, decision.OutcomeIsUnknown}}, false},
-		"no answer for 14 minutes":                  {[]attempt{{0, decision.OutcomeIsUnknown}, {14, decision.OutcomeIsUnknown}}, false},
-		"no answer for 15 minutes":                  {[]attempt{{0, decision.OutcomeIsUnknown}, {15, decision.OutcomeIsUnknown}}, true},
-		"busy for 15 minutes":                       {[]attempt{{0, decision.ServerBusy}, {15, decision.ServerBusy}}, true},
-		"webhook fails for two minutes":             {[]attempt{{0, decision.WebhookFailed}, {2, decision.WebhookFailed}}, false},
-		"webhook fails for three minutes":           {[]attempt{{0, decision.WebhookFailed}, {3, decision.WebhookFailed}}, true},
-		"another refusal between":                   {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.DeniedByQuota}, {20, decision.OutcomeIsUnknown}}, false},
-		"API server not reached between":            {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.OutcomeIsUnknown}}, false},
-		"15 minutes after the API server was there": {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.ServerBusy}, {75, decision.ServerBusy}}, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w, a := shrinking(1)
-			d := Attempt{Pod: w.Governed[0].Pods[0], Autoscaler: a.Key, Do: decision.Resize}
-			for _, x := range tt.attempts {
-				w.Ledger.Refused(noon.Add(time.Duration(x.minute)*time.Minute), d, decision.Refusal{Kind: x.kind}, 1)
-			}
-			if r, _ := w.Ledger.refusal(d.Pod, decision.Resize); r.isLasting() != tt.want {
-				t.Errorf("lasting: %t, want %t", r.isLasting(), tt.want)
-			}
-		})
 	}
 }

@@ -4,13 +4,13 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -23,7 +23,7 @@ import (
 //   - no data is lost with it, and its controller replaces it
 //   - no other pod of the workload was deleted whose replacement is not ready yet
 //
-// The back-off of deletions grows while the replacements are OOM-killed too (Ledger.rescues).
+// The back-off of deletions grows while the replacements are OOM-killed too (ledger.Ledger.LastDeletion).
 
 // A RescueMode selects what is done for OOM-killed pods (--oom-rescue).
 type RescueMode uint8
@@ -41,41 +41,6 @@ const minKills = 3
 // noticeablyMore is the factor by which the memory must grow before the next pod is deleted, if the replacement of the last one was
 // OOM-killed too.
 const noticeablyMore = 1.1
-
-// A rescue is the last deletion of a pod of a workload.
-type rescue struct {
-	at     time.Time
-	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
-	uid    string    // of the deleted pod
-	memory int64     // bytes that the replacement gets
-	again  int       // consecutive deletions after which the replacement was OOM-killed too
-}
-
-// recordRescue records that a pod was deleted, or may have been.
-func (l *Ledger) recordRescue(now time.Time, d Attempt) {
-	next := rescue{at: now, newest: d.Newest, uid: d.Pod.UID, memory: d.Memory}
-	if next.newest.IsZero() {
-		next.newest = d.Pod.Created
-	}
-	if d.Repeated {
-		next.again = l.rescues[workloadOf(d.Pod)].again + 1
-	}
-	l.rescues[workloadOf(d.Pod)] = next
-}
-
-// forgetRescues forgets deletions after historyTTL, but not while pods of the workload are not ready because of OOM kills.
-func (l *Ledger) forgetRescues(now time.Time, ds []decision.Decision) {
-	if len(l.rescues) == 0 {
-		return
-	}
-	crashing := map[cluster.Workload]bool{}
-	for i := range ds {
-		if p := ds[i].Pod; p.Crash != nil {
-			crashing[workloadOf(p)] = true
-		}
-	}
-	maps.DeleteFunc(l.rescues, func(w cluster.Workload, r rescue) bool { return !crashing[w] && now.Sub(r.at) > historyTTL })
-}
 
 // A memoryKill is an OOM kill of a container that gets more memory by its recommendation.
 type memoryKill struct {
@@ -262,16 +227,16 @@ func (t *candidate) delete() {
 	if t.deleted == nil {
 		t.deleted = map[cluster.Workload]*cluster.Pod{}
 	}
-	t.deleted[workloadOf(t.d.Pod)] = t.d.Pod
+	t.deleted[ledger.WorkloadOf(t.d.Pod)] = t.d.Pod
 }
 
 // deleteInstead decides on the deletion of a pod whose eviction a disruption budget has just refused. It reports whether the pod is
 // to be deleted.
-func (p *Pass) deleteInstead(d *entry, last refused) bool {
+func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
 	if d.scope == nil {
 		return false
 	}
-	p.leave(d, last.reason(p.b, decision.Evict))
+	p.leave(d, last.Reason(p.b.Delays, decision.Evict))
 	p.candidate(d).delete()
 	return d.Do == decision.Delete
 }
@@ -279,7 +244,7 @@ func (p *Pass) deleteInstead(d *entry, last refused) bool {
 // endRescue lets the next pass delete a pod of the workload if the deletion of this one was not carried out.
 func (s *pass) endRescue(d *entry, why decision.RefusalKind) {
 	if d.scope != nil && d.Do == decision.Delete && why != decision.OutcomeIsUnknown {
-		delete(d.scope.deleted, workloadOf(d.Pod))
+		delete(d.scope.deleted, ledger.WorkloadOf(d.Pod))
 	}
 }
 
@@ -337,8 +302,8 @@ func (t *candidate) budgetOfOthers() (decision.Reason, bool) {
 	}
 	if of == nil || !of.Current || of.AlwaysAllow || of.Healthy >= of.Desired {
 		// The disruption budget has changed since, so the eviction is tried again after its back-off.
-		r, _ := t.w.Ledger.refusal(p, decision.Evict)
-		return r.reason(t.b, decision.Evict), true
+		r, _ := t.w.Ledger.LastFailure(p, decision.Evict)
+		return r.Reason(t.b.Delays, decision.Evict), true
 	}
 	crashing := int32(0)
 	for _, other := range t.crashingIn(p.Namespace) {
@@ -352,11 +317,11 @@ func (t *candidate) budgetOfOthers() (decision.Reason, bool) {
 // rescueInProgress blocks a deletion until the replacement of the last deleted pod of the workload is ready. If it was OOM-killed too,
 // the next pod is deleted after a back-off, and only with noticeably more memory.
 func (t *candidate) rescueInProgress() (decision.Reason, bool) {
-	p, workload := t.d.Pod, workloadOf(t.d.Pod)
+	p, workload := t.d.Pod, ledger.WorkloadOf(t.d.Pod)
 	if other := t.deleted[workload]; other != nil && other != p {
 		return decision.Reason{Code: decision.RescueInProgress, Text: other.Name}, true
 	}
-	last, ok := t.w.Ledger.rescues[workload]
+	last, ok := t.w.Ledger.LastDeletion(workload)
 	if !ok {
 		return decision.Reason{}, false
 	}
@@ -367,18 +332,18 @@ func (t *candidate) rescueInProgress() (decision.Reason, bool) {
 	if !t.isRepeated() {
 		return decision.Reason{}, false
 	}
-	if until := last.at.Add(backoff(t.b, last.again+1)); t.now.Before(until) {
-		return decision.Reason{Code: decision.BackingOff, Until: until, Have: last.again + 1, Text: "deletion"}, true
+	if until := last.At.Add(t.b.Backoff(last.Again + 1)); t.now.Before(until) {
+		return decision.Reason{Code: decision.BackingOff, Until: until, Have: last.Again + 1, Text: "deletion"}, true
 	}
 	kill, _ := killOf(t.now, t.b.RescueFor, t.d.Autoscaler, p, t.d.With)
-	return decision.Reason{Code: decision.NotEnoughMemory, From: last.memory, To: kill.to}, float64(kill.to) < noticeablyMore*float64(last.memory)
+	return decision.Reason{Code: decision.NotEnoughMemory, From: last.Memory, To: kill.to}, float64(kill.to) < noticeablyMore*float64(last.Memory)
 }
 
 // isRepeated reports whether a deletion would follow one that did not help: the pod is a replacement itself, or the replacement of the
 // last deleted pod is not ready because of OOM kills.
 func (t *candidate) isRepeated() bool {
-	last, ok := t.w.Ledger.rescues[workloadOf(t.d.Pod)]
-	return ok && (t.d.Pod.Created.After(last.newest) || t.stateOf(last) == replacementKilled)
+	last, ok := t.w.Ledger.LastDeletion(ledger.WorkloadOf(t.d.Pod))
+	return ok && (t.d.Pod.Created.After(last.Newest) || t.stateOf(last) == replacementKilled)
 }
 
 // A rescueState is the state of the replacement of a deleted pod.
@@ -391,25 +356,25 @@ const (
 )
 
 // stateOf returns the state of the replacement of the last deleted pod.
-func (t *candidate) stateOf(last rescue) rescueState {
-	workload := workloadOf(t.d.Pod)
+func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
+	workload := ledger.WorkloadOf(t.d.Pod)
 	state := replacementAbsent
-	settled := !t.now.Before(last.at.Add(watchDelay))
+	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
-		case workloadOf(p) != workload || !p.Live():
-		case p.UID == last.uid:
+		case ledger.WorkloadOf(p) != workload || !p.Live():
+		case p.UID == last.UID:
 			if settled {
 				return replacementServing // the deletion, whose outcome was unknown, was not carried out
 			}
-		case !p.Created.After(last.newest):
+		case !p.Created.After(last.Newest):
 		case serves(p):
 			return replacementServing
 		case t.isCrashing(p):
 			state = replacementKilled
 		}
 	}
-	if _, owes := t.w.Ledger.pending[t.d.Pod.Controller]; state == replacementAbsent && settled && (!owes || t.complete[t.d.Pod.Controller]) {
+	if state == replacementAbsent && settled && (t.w.Ledger.Missing(t.d.Pod.Controller) == 0 || t.complete[t.d.Pod.Controller]) {
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
 	return state
@@ -417,9 +382,9 @@ func (t *candidate) stateOf(last rescue) rescueState {
 
 // deletionRefused blocks a deletion during the back-off after a refusal.
 func (t *candidate) deletionRefused() (decision.Reason, bool) {
-	r, ok := t.w.Ledger.refusal(t.d.Pod, decision.Delete)
-	if !ok || !t.now.Before(r.until(t.b)) {
+	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Delete)
+	if !ok || !t.now.Before(r.Until(t.b.Delays)) {
 		return decision.Reason{}, false
 	}
-	return r.reason(t.b, decision.Delete), true
+	return r.Reason(t.b.Delays, decision.Delete), true
 }

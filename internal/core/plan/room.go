@@ -7,12 +7,10 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -32,14 +30,6 @@ const (
 	maxParts = 3 // resizes by a part
 	maxMoves = 3 // evictions of other pods
 )
-
-// A shortOfRoom records that the node of a pod was too full for its resize.
-type shortOfRoom struct {
-	since time.Time
-	with  []policy.Fitted // what the last resize by a part asked for
-	parts int             // resizes by a part
-	moves int             // pods that were evicted to make room
-}
 
 // allowedFor returns what may be done to make room for the pods of an autoscaler, and with them.
 func (s *pass) allowedFor(a *cluster.Autoscaler) room.Allowed {
@@ -124,7 +114,7 @@ func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*entry, blamed *cluster.
 	spots := newSpots(s.rooms, n)
 	for _, p := range n.pods {
 		d := byUID[p.UID]
-		leaves := p.Deleting || s.w.Ledger.isEvicted(s.now, p) || s.isSurging(p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
+		leaves := p.Deleting || s.w.Ledger.IsEvicted(s.now, p) || s.isSurging(p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
 		r.Leaving = r.Leaving || leaves
 		if !leaves {
 			r.Pods = append(r.Pods, s.roomPod(p, d, spots))
@@ -160,18 +150,18 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 }
 
 func (s *pass) describeNeed(out *room.Pod, d *entry) {
-	short := s.w.Ledger.lacking[d.Pod.UID]
+	short := s.w.Ledger.LackOfRoom(d.Pod)
 	out.Needs, out.Target, out.Allowed = true, targetOf(d), s.allowedFor(d.Autoscaler)
 	out.Asked, out.Since = d.Pod.IsDeferred(), s.now.Unix()
-	if !short.since.IsZero() {
-		out.Since = short.since.Unix()
+	if !short.Since.IsZero() {
+		out.Since = short.Since.Unix()
 	}
 	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Divisible = short.parts < maxParts && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
-		(short.with == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.with)) // the kubelet has not seen the last part yet
-	if short.moves >= maxMoves {
+	out.Divisible = short.Parts < maxParts && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
+		(short.With == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.With)) // the kubelet has not seen the last part yet
+	if short.Moves >= maxMoves {
 		out.Allowed = min(out.Allowed, room.Split)
 	}
 }
@@ -274,7 +264,7 @@ func (t *candidate) givesBack() bool {
 
 // judgeIncomplete makes a pod that has a part of an increase want the rest of it, whatever its age.
 func (s *pass) judgeIncomplete(d *entry) {
-	if d.Wanted.Code != decision.Fits || s.w.Ledger.lacking[d.Pod.UID].parts == 0 || s.allowedFor(d.Autoscaler) < room.Split {
+	if d.Wanted.Code != decision.Fits || s.w.Ledger.LackOfRoom(d.Pod).Parts == 0 || s.allowedFor(d.Autoscaler) < room.Split {
 		return
 	}
 	for x := range change.Pairs(d.Pod, d.With, false) {
@@ -287,7 +277,7 @@ func (s *pass) judgeIncomplete(d *entry) {
 // isShortOfRoom reports whether the pod has a part of its increase and its node has no room for the rest.
 func (t *candidate) isShortOfRoom() bool {
 	p := t.d.Pod
-	if t.w.Ledger.lacking[p.UID].parts == 0 || t.allowedFor(t.d.Autoscaler) < room.Split || !t.nodeRooms().known {
+	if t.w.Ledger.LackOfRoom(p).Parts == 0 || t.allowedFor(t.d.Autoscaler) < room.Split || !t.nodeRooms().known {
 		return false
 	}
 	n := t.rooms.nodes[p.Node]
@@ -303,7 +293,7 @@ func (t *candidate) rest() room.Amount {
 // after Budget.DeferredFor, but only if its requests are outside their bounds.
 func (t *candidate) whileShortOfRoom() {
 	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
-	since := t.w.Ledger.lacking[t.d.Pod.UID].since
+	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
 	if t.d.Wanted.Code != decision.Incomplete && t.now.Sub(since) > t.b.DeferredFor {
 		t.evictOr(decision.ResizeWaiting, r)
 		return
@@ -336,50 +326,4 @@ func (s *pass) shrinkFirst(acts []*entry) {
 			d.slot = at
 		}
 	}
-}
-
-// notePart records a resize by a part. A later resize in full does not end the shortage: it may be deferred again.
-func (l *Ledger) notePart(now time.Time, d Attempt) {
-	if !d.Part {
-		return
-	}
-	short := l.lacking[d.Pod.UID]
-	if short.since.IsZero() {
-		short.since = now
-		if d.Pod.IsDeferred() {
-			short.since = d.Pod.Resize.Since
-		}
-	}
-	short.parts++
-	short.with = d.With
-	l.lacking[d.Pod.UID] = short
-}
-
-// noteMove records that a pod was evicted to make room for another one.
-func (l *Ledger) noteMove(now time.Time, d Attempt) {
-	if d.RoomFor == nil {
-		return
-	}
-	l.note(d.RoomFor)
-	short := l.lacking[d.RoomFor.UID]
-	if short.since.IsZero() {
-		short.since = now
-	}
-	short.moves++
-	l.lacking[d.RoomFor.UID] = short
-}
-
-// forgetShortages forgets pods that are gone or have all of their increase.
-func (l *Ledger) forgetShortages(ds []decision.Decision) {
-	if len(l.lacking) == 0 {
-		return
-	}
-	waiting := make(map[string]bool, len(l.lacking))
-	for i := range ds {
-		d := &ds[i]
-		if _, short := l.lacking[d.Pod.UID]; short {
-			waiting[d.Pod.UID] = d.Pod.IsDeferred() || d.Reason.Part || change.Grows(d.Pod, d.With)
-		}
-	}
-	maps.DeleteFunc(l.lacking, func(uid string, _ shortOfRoom) bool { return !waiting[uid] })
 }

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -121,7 +122,7 @@ func TestPlan_fullNodes_shrinksComeFirst(t *testing.T) {
 
 // drawFullNodes draws two or three nodes with pods that need more, have too much, or wait for room.
 func drawFullNodes(t *rapid.T) (World, Budget) {
-	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: NewLedger()}
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: ledger.New()}
 	for i := range rapid.IntRange(2, 3).Draw(t, "nodes") {
 		w.Nodes = append(w.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Allocatable: cluster.Amounts(4000, 4<<30), Ready: true})
 	}
@@ -202,35 +203,6 @@ func TestHeld_pendingResizes_countAsTheKubeletAndTheSchedulerDo(t *testing.T) {
 		if h, c := held(p), counted(p); h != tc.held || c != tc.counted {
 			t.Errorf("%s: holds %v and counts as %v, want %v and %v", name, h, c, tc.held, tc.counted)
 		}
-	}
-}
-
-// The ledger forgets a shortage when the pod has its increase or is gone.
-func TestLedger_shortageEnds_isForgotten(t *testing.T) {
-	fits := func(cpu int64) []policy.Fitted {
-		return []policy.Fitted{{Container: "app", Requests: cluster.Resources{}.Set(cluster.CPU, cpu)}}
-	}
-	p := &cluster.Pod{UID: "1", Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 0)}}}
-	other := &cluster.Pod{Key: cluster.Key{Name: "other"}, UID: "2"}
-	a := &cluster.Autoscaler{}
-	l := NewLedger()
-	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize, With: fits(150), Part: true})
-	l.Done(noon.Add(time.Minute), Attempt{Pod: other, Autoscaler: a.Key, Do: decision.Evict, RoomFor: p})
-	if got := l.lacking["1"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) {
-		t.Errorf("recorded %+v", got)
-	}
-	l.Learn(noon, World{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(200)}})
-	if len(l.lacking) != 1 {
-		t.Error("the shortage was forgotten while the pod lacks a part")
-	}
-	l.Learn(noon, World{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(100)}})
-	if len(l.lacking) != 0 {
-		t.Error("the shortage is kept although the pod lacks nothing")
-	}
-	l.Done(noon, Attempt{Pod: p, Autoscaler: a.Key, Do: decision.Resize, With: fits(150), Part: true})
-	l.Learn(noon, World{}, nil)
-	if len(l.lacking) != 0 {
-		t.Error("the shortage is kept although the pod is gone")
 	}
 }
 

@@ -5,11 +5,9 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
@@ -43,16 +41,8 @@ func (s *pass) share(ds []entry) {
 	rounds := map[string]int{}
 	for _, d := range acts {
 		ns := d.Pod.Namespace
-		d.slot = slot{round: rounds[ns], served: s.w.Ledger.served[ns]}
+		d.slot = slot{round: rounds[ns], served: s.w.Ledger.Served(ns)}
 		rounds[ns]++
 	}
 	s.shrinkFirst(acts)
-}
-
-// markServed records that an action on a pod was tried.
-func (l *Ledger) markServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
-
-// forgetServed forgets namespaces without an action for historyTTL.
-func (l *Ledger) forgetServed(now time.Time) {
-	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > historyTTL })
 }

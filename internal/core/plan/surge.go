@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A Mover selects how pods are replaced (--mover).
@@ -87,7 +88,7 @@ func (t *candidate) surges(forRoom bool) bool {
 	case t.w.Surges.Scaled[p.Top] || !serves(p):
 		return false
 	}
-	if last, ok := t.w.Ledger.refusal(p, decision.Surge); ok && last.Kind.AllowsEviction() {
+	if last, ok := t.w.Ledger.LastFailure(p, decision.Surge); ok && last.Kind.AllowsEviction() {
 		return false
 	}
 	v, known := t.quotaView()
@@ -124,34 +125,34 @@ func (t *candidate) surgeNotReady() (decision.Reason, bool) {
 
 // lastFailedSurge returns the last failed surge of the pods of the scope after which a pod is not evicted instead, and the end of the
 // back-off, which grows with the number of failed surges of all pods; zero if there is none.
-func (t *candidate) lastFailedSurge() (last refused, until time.Time) {
+func (t *candidate) lastFailedSurge() (last ledger.FailedAttempt, until time.Time) {
 	if t.surgeFailures == nil {
 		t.surgeFailures = &failedSurges{}
 		for _, p := range t.pods {
-			r, ok := t.w.Ledger.refusal(p, decision.Surge)
+			r, ok := t.w.Ledger.LastFailure(p, decision.Surge)
 			if !ok || r.Kind.AllowsEviction() {
 				continue
 			}
-			t.surgeFailures.n += r.n
-			if r.at.After(t.surgeFailures.last.at) {
+			t.surgeFailures.n += r.Attempts
+			if r.At.After(t.surgeFailures.last.At) {
 				t.surgeFailures.last = r
 			}
 		}
 	}
 	last = t.surgeFailures.last
 	switch {
-	case last.at.IsZero():
+	case last.At.IsZero():
 		return last, time.Time{}
 	case last.Kind == decision.NotReadyInTime:
-		return last, last.at.Add(backoff(t.b, t.surgeFailures.n))
+		return last, last.At.Add(t.b.Backoff(t.surgeFailures.n))
 	}
-	return last, last.at.Add(doubled(t.b.RefusalBase, t.b.RefusalMax, t.surgeFailures.n))
+	return last, last.At.Add(ledger.Doubled(t.b.RefusalBase, t.b.RefusalMax, t.surgeFailures.n))
 }
 
 // failedSurges are the failed surges of the pods of a scope.
 type failedSurges struct {
 	n    int
-	last refused
+	last ledger.FailedAttempt
 }
 
 // beginSurge notes that this pass begins a surge for the pod.
@@ -181,9 +182,4 @@ func (t *candidate) move(surge, evict []check, because decision.ReasonCode) {
 // isMovable reports whether move would move the pod.
 func (t *candidate) isMovable(surge, evict []check) bool {
 	return t.surges(true) && !t.isBlocked(t.d, surge) || !t.isBlocked(t.d, evict)
-}
-
-// SurgeFailed records that the surge of a pod ended without its removal. The next one is tried after a back-off.
-func (l *Ledger) SurgeFailed(now time.Time, p *cluster.Pod, why decision.Refusal) {
-	l.Refused(now, Attempt{Pod: p, Do: decision.Surge}, why, 0)
 }

@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -152,7 +153,7 @@ func roomToMove() (World, Budget) {
 	pods := []*cluster.Pod{needs, pod("b", "b-1", "n2", 700), pod("c", "c-0", "n1", 500), pod("c", "c-1", "n2", 500)}
 	w := World{
 		Governed: cluster.Gather([]*cluster.Autoscaler{advise("b", 700), advise("c", 500)}, pods, false),
-		Scales:   map[cluster.Workload]cluster.Scale{}, Pods: pods, Ledger: NewLedger(), Surges: &Surges{},
+		Scales:   map[cluster.Workload]cluster.Scale{}, Pods: pods, Ledger: ledger.New(), Surges: &Surges{},
 		Nodes: []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(1000, 1<<30), Ready: true}, {Name: "n2", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true}},
 	}
 	for _, p := range pods {
@@ -227,7 +228,7 @@ func TestPlan_surgeForRoomInProgress_nothingElseMoves(t *testing.T) {
 			}
 		}
 	}
-	if n := w.Ledger.lacking["b-0"].moves; n != 1 {
+	if n := w.Ledger.LackOfRoom(&cluster.Pod{UID: "b-0"}).Moves; n != 1 {
 		t.Errorf("%d moves are recorded, want 1", n)
 	}
 }

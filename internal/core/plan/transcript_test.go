@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/transcript"
@@ -62,7 +63,7 @@ import (
 type scene struct {
 	now         time.Time
 	budget      Budget
-	ledger      *Ledger
+	ledger      *ledger.Ledger
 	as          []*cluster.Autoscaler
 	pods        []*cluster.Pod
 	template    map[cluster.Workload][]cluster.Container
@@ -87,7 +88,7 @@ func newScene() *scene {
 	return &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 		budget:   b,
-		ledger:   NewLedger(),
+		ledger:   ledger.New(),
 		template: map[cluster.Workload][]cluster.Container{},
 		scales:   map[cluster.Workload]cluster.Scale{},
 		limits:   map[string]policy.Limits{},

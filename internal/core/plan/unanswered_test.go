@@ -10,7 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // An unanswered eviction is reported after ten minutes, even if the pod was tried only once.
@@ -84,7 +84,7 @@ func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing
 			replacement := *first.Pod // without the recommended size
 			replacement.UID, replacement.Created = "again", noon.Add(time.Minute)
 			pods[0] = &replacement
-			second := Attempt{Pod: pods[1], Autoscaler: first.Autoscaler.Key, Do: decision.Evict, With: first.With, Newest: replacement.Created}
+			second := ledger.Attempt{Pod: pods[1], Autoscaler: first.Autoscaler.Key, Do: decision.Evict, With: first.With, Newest: replacement.Created}
 			for minute := 1; minute <= 40; minute++ {
 				now := noon.Add(time.Duration(minute) * time.Minute)
 				pass := Begin(now, w, DefaultBudget())
@@ -96,7 +96,7 @@ func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing
 					w.Governed[0].Pods = []*cluster.Pod{pods[0], pods[2]}
 				}
 			}
-			if at, want := w.Ledger.evictions[workloadOf(first.Pod)].at, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
+			if at, want := w.Ledger.Export(DefaultBudget().Delays)[0].Eviction.At, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
 				t.Errorf("the last eviction was at %s, want %s", at, want)
 			}
 		})
@@ -124,24 +124,5 @@ func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testi
 				t.Errorf("%d evictions while the outcome of the first one is unknown, want %d", len(ds), tt.want)
 			}
 		})
-	}
-}
-
-// The attempts that a quota refused had other requests, so they must not delay the attempts after a lost response.
-func TestLedger_smallerRequestAfterQuotaRefusalsHasNoResponse_isTriedAgainSoon(t *testing.T) {
-	w, a := shrinking(1)
-	a.Mode = cluster.InPlaceOrRecreate
-	resize := func(millicores int64) Attempt {
-		return Attempt{Pod: w.Governed[0].Pods[0], Autoscaler: a.Key, Do: decision.Resize,
-			With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 1<<30)}}}
-	}
-	for i := range 5 {
-		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Minute), resize(3000), decision.Refusal{Kind: decision.DeniedByQuota}, 1)
-	}
-	at := noon.Add(time.Hour)
-	w.Ledger.Refused(at, resize(300), decision.Refusal{Kind: decision.OutcomeIsUnknown}, 1)
-	key := refusedKey{w.Governed[0].Pods[0].UID, decision.Resize}
-	if next := w.Ledger.refusals[key].until(DefaultBudget()); next.After(at.Add(5 * time.Minute)) {
-		t.Errorf("the next attempt is at %s, want at most five minutes after %s", next, at)
 	}
 }

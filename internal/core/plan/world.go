@@ -5,6 +5,7 @@ package plan
 
 import (
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -54,5 +55,5 @@ type World struct {
 	Provider Provider
 
 	// Ledger records earlier attempts. Nil means that there were none.
-	Ledger *Ledger
+	Ledger *ledger.Ledger
 }

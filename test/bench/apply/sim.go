@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -30,7 +31,7 @@ type simulation struct {
 	workloads  []*workload
 	replicas   []*replica
 	budget     plan.Budget
-	ledger     *plan.Ledger
+	ledger     *ledger.Ledger
 	firstPass  time.Duration // after the start
 	patches    map[string]int
 
@@ -64,7 +65,7 @@ type replica struct {
 
 func newSimulation(b plan.Budget) *simulation {
 	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	return &simulation{now: start, start: start, budget: b, ledger: plan.NewLedger(), patches: map[string]int{}}
+	return &simulation{now: start, start: start, budget: b, ledger: ledger.New(), patches: map[string]int{}}
 }
 
 // add adds a workload whose replicas run on the given nodes since an hour. Its recommendation is target.

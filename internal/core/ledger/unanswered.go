@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
 import (
 	"time"
@@ -11,7 +11,7 @@ import (
 
 // expectUncertain is expect for an eviction without an answer.
 func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
-	workload := workloadOf(d.Pod)
+	workload := WorkloadOf(d.Pod)
 	before, known := l.evictions[workload]
 	l.expect(now, d)
 	next := l.evictions[workload]
@@ -28,10 +28,10 @@ func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
 // outcome. The eviction before it is the last one again.
 func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
 	for i := range ds {
-		workload := workloadOf(ds[i].Pod)
+		workload := WorkloadOf(ds[i].Pod)
 		e, ok := l.evictions[workload]
 		switch {
-		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(watchDelay)):
+		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(WatchDelay)):
 		case e.before != nil:
 			l.evictions[workload] = *e.before
 		default:

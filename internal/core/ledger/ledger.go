@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
 import (
 	"maps"
@@ -23,15 +23,15 @@ import (
 type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID
-	refusals  map[refusedKey]refused
+	refusals  map[refusedKey]FailedAttempt
 	pending   map[cluster.Workload]pendingReplacements // by direct controller
 	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
 	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
-	rescues   map[cluster.Workload]rescue              // the last deletion of a pod of the workload
+	rescues   map[cluster.Workload]DeletionState       // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
-	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
-	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
-	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
+	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
+	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
+	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
@@ -61,18 +61,18 @@ type resize struct {
 	ineffective int // consecutive resizes that were undone before this one
 }
 
-// historyTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
-const historyTTL = 24 * time.Hour
+// HistoryTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
+const HistoryTTL = 24 * time.Hour
 
-// NewLedger returns an empty ledger.
-func NewLedger() *Ledger {
+// New returns an empty ledger.
+func New() *Ledger {
 	return &Ledger{
-		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]refused{},
+		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]FailedAttempt{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
+		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
-		asks: map[cluster.Workload]capacityRequest{},
+		asks: map[cluster.Workload]CapacityState{},
 	}
 }
 
@@ -101,7 +101,7 @@ func (d *Attempt) newest(now time.Time) time.Time {
 
 // Done records that an action was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Attempt) {
-	l.markServed(now, d.Pod)
+	l.MarkServed(now, d.Pod)
 	l.note(d.Pod)
 	if d.Do != decision.Surge { // a surge that has begun may still fail
 		delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
@@ -115,14 +115,14 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
-		l.progress[workloadOf(d.Pod)] = now
+		l.progress[WorkloadOf(d.Pod)] = now
 		l.noteMove(now, d)
-		delete(l.asks, workloadOf(d.Pod))
+		delete(l.asks, WorkloadOf(d.Pod))
 	case decision.Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
 	case decision.Resize:
-		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undone(d.Pod)}
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.Undone(d.Pod)}
 		l.notePart(now, d)
 	case decision.Leave: // nothing was done
 	}
@@ -130,17 +130,17 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 
 // expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
 func (l *Ledger) expect(now time.Time, d Attempt) {
-	e := l.evictions[workloadOf(d.Pod)]
-	l.evictions[workloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
+	e := l.evictions[WorkloadOf(d.Pod)]
+	l.evictions[WorkloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
 }
 
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
 // the world and all decisions of the pass, and forgets pods and workloads that are gone.
-func (l *Ledger) Learn(now time.Time, w World, ds []decision.Decision) {
+func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
-	l.learnCapacity(now, w, ds)
-	for workload, help := range l.effective(ds) {
+	l.learnCapacity(now, v.Placeholders, ds)
+	for workload, help := range l.Effective(ds) {
 		e := l.evictions[workload]
 		switch {
 		case help:
@@ -150,25 +150,24 @@ func (l *Ledger) Learn(now time.Time, w World, ds []decision.Decision) {
 			l.evictions[workload] = e
 		}
 	}
-	for _, c := range l.replacementStates(now, w) {
+	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
 			delete(l.pending, c.controller)
 			continue
 		}
 		l.pending[c.controller] = c.remaining(now)
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > historyTTL })
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > HistoryTTL })
 	l.forgetServed(now)
 	l.forgetSpends(now)
 	l.forgetChanges(now)
-	w.Ledger = l
-	l.canaries = observeCanaries(now, w)
+	l.canaries = l.ObserveCanaries(now, v.Governed)
 	l.forgetRescues(now, ds)
-	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > historyTTL })
-	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r rounds) bool { return now.Sub(r.at) > roundsTTL })
-	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > watchDelay })
-	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > watchDelay })
-	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > historyTTL })
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > HistoryTTL })
+	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > HistoryTTL })
 	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
@@ -178,19 +177,19 @@ func (l *Ledger) Learn(now time.Time, w World, ds []decision.Decision) {
 		live[ds[i].Pod.UID] = true
 	}
 	maps.DeleteFunc(l.resizes, func(uid string, _ resize) bool { return !live[uid] })
-	maps.DeleteFunc(l.refusals, func(k refusedKey, _ refused) bool { return !live[k.uid] })
+	maps.DeleteFunc(l.refusals, func(k refusedKey, _ FailedAttempt) bool { return !live[k.uid] })
 }
 
-// effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
+// Effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
 // without the expected requests means that it had none.
-func (l *Ledger) effective(ds []decision.Decision) map[cluster.Workload]bool {
+func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
 	if l == nil || len(l.evictions) == 0 {
 		return out
 	}
 	for i := range ds {
 		d := &ds[i]
-		w := workloadOf(d.Pod)
+		w := WorkloadOf(d.Pod)
 		e, ok := l.evictions[w]
 		// Creation times are only compared with each other, because the API server's clock may differ.
 		if !ok || !d.Pod.Created.After(e.newest) {
@@ -212,8 +211,8 @@ func (l *Ledger) effective(ds []decision.Decision) map[cluster.Workload]bool {
 	return out
 }
 
-// ineffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
-func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
+// IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
+func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
 	if l == nil {
 		return 0, time.Time{}
 	}
@@ -231,8 +230,8 @@ func (l *Ledger) ineffectiveEvictions(w cluster.Workload, effective map[cluster.
 	return e.ineffective, e.at
 }
 
-// undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
-func (l *Ledger) undone(p *cluster.Pod) int {
+// Undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
+func (l *Ledger) Undone(p *cluster.Pod) int {
 	if l == nil {
 		return 0
 	}
@@ -243,13 +242,12 @@ func (l *Ledger) undone(p *cluster.Pod) int {
 	return r.ineffective + 1
 }
 
-// lastResize returns the last resize of a pod.
-func (l *Ledger) lastResize(p *cluster.Pod) (resize, bool) {
+// LastResize returns when a pod was last resized; zero if it was not.
+func (l *Ledger) LastResize(p *cluster.Pod) time.Time {
 	if l == nil {
-		return resize{}, false
+		return time.Time{}
 	}
-	r, ok := l.resizes[p.UID]
-	return r, ok
+	return l.resizes[p.UID].at
 }
 
 // hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.
@@ -263,23 +261,22 @@ func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	return !change.AsksOther(p, with, close)
 }
 
-// workloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,
+// WorkloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,
 // because the direct controller of a Deployment's pods changes with each rollout.
-func workloadOf(p *cluster.Pod) cluster.Workload {
+func WorkloadOf(p *cluster.Pod) cluster.Workload {
 	if p.Top.IsZero() {
 		return p.Controller
 	}
 	return p.Top
 }
 
-// backoff returns the back-off after n attempts without effect.
-func backoff(b Budget, n int) time.Duration { return doubled(b.BackoffBase, b.BackoffMax, n) }
+// Served returns when an action on a pod of a namespace was last tried.
+func (l *Ledger) Served(namespace string) time.Time { return l.served[namespace] }
 
-// doubled returns base, doubled n-1 times, but at most most.
-func doubled(base, most time.Duration, n int) time.Duration {
-	d := base
-	for ; n > 1 && d < most; n-- {
-		d *= 2
-	}
-	return min(d, most)
+// MarkServed records that an action on a pod was tried.
+func (l *Ledger) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
+
+// forgetServed forgets namespaces without an action for HistoryTTL.
+func (l *Ledger) forgetServed(now time.Time) {
+	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > HistoryTTL })
 }
