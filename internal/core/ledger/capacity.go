@@ -42,14 +42,14 @@ func (l *Ledger) CapacityReleased(w cluster.Workload) {
 	}
 }
 
-func (a CapacityState) fail(now time.Time, why string) CapacityState {
-	return CapacityState{Failures: a.Failures + 1, Failed: now, Text: why}
+func (c CapacityState) fail(now time.Time, why string) CapacityState {
+	return CapacityState{Failures: c.Failures + 1, Failed: now, Text: why}
 }
 
 // IsLost reports whether the watch must show the placeholder by now and does not: others have deleted it, or the scheduler has
 // preempted it.
-func (a *CapacityState) IsLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
-	return !a.Requested.IsZero() && held[cluster.PlaceholderFor(w.Namespace, a.UID)] == nil && !now.Before(a.Requested.Add(placeholderDelay))
+func (c CapacityState) IsLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
+	return !c.Requested.IsZero() && held[cluster.PlaceholderFor(w.Namespace, c.UID)] == nil && !now.Before(c.Requested.Add(placeholderDelay))
 }
 
 // learnCapacity records requests whose placeholder is gone, and forgets old ones.
@@ -77,7 +77,7 @@ func (l *Ledger) learnCapacity(now time.Time, held map[cluster.Key]*cluster.Pod,
 	})
 }
 
-func (c *CapacityState) restore(now time.Time) CapacityState {
+func (c CapacityState) restore(now time.Time) CapacityState {
 	out := CapacityState{Failures: boundedCount(c.Failures), Failed: past(now, c.Failed), Text: Shortened(c.Text)}
 	if c.UID != "" && !c.Requested.IsZero() {
 		out.UID, out.Pod, out.Requested = c.UID, c.Pod, past(now, c.Requested)

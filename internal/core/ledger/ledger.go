@@ -14,8 +14,8 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// A Ledger records attempts to change pods and their effects. A Pass writes the outcomes, Learn writes the observations of each
-// pass, and Plan only reads. It is not safe for concurrent use.
+// A Ledger records attempts to change pods and their effects. Done and Refused write the outcomes, and Learn writes the observations of
+// each pass. It is not safe for concurrent use.
 //
 // It answers two questions that the current pods do not answer. Does a replacement get the requests for which a pod was evicted? It
 // does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
@@ -135,7 +135,7 @@ func (l *Ledger) expect(now time.Time, d Attempt) {
 }
 
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
-// the world and all decisions of the pass, and forgets pods and workloads that are gone.
+// the view and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
@@ -184,7 +184,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 // without the expected requests means that it had none.
 func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 	out := map[cluster.Workload]bool{}
-	if l == nil || len(l.evictions) == 0 {
+	if len(l.evictions) == 0 {
 		return out
 	}
 	for i := range ds {
@@ -213,9 +213,6 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 
 // IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
 func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
-	if l == nil {
-		return 0, time.Time{}
-	}
 	e, ok := l.evictions[w]
 	if !ok {
 		return 0, time.Time{}
@@ -232,9 +229,6 @@ func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.
 
 // Undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
 func (l *Ledger) Undone(p *cluster.Pod) int {
-	if l == nil {
-		return 0
-	}
 	r, ok := l.resizes[p.UID]
 	if !ok || change.IsAsked(p, r.with) {
 		return 0
@@ -244,9 +238,6 @@ func (l *Ledger) Undone(p *cluster.Pod) int {
 
 // LastResize returns when a pod was last resized; zero if it was not.
 func (l *Ledger) LastResize(p *cluster.Pod) time.Time {
-	if l == nil {
-		return time.Time{}
-	}
 	return l.resizes[p.UID].at
 }
 

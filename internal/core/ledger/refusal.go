@@ -120,9 +120,6 @@ func (l *Ledger) attemptsOf(w cluster.Workload, r FailedAttempt) int {
 // LastFailure returns the last attempt at an action that did not succeed, with the attempts in a row that count, and
 // whether there is one.
 func (l *Ledger) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bool) {
-	if l == nil {
-		return FailedAttempt{}, false
-	}
 	r, ok := l.refusals[refusedKey{p.UID, do}]
 	if ok {
 		r.Attempts = l.attempts(p, r)
@@ -132,7 +129,7 @@ func (l *Ledger) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bo
 
 // LastFailureAt returns when any action on the pod was refused last; the zero time when none was.
 func (l *Ledger) LastFailureAt(p *cluster.Pod) time.Time {
-	if l == nil || len(l.refusals) == 0 {
+	if len(l.refusals) == 0 {
 		return time.Time{}
 	}
 	var latest time.Time
@@ -145,7 +142,7 @@ func (l *Ledger) LastFailureAt(p *cluster.Pod) time.Time {
 }
 
 // IsLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
-// LastFailure by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
+// refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
 // least the size that a quota refused, within HistoryTTL.
 func (r FailedAttempt) IsLasting() bool {
 	if r.OverQuota != nil && r.At.Sub(r.OverQuotaAt) < HistoryTTL && !change.AsksLessThan(r.With, r.OverQuota, 0) {

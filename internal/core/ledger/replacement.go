@@ -47,13 +47,10 @@ func (l *Ledger) addPending(now time.Time, d Attempt) {
 
 // pendingOf returns the pending evictions of a controller, oldest first.
 func (l *Ledger) pendingOf(c cluster.Workload) []pendingEviction {
-	if l == nil {
-		return nil
-	}
 	return l.pending[c].evictions
 }
 
-// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
+// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next View must have their
 // scales, even if they have no pods.
 func (l *Ledger) MissingReplacements() []cluster.Workload {
 	out := make([]cluster.Workload, 0, len(l.pending))
@@ -66,7 +63,7 @@ func (l *Ledger) MissingReplacements() []cluster.Workload {
 
 // IsEvicted reports whether a pod that the watch still shows was evicted within WatchDelay.
 func (l *Ledger) IsEvicted(now time.Time, p *cluster.Pod) bool {
-	if l == nil || len(l.evicted) == 0 {
+	if len(l.evicted) == 0 {
 		return false
 	}
 	at, ok := l.evicted[p.UID]
@@ -103,7 +100,7 @@ type replacementState struct {
 
 // replacementStates returns the state of each controller with pending evictions, sorted by controller.
 func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
-	if l == nil || len(l.pending) == 0 {
+	if len(l.pending) == 0 {
 		return nil
 	}
 	type count struct{ there, leaving, created int }

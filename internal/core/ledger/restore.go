@@ -160,7 +160,7 @@ func addNew[K comparable, V any](m map[K]V, key K, value V) {
 // Interrupted returns until when no pod of a workload is changed, because the updater before this one ended while it changed some.
 // Its actions are not recorded, and the watch may not show them yet.
 func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool) {
-	if l == nil || len(l.interrupted) == 0 {
+	if len(l.interrupted) == 0 {
 		return time.Time{}, false
 	}
 	at, ok := l.interrupted[w]

@@ -18,7 +18,7 @@ import (
 // DefaultWindow is how long a change takes from the budget by default.
 const DefaultWindow = 54 * time.Second
 
-// A spend is the disruption budget that the change of a pod took. It stays spent for Budget.Window, because a pod that was resized is
+// A spend is the disruption budget that the change of a pod took. It stays spent for a while, because a pod that was resized is
 // still ready until the kubelet restarts its container, and a pod that replaces a stuck one needs time to become ready. So the number
 // of pods that are changed at once does not depend on how often passes run. A resize without a restart ends earlier, when the kubelet has
 // applied it.
