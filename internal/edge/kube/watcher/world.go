@@ -24,7 +24,7 @@ type PodScope uint8
 const (
 	NoPods   PodScope = iota
 	LivePods          // pending and running pods
-	AllPods           // also terminated pods, whose status says how they ended
+	AllPods           // also terminated pods, whose status contains the cause of their end
 )
 
 // Options selects what is watched. Autoscalers and controllers are always watched.
