@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -165,7 +166,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	s.mu.Lock()
 	s.active[w] = *d.Surge
 	s.mu.Unlock()
-	move := plan.NextSurge(now, &d, pods, scaled)
+	move := surge.Next(now, &d, pods, scaled)
 	if err := s.carryOut(ctx, now, &d, &move); err != nil {
 		s.fail(ctx, now, w, err)
 		return
@@ -177,7 +178,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 }
 
 // carryOut carries out one step of a surge.
-func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *plan.SurgeMove) error {
+func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *surge.Move) error {
 	record := *d.Surge
 	if move.Unmark {
 		if err := s.setCost(ctx, move.Pod, record.Cost); err != nil {
@@ -185,16 +186,16 @@ func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 		}
 	}
 	switch move.Do {
-	case plan.SurgeMark:
+	case surge.Mark:
 		return s.setCost(ctx, move.Pod, cluster.LowestDeletionCost)
-	case plan.SurgeLower:
-		record.Lowered, record.Deadline = true, plan.RemovalDeadline(now)
+	case surge.Lower:
+		record.Lowered, record.Deadline = true, surge.RemovalDeadline(now)
 		return s.writer.Write(ctx, d, record.Replicas, &record)
-	case plan.SurgeTakeBack:
+	case surge.TakeBack:
 		return s.writer.Write(ctx, d, record.Replicas, nil)
-	case plan.SurgeForget:
+	case surge.Forget:
 		return s.writer.Write(ctx, d, d.Replicas, nil)
-	case plan.SurgeWait:
+	case surge.Wait:
 	}
 	return nil
 }
@@ -213,7 +214,7 @@ func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if err != nil {
 		return s.refusalOf(err)
 	}
-	record, refusal := plan.StartSurge(now, &d, p)
+	record, refusal := surge.Start(now, &d, p)
 	if refusal != nil {
 		return refusedSurge{*refusal}
 	}
@@ -301,15 +302,15 @@ func (s *surges) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 const surgeFailuresToLog = 3
 
 // report logs the step of a surge, and records its end.
-func (s *surges) report(d *cluster.Deployment, move *plan.SurgeMove) {
+func (s *surges) report(d *cluster.Deployment, move *surge.Move) {
 	log := s.log.With(slog.String("workload", d.Workload.String()), slog.String("pod", d.Surge.Pod))
 	switch move.Do {
-	case plan.SurgeWait, plan.SurgeMark:
+	case surge.Wait, surge.Mark:
 		return
-	case plan.SurgeLower:
+	case surge.Lower:
 		log.Info("All pods of a surge are ready; its ReplicaSet removes the pod")
 		return
-	case plan.SurgeTakeBack, plan.SurgeForget:
+	case surge.TakeBack, surge.Forget:
 	}
 	s.forget(d.Workload)
 	if move.Failed == nil {

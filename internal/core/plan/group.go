@@ -48,7 +48,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			continue
 		}
 		g.live++
-		if serves(p) && !s.w.Ledger.MayBeEvicted(s.now, p) {
+		if p.Serves() && !s.w.Ledger.MayBeEvicted(s.now, p) {
 			g.ready++
 		}
 	}
@@ -71,9 +71,6 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	}
 	return groups
 }
-
-// serves reports whether a pod is in service: started and ready (W-14).
-func serves(p *cluster.Pod) bool { return p.Phase != cluster.Pending && p.Ready }
 
 // health is the state of a pod that determines what its disruption takes from the budget.
 type health uint8

@@ -111,14 +111,14 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 			taken := 0
 			for p, d := range down {
 				harmless := d.Do == decision.Resize && !change.Restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(p, d.With))
-				if p.Controller == controller && serves(p) && p.Node != "" && !harmless {
+				if p.Controller == controller && p.Serves() && p.Node != "" && !harmless {
 					taken++
 				}
 			}
 			// Those that were evicted in this pass do not count as ready any more.
 			before := 0
 			for _, p := range g.Pods {
-				if p.Controller == controller && p.Live() && p.Node != "" && serves(p) && !lateBefore(w.Ledger, now, p) {
+				if p.Controller == controller && p.Live() && p.Node != "" && p.Serves() && !lateBefore(w.Ledger, now, p) {
 					before++
 				}
 			}

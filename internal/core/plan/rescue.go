@@ -368,7 +368,7 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 				return replacementServing // the deletion, whose outcome was unknown, was not carried out
 			}
 		case !p.Created.After(last.Newest):
-		case serves(p):
+		case p.Serves():
 			return replacementServing
 		case t.isCrashing(p):
 			state = replacementKilled

@@ -12,7 +12,7 @@ func (s *pass) addSpends(groups map[cluster.Workload]*group, pods []*cluster.Pod
 	}
 	for _, p := range pods {
 		g := groups[p.Controller]
-		if g != nil && !p.Deleting && p.Node != "" && serves(p) && s.hasSpent(p, serving) &&
+		if g != nil && !p.Deleting && p.Node != "" && p.Serves() && s.hasSpent(p, serving) &&
 			!s.w.Ledger.IsEvicted(s.now, p) && !s.w.Ledger.MayBeEvicted(s.now, p) {
 			g.spent++
 		}

@@ -9,6 +9,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/surge"
 )
 
 // A Mover selects how pods are replaced (--mover).
@@ -85,7 +86,7 @@ func (t *candidate) surges(forRoom bool) bool {
 		return false
 	case p.Top.Kind != "Deployment" || p.Top.Group != "apps" || p.Controller.Kind != "ReplicaSet":
 		return false
-	case t.w.Surges.Scaled[p.Top] || !serves(p):
+	case t.w.Surges.Scaled[p.Top] || !p.Serves():
 		return false
 	}
 	if last, ok := t.w.Ledger.LastFailure(p, decision.Surge); ok && last.Kind.AllowsEviction() {
@@ -104,7 +105,7 @@ func (t *candidate) surging() (decision.Reason, bool) {
 		}
 	}
 	if other := t.surged[p.Top]; other != nil && other != p {
-		return decision.Reason{Code: decision.Surging, Text: other.Name, Until: t.now.Add(surgeFor)}, true
+		return decision.Reason{Code: decision.Surging, Text: other.Name, Until: t.now.Add(surge.Within)}, true
 	}
 	return decision.Reason{}, false
 }
@@ -171,15 +172,15 @@ func (s *pass) endSurge(d *entry) {
 }
 
 // move decides on the surge or else the eviction of a pod that moves to make room, if no check blocks it.
-func (t *candidate) move(surge, evict []check, because decision.ReasonCode) {
-	if t.surges(true) && !t.isBlocked(t.d, surge) {
-		t.try(decision.Surge, surge, because)
+func (t *candidate) move(replace, evict []check, because decision.ReasonCode) {
+	if t.surges(true) && !t.isBlocked(t.d, replace) {
+		t.try(decision.Surge, replace, because)
 		return
 	}
 	t.try(decision.Evict, evict, because)
 }
 
 // isMovable reports whether move would move the pod.
-func (t *candidate) isMovable(surge, evict []check) bool {
-	return t.surges(true) && !t.isBlocked(t.d, surge) || !t.isBlocked(t.d, evict)
+func (t *candidate) isMovable(replace, evict []check) bool {
+	return t.surges(true) && !t.isBlocked(t.d, replace) || !t.isBlocked(t.d, evict)
 }
