@@ -73,6 +73,23 @@ type Failure struct {
 // Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
 func (p *Pass) Failures() []Failure { return p.failures }
 
+// Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
+// decisions are carried out.
+func (p *Pass) Learn() {
+	l := p.w.Ledger
+	l.Learn(p.now, p.view(), p.ds)
+	for i := range p.entries {
+		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
+			l.CanaryPlanned(p.now, d.attempt(p.now, *d.Decision))
+		}
+	}
+}
+
+// view returns what the ledger learns from.
+func (s *pass) view() ledger.View {
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Placeholders: s.capacity.held}
+}
+
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d decision.Decision) {
 	own := &p.entries[p.at(d)]
@@ -299,21 +316,4 @@ func (p *Pass) enqueue() {
 		key := queueKey{d.Pod.Controller, healthOf(p.now, p.b, d.Pod)}
 		d.scope.queues[key] = append(d.scope.queues[key], i)
 	}
-}
-
-// Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
-// decisions are carried out.
-func (p *Pass) Learn() {
-	l := p.w.Ledger
-	l.Learn(p.now, p.view(), p.ds)
-	for i := range p.entries {
-		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
-			l.CanaryPlanned(p.now, d.attempt(p.now, *d.Decision))
-		}
-	}
-}
-
-// view returns what the ledger learns from.
-func (s *pass) view() ledger.View {
-	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Placeholders: s.capacity.held}
 }
