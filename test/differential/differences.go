@@ -687,7 +687,7 @@ var Differences = []Difference{
 		Upstream: "renews the status lease even if another process registered the webhook",
 		Podfit:   "outside the cluster, without self-registration or with certificate files, does not write the lease or certificates",
 		Reason:   "updaters take the lease as the sign that new pods are sized",
-		Test:     "TestConfig_flagsAndPlace_decideWhatIsWrittenAndDeleted",
+		Test:     "TestConfig_flagsAndEnvironment_decideWhatIsWrittenAndDeleted",
 	},
 	{
 		Name:     "webhook configuration by URL",

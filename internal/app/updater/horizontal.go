@@ -127,7 +127,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 	return g
 }
 
-// write carries out a step. It reports whether the HPA is now as the step wants it.
+// write carries out a step. It reports whether the HPA now has the target and the record of the step.
 func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
@@ -147,7 +147,7 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		last.failures++
 		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
 		s.remember(h, last)
-		log.Warn("Cannot change a HorizontalPodAutoscaler; requests by which it scales are not changed until it can",
+		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
 			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "grant patch on horizontalpodautoscalers, as deploy/10-rbac.yaml does, or remove the annotation podfit.dev/hpa from the VPA"))
 		return false

@@ -30,8 +30,8 @@ type rescueState struct {
 	done                    time.Time // when a pod was rescued last
 }
 
-// writeRescueConditions updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
-// are left.
+// writeRescueConditions updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why
+// nothing was done.
 func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision) {
 	if e.conditions == nil || e.config.DryRun || e.config.OOMRescue == rescueOff {
 		return
@@ -64,7 +64,7 @@ func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, au
 		})
 		if err != nil {
 			// The object has changed, for example. The next pass writes the condition.
-			e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
+			e.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
 			continue
 		}
 		e.rescueStates[a.Key] = state

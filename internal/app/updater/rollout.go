@@ -81,7 +81,7 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
 				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted))
 			if err != nil { // the object has changed, for example; the next pass writes the conditions
-				e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
+				e.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
 				continue
 			}
 		}

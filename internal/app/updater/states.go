@@ -36,7 +36,7 @@ const (
 	// repeated after a restart. It is also how long the object of a workload without state is kept, because the next action
 	// often follows.
 	quietInterval = 5 * time.Minute
-	// announceTimeout limits how long the first action on a workload waits for the write before it.
+	// announceTimeout is the maximum time for which the first action on a workload waits until its UpdateState is written.
 	announceTimeout = 5 * time.Second
 	// storeTimeout limits the writes after a pass. The next pass continues.
 	storeTimeout = 10 * time.Second

@@ -21,7 +21,7 @@ const (
 	summaryPause = 10 * time.Second
 	// summaryRefresh is how often an unchanged condition is compared with the stored one, which another client may have changed.
 	summaryRefresh = 10 * time.Minute
-	// summaryForbidden is how long no condition is written after a refusal because of a missing right.
+	// summaryForbidden is how long no condition is written after the API server has refused a write because of a missing permission.
 	summaryForbidden = 10 * time.Minute
 	// summaryRate and summaryBurst limit the writes of all conditions, per second.
 	summaryRate  = 20
@@ -163,6 +163,6 @@ func (w *summaryWriter) record(ctx context.Context, now time.Time, p pendingSumm
 	case err == nil:
 		w.forbidden = time.Time{}
 	case ctx.Err() == nil:
-		w.log.Debug("Failed to write a condition", slog.String("vpa", p.autoscaler.Key.String()), slog.String("error", kube.Answer(err)))
+		w.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", p.autoscaler.Key.String()), slog.String("error", kube.Answer(err)))
 	}
 }

@@ -122,6 +122,11 @@ func AsksLessThan(fits, before []policy.Fitted, part float64) bool {
 	return false
 }
 
+// AsksSmaller reports whether fits is a smaller size than before: a request is lower by at least the given fraction, and none is higher.
+func AsksSmaller(fits, before []policy.Fitted, part float64) bool {
+	return AsksLessThan(fits, before, part) && !AsksLessThan(before, fits, 0)
+}
+
 // AsksOther reports whether fits changes a request of the pod's spec by at least the given fraction.
 func AsksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	if AsksLess(p, fits, part) {

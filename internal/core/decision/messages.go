@@ -373,7 +373,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code:    RescueInProgress,
-		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, or was OOM-killed with the new size, too.",
+		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, was OOM-killed with the new size, too, or has been running for 10 minutes without becoming ready.",
 		Remedy:  "No action is required. If the replacement does not become ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
 	},
 	{

@@ -68,7 +68,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := FailedAttempt{Refusal: r, At: now, Attempts: l.attempts(d.Pod, before) + 1, Ready: max(0, ready), With: d.With}
-	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksLessThan(d.With, before.With, noticeablyLess) {
+	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksSmaller(d.With, before.With, noticeablyLess) {
 		next.Attempts = 1 // the earlier attempts had other requests
 	}
 	switch {
@@ -145,7 +145,7 @@ func (l *Ledger) LastFailureAt(p *cluster.Pod) time.Time {
 // refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
 // least the size that a quota refused, within HistoryTTL.
 func (r FailedAttempt) IsLasting() bool {
-	if r.OverQuota != nil && r.At.Sub(r.OverQuotaAt) < HistoryTTL && !change.AsksLessThan(r.With, r.OverQuota, 0) {
+	if r.IsOverQuota(r.At, r.With) {
 		return false
 	}
 	switch r.Kind {
@@ -158,6 +158,11 @@ func (r FailedAttempt) IsLasting() bool {
 	case decision.DeniedByBudget, decision.DeniedByQuota, decision.NotReached, decision.NotReadyInTime:
 	}
 	return false
+}
+
+// IsOverQuota reports whether a quota refused a resize within HistoryTTL, and the given requests are not smaller.
+func (r FailedAttempt) IsOverQuota(now time.Time, with []policy.Fitted) bool {
+	return r.OverQuota != nil && now.Sub(r.OverQuotaAt) < HistoryTTL && !change.AsksSmaller(with, r.OverQuota, 0)
 }
 
 // Until returns when the next attempt may be made.

@@ -82,7 +82,7 @@ type Shortage struct {
 	Controller      cluster.Workload
 	Autoscaler      *cluster.Autoscaler
 	Evicted         int
-	Present, Wanted int // existing pods, with unscheduled and terminating ones; pods that should exist
+	Present, Wanted int // existing pods, with unscheduled ones and evicted ones that terminate; pods that should exist
 	Since           time.Time
 }
 
@@ -92,6 +92,7 @@ type replacementState struct {
 	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
+	evicted        int // leaving pods that were evicted, or may have been
 	created        int // pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
@@ -103,7 +104,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	if len(l.pending) == 0 {
 		return nil
 	}
-	type count struct{ there, leaving, created int }
+	type count struct{ there, leaving, evicted, created int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
@@ -117,6 +118,9 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 			c := counts[p.Controller]
 			if p.Deleting || l.IsEvicted(now, p) || l.MayBeEvicted(now, p) {
 				c.leaving++
+				if slices.ContainsFunc(owed, func(e pendingEviction) bool { return e.uid == p.UID }) {
+					c.evicted++
+				}
 			} else {
 				c.there++
 				live[p.UID] = true
@@ -132,7 +136,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
-		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, created: n.created}
+		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, evicted: n.evicted, created: n.created}
 		c.wanted, c.known = v.Scales[controller].Wanted(controller, n.there)
 		c.none = !c.known && v.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -171,9 +175,10 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions
-// are the ones without a replacement. It returns false if no pod is missing.
+// are the ones without a replacement. It returns false if no pod is missing. An evicted pod is not missing while it terminates, but any
+// other pod that terminates needs a replacement of its own.
 func (c *replacementState) missingSince() (time.Time, bool) {
-	missing := c.wanted - c.there - c.leaving
+	missing := c.wanted - c.there - c.evicted
 	if !c.known || missing <= 0 {
 		return time.Time{}, false
 	}
@@ -197,7 +202,7 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 		if since, missing := c.missingSince(); missing && !now.Before(since.Add(within)) {
 			short[c.controller] = Shortage{
 				Controller: c.controller, Autoscaler: c.governor, Evicted: len(c.evictions),
-				Present: c.there + c.leaving, Wanted: c.wanted, Since: since,
+				Present: c.there + c.evicted, Wanted: c.wanted, Since: since,
 			}
 		}
 	}

@@ -70,8 +70,12 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 }
 
 // asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,
-// or with much smaller requests during it.
+// or with much smaller requests during it. What a quota refused is tried again during the back-off only if no request is higher:
+// otherwise a resize by a part, which shrinks no container, and one in full, which does, would be tried in turn.
 func (t *candidate) asksEnoughLess(r ledger.FailedAttempt) bool {
+	if r.Kind == decision.DeniedByQuota {
+		return change.AsksSmaller(t.d.With, r.With, t.b.Threshold)
+	}
 	return change.AsksLessThan(t.d.With, r.With, t.b.Threshold) || change.AsksLessThan(t.d.With, r.With, 0) && !t.now.Before(r.Until(t.b.Delays))
 }
 

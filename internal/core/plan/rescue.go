@@ -21,7 +21,8 @@ import (
 //   - it is not ready, and a container was OOM-killed minKills times in a row
 //   - its recommendation has more memory than it was killed with
 //   - no data is lost with it, and its controller replaces it
-//   - no other pod of the workload was deleted whose replacement is not ready yet
+//   - no other pod of the workload was deleted whose replacement is not ready yet, unless the replacement has been running for
+//     Budget.StuckFor: the pods of some databases become ready only together
 //
 // The back-off of deletions grows while the replacements are OOM-killed too (ledger.Ledger.LastDeletion).
 
@@ -327,7 +328,7 @@ func (t *candidate) rescueInProgress() (decision.Reason, bool) {
 	}
 	state := t.stateOf(last)
 	if state == replacementAbsent {
-		return decision.Reason{Code: decision.RescueInProgress}, true
+		return decision.Reason{Code: decision.RescueInProgress, For: t.now.Sub(last.At)}, true
 	}
 	if !t.isRepeated() {
 		return decision.Reason{}, false
@@ -350,15 +351,16 @@ func (t *candidate) isRepeated() bool {
 type rescueState uint8
 
 const (
-	replacementAbsent rescueState = iota // does not exist or is not ready yet
+	replacementAbsent rescueState = iota // does not exist, or is not ready yet
 	replacementServing
 	replacementKilled // not ready because of OOM kills
+	replacementStuck  // not ready for another reason, for so long that it does not recover by itself
 )
 
 // stateOf returns the state of the replacement of the last deleted pod.
 func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 	workload := ledger.WorkloadOf(t.d.Pod)
-	state := replacementAbsent
+	var killed, waiting, isStuck bool
 	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
@@ -371,13 +373,24 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 		case p.Serves():
 			return replacementServing
 		case t.isCrashing(p):
-			state = replacementKilled
+			killed = true
+		case healthOf(t.now, t.b, p) == stuck:
+			isStuck = true
+		default:
+			waiting = true
 		}
 	}
-	if state == replacementAbsent && settled && (t.w.Ledger.Missing(t.d.Pod.Controller) == 0 || t.complete[t.d.Pod.Controller]) {
+	switch {
+	case killed:
+		return replacementKilled
+	case waiting:
+		return replacementAbsent
+	case isStuck:
+		return replacementStuck
+	case settled && (t.w.Ledger.Missing(t.d.Pod.Controller) == 0 || t.complete[t.d.Pod.Controller]):
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
-	return state
+	return replacementAbsent
 }
 
 // deletionRefused blocks a deletion during the back-off after a refusal.

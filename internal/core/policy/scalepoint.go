@@ -10,9 +10,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// The range of target utilizations that podfit sets, in percent of the request. Below, pods are too idle for the request to mean
-// anything; above, a pod has no room until the HPA has started another one. If the owner of the HPA has set a target outside of the
-// range, the range extends to that target.
+// The range of target utilizations that podfit sets, in percent of the request. Below it, most of the request is unused. Above it, a pod
+// has no reserve until the HPA has started another one. If the owner of the HPA has set a target outside of the range, the range extends
+// to that target.
 const (
 	LowestPercent  = 50
 	HighestPercent = 90
