@@ -216,7 +216,7 @@ func (s *pass) mayMove(d *entry) bool {
 	if s.allowedFor(d.Autoscaler) < room.Move || !d.Autoscaler.Mode.Evicts() || len(d.With) == 0 || d.Do != decision.Leave || !itself && !moveReasons[d.Reason.Code] {
 		return false
 	}
-	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance == cluster.AnyTaint || p.Phase != cluster.Running || !p.Ready ||
+	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted || p.Phase != cluster.Running || !p.Ready ||
 		p.Controller.Kind == "DaemonSet" || p.Controller.Kind == "Job" || isBoosted(p) {
 		return false
 	}
