@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -39,17 +40,20 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 	})
 }
 
-// awaitChanges registers what the pods that are left wait for.
-func (u *updater) awaitChanges(decisions []decision.Decision) {
+// awaitChanges registers what the pods that are left and the surges wait for.
+func (u *updater) awaitChanges(decisions []decision.Decision, inProgress *plan.Surges) {
 	if u.waits != nil {
-		u.waits.AwaitChanges(waitsOf(decisions))
+		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
 	}
 }
 
-func waitsOf(decisions []decision.Decision) watcher.Waits {
-	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}}
+func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {
+	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
 	for i := range decisions {
 		d := &decisions[i]
+		if d.Do == decision.Surge || inProgress.Has(d.Pod.Top) {
+			waits.Surging[d.Pod.Controller] = true
+		}
 		switch {
 		case d.Do != decision.Leave:
 		case waitsForRoom[d.Reason.Code]:

@@ -72,7 +72,7 @@ func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 		"fits":            {code: decision.Fits},
 		"is evicted":      {do: decision.Evict, code: decision.BelowRange},
 	} {
-		got := waitsOf([]decision.Decision{{Pod: pod, Do: c.do, Reason: decision.Reason{Code: c.code}}})
+		got := waitsOf([]decision.Decision{{Pod: pod, Do: c.do, Reason: decision.Reason{Code: c.code}}}, nil)
 		if got.Nodes["n1"] != c.node || got.Controllers[pod.Controller] != c.owner {
 			t.Errorf("%s: got %+v", name, got)
 		}

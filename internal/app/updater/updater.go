@@ -90,6 +90,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 				return err
 			}
 			u.states.store = store
+			u.states.parallel = true
 		}
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
@@ -403,13 +404,13 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.reportRooms(served, pass.Rooms())
 	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
-	u.awaitChanges(decisions)
+	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() {
 		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 		u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
 		e.execute(ctx)
 	})
-	u.awaitChanges(decisions)
+	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })

@@ -158,7 +158,7 @@ func (l *Ledger) forgetPods(ds []decision.Decision) {
 			delete(l.resizes, uid)
 			delete(l.evicted, uid)
 			delete(l.lacking, uid)
-			for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete} {
+			for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
 				delete(l.refusals, refusedKey{uid, do})
 			}
 		}

@@ -77,11 +77,11 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	at := past(now, p.At)
-	if p.UID == "" || at.IsZero() || p.Do != decision.Evict && p.Do != decision.Resize && p.Do != decision.Delete || l.isOfOther(p.UID, w) {
+	if p.UID == "" || at.IsZero() || p.Do == decision.Leave || p.Do > decision.Surge || l.isOfOther(p.UID, w) {
 		return
 	}
 	switch {
-	case p.Failed != nil && p.Failed.Kind > decision.OutcomeIsUnknown:
+	case p.Failed != nil && p.Failed.Kind > decision.NotReadyInTime:
 		return
 	case p.Failed != nil:
 		f := p.Failed
@@ -90,7 +90,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 			Lost: past(now, f.Lost), LostSince: past(now, f.LostSince), Failing: failingSince(f.Kind, at, past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
 			OverQuota: f.OverQuota, OverQuotaAt: past(now, f.OverQuotaAt),
 		})
-	case !p.Done, p.Do == decision.Delete: // a deletion that was carried out is stored as an eviction, and in State.Deletion
+	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
 	case p.Do == decision.Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})

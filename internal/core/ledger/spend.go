@@ -89,10 +89,10 @@ func (l *Ledger) ChangesUnknownUntil(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// RecordChange records that a pod was changed, or may have been, for the share of requests that is changed in an hour.
-func (l *Ledger) RecordChange(now time.Time, p *cluster.Pod) {
+// RecordChange records that a pod with the given requests was changed, or may have been, for the share of requests that is changed in an hour.
+func (l *Ledger) RecordChange(now time.Time, p *cluster.Pod, size cluster.Resources) {
 	w := WorkloadOf(p)
-	l.changes[w] = rollout.Record(l.changes[w], now, change.Total(p, nil))
+	l.changes[w] = rollout.Record(l.changes[w], now, size)
 }
 
 // AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of

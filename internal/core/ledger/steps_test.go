@@ -135,7 +135,7 @@ func TestLedger_budgetOfAChange_isSpentUntilItsEnd(t *testing.T) {
 
 func TestLedger_changesOfTheLastHour_areStoredAndForgotten(t *testing.T) {
 	l, pod := New(), podsOf(1)[0]
-	l.RecordChange(noon, pod)
+	l.RecordChange(noon, pod, cluster.Amounts(1000, 1<<30))
 	if got := restored(noon.Add(time.Minute), l).Changes()[db]; len(got) != 1 || got[0].Requests.CPU != 1000 {
 		t.Errorf("after a restart: %v", got)
 	}

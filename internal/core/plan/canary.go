@@ -32,7 +32,7 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	case s.Phase == rollout.Watching:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
 	case s.Phase == rollout.Starting:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, s.UID != p.UID
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
 	case s.Accepts(ledger.SizesOf(t.d.With)):
 		return decision.Reason{}, false
 	}

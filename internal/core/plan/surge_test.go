@@ -77,6 +77,15 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 		"the pod is surged already": {func(w *World, _ *Budget) {
 			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-0", Pod: "c-0"}}
 		}, decision.Leave},
+		"another pod is surged": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-1", Pod: "c-1"}}
+		}, decision.Leave},
+		"the record of a surge is not known": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {}}
+		}, decision.Leave},
+		"a rollout was in progress": {func(w *World, _ *Budget) {
+			w.Ledger.SurgeFailed(noon, w.Pods[2], decision.Refusal{Kind: decision.ServerBusy})
+		}, decision.Leave},
 		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, decision.Surge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,5 +123,21 @@ func TestPlan_surgeForRoomInProgress_nothingElseMoves(t *testing.T) {
 	}
 	if n := w.Ledger.LackOfRoom(&cluster.Pod{UID: "b-0"}).Moves; n != 1 {
 		t.Errorf("%d moves are recorded, want 1", n)
+	}
+}
+
+// A new leader does not repeat a surge whose additional pod was not ready, before the end of its back-off.
+func TestLedger_surgeFailed_backoffSurvivesARestart(t *testing.T) {
+	for _, kind := range []decision.RefusalKind{decision.NotReadyInTime, decision.ServerBusy, decision.DeniedByQuota} {
+		w, _ := shrinking(1)
+		p := w.Governed[0].Pods[0]
+		for i := range 5 {
+			w.Ledger.SurgeFailed(noon.Add(time.Duration(i)*time.Minute), p, decision.Refusal{Kind: kind, Text: "not all pods were ready"})
+		}
+		want, _ := w.Ledger.LastFailure(p, decision.Surge)
+		got, ok := restored(noon.Add(10*time.Minute), w.Ledger, DefaultBudget()).LastFailure(p, decision.Surge)
+		if !ok || got.Kind != want.Kind || got.Attempts != want.Attempts || !got.At.Equal(want.At) {
+			t.Errorf("kind %d: got %+v, want %+v", kind, got, want)
+		}
 	}
 }

@@ -38,10 +38,8 @@ const (
 
 // Times of a surge.
 const (
-	// Within is the time until the new pod is ready; as the default progress deadline of a Deployment.
-	Within = 10 * time.Minute
-
-	removeWithin = 2 * time.Minute // until the ReplicaSet has removed the pod
+	Within       = 10 * time.Minute // until the new pod is ready; as the default progress deadline of a Deployment
+	removeWithin = 2 * time.Minute  // until the ReplicaSet has removed the pod
 )
 
 // RemovalDeadline returns until when the ReplicaSet must have removed a pod after spec.replicas is set back.
@@ -60,6 +58,8 @@ func Start(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.Surge,
 	switch {
 	case d.Owned:
 		return cluster.Surge{}, &decision.Refusal{Kind: decision.Unsupported, Text: "another controller owns the Deployment and may write its replicas"}
+	case d.Exclusive:
+		return cluster.Surge{}, &decision.Refusal{Kind: decision.Unsupported, Text: exclusiveText}
 	case d.Recorded || d.Deleting:
 		return cluster.Surge{}, &decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment has another surge, or is being deleted"}
 	case !d.Observed || d.Pods != d.Replicas || d.Updated != d.Replicas || d.Replicas < 1:
@@ -68,12 +68,18 @@ func Start(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.Surge,
 	return cluster.Surge{Replicas: d.Replicas, Pod: p.Name, UID: p.UID, Cost: p.DeletionCost, Deadline: now.Add(Within)}, nil
 }
 
+// exclusiveText is why a Deployment whose strategy allows no additional pod is not surged: two of its pods may damage their data.
+const exclusiveText = "the strategy of the Deployment (Recreate, or maxSurge 0) allows no additional pod"
+
 // Next returns the next step of the surge that is recorded on a Deployment. pods are the pods of the Deployment; scaled is true if
 // an HPA scales it. spec.replicas is only written while it has the value that podfit wrote.
 func Next(now time.Time, d *cluster.Deployment, pods []*cluster.Pod, scaled bool) Move {
 	s := d.Surge
-	if s == nil || d.Deleting {
+	switch {
+	case s == nil || d.Deleting:
 		return Move{}
+	case d.Foreign:
+		return Move{Do: Forget, Failed: &decision.Refusal{Kind: decision.ServerBusy, Text: "another client wrote the record, for example \"kubectl rollout undo\", which copies it from a ReplicaSet"}}
 	}
 	v := view{now: now, d: d, Surge: s, pods: pods}
 	for _, p := range pods {
@@ -112,6 +118,7 @@ func (v *view) lowered() Move {
 // raised decides while the Deployment has one replica more.
 func (v *view) raised(scaled bool) Move {
 	others, ready := v.others()
+	complete := others == int(v.Replicas) && ready == others
 	switch {
 	case v.d.Replicas != v.Replicas+1:
 		return v.end(Forget, decision.ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas+1, v.d.Replicas))
@@ -121,37 +128,43 @@ func (v *view) raised(scaled bool) Move {
 		return v.end(TakeBack, decision.Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
 	case v.d.Observed && v.d.Updated != v.d.Pods || v.hasOtherRevision():
 		return v.end(TakeBack, decision.ServerBusy, "a rollout began meanwhile")
-	case v.isLate(Within):
-		kind, text := v.cause(others)
-		return v.end(TakeBack, kind, text)
-	case v.old.DeletionCost != cluster.LowestDeletionCost:
-		return Move{Do: Mark, Pod: v.old}
-	case v.d.Observed && others == int(v.Replicas) && ready == others && v.old.Ready:
+	case v.d.Exclusive:
+		return v.end(TakeBack, decision.Unsupported, exclusiveText)
+	case complete && v.d.Observed && v.isMarked(): // also after the deadline, because the updater may have been away
 		return Move{Do: Lower, Pod: v.old}
+	case v.isLate(Within):
+		kind, text := v.cause(others, complete)
+		return v.end(TakeBack, kind, text)
+	case !v.isMarked():
+		return Move{Do: Mark, Pod: v.old}
 	}
 	return Move{Pod: v.old}
 }
 
 // end returns the end of a surge whose pod lives on.
 func (v *view) end(do Step, kind decision.RefusalKind, text string) Move {
-	marked := v.old != nil && v.old.DeletionCost == cluster.LowestDeletionCost && v.Cost != cluster.LowestDeletionCost
+	marked := v.old != nil && v.isMarked() && v.Cost != cluster.LowestDeletionCost
 	return Move{Do: do, Unmark: marked, Pod: v.old, Failed: &decision.Refusal{Kind: kind, Text: text}}
 }
+
+// isMarked reports whether the pod to remove has the lowest deletion cost.
+func (v *view) isMarked() bool { return v.old.DeletionCost == cluster.LowestDeletionCost }
 
 // isLate reports whether the deadline has passed. A deadline that is too far in the future was written with another clock.
 func (v *view) isLate(within time.Duration) bool {
 	return !v.now.Before(v.Deadline) || v.Deadline.After(v.now.Add(2*within))
 }
 
-// others returns the number of other pods that have not finished, and of those among them that are ready for spec.minReadySeconds. A
-// pod that terminates is not ready: the ReplicaSet does not count it, but until it is gone the state is not clear.
+// others returns the number of other pods that the ReplicaSet counts, and of those among them that are ready for spec.minReadySeconds.
+// If all of them are ready, the ReplicaSet removes the marked pod first, whether or not that is ready. It does not count pods that
+// terminate: one on a lost node would delay the surge without end.
 func (v *view) others() (all, ready int) {
 	for _, p := range v.pods {
-		if p.UID == v.UID || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		if p.UID == v.UID || !p.Live() {
 			continue
 		}
 		all++
-		if p.Serves() && !p.Deleting && !v.now.Before(p.ReadySince.Add(v.d.MinReady)) {
+		if p.Serves() && !v.now.Before(p.ReadySince.Add(v.d.MinReady)) {
 			ready++
 		}
 	}
@@ -170,7 +183,10 @@ func (v *view) hasOtherRevision() bool {
 
 // cause returns why the new pod is not ready in time. If it does not exist or has no node, an eviction may help, because the pod to
 // remove gives up what the new one lacks.
-func (v *view) cause(others int) (decision.RefusalKind, string) {
+func (v *view) cause(others int, complete bool) (decision.RefusalKind, string) {
+	if complete && !v.isMarked() {
+		return decision.Denied, "the deletion cost of the pod could not be set"
+	}
 	if others < int(v.Replicas) {
 		return decision.DeniedByQuota, "no additional pod was created, for example because of a ResourceQuota"
 	}
