@@ -90,9 +90,9 @@ func (l *lateStates) checkAnnounced(workloads []cluster.Workload) {
 
 func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 3*maxWorkers)
+		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
 		began := time.Now()
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), false)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the next pass waits for %v, want no wait", took)
 		}
@@ -104,7 +104,7 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 		if store.writes != len(workloads) {
 			t.Errorf("%d writes, want one for each of %d workloads", store.writes, len(workloads))
 		}
-		s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 		s.saving.Wait()
 		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(s.slots) != 0 {
 			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(s.slots), 2*len(workloads))
@@ -117,8 +117,8 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 // An announcement is not lost under the writes after the last pass.
 func TestStates_nextPassActsDuringTheWrites_announcementIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 3*maxWorkers)
-		s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
+		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 		time.Sleep(saveDelay + time.Second/2) // ten writes are in progress, the others are pending
 		store.announceAll(s, workloads)
 		s.saving.Wait()
@@ -150,9 +150,9 @@ func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 // Passes that follow each other do not put off the writes for longer than saveDelay.
 func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, maxWorkers)
+		s, store, record, workloads := newLateStates(t, maxWorkers)
 		for range 12 {
-			s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+			s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 			time.Sleep(time.Second)
 		}
 		store.mu.Lock()
@@ -166,10 +166,10 @@ func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 // At the end of a term, everything is stored before the lease is released.
 func TestStates_endOfTerm_everythingIsWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 2*maxWorkers)
+		s, store, record, workloads := newLateStates(t, 2*maxWorkers)
 		began := time.Now()
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), false)
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), true)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), true)
 		if took := time.Since(began); len(store.objects) != len(workloads) || took > 2*time.Second {
 			t.Errorf("%d objects are stored after %v, want %d after 2s", len(store.objects), took, len(workloads))
 		}

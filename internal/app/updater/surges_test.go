@@ -42,13 +42,17 @@ type surgeCluster struct {
 	leastReady int
 	readErr    error
 	writeErr   error
-	frozen     bool
 	hangs      bool // writes have no answer
 	reads      map[string]int
 	neighbours []cluster.Workload // Deployments of other tenants with an invalid record
 
 	killer
 	states *memoryStates // nil: the updater stores nothing. Otherwise the time must be that of a bubble
+	frozen bool          // by the ConfigMap of the cluster
+}
+
+func (y *surgeCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
+	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen}}
 }
 
 func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
@@ -67,10 +71,6 @@ func (y *surgeCluster) Scale(cluster.Workload) cluster.Scale {
 
 func (y *surgeCluster) Scaled() (map[cluster.Workload]bool, bool) {
 	return map[cluster.Workload]bool{y.deployment.Workload: y.scaled}, true
-}
-
-func (y *surgeCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
-	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen}}
 }
 
 func (y *surgeCluster) Surging() []cluster.Workload {
@@ -301,6 +301,37 @@ func TestSurge_updaterIsKilledOften_endsWithTheOldReplicas(t *testing.T) {
 				y.reconcile(y.now.Add(30 * time.Second))
 			}
 			y.checkEnd(3, 3)
+		}
+	}
+}
+
+// A freeze begins at each pass of a surge, and ends before or after the deadline of the surge. Nothing is written meanwhile, and the surge
+// completes afterwards.
+func TestSurge_freezeAtAnyPass_waitsAndCompletesAfterwards(t *testing.T) {
+	for before := range 5 {
+		for _, minutes := range []int{3, 30} {
+			y := newSurgeCluster(t, 1)
+			u := y.start()
+			pass := func() {
+				u.pass(t.Context(), y.now)
+				y.reconcile(y.now.Add(30 * time.Second))
+			}
+			for range before {
+				pass()
+			}
+			y.frozen = true
+			written := y.requests
+			for range 2 * minutes {
+				pass()
+			}
+			if y.requests != written {
+				t.Errorf("freeze of %d minutes after %d passes: %d requests during the freeze", minutes, before, y.requests-written)
+			}
+			y.frozen = false
+			for range 20 {
+				pass()
+			}
+			y.checkEnd(1, 1)
 		}
 	}
 }

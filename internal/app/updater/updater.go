@@ -74,7 +74,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
+			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), gateOf: u.gateOf, health: h, log: p.Log}
 		}
 		if !c.ReadOnly {
 			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
@@ -380,7 +380,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.served(s.Autoscalers)
+	served := u.scalePoints.markUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)

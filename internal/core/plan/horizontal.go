@@ -9,7 +9,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// leftToHPA returns LeftToHPA if a pod would change without the HPAs of its workload. Otherwise it returns the given reason.
+// leftToHPA returns LeftToHPA or HPANotWritten if a pod would change without the HPAs of its workload. Otherwise it returns the given
+// reason.
 func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise decision.Reason) decision.Reason {
 	if len(a.Horizontal) == 0 {
 		return otherwise
@@ -23,6 +24,9 @@ func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise decisi
 	}
 	for i := range fits {
 		state, h := policy.HorizontalOf(a, fits[i].Container, v.wanted.Resource)
+		if state == policy.TargetNotWritten {
+			return decision.Reason{Code: decision.HPANotWritten}
+		}
 		if state.IsLeft() {
 			r := v.wanted
 			r.Code, r.Text = decision.LeftToHPA, h.HPA.Name

@@ -83,6 +83,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Observed, d.Updated = false, 0 }},
 		"late, and no new pod":     {replicas: 3, record: record, pods: surgePods("old", "a"), late: true, want: TakeBack, unmark: true, failed: "no additional pod", kind: decision.DeniedByQuota},
 		"late, and without node":   {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: TakeBack, unmark: true, failed: "no node has room", kind: decision.DeniedByNode, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Node, ps[2].Ready = "", false }},
+		"late, but ready":          {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: Lower},
 		"late, and not ready":      {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: TakeBack, unmark: true, failed: "not all pods were ready within 10m", kind: decision.NotReadyInTime, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
 		"lowered, the pod lives":   {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: Wait},
 		"lowered, the pod leaves":  {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: Forget, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},

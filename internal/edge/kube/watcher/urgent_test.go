@@ -152,9 +152,9 @@ func TestWorld_podsOfASurge_signalAnEarlyPass(t *testing.T) {
 	owner := cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	put := func(name string, ready bool, of cluster.Workload) {
 		k := cluster.Key{Namespace: "shop", Name: name}
-		w.pods.put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: ready, Node: "n1", Controller: of})
+		w.pods.Put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: ready, Node: "n1", Controller: of})
 	}
-	remove := func(name string) { w.pods.remove(cluster.Key{Namespace: "shop", Name: name}) }
+	remove := func(name string) { w.pods.Remove(cluster.Key{Namespace: "shop", Name: name}) }
 	put("old", true, owner)
 	put("other", true, cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db-1"})
 	for _, step := range []struct {
