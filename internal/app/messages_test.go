@@ -24,14 +24,14 @@ import (
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // The directories of the packages whose messages are documented, relative to this one.
 const (
-	planDir        = "../core/plan"
+	decisionDir    = "../core/decision"
 	policyDir      = "../core/policy"
 	kubeDir        = "../edge/kube"
 	updaterDir     = "updater"
@@ -72,7 +72,7 @@ func explanations() []explanation {
 	for _, m := range recommender.ConditionMessages() {
 		out = append(out, explanation{fmt.Sprintf("condition %s %s %s", m.Type, m.Status, m.Reason), m.Meaning, m.Remedy})
 	}
-	for _, m := range plan.Messages() {
+	for _, m := range decision.Messages() {
 		out = append(out, explanation{"decision " + m.Code.String(), m.Meaning, m.Remedy})
 	}
 	for _, m := range policy.NoteMessages() {
@@ -126,7 +126,7 @@ func TestMessages_everyConstant_isExplained(t *testing.T) {
 		key       string // the field of the table's entries that contains the constant
 		constants []string
 	}{
-		{"reason code", planDir, "Code", parse(t, planDir).constantsOf("ReasonCode")},
+		{"reason code", decisionDir, "Code", parse(t, decisionDir).constantsOf("ReasonCode")},
 		{"kind of note", policyDir, "Kind", append(parse(t, policyDir).constantsOf("NoteKind"), parse(t, policyDir).constantsOf("RefusalKind")...)},
 		{"condition type", recommenderDir, "Type", slices.Concat(
 			parse(t, vpaDir).constantsOf("VerticalPodAutoscalerConditionType"), parse(t, recommenderDir).constantsOf("VerticalPodAutoscalerConditionType"),
@@ -295,15 +295,15 @@ func writeDecisions(b *strings.Builder) {
 
 Times are in UTC.
 `)
-	list := plan.Messages()
-	slices.SortFunc(list, func(x, y plan.Message) int { return strings.Compare(x.Code.String(), y.Code.String()) })
+	list := decision.Messages()
+	slices.SortFunc(list, func(x, y decision.Message) int { return strings.Compare(x.Code.String(), y.Code.String()) })
 	for _, part := range []struct {
 		title  string
 		change bool
 	}{{"Reasons to change a pod, or not to need a change", true}, {"Reasons to leave a pod as it is", false}} {
 		fmt.Fprintf(b, "\n### %s\n", part.title)
 		for _, m := range list {
-			if m.Code < plan.ModeOff != part.change {
+			if m.Code < decision.ModeOff != part.change {
 				continue
 			}
 			fmt.Fprintf(b, "\n#### Reason `%s`\n\n- Text: `%s`\n", m.Code, m.Text())

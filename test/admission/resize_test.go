@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -61,14 +62,14 @@ func running(p *corev1.Pod) *corev1.Pod {
 }
 
 // decide returns the decision of the plan about a running pod.
-func decide(view *namespaceView, pod *corev1.Pod) plan.Decision {
+func decide(view *namespaceView, pod *corev1.Pod) decision.Decision {
 	p := view.Project(context.Background(), pod)
 	budget := plan.DefaultBudget()
 	budget.MinReplicas = 1
 	budget.InPlace = true
 	budget.StartupBoost = true
 	ds := plan.Plan(longAgo.Add(48*time.Hour), plan.World{
-		Governed: []plan.Governed{{Autoscaler: view.autoscaler, Pods: []*cluster.Pod{p}}},
+		Governed: []cluster.Governed{{Autoscaler: view.autoscaler, Pods: []*cluster.Pod{p}}},
 		Limits:   map[string]policy.Limits{namespace: view.limits},
 		Scales:   map[cluster.Workload]cluster.Scale{target: {Known: true, Replicas: 1}},
 	}, budget)
@@ -105,7 +106,7 @@ func (c *resizeCase) show() string {
 }
 
 // resize resizes the running pod as the decision requires.
-func (c *resizeCase) resize(d plan.Decision) (*corev1.Pod, error) {
+func (c *resizeCase) resize(d decision.Decision) (*corev1.Pod, error) {
 	c.sent.patch = nil
 	if err := c.actor.Resize(context.Background(), d.Pod, d.With); err != nil {
 		c.t.Fatal(err)
@@ -156,21 +157,21 @@ func TestResize_randomPods_planAgreesWithTheAPIServer(t *testing.T) {
 		view.limits = policy.Limits{Range: projection.LimitRange(api.limitRanges...), Quotas: quotaView(api.quotas)}
 		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent, freed: before}
 
-		decision := decide(view, c.pod)
-		reason := decision.Do.String() + " " + decision.Reason.Code.String()
+		chosen := decide(view, c.pod)
+		reason := chosen.Do.String() + " " + chosen.Reason.Code.String()
 		switch {
-		case decision.Do == plan.Resize:
-			reason = c.resized(decision)
-		case decision.Do == plan.Evict:
+		case chosen.Do == decision.Resize:
+			reason = c.resized(chosen)
+		case chosen.Do == decision.Evict:
 			reason = c.evicted(template, client)
-		case decision.Reason.Code == plan.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
-			if _, err := c.resize(decision); err == nil && !c.scoped() && !decision.Pod.Fractions {
-				t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", decision.Reason, c.show())
+		case chosen.Reason.Code == decision.OverQuota && view.autoscaler.Mode.Resizes() && !neverResized(c.pod) && len(api.quotas) > 0:
+			if _, err := c.resize(chosen); err == nil && !c.scoped() && !chosen.Pod.Fractions {
+				t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", chosen.Reason, c.show())
 			}
-		case decision.Reason.Code == plan.ReplacementRefused && !neverResized(c.pod):
-			if _, err := c.resize(decision); err == nil {
-				if !strings.Contains(decision.Reason.Text, "rounded") {
-					t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", decision.Reason, c.show())
+		case chosen.Reason.Code == decision.ReplacementRefused && !neverResized(c.pod):
+			if _, err := c.resize(chosen); err == nil {
+				if !strings.Contains(chosen.Reason.Text, "rounded") {
+					t.Fatalf("not changed because %s, but the API server accepts the resize\n%s", chosen.Reason, c.show())
 				}
 				reason = "leave because of rounding"
 			}
@@ -195,7 +196,7 @@ func (c *resizeCase) scoped() bool {
 const maxResizes = 3
 
 // resized executes a resize and those that follow it, and returns the outcome.
-func (c *resizeCase) resized(d plan.Decision) string {
+func (c *resizeCase) resized(d decision.Decision) string {
 	for range maxResizes {
 		after, err := c.resize(d)
 		switch {
@@ -210,7 +211,7 @@ func (c *resizeCase) resized(d plan.Decision) string {
 		if c.drifts(d) {
 			return "resize"
 		}
-		if d = decide(c.view, c.pod); d.Do != plan.Resize {
+		if d = decide(c.view, c.pod); d.Do != decision.Resize {
 			return "resize"
 		}
 	}
@@ -221,7 +222,7 @@ func (c *resizeCase) resized(d plan.Decision) string {
 // drifts reports whether the new size depends on the current size, as with upstream, so that the next resize may differ. A container
 // without a recommendation is scaled into the pod LimitRange by its own request. LimitRanges bound a request by its ratio to the limit,
 // even if the limit is not changed or is bounded by that of the pod. Each resize is smaller than the one before.
-func (c *resizeCase) drifts(d plan.Decision) bool {
+func (c *resizeCase) drifts(d decision.Decision) bool {
 	inserted := func(f policy.Fitted) bool { return f.Inserted }
 	kept := func(f policy.Fitted) bool { return f.LimitsKept }
 	proportion := slices.ContainsFunc(d.With, kept) || d.Pod.PodLevel != nil

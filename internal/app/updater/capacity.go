@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -140,13 +141,13 @@ func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
 		return // the next pass decides again
 	default:
 		log.Warn("Failed to create or delete a placeholder pod", slog.String("error", kube.Answer(err)))
-		e.record(func() []plan.Decision {
-			e.pass.CapacityRefused(step, plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
+		e.record(func() []decision.Decision {
+			e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
 			return nil
 		})
 		return
 	}
-	e.record(func() []plan.Decision {
+	e.record(func() []decision.Decision {
 		e.pass.CapacityDone(step)
 		return nil
 	})
@@ -155,8 +156,8 @@ func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
 // releaseAfter deletes the placeholder of an evicted pod, so that its replacement gets the room. It comes after the eviction: before, the
 // eviction may still be refused, and other pods would take the room. If the scheduler is faster, it preempts the placeholder. If the
 // deletion fails, the next pass repeats it, and the garbage collector deletes the placeholder with the evicted pod.
-func (e *execution) releaseAfter(ctx context.Context, d *plan.Decision) {
-	if d.Placeholder == nil || d.Do != plan.Evict {
+func (e *execution) releaseAfter(ctx context.Context, d *decision.Decision) {
+	if d.Placeholder == nil || d.Do != decision.Evict {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, placeholderTimeout)

@@ -20,7 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -372,15 +372,15 @@ func TestPendingTimes_replacementIsPendingTooLong_isMeasuredOnce(t *testing.T) {
 	var m pendingTimes
 	var took []time.Duration
 	observe := func(now time.Time, pods ...*cluster.Pod) {
-		ds := make([]plan.Decision, 0, len(pods))
+		ds := make([]decision.Decision, 0, len(pods))
 		for _, p := range pods {
-			ds = append(ds, plan.Decision{Pod: p})
+			ds = append(ds, decision.Decision{Pod: p})
 		}
 		m.observe(now, ds, func(d time.Duration, _ string) { took = append(took, d) })
 	}
 	observe(began, old)
-	m.evicted(began, &plan.Decision{Pod: old})
-	m.evicted(began, &plan.Decision{Pod: old})
+	m.evicted(began, &decision.Decision{Pod: old})
+	m.evicted(began, &decision.Decision{Pod: old})
 	for i := range 100 {
 		observe(began.Add(time.Duration(i)*time.Minute), next)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -30,20 +32,20 @@ type execution struct {
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
-	evicted   map[cluster.Key]plan.Decision
-	resized   map[cluster.Key]plan.Decision
-	exhausted map[plan.Act]bool // actions for which the rate limit allows no more in this pass
+	evicted   map[cluster.Key]decision.Decision
+	resized   map[cluster.Key]decision.Decision
+	exhausted map[decision.Act]bool // actions for which the rate limit allows no more in this pass
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
 func (e *execution) execute(ctx context.Context) {
-	e.evicted = map[cluster.Key]plan.Decision{}
-	e.resized = map[cluster.Key]plan.Decision{}
-	e.exhausted = map[plan.Act]bool{}
-	var actions []plan.Decision
+	e.evicted = map[cluster.Key]decision.Decision{}
+	e.resized = map[cluster.Key]decision.Decision{}
+	e.exhausted = map[decision.Act]bool{}
+	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
-		case d.Do == plan.Leave:
+		case d.Do == decision.Leave:
 		case e.config.DryRun:
 			e.logDryRun(&d)
 		default:
@@ -81,21 +83,21 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 
 // try carries out one decision, if the rate limit allows it. It returns the decisions to carry out instead if it was not
 // carried out.
-func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []plan.Decision {
+func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) []decision.Decision {
 	if !allowed {
-		code := plan.RateLimited
+		code := decision.RateLimited
 		if ctx.Err() != nil {
-			code = plan.OutOfTime
+			code = decision.OutOfTime
 		}
-		return e.record(func() []plan.Decision { return e.pass.Skipped(d, code) })
+		return e.record(func() []decision.Decision { return e.pass.Skipped(d, code) })
 	}
 	if reason, frozen := e.frozen(&d); frozen {
-		return e.record(func() []plan.Decision { return e.pass.Stopped(d, reason) })
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
 	if e.guard.holds(&d) {
-		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.HPANotWritten) })
+		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
-	e.states.announce(ctx, e.now, plan.WorkloadOf(d.Pod))
+	e.states.announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
 	var stopped *frozenError
 	switch {
@@ -104,70 +106,70 @@ func (e *execution) try(ctx context.Context, d plan.Decision, allowed bool) []pl
 		e.releaseAfter(ctx, &d)
 		return nil
 	case errors.As(err, &stopped):
-		return e.record(func() []plan.Decision { return e.pass.Stopped(d, stopped.reason) })
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, stopped.reason) })
 	case errors.Is(err, kube.ErrNotSent):
-		return e.record(func() []plan.Decision { return e.pass.Skipped(d, plan.OutOfTime) })
-	case errors.Is(err, kube.ErrNotFound), d.Do != plan.Resize && errors.Is(err, kube.ErrConflict):
+		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.OutOfTime) })
+	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
 		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
-		return e.record(func() []plan.Decision {
+		return e.record(func() []decision.Decision {
 			e.pass.Gone(d)
 			return nil
 		})
 	}
 	e.countFailure(&d, failureOf(&d, err))
-	refusal := plan.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err)}
+	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err)}
 	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
-	next := e.record(func() []plan.Decision { return e.pass.Refused(d, refusal) })
-	if d.Do == plan.Resize && len(next) > 0 && next[0].Pod == d.Pod {
+	next := e.record(func() []decision.Decision { return e.pass.Refused(d, refusal) })
+	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
 		e.reportFallback(&d, refusal.Text)
 	}
 	return next
 }
 
 // record reports the outcome of a decision to the pass.
-func (e *execution) record(outcome func() []plan.Decision) []plan.Decision {
+func (e *execution) record(outcome func() []decision.Decision) []decision.Decision {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return outcome()
 }
 
 // kindOf returns the kind of a failed action. The first error of the table that matches decides.
-func kindOf(err error) plan.RefusalKind {
+func kindOf(err error) decision.RefusalKind {
 	var surge refusedSurge
 	if errors.As(err, &surge) {
 		return surge.Kind
 	}
 	for _, k := range []struct {
 		err  error
-		kind plan.RefusalKind
+		kind decision.RefusalKind
 	}{
-		{kube.ErrBudget, plan.DeniedByBudget},
-		{kube.ErrNodeCapacity, plan.DeniedByNode},
-		{kube.ErrQuota, plan.DeniedByQuota},
-		{kube.ErrWebhook, plan.WebhookFailed},
-		{kube.ErrBusy, plan.ServerBusy},
-		{kube.ErrConflict, plan.ServerBusy},
-		{kube.ErrUnreachable, plan.NotReached},
-		{kube.ErrForbidden, plan.Denied},
-		{kube.ErrDenied, plan.Denied},
-		{kube.ErrInvalid, plan.Denied},
-		{kube.ErrUnsupported, plan.Unsupported},
+		{kube.ErrBudget, decision.DeniedByBudget},
+		{kube.ErrNodeCapacity, decision.DeniedByNode},
+		{kube.ErrQuota, decision.DeniedByQuota},
+		{kube.ErrWebhook, decision.WebhookFailed},
+		{kube.ErrBusy, decision.ServerBusy},
+		{kube.ErrConflict, decision.ServerBusy},
+		{kube.ErrUnreachable, decision.NotReached},
+		{kube.ErrForbidden, decision.Denied},
+		{kube.ErrDenied, decision.Denied},
+		{kube.ErrInvalid, decision.Denied},
+		{kube.ErrUnsupported, decision.Unsupported},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind
 		}
 	}
-	return plan.OutcomeIsUnknown
+	return decision.OutcomeIsUnknown
 }
 
 // failureOf returns upstream's label value for a failed action.
-func failureOf(d *plan.Decision, err error) string {
+func failureOf(d *decision.Decision, err error) string {
 	switch {
-	case d.Do == plan.Evict:
+	case d.Do == decision.Evict:
 		return "EvictionError"
-	case d.Do == plan.Delete:
+	case d.Do == decision.Delete:
 		return "DeletionError"
-	case d.Do == plan.Surge:
+	case d.Do == decision.Surge:
 		return "SurgeError"
 	case len(d.Unboost) > 0:
 		return "UnboostError"
@@ -179,12 +181,12 @@ func failureOf(d *plan.Decision, err error) string {
 
 // An intent is the action that a dry run logs for a pod, and its reason.
 type intent struct {
-	do   plan.Act
-	code plan.ReasonCode
+	do   decision.Act
+	code decision.ReasonCode
 }
 
 // logDryRun logs the action for a pod, and logs it again only when the action or its reason changes.
-func (e *execution) logDryRun(d *plan.Decision) {
+func (e *execution) logDryRun(d *decision.Decision) {
 	current := intent{d.Do, d.Reason.Code}
 	if e.dryRunLogged[d.Pod.UID] == current {
 		return
@@ -194,15 +196,15 @@ func (e *execution) logDryRun(d *plan.Decision) {
 }
 
 // logger returns a logger with the attributes of a decision.
-func (e *execution) logger(d *plan.Decision) *slog.Logger {
+func (e *execution) logger(d *decision.Decision) *slog.Logger {
 	return e.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }
 
 // waitForRate waits until the rate limit allows a decision. It returns false if the limit allows no more actions of this kind
 // in this pass, or the pass ends first. The next pass decides on these pods again.
-func (e *execution) waitForRate(ctx context.Context, d *plan.Decision) bool {
+func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool {
 	limiter, failure := e.evicts, "EvictionRateLimiterWaitFailed"
-	if d.Do == plan.Resize {
+	if d.Do == decision.Resize {
 		limiter, failure = e.resizes, "InPlaceUpdateRateLimiterWaitFailed"
 	}
 	if ctx.Err() != nil || e.isExhausted(d.Do) {
@@ -232,14 +234,14 @@ func (e *execution) waitForRate(ctx context.Context, d *plan.Decision) bool {
 // timeToAct is how long before the end of a pass the wait for the rate limit ends.
 const timeToAct = 10 * time.Second
 
-func (e *execution) isExhausted(do plan.Act) bool {
+func (e *execution) isExhausted(do decision.Act) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exhausted[do]
 }
 
 // exhaust notes that the rate limit allows no more actions of a kind, and reports whether that is new.
-func (e *execution) exhaust(do plan.Act) bool {
+func (e *execution) exhaust(do decision.Act) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := e.exhausted[do]
@@ -248,7 +250,7 @@ func (e *execution) exhaust(do plan.Act) bool {
 }
 
 // perform resizes a pod, or has its mover replace it, unless a freeze has begun. The annotation completes a resize, also during a freeze.
-func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
+func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 	gated, err := e.gate(ctx, d)
 	if err != nil {
 		return err
@@ -280,19 +282,19 @@ func (e *execution) perform(ctx context.Context, d *plan.Decision) error {
 const annotationInPlace = "vpaInPlaceUpdated"
 
 // succeeded records a decision that was carried out, and reports it.
-func (e *execution) succeeded(d *plan.Decision) {
+func (e *execution) succeeded(d *decision.Decision) {
 	e.mu.Lock()
 	e.pass.Done(*d)
 	switch d.Do {
-	case plan.Resize:
+	case decision.Resize:
 		e.resized[d.Autoscaler.Key] = *d
 		delete(e.fallbackReported, d.Autoscaler.Key)
-	case plan.Evict, plan.Delete:
+	case decision.Evict, decision.Delete:
 		e.evicted[d.Autoscaler.Key] = *d
-		if d.Do == plan.Evict {
+		if d.Do == decision.Evict {
 			e.pending.evicted(e.now, d)
 		}
-	case plan.Surge, plan.Leave:
+	case decision.Surge, decision.Leave:
 	}
 	delete(e.heldReported, d.Autoscaler.Key)
 	e.mu.Unlock()
@@ -302,18 +304,18 @@ func (e *execution) succeeded(d *plan.Decision) {
 	if d.Rescue {
 		e.events.Autoscaler(a, eventOOMRescue, rescueText(d))
 	}
-	if d.Do == plan.Delete {
+	if d.Do == decision.Delete {
 		e.logger(d).Info("Deleted a pod")
 		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
 		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
 		return
 	}
-	if d.Do == plan.Surge {
+	if d.Do == decision.Surge {
 		e.logger(d).Info("Began a surge")
 		e.events.Pod(d.Pod, eventSurge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
 		return
 	}
-	if d.Do == plan.Evict {
+	if d.Do == decision.Evict {
 		e.logger(d).Info("Evicted a pod")
 		e.events.Evicted(d.Pod, a)
 		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
@@ -325,10 +327,10 @@ func (e *execution) succeeded(d *plan.Decision) {
 }
 
 // countFailure counts an attempt that failed.
-func (e *execution) countFailure(d *plan.Decision, reason string) {
+func (e *execution) countFailure(d *decision.Decision, reason string) {
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
-	if d.Do == plan.Resize {
+	if d.Do == decision.Resize {
 		e.metrics.resizeFailed.WithLabelValues(class, reason, a.Name, a.Namespace).Inc()
 		return
 	}
@@ -349,7 +351,7 @@ func (e *execution) finish() {
 	withResized.Publish(false)
 	maps.DeleteFunc(e.dryRunLogged, func(uid string, _ intent) bool { return !e.exists[uid] })
 	maps.DeleteFunc(e.fallbackReported, func(key cluster.Key, _ bool) bool { return !e.governs(key) })
-	maps.DeleteFunc(e.heldReported, func(key cluster.Key, _ map[plan.ReasonCode]bool) bool { return !e.governs(key) })
+	maps.DeleteFunc(e.heldReported, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !e.governs(key) })
 }
 
 // governs reports whether an autoscaler takes part in this pass.

@@ -21,7 +21,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -135,8 +135,8 @@ func (f *fleet) replace(old *cluster.Pod) {
 // slowStates is a store of update states with the latency and the rate limit of the client.
 type slowStates struct{ limit *rate.Limiter }
 
-func (slowStates) Load(context.Context) ([]plan.State, error) { return nil, nil }
-func (s slowStates) Write(ctx context.Context, _ time.Time, _ *plan.State) (bool, error) {
+func (slowStates) Load(context.Context) ([]ledger.State, error) { return nil, nil }
+func (s slowStates) Write(ctx context.Context, _ time.Time, _ *ledger.State) (bool, error) {
 	return true, s.wait(ctx)
 }
 func (s slowStates) Delete(ctx context.Context, _ cluster.Workload) error { return s.wait(ctx) }

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -66,7 +67,7 @@ type guardedMetric struct {
 }
 
 // holds reports whether a decision must wait for the target of an HPA.
-func (g *scaleGuard) holds(d *plan.Decision) bool {
+func (g *scaleGuard) holds(d *decision.Decision) bool {
 	if g == nil {
 		return false
 	}
@@ -79,14 +80,14 @@ func (g *scaleGuard) holds(d *plan.Decision) bool {
 }
 
 // prepare sets the targets of HPAs for the actions of a pass, before they are carried out. It returns the guard of the pass.
-func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *cluster.Snapshot, w plan.World, decisions []plan.Decision, serves func(namespace string) bool) *scaleGuard {
+func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *cluster.Snapshot, w plan.World, decisions []decision.Decision, serves func(namespace string) bool) *scaleGuard {
 	if s.writer == nil {
 		return nil
 	}
 	g := &scaleGuard{metrics: map[cluster.Workload][]guardedMetric{}, planned: map[string]bool{}}
 	changes := map[string][]policy.Fitted{}
 	for i := range decisions {
-		if d := &decisions[i]; d.Do != plan.Leave {
+		if d := &decisions[i]; d.Do != decision.Leave {
 			changes[d.Pod.UID] = d.With
 			g.planned[d.Pod.UID] = true
 		}

@@ -20,7 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -545,11 +545,11 @@ func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
 		u.update(t.Context(), time.Now())
 		decisions := u.update(t.Context(), time.Now().Add(time.Second)) // after a write that failed just now, or before the next attempt
 		for _, d := range decisions {
-			if d.Reason.Code != plan.HPANotWritten || d.Do != plan.Leave {
+			if d.Reason.Code != decision.HPANotWritten || d.Do != decision.Leave {
 				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
 			}
 		}
-		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != plan.HPANotWritten.String() || got.done > 0 {
+		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != decision.HPANotWritten.String() || got.done > 0 {
 			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
 		}
 		y.fail = nil

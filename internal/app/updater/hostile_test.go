@@ -20,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -36,7 +37,7 @@ func TestUpdater_passEndsBeforeRequestIsSent_reasonIsOutOfTime(t *testing.T) {
 		}
 		u := server.work(t, time.Minute)
 		for _, p := range server.pods {
-			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != plan.OutOfTime {
+			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
 				t.Errorf("%s was never tried, but its reason is %s, want OutOfTime", p.Name, why)
 			}
 		}
@@ -128,9 +129,9 @@ func TestUpdater_clientRateLimitEndsPass_reasonIsOutOfTime(t *testing.T) {
 		if n := server.count("resize "); n < 100 || n > 310 {
 			t.Errorf("%d resizes in the first pass, want 100 to 310", n)
 		}
-		wrong := map[plan.ReasonCode]int{}
+		wrong := map[decision.ReasonCode]int{}
 		for _, p := range server.pods {
-			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != plan.OutOfTime {
+			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
 				wrong[why]++
 			}
 		}
@@ -158,7 +159,7 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLogged(t *testing.T) {
 	w.Governed[1].Pods = fake.pods
 	pass := plan.Begin(time.Now(), w, u.budget)
 	u.reportFailures(pass.Failures())
-	if ds := pass.Decisions(); len(ds) != 3 || ds[0].Do != plan.Evict {
+	if ds := pass.Decisions(); len(ds) != 3 || ds[0].Do != decision.Evict {
 		t.Errorf("decisions on the other autoscaler's pods: %v", ds)
 	}
 	if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); n != 1 || !strings.Contains(text.String(), "shop/other") || !strings.Contains(text.String(), "plan.go") {

@@ -16,7 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -77,7 +77,7 @@ type killedStates struct {
 	*killer
 }
 
-func (s killedStates) Write(ctx context.Context, now time.Time, state *plan.State) (wrote bool, err error) {
+func (s killedStates) Write(ctx context.Context, now time.Time, state *ledger.State) (wrote bool, err error) {
 	err = s.write(func() error {
 		wrote, err = s.memoryStates.Write(ctx, now, state)
 		return err

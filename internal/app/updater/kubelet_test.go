@@ -13,7 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -51,24 +51,24 @@ func TestUpdater_kubeletStates_endAsDocumentedAndNoPodIsPatchedTwice(t *testing.
 	for name, c := range map[string]struct {
 		state    cluster.Resize
 		ends     time.Duration
-		inPlace  plan.ReasonCode // in mode InPlace, which never evicts
-		recreate plan.ReasonCode // in mode InPlaceOrRecreate
-		evicts   time.Duration   // from the first resize to the first eviction in mode InPlaceOrRecreate; 0: never
+		inPlace  decision.ReasonCode // in mode InPlace, which never evicts
+		recreate decision.ReasonCode // in mode InPlaceOrRecreate
+		evicts   time.Duration       // from the first resize to the first eviction in mode InPlaceOrRecreate; 0: never
 	}{
-		"approved at once":        {state: of(cluster.NoResize), ends: time.Second, inPlace: plan.Fits, recreate: plan.Fits},
-		"in progress, done later": {state: of(cluster.ResizeInProgress), ends: 10 * time.Minute, inPlace: plan.Fits, recreate: plan.Fits},
-		"in progress for ever":    {state: of(cluster.ResizeInProgress), inPlace: plan.ResizeRunning, recreate: plan.Fits, evicts: 61 * time.Minute},
-		"deferred, done later":    {state: of(cluster.ResizeDeferred), ends: 4 * time.Minute, inPlace: plan.Fits, recreate: plan.Fits},
-		"deferred for ever":       {state: of(cluster.ResizeDeferred), inPlace: plan.ResizeWaiting, recreate: plan.Fits, evicts: 6 * time.Minute},
-		"infeasible":              {state: of(cluster.ResizeInfeasible), inPlace: plan.ResizeImpossible, recreate: plan.Fits, evicts: time.Minute},
-		"error":                   {state: of(cluster.ResizeError), inPlace: plan.ResizeFailed, recreate: plan.Fits, evicts: time.Minute},
+		"approved at once":        {state: of(cluster.NoResize), ends: time.Second, inPlace: decision.Fits, recreate: decision.Fits},
+		"in progress, done later": {state: of(cluster.ResizeInProgress), ends: 10 * time.Minute, inPlace: decision.Fits, recreate: decision.Fits},
+		"in progress for ever":    {state: of(cluster.ResizeInProgress), inPlace: decision.ResizeRunning, recreate: decision.Fits, evicts: 61 * time.Minute},
+		"deferred, done later":    {state: of(cluster.ResizeDeferred), ends: 4 * time.Minute, inPlace: decision.Fits, recreate: decision.Fits},
+		"deferred for ever":       {state: of(cluster.ResizeDeferred), inPlace: decision.ResizeWaiting, recreate: decision.Fits, evicts: 6 * time.Minute},
+		"infeasible":              {state: of(cluster.ResizeInfeasible), inPlace: decision.ResizeImpossible, recreate: decision.Fits, evicts: time.Minute},
+		"error":                   {state: of(cluster.ResizeError), inPlace: decision.ResizeFailed, recreate: decision.Fits, evicts: time.Minute},
 		"memory decrease refused": {
 			state:   cluster.Resize{State: cluster.ResizeError, Problem: cluster.MemoryInUse, Message: "the kubelet"},
-			inPlace: plan.MemoryInUse, recreate: plan.MemoryInUse,
+			inPlace: decision.MemoryInUse, recreate: decision.MemoryInUse,
 		},
-		"unknown": {state: of(cluster.ResizeUnknown), inPlace: plan.ResizeUnclear, recreate: plan.Fits, evicts: time.Minute},
+		"unknown": {state: of(cluster.ResizeUnknown), inPlace: decision.ResizeUnclear, recreate: decision.Fits, evicts: time.Minute},
 	} {
-		for mode, want := range map[cluster.Mode]plan.ReasonCode{cluster.InPlace: c.inPlace, cluster.InPlaceOrRecreate: c.recreate} {
+		for mode, want := range map[cluster.Mode]decision.ReasonCode{cluster.InPlace: c.inPlace, cluster.InPlaceOrRecreate: c.recreate} {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					k := newKubelet(mode, c.state, c.ends)
@@ -137,7 +137,7 @@ func TestUpdater_resizeRestartsContainers_onePodAtATimeAndOnce(t *testing.T) {
 			}
 		}
 		for _, r := range k.during(t, 2*time.Hour) {
-			if !strings.HasPrefix(r, plan.Fits.String()+":") {
+			if !strings.HasPrefix(r, decision.Fits.String()+":") {
 				t.Errorf("after two hours: %s", r)
 			}
 		}

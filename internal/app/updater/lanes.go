@@ -6,43 +6,43 @@ package updater
 import (
 	"sync"
 
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A lane is a kind of actions that are carried out in order.
 type lane struct {
-	do    plan.Act
+	do    decision.Act
 	boost bool // the actions end a startup boost
 }
 
 // laneOf returns the lane of an action. Deletions and surges share the lane and the rate limit of evictions.
-func laneOf(d *plan.Decision) lane {
-	if d.Do == plan.Delete || d.Do == plan.Surge {
-		return lane{do: plan.Evict}
+func laneOf(d *decision.Decision) lane {
+	if d.Do == decision.Delete || d.Do == decision.Surge {
+		return lane{do: decision.Evict}
 	}
 	return lane{d.Do, len(d.Unboost) > 0}
 }
 
 // everyLane lists the lanes. They do not wait for each other, so that the rate limit of one does not delay another.
-var everyLane = []lane{{do: plan.Evict}, {do: plan.Resize}, {do: plan.Resize, boost: true}}
+var everyLane = []lane{{do: decision.Evict}, {do: decision.Resize}, {do: decision.Resize, boost: true}}
 
 // lanes are the queues of pending actions. An action that replaces a refused one goes to the end of its queue, so that a
 // group whose changes are all refused does not delay other groups.
 type lanes struct {
 	mu      sync.Mutex
 	changed sync.Cond
-	pending map[lane][]plan.Decision
+	pending map[lane][]decision.Decision
 	open    int // actions that are pending or in progress
 }
 
 func newLanes() *lanes {
-	l := &lanes{pending: map[lane][]plan.Decision{}}
+	l := &lanes{pending: map[lane][]decision.Decision{}}
 	l.changed.L = &l.mu
 	return l
 }
 
 // add appends actions to their lanes.
-func (l *lanes) add(actions []plan.Decision) {
+func (l *lanes) add(actions []decision.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range actions {
@@ -54,7 +54,7 @@ func (l *lanes) add(actions []plan.Decision) {
 }
 
 // next waits for the next action of a lane and returns it. It returns false when all actions of all lanes are done.
-func (l *lanes) next(of lane) (plan.Decision, bool) {
+func (l *lanes) next(of lane) (decision.Decision, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.pending[of]) == 0 && l.open > 0 {
@@ -62,7 +62,7 @@ func (l *lanes) next(of lane) (plan.Decision, bool) {
 	}
 	queue := l.pending[of]
 	if len(queue) == 0 {
-		return plan.Decision{}, false
+		return decision.Decision{}, false
 	}
 	l.pending[of] = queue[1:]
 	return queue[0], true

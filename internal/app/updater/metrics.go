@@ -10,7 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // Metrics are the updater's metrics, with upstream's names.
@@ -112,7 +112,7 @@ func (m *Metrics) observePending(took time.Duration, capacity string) {
 }
 
 // publishDecisions replaces the numbers of decisions by those of a pass.
-func (m *Metrics) publishDecisions(decisions []plan.Decision) {
+func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 	next := m.decisions.Next()
 	for i := range decisions {
 		next.WithLabelValues(decisions[i].Do.String(), decisions[i].Reason.Code.String()).Inc()

@@ -19,7 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -90,18 +90,18 @@ func TestUpdater_actionFails_reasonAndMetricNameTheCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode    cluster.Mode
 		err     error
-		reason  plan.ReasonCode
+		reason  decision.ReasonCode
 		failure string // label value; "" if the attempt is not counted as failed
 	}{
-		"pod to evict is gone":        {cluster.Recreate, kube.ErrNotFound, plan.AlreadyGone, ""},
-		"pod to evict was replaced":   {cluster.Recreate, kube.ErrConflict, plan.AlreadyGone, ""},
-		"pod to resize is gone":       {cluster.InPlace, kube.ErrNotFound, plan.AlreadyGone, ""},
-		"pod to resize was changed":   {cluster.InPlace, kube.ErrConflict, plan.ResizeRefused, "InPlaceUpdateError"},
-		"resize is not sent":          {cluster.InPlace, kube.ErrNotSent, plan.OutOfTime, ""},
-		"resize exceeds a quota":      {cluster.InPlace, kube.ErrQuota, plan.ResizeOverQuota, "InPlaceUpdateError"},
-		"resize has no answer":        {cluster.InPlace, errors.New("EOF"), plan.Unanswered, "InPlaceUpdateError"},
-		"node is too small":           {cluster.InPlace, kube.ErrNodeCapacity, plan.NotSmallerThanRefused, "InPlaceUpdateInfeasible"},
-		"eviction exceeds the budget": {cluster.Recreate, kube.ErrBudget, plan.DisruptionBudget, "EvictionError"},
+		"pod to evict is gone":        {cluster.Recreate, kube.ErrNotFound, decision.AlreadyGone, ""},
+		"pod to evict was replaced":   {cluster.Recreate, kube.ErrConflict, decision.AlreadyGone, ""},
+		"pod to resize is gone":       {cluster.InPlace, kube.ErrNotFound, decision.AlreadyGone, ""},
+		"pod to resize was changed":   {cluster.InPlace, kube.ErrConflict, decision.ResizeRefused, "InPlaceUpdateError"},
+		"resize is not sent":          {cluster.InPlace, kube.ErrNotSent, decision.OutOfTime, ""},
+		"resize exceeds a quota":      {cluster.InPlace, kube.ErrQuota, decision.ResizeOverQuota, "InPlaceUpdateError"},
+		"resize has no answer":        {cluster.InPlace, errors.New("EOF"), decision.Unanswered, "InPlaceUpdateError"},
+		"node is too small":           {cluster.InPlace, kube.ErrNodeCapacity, decision.NotSmallerThanRefused, "InPlaceUpdateInfeasible"},
+		"eviction exceeds the budget": {cluster.Recreate, kube.ErrBudget, decision.DisruptionBudget, "EvictionError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

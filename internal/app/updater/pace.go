@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -40,21 +41,21 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 }
 
 // awaitChanges registers what the pods that are left and the surges wait for.
-func (u *updater) awaitChanges(decisions []plan.Decision, inProgress *plan.Surges) {
+func (u *updater) awaitChanges(decisions []decision.Decision, inProgress *plan.Surges) {
 	if u.waits != nil {
 		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
 	}
 }
 
-func waitsOf(decisions []plan.Decision, inProgress *plan.Surges) watcher.Waits {
+func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {
 	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Do == plan.Surge || inProgress.Has(d.Pod.Top) {
+		if d.Do == decision.Surge || inProgress.Has(d.Pod.Top) {
 			waits.Surging[d.Pod.Controller] = true
 		}
 		switch {
-		case d.Do != plan.Leave:
+		case d.Do != decision.Leave:
 		case waitsForRoom[d.Reason.Code]:
 			waits.Nodes[d.Pod.Node] = true
 		case waitsForPods[d.Reason.Code]:
@@ -65,12 +66,12 @@ func waitsOf(decisions []plan.Decision, inProgress *plan.Surges) watcher.Waits {
 }
 
 // waitsForRoom are the reasons to leave a pod that end when its node has room.
-var waitsForRoom = map[plan.ReasonCode]bool{plan.ResizeWaiting: true, plan.AwaitingRoom: true}
+var waitsForRoom = map[decision.ReasonCode]bool{decision.ResizeWaiting: true, decision.AwaitingRoom: true}
 
 // waitsForPods are the reasons to leave a pod that may end when another pod of its controller is ready.
-var waitsForPods = map[plan.ReasonCode]bool{
-	plan.BudgetSpent: true, plan.NotReady: true, plan.TooFewReplicas: true, plan.DisruptionBudget: true, plan.Probing: true,
-	plan.AwaitingReplacement: true, plan.ReplacementMissing: true, plan.RescueInProgress: true,
+var waitsForPods = map[decision.ReasonCode]bool{
+	decision.BudgetSpent: true, decision.NotReady: true, decision.TooFewReplicas: true, decision.DisruptionBudget: true, decision.Probing: true,
+	decision.AwaitingReplacement: true, decision.ReplacementMissing: true, decision.RescueInProgress: true,
 }
 
 // A passClock measures the cost of a pass: its duration without the time for which it waits for the API server and the rate limits.

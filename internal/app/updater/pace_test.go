@@ -13,7 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -61,18 +61,18 @@ func TestUpdater_replacementsAreReady_nextPodIsEvictedWithoutWaitingForTheInterv
 func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 	pod := &cluster.Pod{Node: "n1", Controller: cluster.Workload{Kind: "ReplicaSet", Name: "web-1"}}
 	for name, c := range map[string]struct {
-		do          plan.Act
-		code        plan.ReasonCode
+		do          decision.Act
+		code        decision.ReasonCode
 		node, owner bool
 	}{
-		"deferred":        {code: plan.ResizeWaiting, node: true},
-		"part of it":      {code: plan.AwaitingRoom, node: true},
-		"budget is spent": {code: plan.BudgetSpent, owner: true},
-		"pods not ready":  {code: plan.NotReady, owner: true},
-		"fits":            {code: plan.Fits},
-		"is evicted":      {do: plan.Evict, code: plan.BelowRange},
+		"deferred":        {code: decision.ResizeWaiting, node: true},
+		"part of it":      {code: decision.AwaitingRoom, node: true},
+		"budget is spent": {code: decision.BudgetSpent, owner: true},
+		"pods not ready":  {code: decision.NotReady, owner: true},
+		"fits":            {code: decision.Fits},
+		"is evicted":      {do: decision.Evict, code: decision.BelowRange},
 	} {
-		got := waitsOf([]plan.Decision{{Pod: pod, Do: c.do, Reason: plan.Reason{Code: c.code}}}, nil)
+		got := waitsOf([]decision.Decision{{Pod: pod, Do: c.do, Reason: decision.Reason{Code: c.code}}}, nil)
 		if got.Nodes["n1"] != c.node || got.Controllers[pod.Controller] != c.owner {
 			t.Errorf("%s: got %+v", name, got)
 		}

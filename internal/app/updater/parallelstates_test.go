@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -41,7 +43,7 @@ func (l *lateStates) take(w cluster.Workload, do func()) {
 	do()
 }
 
-func (l *lateStates) Write(ctx context.Context, now time.Time, s *plan.State) (wrote bool, err error) {
+func (l *lateStates) Write(ctx context.Context, now time.Time, s *ledger.State) (wrote bool, err error) {
 	l.take(s.Workload, func() { wrote, err = l.memoryStates.Write(ctx, now, s) })
 	return wrote, err
 }
@@ -52,20 +54,20 @@ func (l *lateStates) Delete(ctx context.Context, w cluster.Workload) (err error)
 }
 
 // newLateStates returns states with a late store, and a ledger with a refused eviction for each of some workloads.
-func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *plan.Ledger, []cluster.Workload) {
+func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *ledger.Ledger, []cluster.Workload) {
 	store := &lateStates{memoryStates: newMemoryStates(), t: t, busy: map[cluster.Workload]bool{}}
 	s := newStates(store, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	s.parallel = true
-	ledger := plan.NewLedger()
+	record := ledger.New()
 	var all []cluster.Workload
 	for i := range workloads {
 		w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprintf("web-%02d", i)}
 		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: w.Name + "-1"}, UID: w.Name, Top: w, Controller: w}
-		ledger.Refused(time.Now(), plan.Decision{Pod: p, Do: plan.Evict}, plan.Refusal{Kind: plan.DeniedByBudget, Text: "no"}, 0)
+		record.Refused(time.Now(), ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "no"}, 0)
 		all = append(all, w)
 	}
 	s.acting = map[cluster.Workload]*sync.Once{}
-	return s, store, ledger, all
+	return s, store, record, all
 }
 
 // announceAll announces actions of another pass on all workloads.
@@ -88,9 +90,9 @@ func (l *lateStates) checkAnnounced(workloads []cluster.Workload) {
 
 func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 3*maxWorkers)
+		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
 		began := time.Now()
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), false)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the next pass waits for %v, want no wait", took)
 		}
@@ -102,7 +104,7 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 		if store.writes != len(workloads) {
 			t.Errorf("%d writes, want one for each of %d workloads", store.writes, len(workloads))
 		}
-		s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 		s.saving.Wait()
 		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(s.slots) != 0 {
 			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(s.slots), 2*len(workloads))
@@ -115,8 +117,8 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 // An announcement is not lost under the writes after the last pass.
 func TestStates_nextPassActsDuringTheWrites_announcementIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 3*maxWorkers)
-		s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
+		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 		time.Sleep(saveDelay + time.Second/2) // ten writes are in progress, the others are pending
 		store.announceAll(s, workloads)
 		s.saving.Wait()
@@ -132,9 +134,9 @@ func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store, _, workloads := newLateStates(t, 2*maxWorkers)
 		for _, w := range workloads {
-			store.objects[w] = plan.State{Workload: w}
+			store.objects[w] = ledger.State{Workload: w}
 		}
-		s.save(t.Context(), time.Now(), plan.NewLedger(), plan.DefaultBudget(), false)
+		s.save(t.Context(), time.Now(), ledger.New(), plan.DefaultBudget(), false)
 		time.Sleep(saveDelay + time.Second/2)
 		store.announceAll(s, workloads)
 		s.saving.Wait()
@@ -148,9 +150,9 @@ func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 // Passes that follow each other do not put off the writes for longer than saveDelay.
 func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, maxWorkers)
+		s, store, record, workloads := newLateStates(t, maxWorkers)
 		for range 12 {
-			s.save(t.Context(), time.Now(), ledger, plan.DefaultBudget(), false)
+			s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
 			time.Sleep(time.Second)
 		}
 		store.mu.Lock()
@@ -164,10 +166,10 @@ func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 // At the end of a term, everything is stored before the lease is released.
 func TestStates_endOfTerm_everythingIsWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, ledger, workloads := newLateStates(t, 2*maxWorkers)
+		s, store, record, workloads := newLateStates(t, 2*maxWorkers)
 		began := time.Now()
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), false)
-		s.save(t.Context(), began, ledger, plan.DefaultBudget(), true)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
+		s.save(t.Context(), began, record, plan.DefaultBudget(), true)
 		if took := time.Since(began); len(store.objects) != len(workloads) || took > 2*time.Second {
 			t.Errorf("%d objects are stored after %v, want %d after 2s", len(store.objects), took, len(workloads))
 		}
@@ -176,16 +178,16 @@ func TestStates_endOfTerm_everythingIsWrittenAtOnce(t *testing.T) {
 
 func TestMayWait_statesThatOthersDependOn_areWrittenAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
-		state plan.State
+		state ledger.State
 		want  bool
 	}{
-		"an attempt":         {plan.State{Pods: []plan.PodState{{UID: "u"}}}, true},
-		"a canary":           {plan.State{Canary: &rollout.State{Phase: rollout.Held}}, false},
-		"a deletion":         {plan.State{Deletion: &plan.DeletionState{}}, false},
-		"a limited change":   {plan.State{Changes: []rollout.Change{{}}}, false},
-		"an evicted pod":     {plan.State{LastEviction: time.Now(), Replacements: []plan.PendingState{{}}}, true},
-		"an empty state":     {plan.State{}, true},
-		"a pod on full node": {plan.State{Shortages: []plan.ShortageState{{}}}, true},
+		"an attempt":         {ledger.State{Pods: []ledger.PodState{{UID: "u"}}}, true},
+		"a canary":           {ledger.State{Canary: &rollout.State{Phase: rollout.Held}}, false},
+		"a deletion":         {ledger.State{Deletion: &ledger.DeletionState{}}, false},
+		"a limited change":   {ledger.State{Changes: []rollout.Change{{}}}, false},
+		"an evicted pod":     {ledger.State{LastEviction: time.Now(), Replacements: []ledger.PendingState{{}}}, true},
+		"an empty state":     {ledger.State{}, true},
+		"a pod on full node": {ledger.State{Shortages: []ledger.ShortageState{{}}}, true},
 	} {
 		if got := mayWait(&c.state); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
@@ -199,7 +201,7 @@ func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
 		s, store, _, workloads := newLateStates(t, 1)
 		store.announceAll(s, workloads)
 		store.announcing.Wait()
-		s.exported = map[cluster.Workload]plan.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
+		s.exported = map[cluster.Workload]ledger.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
 		store.announceAll(s, workloads)
 		store.announcing.Wait()
 		if canary := store.objects[workloads[0]].Canary; canary == nil || store.writes != 2 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // pendingTimes measures for how long the replacements of evicted pods are Pending: from their creation until the kubelet of their node
@@ -38,7 +38,7 @@ const (
 )
 
 // evicted records an eviction.
-func (m *pendingTimes) evicted(now time.Time, d *plan.Decision) {
+func (m *pendingTimes) evicted(now time.Time, d *decision.Decision) {
 	if m.total >= maxMeasured || d.Pod.Controller.IsZero() {
 		return
 	}
@@ -52,7 +52,7 @@ func (m *pendingTimes) evicted(now time.Time, d *plan.Decision) {
 
 // observe calls report for each replacement that has a node now, or has been Pending for too long. A pod is a replacement if its
 // controller created it after the newest pod at the time of the eviction.
-func (m *pendingTimes) observe(now time.Time, decisions []plan.Decision, report func(took time.Duration, capacity string)) {
+func (m *pendingTimes) observe(now time.Time, decisions []decision.Decision, report func(took time.Duration, capacity string)) {
 	m.newest = make(map[cluster.Workload]time.Time)
 	measured := map[string]bool{}
 	for i := range decisions {

@@ -14,12 +14,13 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // reasonsOf runs one pass and returns the number of decisions with each reason.
-func reasonsOf(ctx context.Context, u *updater) map[plan.ReasonCode]int {
-	reasons := map[plan.ReasonCode]int{}
+func reasonsOf(ctx context.Context, u *updater) map[decision.ReasonCode]int {
+	reasons := map[decision.ReasonCode]int{}
 	for _, d := range u.update(ctx, time.Now()) {
 		reasons[d.Reason.Code]++
 	}
@@ -47,7 +48,7 @@ func TestUpdater_rateLimitOfEvictionsIsReached_resizesHaveTheirOwn(t *testing.T)
 		if evictions, resizes := fake.count("evict "), fake.count("resize "); evictions != 2 || resizes != 2 {
 			t.Errorf("%d evictions and %d resizes, want a burst of 2 of each: %v", evictions, resizes, fake.done)
 		}
-		if reasons[plan.RateLimited] != 2 {
+		if reasons[decision.RateLimited] != 2 {
 			t.Errorf("decisions by reason: %v, want 2 that are rate limited", reasons)
 		}
 	})
@@ -115,7 +116,7 @@ func TestUpdater_processStops_changesNoPods(t *testing.T) {
 		if at := testutil.ToFloat64(p.Metrics.LastSuccess.WithLabelValues("updater")); at != 0 {
 			t.Errorf("an interrupted pass counts as complete at %v", at)
 		}
-		if len(fake.done) > 0 || reasons[plan.OutOfTime] != 3 {
+		if len(fake.done) > 0 || reasons[decision.OutOfTime] != 3 {
 			t.Errorf("actions %v, decisions by reason: %v; want no action, and 3 decisions that are out of time", fake.done, reasons)
 		}
 	})
@@ -129,7 +130,7 @@ func TestUpdater_evictionIsRefused_isNoInternalError(t *testing.T) {
 		u := server.work(t, time.Minute)
 		p := quietProcess()
 		u.health = p.HealthFor("updater", time.Minute)
-		u.ledger = plan.NewLedger()
+		u.ledger = ledger.New()
 		u.pass(t.Context(), time.Now())
 		if n := testutil.ToFloat64(p.Metrics.Failures.WithLabelValues("updater")); n != 0 {
 			t.Errorf("%v pods were skipped because of an internal error, want 0", n)

@@ -12,11 +12,13 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 )
 
 // publishPlan publishes the decisions before they are carried out.
-func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
+func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 	m := e.metrics
 	controlled := process.NewTally(m.controlled)
 	evictable := process.NewTally(m.evictable)
@@ -34,7 +36,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 	withResizable := process.NewTally(m.withResizable)
 	type action struct {
 		autoscaler cluster.Key
-		do         plan.Act
+		do         decision.Act
 	}
 	counted := map[action]bool{}
 	for i := range decisions {
@@ -47,14 +49,14 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 		}
 		counted[key] = true
 		switch d.Do {
-		case plan.Evict, plan.Delete, plan.Surge:
+		case decision.Evict, decision.Delete, decision.Surge:
 			evictable.Add(class, mode, 1)
 			withEvictable.Add(class, mode, first)
-		case plan.Resize:
+		case decision.Resize:
 			resizable.Add(class, "", 1)
 			withResizable.Add(class, "", first)
-		case plan.Leave:
-			if d.Reason.Code == plan.NotSmallerThanRefused {
+		case decision.Leave:
+			if d.Reason.Code == decision.NotSmallerThanRefused {
 				m.infeasibleSkip.WithLabelValues(class, d.Autoscaler.Name, d.Autoscaler.Namespace).Inc()
 			}
 		}
@@ -67,35 +69,35 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 }
 
 // publishOutcome publishes the decisions after they were carried out, and reports why pods were left unchanged.
-func (e *execution) publishOutcome(decisions []plan.Decision) {
+func (e *execution) publishOutcome(decisions []decision.Decision) {
 	e.metrics.publishDecisions(decisions)
 	current := make(map[string]notice, len(e.lastNotices))
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Do == plan.Leave {
+		if d.Do == decision.Leave {
 			n := e.noticeOf(d)
 			current[d.Pod.UID] = n
 			e.reportLeft(d, n)
 		}
 	}
 	e.lastNotices = current
-	maps.DeleteFunc(e.unknownSince, func(uid string, _ time.Time) bool { return current[uid].code != plan.ReplicasUnknown })
+	maps.DeleteFunc(e.unknownSince, func(uid string, _ time.Time) bool { return current[uid].code != decision.ReplicasUnknown })
 }
 
 // A notice is what users are told about a pod that is left. It is reported again only when it changes.
 type notice struct {
-	code       plan.ReasonCode
-	persists   bool            // the reason usually ends by itself, and has not for longer than usual
-	refused    plan.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
-	unanswered bool            // actions on the pod have been without an answer for long, whatever the current reason is
+	code       decision.ReasonCode
+	persists   bool                // the reason usually ends by itself, and has not for longer than usual
+	refused    decision.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
+	unanswered bool                // actions on the pod have been without an answer for long, whatever the current reason is
 }
 
-func (e *execution) noticeOf(d *plan.Decision) notice {
+func (e *execution) noticeOf(d *decision.Decision) notice {
 	n := notice{code: d.Reason.Code, refused: d.Refused.Code}
-	if d.Reason.Code == plan.ReplicasUnknown {
+	if d.Reason.Code == decision.ReplicasUnknown {
 		n.persists = e.hasBeenUnknown(d.Pod.UID)
 	}
-	if d.Reason.Code == plan.RescueInProgress {
+	if d.Reason.Code == decision.RescueInProgress {
 		n.persists = d.Reason.For >= rescueTakesTooLong
 	}
 	_, n.unanswered = e.pass.Unanswered(*d)
@@ -109,7 +111,7 @@ const rescueTakesTooLong = 15 * time.Minute
 // hasBeenUnknown reports whether the number of replicas of a pod's controller has been unknown for about an interval.
 func (e *execution) hasBeenUnknown(uid string) bool {
 	last := e.lastNotices[uid]
-	if last.code != plan.ReplicasUnknown {
+	if last.code != decision.ReplicasUnknown {
 		e.unknownSince[uid] = e.now
 		return false
 	}
@@ -118,11 +120,11 @@ func (e *execution) hasBeenUnknown(uid string) bool {
 
 // reportLeft logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if
 // users may have to act.
-func (e *execution) reportLeft(d *plan.Decision, n notice) {
-	if d.Wanted.Code == plan.Fits || e.lastNotices[d.Pod.UID] == n {
+func (e *execution) reportLeft(d *decision.Decision, n notice) {
+	if d.Wanted.Code == decision.Fits || e.lastNotices[d.Pod.UID] == n {
 		return
 	}
-	if n.code == plan.NotSmallerThanRefused {
+	if n.code == decision.NotSmallerThanRefused {
 		e.events.ResizeSkipped(d.Pod)
 	}
 	e.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
@@ -140,13 +142,13 @@ func (e *execution) reportLeft(d *plan.Decision, n notice) {
 }
 
 // reportHeld writes an event that says why a pod is left: one for each autoscaler and reason until a pod is changed.
-func (e *execution) reportHeld(d *plan.Decision, reason plan.Reason) {
+func (e *execution) reportHeld(d *decision.Decision, reason decision.Reason) {
 	reported := e.heldReported[d.Autoscaler.Key]
 	if reported[reason.Code] {
 		return
 	}
 	if reported == nil {
-		reported = map[plan.ReasonCode]bool{}
+		reported = map[decision.ReasonCode]bool{}
 		e.heldReported[d.Autoscaler.Key] = reported
 	}
 	reported[reason.Code] = true
@@ -154,19 +156,19 @@ func (e *execution) reportHeld(d *plan.Decision, reason plan.Reason) {
 }
 
 // needsAttention are the reasons to leave a pod that do not end by themselves, or that indicate a problem.
-var needsAttention = map[plan.ReasonCode]bool{
-	plan.BackingOff: true, plan.ChangesTooOften: true, plan.NoNodeFits: true, plan.QoSChange: true, plan.NoController: true, plan.TooFewReplicas: true,
-	plan.ResizeImpossible: true, plan.MemoryInUse: true, plan.NotSmallerThanRefused: true,
-	plan.SameSize: true, plan.GateOff: true, plan.Unscheduled: true,
-	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
-	plan.Frozen:    true,
-	plan.OverQuota: true, plan.HPANotWritten: true, plan.ServerNotReached: true,
-	plan.CapacityNotFound: true,
-	plan.DataWouldBeLost:  true, plan.BudgetsUnknown: true, plan.BudgetOfOthers: true, plan.NotEnoughMemory: true, plan.DeletionRefused: true,
+var needsAttention = map[decision.ReasonCode]bool{
+	decision.BackingOff: true, decision.ChangesTooOften: true, decision.NoNodeFits: true, decision.QoSChange: true, decision.NoController: true, decision.TooFewReplicas: true,
+	decision.ResizeImpossible: true, decision.MemoryInUse: true, decision.NotSmallerThanRefused: true,
+	decision.SameSize: true, decision.GateOff: true, decision.Unscheduled: true,
+	decision.EvictionRefused: true, decision.DisruptionBudget: true, decision.ResizeRefused: true, decision.ResizeOverQuota: true,
+	decision.Frozen:    true,
+	decision.OverQuota: true, decision.HPANotWritten: true, decision.ServerNotReached: true,
+	decision.CapacityNotFound: true,
+	decision.DataWouldBeLost:  true, decision.BudgetsUnknown: true, decision.BudgetOfOthers: true, decision.NotEnoughMemory: true, decision.DeletionRefused: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.
-func (e *execution) reportFallback(d *plan.Decision, refusal string) {
+func (e *execution) reportFallback(d *decision.Decision, refusal string) {
 	e.mu.Lock()
 	reported := e.fallbackReported[d.Autoscaler.Key]
 	e.fallbackReported[d.Autoscaler.Key] = true
@@ -178,7 +180,7 @@ func (e *execution) reportFallback(d *plan.Decision, refusal string) {
 }
 
 // reportShortages reports controllers that have not replaced evicted pods, once until they have.
-func (e *execution) reportShortages(shortages []plan.Shortage) {
+func (e *execution) reportShortages(shortages []ledger.Shortage) {
 	current := make(map[cluster.Workload]bool, len(shortages))
 	for _, s := range shortages {
 		current[s.Controller] = true

@@ -10,7 +10,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -36,7 +36,7 @@ type rescueReport struct {
 
 // writeRescueConditions updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
 // are left.
-func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []plan.Decision) {
+func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision) {
 	if e.conditions == nil || e.config.DryRun || e.config.OOMRescue == rescueOff {
 		return
 	}
@@ -79,10 +79,10 @@ func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, au
 }
 
 // rescueReasons are the reasons of the condition OOMRescue after an action.
-var rescueReasons = map[plan.Act]string{plan.Resize: v1alpha1.ReasonResized, plan.Evict: v1alpha1.ReasonEvicted, plan.Delete: v1alpha1.ReasonDeleted}
+var rescueReasons = map[decision.Act]string{decision.Resize: v1alpha1.ReasonResized, decision.Evict: v1alpha1.ReasonEvicted, decision.Delete: v1alpha1.ReasonDeleted}
 
-func stateOf(d *plan.Decision, now time.Time) rescueState {
-	if d.Do != plan.Leave {
+func stateOf(d *decision.Decision, now time.Time) rescueState {
+	if d.Do != decision.Leave {
 		return rescueState{status: watcher.True, reason: rescueReasons[d.Do], message: rescueText(d), done: now}
 	}
 	why := d.Reason
@@ -114,7 +114,7 @@ var attentionNames = func() map[string]bool {
 }()
 
 // rescueText returns the text of the event and the condition about a rescued pod.
-func rescueText(d *plan.Decision) string {
-	done := map[plan.Act]string{plan.Resize: "resized in place", plan.Evict: "evicted", plan.Delete: "deleted"}[d.Do]
+func rescueText(d *decision.Decision) string {
+	done := map[decision.Act]string{decision.Resize: "resized in place", decision.Evict: "evicted", decision.Delete: "deleted"}[d.Do]
 	return "Pod " + d.Pod.Name + " was " + done + " at once to give it more memory. " + d.Reason.String()
 }

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -361,7 +361,7 @@ func TestUpdater_conditionCannotBeWritten_nextPassWritesIt(t *testing.T) {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Minute)
 		}
-		if got := y.last(); got.Status != watcher.False || got.Reason != plan.DataWouldBeLost.String() || len(y.conditions) != 1 {
+		if got := y.last(); got.Status != watcher.False || got.Reason != decision.DataWouldBeLost.String() || len(y.conditions) != 1 {
 			t.Errorf("condition %+v after %d writes, want one write with the reason DataWouldBeLost", got, len(y.conditions))
 		}
 	})

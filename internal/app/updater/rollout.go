@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -20,19 +21,19 @@ import (
 )
 
 // A frozenError is the error of an action that was not sent because of a freeze.
-type frozenError struct{ reason plan.Reason }
+type frozenError struct{ reason decision.Reason }
 
 func (e *frozenError) Error() string { return e.reason.String() }
 
 // frozen reports whether a freeze stops a decision now. It reads the current state of the watches, because a freeze may begin in the
 // middle of a pass.
-func (e *execution) frozen(d *plan.Decision) (plan.Reason, bool) {
+func (e *execution) frozen(d *decision.Decision) (decision.Reason, bool) {
 	return plan.FrozenBy(e.world.Rules(d.Autoscaler))
 }
 
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
-func (e *execution) gate(ctx context.Context, d *plan.Decision) (context.Context, error) {
+func (e *execution) gate(ctx context.Context, d *decision.Decision) (context.Context, error) {
 	g := freezeGate{e.world.Rules, d.Autoscaler}
 	return kube.WithGate(ctx, g), g.Closed()
 }

@@ -19,7 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -71,14 +71,14 @@ func TestUpdater_freezeDuringAPass_sendsNothingMore(t *testing.T) {
 					thirty(f.fakeCluster)
 					f.config.RateLimit, f.config.RateBurst = 10, 1 // one action after the other
 					u := newUpdater(f.config, f, f, f, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), f.log)
-					codes := map[plan.ReasonCode]int{}
+					codes := map[decision.ReasonCode]int{}
 					for _, d := range u.update(t.Context(), time.Now()) {
 						codes[d.Reason.Code]++
 					}
 					if got := f.writes.Load(); got != after {
 						t.Errorf("%d writes, want %d", got, after)
 					}
-					if codes[plan.Frozen] == 0 {
+					if codes[decision.Frozen] == 0 {
 						t.Errorf("reasons %v", codes)
 					}
 					events := strings.Count(strings.Join(f.recorded, "\n"), "Changes are frozen by the ConfigMap kube-system/podfit-freeze (incident 7).")

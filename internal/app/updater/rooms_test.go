@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // fullNode returns a node that is full: pod web-0 needs more, and pod web-2, which belongs to another Deployment, has more than it needs.
@@ -90,7 +90,7 @@ func TestUpdater_makeRoomOffOrRoomUnknown_neighbourStays(t *testing.T) {
 				change(fake)
 				u := updaterOf(fake, fake)
 				for _, d := range u.update(t.Context(), time.Now()) {
-					if d.Reason.Code == plan.MakesRoom {
+					if d.Reason.Code == decision.MakesRoom {
 						t.Errorf("%s: %s", d.Pod.Key, d.Reason)
 					}
 				}

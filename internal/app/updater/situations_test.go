@@ -17,7 +17,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -177,12 +177,12 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 		world func(*hostileCluster)
 		short bounds // at most, in 30 minutes
 		day   bounds // at most, in 24 hours
-		cause plan.ReasonCode
+		cause decision.ReasonCode
 		text  string // part of the reason
 	}{
 		"webhook is down": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.admits = false },
-			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: plan.BackingOff, text: "had no lasting effect",
+			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
 		},
 		"other webhook resets the requests of new pods": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -191,7 +191,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					y.change(func(p *cluster.Pod) { p.Containers[0].Requests = cluster.Amounts(123, 77*mebi) })
 				}
 			},
-			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: plan.BackingOff, text: "had no lasting effect",
+			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
 		},
 		"other client undoes resizes": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
@@ -201,18 +201,18 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					})
 				}
 			},
-			short: bounds{0, 12, 12}, day: bounds{0, 40, 40}, cause: plan.BackingOff, text: "had no lasting effect",
+			short: bounds{0, 12, 12}, day: bounds{0, 40, 40}, cause: decision.BackingOff, text: "had no lasting effect",
 		},
 		"LimitRange caps the size": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
 				y.limits.Container.Max = cluster.Amounts(1000, 1<<30)
 				y.limits.Pod.Max = cluster.Amounts(200, 100*mebi)
 			},
-			short: bounds{3, 0, 3}, day: bounds{3, 0, 3}, cause: plan.Fits,
+			short: bounds{3, 0, 3}, day: bounds{3, 0, 3}, cause: decision.Fits,
 		},
 		"LimitRange forces a larger size": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.limits.Container.Min = cluster.Amounts(100, 900*mebi) },
-			short: bounds{3, 0, 3}, day: bounds{3, 0, 3}, cause: plan.Fits,
+			short: bounds{3, 0, 3}, day: bounds{3, 0, 3}, cause: decision.Fits,
 		},
 		"LimitRange that podfit does not see sets another size": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -223,27 +223,27 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					})
 				}
 			},
-			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: plan.BackingOff, text: "nothing else sets the requests",
+			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "nothing else sets the requests",
 		},
 		"LimitRanges contradict each other": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
 				y.limits.Container.Min, y.limits.Container.Max = cluster.Amounts(900, 900*mebi), cluster.Amounts(500, 500*mebi)
 			},
-			cause: plan.ReplacementRefused, text: "LimitRange",
+			cause: decision.ReplacementRefused, text: "LimitRange",
 		},
 		"PodDisruptionBudget allows none": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.evictErr = fmt.Errorf("evict: %w", kube.ErrBudget) },
-			short: bounds{0, 0, 15}, day: bounds{0, 0, 70}, cause: plan.DisruptionBudget, text: "PodDisruptionBudget",
+			short: bounds{0, 0, 15}, day: bounds{0, 0, 70}, cause: decision.DisruptionBudget, text: "PodDisruptionBudget",
 		},
 		"quota is full": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
 				y.quotas = &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: cluster.PodResources{Requests: cluster.Amounts(0, 0)}}}}
 			},
-			day: bounds{}, cause: plan.OverQuota, text: "compute",
+			day: bounds{}, cause: decision.OverQuota, text: "compute",
 		},
 		"quota is full, but not known": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) { y.resizeErr = fmt.Errorf("resize: %w", kube.ErrQuota) },
-			short: bounds{0, 0, 20}, day: bounds{0, 0, 70}, cause: plan.ResizeOverQuota,
+			short: bounds{0, 0, 20}, day: bounds{0, 0, 70}, cause: decision.ResizeOverQuota,
 		},
 		"evicted pods are not replaced": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -253,7 +253,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return nil, true
 				}
 			},
-			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: plan.ReplacementMissing,
+			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: decision.ReplacementMissing,
 		},
 		"pod is replaced under its name during each eviction": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -262,7 +262,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return fmt.Errorf("evict: %w", kube.ErrConflict), true
 				}
 			},
-			short: bounds{0, 0, 30}, day: bounds{0, 0, 24 * 60}, cause: plan.AlreadyGone,
+			short: bounds{0, 0, 30}, day: bounds{0, 0, 24 * 60}, cause: decision.AlreadyGone,
 		},
 		"pod is replaced under its name during each resize": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
@@ -271,7 +271,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return fmt.Errorf("resize: %w", kube.ErrNotFound), true
 				}
 			},
-			short: bounds{0, 0, 30}, day: bounds{0, 0, 24 * 60}, cause: plan.AlreadyGone,
+			short: bounds{0, 0, 30}, day: bounds{0, 0, 24 * 60}, cause: decision.AlreadyGone,
 		},
 		"clock jumps while the webhook is down": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -280,7 +280,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return map[int]time.Duration{0: 0, 1: 48 * time.Hour, 2: -48 * time.Hour}[min(minute/10%3, 2)]
 				}
 			},
-			short: bounds{2, 0, 2}, day: bounds{8, 0, 8}, cause: plan.BackingOff, text: "had no lasting effect",
+			short: bounds{2, 0, 2}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
 		},
 		"resize has an unknown condition": {
 			mode: cluster.InPlace, world: func(y *hostileCluster) {
@@ -290,7 +290,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return nil, true
 				}
 			},
-			short: bounds{0, 3, 3}, day: bounds{0, 3, 3}, cause: plan.ResizeUnclear, text: "quantum",
+			short: bounds{0, 3, 3}, day: bounds{0, 3, 3}, cause: decision.ResizeUnclear, text: "quantum",
 		},
 		"resize has an unknown condition, and replacements get the old size": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
@@ -308,7 +308,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return nil, true
 				}
 			},
-			short: bounds{1, 4, 5}, day: bounds{8, 12, 20}, cause: plan.BackingOff,
+			short: bounds{1, 4, 5}, day: bounds{8, 12, 20}, cause: decision.BackingOff,
 		},
 		"HPA has a broken spec": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -320,13 +320,13 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: -1, Percent: 0, Set: -7}},
 				}}
 			},
-			day: bounds{}, cause: plan.LeftToHPA, text: "broken",
+			day: bounds{}, cause: decision.LeftToHPA, text: "broken",
 		},
 		"API server is busy for ten minutes": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
 				y.evict = func(*cluster.Pod) (error, bool) { return fmt.Errorf("evict: %w", kube.ErrBusy), y.minute < 10 }
 			},
-			short: bounds{3, 0, 15}, day: bounds{3, 0, 15}, cause: plan.Fits,
+			short: bounds{3, 0, 15}, day: bounds{3, 0, 15}, cause: decision.Fits,
 		},
 		"VPA changes its mode each minute": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -337,11 +337,11 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					y.autoscalers = []*cluster.Autoscaler{&a}
 				}
 			},
-			short: bounds{2, 3, 5}, day: bounds{2, 3, 5}, cause: plan.ModeOff,
+			short: bounds{2, 3, 5}, day: bounds{2, 3, 5}, cause: decision.ModeOff,
 		},
 		"recommendation oscillates": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.step = y.oscillate },
-			short: bounds{6, 0, 6}, day: bounds{24, 0, 24}, cause: plan.ChangesTooOften, text: "the recommendation keeps changing",
+			short: bounds{6, 0, 6}, day: bounds{24, 0, 24}, cause: decision.ChangesTooOften, text: "the recommendation keeps changing",
 		},
 		"recommendation oscillates, resizes": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) { y.step = y.oscillate },
@@ -368,7 +368,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return nil, false
 				}
 			},
-			short: bounds{0, 3, 3}, day: bounds{0, 3, 3}, cause: plan.NotReady,
+			short: bounds{0, 3, 3}, day: bounds{0, 3, 3}, cause: decision.NotReady,
 		},
 	} {
 		for d, most := range map[time.Duration]bounds{30 * time.Minute: c.short, 24 * time.Hour: c.day} {

@@ -16,6 +16,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -23,9 +25,9 @@ import (
 // stateStore stores the state of each workload, in UpdateState objects.
 type stateStore interface {
 	// Load returns ErrUnsupported or ErrForbidden if states cannot be stored in this cluster.
-	Load(ctx context.Context) ([]plan.State, error)
+	Load(ctx context.Context) ([]ledger.State, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
-	Write(ctx context.Context, now time.Time, s *plan.State) (bool, error)
+	Write(ctx context.Context, now time.Time, s *ledger.State) (bool, error)
 	Delete(ctx context.Context, w cluster.Workload) error
 	Stored() []cluster.Workload
 }
@@ -68,7 +70,7 @@ type states struct {
 	drop     chan struct{}  // closed by the next save, to drop the writes of the last one that have not begun; nil if there are none
 	unsaved  time.Time      // of the first save whose writes have not begun
 
-	exported map[cluster.Workload]plan.State // before the actions of this pass
+	exported map[cluster.Workload]ledger.State // before the actions of this pass
 
 	mu          sync.Mutex                      // guards the following while pods are changed
 	unavailable bool                            // the CRD or a right is missing
@@ -161,7 +163,7 @@ func newStates(store stateStore, m *Metrics, log *slog.Logger) *states {
 
 // load restores the stored states into the ledger. It retries until it succeeds or ctx ends, because the updater must not act
 // without them. If states cannot be stored in this cluster, it returns at once: the updater acts as if there were none.
-func (s *states) load(ctx context.Context, restore func([]plan.State)) error {
+func (s *states) load(ctx context.Context, restore func([]ledger.State)) error {
 	if s.store == nil {
 		return nil
 	}
@@ -183,7 +185,7 @@ func (s *states) load(ctx context.Context, restore func([]plan.State)) error {
 }
 
 // loadOnce lists the stored states. It returns none, and no error, if states cannot be stored.
-func (s *states) loadOnce(ctx context.Context) ([]plan.State, error) {
+func (s *states) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	loaded, err := s.store.Load(ctx)
@@ -237,7 +239,7 @@ func (s *states) isDueToLoad() bool {
 }
 
 // begin prepares the actions of a pass. If states could not be stored until now, it tries again from time to time.
-func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger, b plan.Budget, restore func([]plan.State)) {
+func (s *states) begin(ctx context.Context, pass *plan.Pass, record *ledger.Ledger, b plan.Budget, restore func([]ledger.State)) {
 	if s.store == nil {
 		return
 	}
@@ -247,15 +249,15 @@ func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger
 			restore(loaded)
 		}
 	}
-	s.exported = map[cluster.Workload]plan.State{}
+	s.exported = map[cluster.Workload]ledger.State{}
 	s.mu.Lock()
 	s.acting = map[cluster.Workload]*sync.Once{}
 	s.mu.Unlock()
-	acts := slices.ContainsFunc(pass.Decisions(), func(d plan.Decision) bool { return d.Do != plan.Leave })
+	acts := slices.ContainsFunc(pass.Decisions(), func(d decision.Decision) bool { return d.Do != decision.Leave })
 	if !acts || !s.isActive() {
 		return
 	}
-	for _, state := range ledger.Export(b) {
+	for _, state := range record.Export(b.Delays) {
 		s.exported[state.Workload] = state
 	}
 }
@@ -284,7 +286,7 @@ func (s *states) announce(ctx context.Context, now time.Time, w cluster.Workload
 
 // save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
 // ended, as long as this updater leads. If all is true, every change is due, and save waits until all is written.
-func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b plan.Budget, all bool) {
+func (s *states) save(ctx context.Context, now time.Time, record *ledger.Ledger, b plan.Budget, all bool) {
 	if !s.isActive() {
 		return
 	}
@@ -294,7 +296,7 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 	}
 	s.saving.Wait() // at most for storeTimeout
 	var atOnce, later []stateUpdate
-	for _, w := range s.dueWrites(now, ledger, b, all) {
+	for _, w := range s.dueWrites(now, record, b, all) {
 		if s.parallel && !all && w.mayWait {
 			later = append(later, w)
 			continue
@@ -319,15 +321,15 @@ type stateUpdate struct {
 // mayWait reports whether a state may be stored later, if the stored one shows that the updater acts. After a kill, no pod of the workload
 // is changed for some time then. That is not enough for a canary, whose state the admission controller reads, for deletions, and for
 // changes that also limit those of other workloads.
-func mayWait(state *plan.State) bool {
+func mayWait(state *ledger.State) bool {
 	return state.Canary == nil && state.Deletion == nil && len(state.Changes) == 0
 }
 
 // dueWrites returns the writes and deletions that are due.
-func (s *states) dueWrites(now time.Time, ledger *plan.Ledger, b plan.Budget, all bool) []stateUpdate {
-	exported := ledger.Export(b)
+func (s *states) dueWrites(now time.Time, record *ledger.Ledger, b plan.Budget, all bool) []stateUpdate {
+	exported := record.Export(b.Delays)
 	current := make(map[cluster.Workload]bool, len(exported))
-	var due []plan.State
+	var due []ledger.State
 	for i := range exported {
 		state := &exported[i]
 		current[state.Workload] = true
@@ -335,7 +337,7 @@ func (s *states) dueWrites(now time.Time, ledger *plan.Ledger, b plan.Budget, al
 			due = append(due, *state)
 		}
 	}
-	slices.SortStableFunc(due, func(x, y plan.State) int { return y.LastAction().Compare(x.LastAction()) })
+	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
 		writes = append(writes, stateUpdate{s.decide(due[i].Workload), mayWait(&due[i]), func(ctx context.Context, t turn) { s.write(ctx, now, &due[i], false, t) }})
@@ -403,7 +405,7 @@ func (s *states) writeAll(ctx context.Context, writes []stateUpdate) {
 
 // isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
 // that write announced actions, and otherwise after quietInterval.
-func (s *states) isDue(now time.Time, state *plan.State) bool {
+func (s *states) isDue(now time.Time, state *ledger.State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Before(s.failures[state.Workload].retryAfter) {
@@ -427,7 +429,7 @@ func (s *states) isUnused(now time.Time, w cluster.Workload) bool {
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
 func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
-func (s *states) write(ctx context.Context, now time.Time, state *plan.State, acting bool, t turn) {
+func (s *states) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) {
 	if !s.await(ctx, t) {
 		return
 	}

@@ -22,7 +22,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -30,7 +31,7 @@ import (
 // memoryStates is a stateStore in memory.
 type memoryStates struct {
 	mu       sync.Mutex
-	objects  map[cluster.Workload]plan.State
+	objects  map[cluster.Workload]ledger.State
 	writes   int
 	deletes  int
 	loads    int
@@ -39,10 +40,10 @@ type memoryStates struct {
 }
 
 func newMemoryStates() *memoryStates {
-	return &memoryStates{objects: map[cluster.Workload]plan.State{}}
+	return &memoryStates{objects: map[cluster.Workload]ledger.State{}}
 }
 
-func (m *memoryStates) Load(context.Context) ([]plan.State, error) {
+func (m *memoryStates) Load(context.Context) ([]ledger.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loads++
@@ -52,7 +53,7 @@ func (m *memoryStates) Load(context.Context) ([]plan.State, error) {
 	return slices.Collect(maps.Values(m.objects)), nil
 }
 
-func (m *memoryStates) Write(ctx context.Context, _ time.Time, s *plan.State) (bool, error) {
+func (m *memoryStates) Write(ctx context.Context, _ time.Time, s *ledger.State) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := errors.Join(ctx.Err(), m.writeErr); err != nil {
@@ -67,7 +68,7 @@ func (m *memoryStates) Write(ctx context.Context, _ time.Time, s *plan.State) (b
 }
 
 // printable returns a state whose text has all values.
-func printable(s plan.State) []any {
+func printable(s ledger.State) []any {
 	out := []any{s.Workload, s.ActingSince.UnixNano(), s.LastEviction.UnixNano(), s.Replacements}
 	if s.Eviction != nil {
 		out = append(out, *s.Eviction)
@@ -288,7 +289,7 @@ func TestUpdater_killedBeforeTheFirstAction_nextOneActsAfterTheWait(t *testing.T
 		fake := newFakeCluster(cluster.Recreate)
 		store := newMemoryStates()
 		web := fake.pods[0].Top
-		store.objects[web] = plan.State{Workload: web, ActingSince: time.Now()}
+		store.objects[web] = ledger.State{Workload: web, ActingSince: time.Now()}
 		fake.term(t, store, 5*time.Minute, true)
 		if n := len(fake.done); n != 0 {
 			t.Errorf("%d actions within five minutes, want none: %v", n, fake.done)
@@ -337,7 +338,7 @@ type killedAfterAnnouncing struct {
 	killed bool
 }
 
-func (k *killedAfterAnnouncing) Write(ctx context.Context, now time.Time, s *plan.State) (bool, error) {
+func (k *killedAfterAnnouncing) Write(ctx context.Context, now time.Time, s *ledger.State) (bool, error) {
 	if k.killed && s.ActingSince.IsZero() {
 		return false, errors.New("killed")
 	}
@@ -541,7 +542,7 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 		store := newMemoryStates()
 		for i := range 20 {
 			w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("gone-", i)}
-			store.objects[w] = plan.State{Workload: w, ActingSince: time.Now(), Pods: []plan.PodState{{UID: "x", Do: plan.Evict, Done: true, At: time.Now()}}}
+			store.objects[w] = ledger.State{Workload: w, ActingSince: time.Now(), Pods: []ledger.PodState{{UID: "x", Do: decision.Evict, Done: true, At: time.Now()}}}
 		}
 		fake.term(t, store, time.Minute, true)
 		if len(store.objects) > 0 {
@@ -557,7 +558,7 @@ type hangingStates struct {
 	tried     int
 }
 
-func (h *hangingStates) Write(ctx context.Context, now time.Time, s *plan.State) (bool, error) {
+func (h *hangingStates) Write(ctx context.Context, now time.Time, s *ledger.State) (bool, error) {
 	if s.Workload.Namespace != h.namespace {
 		return h.memoryStates.Write(ctx, now, s)
 	}
@@ -587,7 +588,7 @@ func TestUpdater_stateOfOneTenantCannotBeStored_passesGoOn(t *testing.T) {
 		if n := len(u.states.failures); n != 1 {
 			t.Errorf("%d failures are kept, want 1", n)
 		}
-		u.ledger = plan.NewLedger()
+		u.ledger = ledger.New()
 		u.states.save(t.Context(), time.Now(), u.ledger, u.budget, false)
 		if n := len(u.states.failures); n != 0 {
 			t.Errorf("%d failures of workloads without state are kept", n)

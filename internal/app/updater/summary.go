@@ -13,7 +13,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -27,7 +27,7 @@ type summary struct {
 }
 
 // namesObject are the reasons whose text is an object on which the user may act. Another object with the same reason is another cause.
-var namesObject = map[plan.ReasonCode]bool{plan.Frozen: true, plan.LeftToHPA: true}
+var namesObject = map[decision.ReasonCode]bool{decision.Frozen: true, decision.LeftToHPA: true}
 
 // isSameAs reports whether two summaries differ at most in the wording of the reason.
 func (s summary) isSameAs(o summary) bool {
@@ -54,27 +54,27 @@ func (s summary) condition() watcher.Condition {
 }
 
 // notUpdated are the reasons to leave a pod that the autoscaler does not update at all.
-var notUpdated = map[plan.ReasonCode]bool{plan.ModeOff: true, plan.GateOff: true, plan.NoAdvice: true}
+var notUpdated = map[decision.ReasonCode]bool{decision.ModeOff: true, decision.GateOff: true, decision.NoAdvice: true}
 
 // waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size.
-var waitsNevertheless = map[plan.ReasonCode]bool{plan.AlreadyEvicted: true, plan.AlreadyGone: true, plan.HPANotWritten: true}
+var waitsNevertheless = map[decision.ReasonCode]bool{decision.AlreadyEvicted: true, decision.AlreadyGone: true, decision.HPANotWritten: true}
 
 // summarize returns the summaries of the autoscalers that update pods, after the decisions were carried out.
-func summarize(decisions []plan.Decision) map[cluster.Key]summary {
-	waiting := map[cluster.Key][]*plan.Decision{}
+func summarize(decisions []decision.Decision) map[cluster.Key]summary {
+	waiting := map[cluster.Key][]*decision.Decision{}
 	out := map[cluster.Key]summary{}
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Do == plan.Leave && notUpdated[d.Reason.Code] {
+		if d.Do == decision.Leave && notUpdated[d.Reason.Code] {
 			continue
 		}
 		key := d.Autoscaler.Key
 		s := out[key]
 		s.total++
 		switch {
-		case d.Do != plan.Leave:
+		case d.Do != decision.Leave:
 			s.changing++
-		case d.Wanted.Code == plan.Fits && !waitsNevertheless[d.Reason.Code]:
+		case d.Wanted.Code == decision.Fits && !waitsNevertheless[d.Reason.Code]:
 			s.done++
 		default:
 			waiting[key] = append(waiting[key], d)
@@ -88,7 +88,7 @@ func summarize(decisions []plan.Decision) map[cluster.Key]summary {
 }
 
 // explained returns the summary with its reason and message.
-func (s summary) explained(waiting []*plan.Decision) summary {
+func (s summary) explained(waiting []*decision.Decision) summary {
 	s.message = fmt.Sprintf("%d of %d pods have the recommended size.", s.done, s.total)
 	if s.changing > 0 {
 		s.message += fmt.Sprintf(" The last pass changed %d.", s.changing)
@@ -120,25 +120,25 @@ func verb(pods int) string {
 
 // mostFrequent returns the first of the decisions with the most frequent reason. Of equally frequent reasons, one that may need
 // attention comes first.
-func mostFrequent(decisions []*plan.Decision) *plan.Decision {
-	count := map[plan.ReasonCode]int{}
+func mostFrequent(decisions []*decision.Decision) *decision.Decision {
+	count := map[decision.ReasonCode]int{}
 	for _, d := range decisions {
 		count[d.Reason.Code]++
 	}
-	attention := func(d *plan.Decision) int {
+	attention := func(d *decision.Decision) int {
 		if needsAttention[d.Reason.Code] {
 			return 1
 		}
 		return 0
 	}
-	return slices.MinFunc(decisions, func(a, b *plan.Decision) int {
+	return slices.MinFunc(decisions, func(a, b *decision.Decision) int {
 		return cmp.Or(cmp.Compare(count[b.Reason.Code], count[a.Reason.Code]), cmp.Compare(attention(b), attention(a)),
 			cmp.Compare(a.Reason.Code, b.Reason.Code), a.Pod.Key.Compare(b.Pod.Key))
 	})
 }
 
 // summarizeUpdates sends the summaries of the pass to the writer of conditions.
-func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []plan.Decision) {
+func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []decision.Decision) {
 	if e.summaries == nil || e.config.DryRun {
 		return
 	}

@@ -15,44 +15,44 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
 	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}
-	decide := func(name string, do plan.Act, wanted plan.ReasonCode, r plan.Reason) plan.Decision {
-		return plan.Decision{Pod: &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: name}}, Autoscaler: a, Do: do, Wanted: plan.Reason{Code: wanted}, Reason: r}
+	decide := func(name string, do decision.Act, wanted decision.ReasonCode, r decision.Reason) decision.Decision {
+		return decision.Decision{Pod: &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: name}}, Autoscaler: a, Do: do, Wanted: decision.Reason{Code: wanted}, Reason: r}
 	}
-	fits := func(name string) plan.Decision {
-		return decide(name, plan.Leave, plan.Fits, plan.Reason{Code: plan.Fits})
+	fits := func(name string) decision.Decision {
+		return decide(name, decision.Leave, decision.Fits, decision.Reason{Code: decision.Fits})
 	}
 	for name, c := range map[string]struct {
-		decisions []plan.Decision
+		decisions []decision.Decision
 		want      watcher.Condition
 	}{
 		"no pods":      {want: watcher.Condition{Status: watcher.Removed}},
-		"mode Off":     {[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.ModeOff})}, watcher.Condition{Status: watcher.Removed}},
-		"no advice":    {[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.NoAdvice})}, watcher.Condition{Status: watcher.Removed}},
-		"all pods fit": {[]plan.Decision{fits("w-1"), decide("w-2", plan.Leave, plan.Fits, plan.Reason{Code: plan.SmallChange})}, watcher.Condition{Status: watcher.False, Reason: "UpToDate", Message: "2 of 2 pods have the recommended size."}},
+		"mode Off":     {[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.ModeOff})}, watcher.Condition{Status: watcher.Removed}},
+		"no advice":    {[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.NoAdvice})}, watcher.Condition{Status: watcher.Removed}},
+		"all pods fit": {[]decision.Decision{fits("w-1"), decide("w-2", decision.Leave, decision.Fits, decision.Reason{Code: decision.SmallChange})}, watcher.Condition{Status: watcher.False, Reason: "UpToDate", Message: "2 of 2 pods have the recommended size."}},
 		"a pod is resized": {
-			[]plan.Decision{fits("w-1"), decide("w-2", plan.Resize, plan.BelowRange, plan.Reason{Code: plan.BelowRange})},
+			[]decision.Decision{fits("w-1"), decide("w-2", decision.Resize, decision.BelowRange, decision.Reason{Code: decision.BelowRange})},
 			watcher.Condition{Status: watcher.True, Reason: "InProgress", Message: "1 of 2 pods have the recommended size. The last pass changed 1."},
 		},
 		"an evicted pod is still shown": {
-			[]plan.Decision{decide("w-1", plan.Leave, plan.Fits, plan.Reason{Code: plan.AlreadyEvicted})},
+			[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.AlreadyEvicted})},
 			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods have the recommended size. 1 waits; pod w-1: The pod was evicted, and the watch still shows it as running."},
 		},
 		"the most frequent reason": {
-			[]plan.Decision{
-				fits("w-1"), decide("w-5", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.BackingOff}),
-				decide("w-4", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited, Until: time.Now()}), decide("w-3", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited}),
+			[]decision.Decision{
+				fits("w-1"), decide("w-5", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.BackingOff}),
+				decide("w-4", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited, Until: time.Now()}), decide("w-3", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}),
 			},
 			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods have the recommended size. 3 wait; pod w-3: The rate limit allows no more evictions or resizes in this pass."},
 		},
 		"equally frequent reasons": {
-			[]plan.Decision{decide("w-1", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.RateLimited}), decide("w-2", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.OverQuota, Text: "q"})},
+			[]decision.Decision{decide("w-1", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}), decide("w-2", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.OverQuota, Text: "q"})},
 			watcher.Condition{Status: watcher.True, Reason: "OverQuota"},
 		},
 	} {
@@ -61,7 +61,7 @@ func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
-	long := summarize([]plan.Decision{decide("w-1", plan.Leave, plan.BelowRange, plan.Reason{Code: plan.EvictionRefused, Text: strings.Repeat("ä", 5000)})})[a.Key].condition()
+	long := summarize([]decision.Decision{decide("w-1", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.EvictionRefused, Text: strings.Repeat("ä", 5000)})})[a.Key].condition()
 	if len(long.Message) > maxSummary+len("…") {
 		t.Errorf("the message has %d bytes, want at most %d", len(long.Message), maxSummary)
 	}
@@ -152,8 +152,8 @@ func TestSummaryWriter_anotherSwitchFreezes_conditionNamesIt(t *testing.T) {
 		w, _ := startSummaries(t, to)
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
 		frozenBy := func(by string) {
-			d := plan.Decision{Pod: &cluster.Pod{Key: a.Key}, Autoscaler: a, Wanted: plan.Reason{Code: plan.BelowRange}, Reason: plan.Reason{Code: plan.Frozen, Text: by}}
-			w.update(time.Now(), []*cluster.Autoscaler{a}, summarize([]plan.Decision{d}))
+			d := decision.Decision{Pod: &cluster.Pod{Key: a.Key}, Autoscaler: a, Wanted: decision.Reason{Code: decision.BelowRange}, Reason: decision.Reason{Code: decision.Frozen, Text: by}}
+			w.update(time.Now(), []*cluster.Autoscaler{a}, summarize([]decision.Decision{d}))
 			synctest.Wait()
 		}
 		frozenBy("annotation podfit.dev/freeze of namespace shop")

@@ -18,8 +18,11 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -81,7 +84,7 @@ type surgeAttempt struct {
 // An endedSurge is a surge that ended without the removal of its pod.
 type endedSurge struct {
 	pod *cluster.Pod
-	why plan.Refusal
+	why decision.Refusal
 }
 
 const (
@@ -95,7 +98,7 @@ const (
 
 // advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
 // begin.
-func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cluster.Snapshot, serves func(namespace string) bool, ledger *plan.Ledger) *plan.Surges {
+func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cluster.Snapshot, serves func(namespace string) bool, record *ledger.Ledger) *plan.Surges {
 	if s == nil {
 		return nil
 	}
@@ -119,7 +122,7 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	}
 	for _, e := range s.ended {
 		if e.pod != nil {
-			ledger.SurgeFailed(now, e.pod, e.why)
+			record.SurgeFailed(now, e.pod, e.why)
 		}
 	}
 	if !known {
@@ -252,7 +255,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	s.active[w] = *d.Surge
 	s.mu.Unlock()
 	s.remember(&d, *d.Surge)
-	move := plan.NextSurge(now, &d, pods, scaled)
+	move := surge.Next(now, &d, pods, scaled)
 	if err := s.carryOut(limited, now, &d, &move); err != nil {
 		s.fail(ctx, now, w, err)
 		return
@@ -321,7 +324,7 @@ func (s *surges) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 }
 
 // carryOut carries out one step of a surge.
-func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *plan.SurgeMove) error {
+func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *surge.Move) error {
 	record := *d.Surge
 	if move.Unmark {
 		if err := s.setCost(ctx, move.Pod, record.Cost); err != nil {
@@ -329,25 +332,25 @@ func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 		}
 	}
 	switch move.Do {
-	case plan.SurgeMark:
+	case surge.Mark:
 		return s.setCost(ctx, move.Pod, cluster.LowestDeletionCost)
-	case plan.SurgeLower:
-		record.Lowered, record.Deadline = true, plan.RemovalDeadline(now)
+	case surge.Lower:
+		record.Lowered, record.Deadline = true, surge.RemovalDeadline(now)
 		if err := s.writer.Write(ctx, d, record.Replicas, &record); err != nil {
 			return err
 		}
 		s.remember(d, record)
-	case plan.SurgeTakeBack:
+	case surge.TakeBack:
 		return s.writer.Write(ctx, d, record.Replicas, nil)
-	case plan.SurgeForget:
+	case surge.Forget:
 		return s.writer.Write(ctx, d, d.Replicas, nil)
-	case plan.SurgeWait:
+	case surge.Wait:
 	}
 	return nil
 }
 
 // A refusedSurge is the error of a surge that does not begin.
-type refusedSurge struct{ plan.Refusal }
+type refusedSurge struct{ decision.Refusal }
 
 func (r refusedSurge) Error() string { return r.Text }
 
@@ -360,7 +363,7 @@ func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if err != nil {
 		return s.refusalOf(err)
 	}
-	record, refusal := plan.StartSurge(now, &d, p)
+	record, refusal := surge.Start(now, &d, p)
 	if refusal != nil {
 		return refusedSurge{*refusal}
 	}
@@ -384,7 +387,7 @@ func (s *surges) refusalOf(err error) error {
 	case errors.Is(err, kube.ErrForbidden):
 		s.reportForbidden(err)
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrInvalid):
-		return refusedSurge{plan.Refusal{Kind: plan.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
+		return refusedSurge{decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
 	}
 	return err
 }
@@ -452,15 +455,15 @@ func (s *surges) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 const surgeFailuresToLog = 3
 
 // report logs the step of a surge, and records its end.
-func (s *surges) report(d *cluster.Deployment, move *plan.SurgeMove) {
+func (s *surges) report(d *cluster.Deployment, move *surge.Move) {
 	log := s.log.With(slog.String("workload", d.Workload.String()), slog.String("pod", d.Surge.Pod))
 	switch move.Do {
-	case plan.SurgeWait, plan.SurgeMark:
+	case surge.Wait, surge.Mark:
 		return
-	case plan.SurgeLower:
+	case surge.Lower:
 		log.Info("All pods of a surge are ready; its ReplicaSet removes the pod")
 		return
-	case plan.SurgeTakeBack, plan.SurgeForget:
+	case surge.TakeBack, surge.Forget:
 	}
 	s.forget(d.Workload)
 	if move.Failed == nil {

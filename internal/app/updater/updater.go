@@ -18,6 +18,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -169,7 +171,7 @@ type updater struct {
 	pods    podChanger
 	events  eventRecorder
 	lease   statusLease
-	ledger  *plan.Ledger
+	ledger  *ledger.Ledger
 	states  *states
 	evicts  *rate.Limiter
 	resizes *rate.Limiter
@@ -181,14 +183,14 @@ type updater struct {
 	paused       bool              // the last pass was skipped because the status lease was not valid
 
 	// What was reported, so that it is not reported again in each pass.
-	unknownSince     map[string]time.Time                     // pods whose controller has an unknown number of replicas, by UID
-	lastNotices      map[string]notice                        // pods that were left in the last pass, by UID
-	heldReported     map[cluster.Key]map[plan.ReasonCode]bool // reasons for which pods are left, since one was changed
-	fallbackReported map[cluster.Key]bool                     // autoscalers whose pods are evicted because they cannot be resized
-	shortReported    map[cluster.Workload]bool                // controllers without replacements of evicted pods
-	unownedReported  map[string]bool                          // pods without a controller, by UID
-	roomReported     map[string]string                        // the plan that was logged for a node, by node
-	roomInvalid      map[cluster.Key]string                   // invalid values of the annotation podfit.dev/make-room
+	unknownSince     map[string]time.Time                         // pods whose controller has an unknown number of replicas, by UID
+	lastNotices      map[string]notice                            // pods that were left in the last pass, by UID
+	heldReported     map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
+	fallbackReported map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
+	shortReported    map[cluster.Workload]bool                    // controllers without replacements of evicted pods
+	unownedReported  map[string]bool                              // pods without a controller, by UID
+	roomReported     map[string]string                            // the plan that was logged for a node, by node
+	roomInvalid      map[cluster.Key]string                       // invalid values of the annotation podfit.dev/make-room
 
 	moverInvalid map[cluster.Key]string // invalid values of the annotation podfit.dev/mover
 
@@ -220,10 +222,10 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		events = noEvents{}
 	}
 	return &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: plan.NewLedger(),
+		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
-		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
+		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
 	}
@@ -240,7 +242,7 @@ func New(c Config, w world, pods podChanger, events eventRecorder, lease statusL
 
 // Pass compares every governed pod with its recommendation at the time now, carries out the decisions and returns them. It returns
 // none if pods may not be changed now.
-func (u *Updater) Pass(ctx context.Context, now time.Time) []plan.Decision {
+func (u *Updater) Pass(ctx context.Context, now time.Time) []decision.Decision {
 	return u.u.update(ctx, now)
 }
 
@@ -279,7 +281,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
 	u.reportUnowned(s.Pods, served)
 	w := plan.World{
-		Governed:    plan.Gather(served, s.Pods, u.budget.StartupBoost),
+		Governed:    cluster.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
 		Scales:      map[cluster.Workload]cluster.Scale{},
 		Budgets:     map[string][]cluster.DisruptionBudget{},
@@ -353,7 +355,7 @@ func (u *updater) pass(ctx context.Context, now time.Time) { u.update(ctx, now) 
 
 // update compares every governed pod with its recommendation, carries out the decisions and returns them. It returns none if pods may
 // not be changed now.
-func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
+func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision {
 	u.health.Active(now)
 	leading := ctx
 	// A request that hangs must not delay the next pass without limit. The next pass decides on the remaining pods again.
@@ -388,7 +390,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
-	u.ledger.Learn(now, w, decisions)
+	pass.Learn()
 	u.pending.observe(now, decisions, u.metrics.observePending)
 	watch.Step("FilterPods")
 	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
@@ -431,12 +433,12 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
 // memory for it.
-func (u *updater) restore(stored []plan.State) {
+func (u *updater) restore(stored []ledger.State) {
 	targets := map[cluster.Workload]bool{}
 	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
 		targets[a.Target] = true
 	}
-	stored = slices.DeleteFunc(stored, func(s plan.State) bool { return !targets[s.Workload] })
+	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {
 		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))

@@ -170,3 +170,12 @@ type Resize struct {
 	Since   time.Time // the condition's lastTransitionTime
 	Message string
 }
+
+// IsResizing reports whether the kubelet has a resize of the pod to do.
+func (p *Pod) IsResizing() bool { return p.Resize != nil && p.Resize.State != NoResize }
+
+// IsDeferred reports whether a resize of the pod waits for room on its node.
+func (p *Pod) IsDeferred() bool { return p.Resize != nil && p.Resize.State == ResizeDeferred }
+
+// Serves reports whether the pod is in service: started and ready (W-14).
+func (p *Pod) Serves() bool { return p.Phase != Pending && p.Ready }

@@ -57,3 +57,20 @@ type Scale struct {
 	Replicas   int32 // desired replicas (for a DaemonSet: nodes that should run a pod)
 	Ready      int32 // ready replicas according to the controller; only read for DaemonSets
 }
+
+// Wanted returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have
+// a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
+// subresource, should have as many pods as exist, with terminating ones (W-14).
+func (s Scale) Wanted(controller Workload, present int) (int, bool) {
+	type kind struct{ group, kind string }
+	switch (kind{controller.Group, controller.Kind}) {
+	case kind{"batch", "Job"}:
+		return present, true
+	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
+		return int(s.Replicas), s.Known && s.Replicas > 0
+	}
+	if s.Unscalable {
+		return present, true
+	}
+	return int(s.Replicas), s.Known && s.Replicas > 0
+}

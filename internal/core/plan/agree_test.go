@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -22,7 +24,7 @@ func drawFullNodesWithCrashes(t *rapid.T) (World, Budget) {
 	b.MinReplicas = rapid.IntRange(0, 2).Draw(t, "min replicas")
 	for _, g := range w.Governed {
 		if rapid.Bool().Draw(t, "interrupted") {
-			w.Ledger.Restore(noon, []State{{Workload: g.Autoscaler.Target, ActingSince: noon}})
+			w.Ledger.Restore(noon, []ledger.State{{Workload: g.Autoscaler.Target, ActingSince: noon}})
 		}
 		for _, p := range g.Pods {
 			if rapid.IntRange(0, 3).Draw(t, "killed") > 0 {
@@ -43,7 +45,7 @@ func TestPlan_interruptedWorkloadOnFullNode_noPodOfItChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if _, interrupted := w.Ledger.isInterrupted(noon, workloadOf(d.Pod)); interrupted && d.Do != Leave {
+			if _, interrupted := w.Ledger.Interrupted(noon, ledger.WorkloadOf(d.Pod)); interrupted && d.Do != decision.Leave {
 				t.Fatalf("%s: %s (%s)", d.Pod.Key, d.Do, d.Reason)
 			}
 		}
@@ -55,7 +57,7 @@ func TestPlan_oomKilledPodOnFullNode_makesNoRoomForOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if (d.Rescue || d.Pod.Crash != nil) && (d.Reason.Code == MakesRoom || d.Reason.Code == MovesForRoom) {
+			if (d.Rescue || d.Pod.Crash != nil) && (d.Reason.Code == decision.MakesRoom || d.Reason.Code == decision.MovesForRoom) {
 				t.Fatalf("%s: %s (%s), rescue %t", d.Pod.Key, d.Do, d.Reason, d.Rescue)
 			}
 		}
@@ -70,7 +72,7 @@ func nodeWithSurplus() (w World, surplus *cluster.Autoscaler) {
 	needy := *surplus
 	needy.Name, needy.Target.Name = "needy", "needy"
 	needy.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(1200, 1<<30), Target: cluster.Amounts(1200, 3<<29), Upper: cluster.Amounts(9000, 9<<30)}}}
-	g := Governed{Autoscaler: &needy}
+	g := cluster.Governed{Autoscaler: &needy}
 	for _, p := range w.Governed[0].Pods {
 		q := *p
 		q.Name, q.UID, q.Top, q.Controller = "needy-"+p.UID, "needy-"+p.UID, needy.Target, needy.Target
@@ -87,7 +89,7 @@ func nodeWithSurplus() (w World, surplus *cluster.Autoscaler) {
 }
 
 // actionOn returns the decision on a pod.
-func actionOn(w World, name string) Decision {
+func actionOn(w World, name string) decision.Decision {
 	b := DefaultBudget()
 	b.MakeRoom = room.Move
 	for _, d := range Plan(noon, w, b) {
@@ -95,23 +97,23 @@ func actionOn(w World, name string) Decision {
 			return d
 		}
 	}
-	return Decision{}
+	return decision.Decision{}
 }
 
 func TestPlan_neighbourWithSurplus_shrinksUnlessInterruptedOrOOMKilled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(World)
-		want   Act
+		want   decision.Act
 	}{
-		"nothing": {func(World) {}, Resize},
+		"nothing": {func(World) {}, decision.Resize},
 		"interrupted": {func(w World) {
-			w.Ledger.Restore(noon, []State{{Workload: w.Governed[0].Autoscaler.Target, ActingSince: noon}})
-		}, Leave},
+			w.Ledger.Restore(noon, []ledger.State{{Workload: w.Governed[0].Autoscaler.Target, ActingSince: noon}})
+		}, decision.Leave},
 		"OOM-killed and not ready": {func(w World) {
 			p := w.Governed[0].Pods[0]
 			p.Ready, p.Crash = false, &cluster.Crash{Version: "1"}
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 3, Started: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}
-		}, Leave},
+		}, decision.Leave},
 	} {
 		w, _ := nodeWithSurplus()
 		tc.change(w)
@@ -138,7 +140,7 @@ func TestPlan_neighbourIsScaledByHPA_shrinksAtMostToItsScalePoint(t *testing.T) 
 		a.PreserveScalePoint = tc.preserve
 		a.Horizontal = []*cluster.HorizontalAutoscaler{{Key: a.Key, Target: a.Target, Utilization: []cluster.UtilizationTarget{cpu}, Points: tc.points}}
 		d := actionOn(w, "db-0")
-		if d.Do != Resize || d.Reason.Code != MakesRoom {
+		if d.Do != decision.Resize || d.Reason.Code != decision.MakesRoom {
 			t.Errorf("%s: %s (%s), want a resize that makes room", name, d.Do, d.Reason)
 			continue
 		}

@@ -6,6 +6,7 @@ package plan
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -62,41 +63,36 @@ type Budget struct {
 	// evicted until the controller has all its pods.
 	ReplacementFor time.Duration
 
-	// RefusalBase is the back-off after an action that the API server refused. It doubles with each further refusal, up to
-	// RefusalMax.
-	RefusalBase, RefusalMax time.Duration
-
-	// EvictionBackoff is the back-off of a workload after an eviction without effect. BackoffBase is the one after a resize that was
-	// undone, and after a deletion that did not help. Both double with each further one, up to BackoffMax.
-	EvictionBackoff         time.Duration
-	BackoffBase, BackoffMax time.Duration
+	ledger.Delays
 }
 
 // DefaultBudget returns upstream's defaults.
 func DefaultBudget() Budget {
 	return Budget{
-		MinReplicas:     2,
-		Tolerance:       0.5,
-		Threshold:       0.1,
-		Lifetime:        12 * time.Hour,
-		QuickOOM:        10 * time.Minute,
-		NamespaceShare:  1,
-		ClusterShare:    1,
-		DeferredFor:     5 * time.Minute,
-		InProgressFor:   time.Hour,
-		StuckFor:        10 * time.Minute,
-		PendingFor:      2 * time.Minute,
-		CapacityFor:     10 * time.Minute,
-		MustFit:         true,
-		RescueFor:       10 * time.Minute,
-		MakeRoom:        room.Split,
-		Mover:           SurgeForRoom,
-		ReplacementFor:  5 * time.Minute,
-		Window:          54 * time.Second,
-		RefusalBase:     time.Minute,
-		RefusalMax:      90 * time.Minute,
-		EvictionBackoff: 30 * time.Minute,
-		BackoffBase:     5 * time.Minute,
-		BackoffMax:      6 * time.Hour,
+		MinReplicas:    2,
+		Tolerance:      0.5,
+		Threshold:      0.1,
+		Lifetime:       12 * time.Hour,
+		QuickOOM:       10 * time.Minute,
+		NamespaceShare: 1,
+		ClusterShare:   1,
+		DeferredFor:    5 * time.Minute,
+		InProgressFor:  time.Hour,
+		StuckFor:       10 * time.Minute,
+		PendingFor:     2 * time.Minute,
+		CapacityFor:    10 * time.Minute,
+		MustFit:        true,
+		RescueFor:      10 * time.Minute,
+		MakeRoom:       room.Split,
+		Mover:          SurgeForRoom,
+		ReplacementFor: 5 * time.Minute,
+		Window:         ledger.DefaultWindow,
+		Delays: ledger.Delays{
+			RefusalBase:     time.Minute,
+			RefusalMax:      90 * time.Minute,
+			EvictionBackoff: 30 * time.Minute,
+			BackoffBase:     5 * time.Minute,
+			BackoffMax:      6 * time.Hour,
+		},
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -23,7 +25,7 @@ type canaries struct {
 	kills  bool // the kubelet kills containers with the new size
 	never  bool // pods with the new size are never ready
 	defers bool // resizes wait for room on the node
-	stored []State
+	stored []ledger.State
 	serial int
 	writes []string // actions on pods that were carried out
 }
@@ -49,17 +51,17 @@ const (
 // pass runs one pass. If the updater is killed in it, the next pass begins with the stored state.
 func (c *canaries) pass(at crash) {
 	p := Begin(c.now, c.w, c.b)
-	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
-	var acts []Decision
+	p.Learn()
+	var acts []decision.Decision
 	for _, d := range p.Decisions() {
-		if d.Do != Leave {
+		if d.Do != decision.Leave {
 			acts = append(acts, d)
 		}
 	}
 	if len(acts) > 0 { // announce
-		c.stored = c.w.Ledger.Export(c.b)
+		c.stored = c.w.Ledger.Export(c.b.Delays)
 		if len(c.stored) == 0 {
-			c.stored = []State{{Workload: c.a.Target}}
+			c.stored = []ledger.State{{Workload: c.a.Target}}
 		}
 		c.stored[0].ActingSince = c.now
 	}
@@ -74,21 +76,21 @@ func (c *canaries) pass(at crash) {
 		p.Done(d)
 	}
 	if at != beforeAction && at != afterAction && at != beforeSave {
-		c.stored = c.w.Ledger.Export(c.b)
+		c.stored = c.w.Ledger.Export(c.b.Delays)
 	}
 	if at != noCrash {
-		c.w.Ledger = NewLedger()
+		c.w.Ledger = ledger.New()
 		c.w.Ledger.Restore(c.now.Add(time.Second), c.stored)
 	}
 }
 
-func (c *canaries) carryOut(d *Decision) {
+func (c *canaries) carryOut(d *decision.Decision) {
 	pods := c.w.Governed[0].Pods
 	i := slices.IndexFunc(pods, func(p *cluster.Pod) bool { return p.UID == d.Pod.UID })
 	q := *pods[i]
 	q.Containers = slices.Clone(q.Containers)
 	c.writes = append(c.writes, fmt.Sprintf("%s %s", d.Do, q.UID))
-	if d.Do == Resize {
+	if d.Do == decision.Resize {
 		if c.defers {
 			q.Containers[0].Applied = &cluster.Applied{Requests: q.Containers[0].Requests}
 			q.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: c.now}
@@ -104,7 +106,7 @@ func (c *canaries) carryOut(d *Decision) {
 	pods[i] = &q
 }
 
-func storedCanary(all []State, w cluster.Workload) rollout.State {
+func storedCanary(all []ledger.State, w cluster.Workload) rollout.State {
 	for i := range all {
 		if all[i].Workload == w && all[i].Canary != nil {
 			return *all[i].Canary
@@ -270,12 +272,12 @@ func TestCanary_recommendationChangesWhileWatched_newSizeNeedsItsOwnCanary(t *te
 func TestCanary_firstPodIsRefused_anotherPodIsTheCanary(t *testing.T) {
 	c := newCanaries(t, 4, cluster.Recreate)
 	p := Begin(c.now, c.w, c.b)
-	c.w.Ledger.Learn(c.now, c.w, p.Decisions())
+	p.Learn()
 	first := evictions(p)
 	if len(first) != 1 {
 		t.Fatalf("%d evictions", len(first))
 	}
-	next := p.Refused(first[0], Refusal{Kind: DeniedByBudget})
+	next := p.Refused(first[0], decision.Refusal{Kind: decision.DeniedByBudget})
 	if len(next) != 1 || next[0].Pod == first[0].Pod {
 		t.Fatalf("next %+v", next)
 	}
@@ -361,15 +363,15 @@ func TestCanary_failsOutsideOfTheWindow_podThatIsNotReadyIsReverted(t *testing.T
 func TestLedger_storedSurgeOfAPodInAnotherNamespace_isForgotten(t *testing.T) {
 	w, _ := shrinking(1)
 	evil := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "evil", Name: "x"}
-	var pods []PodState
-	for _, do := range []Act{Evict, Resize, Delete, Surge} {
-		pods = append(pods, PodState{UID: w.Governed[0].Pods[0].UID, Name: "db-0", Do: do, At: noon, Attempts: 50, Failed: &FailedState{Refusal: Refusal{Kind: NotReadyInTime}}})
+	var pods []ledger.PodState
+	for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
+		pods = append(pods, ledger.PodState{UID: w.Governed[0].Pods[0].UID, Name: "db-0", Do: do, At: noon, Attempts: 50, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.NotReadyInTime}}})
 	}
-	w.Ledger.Restore(noon, []State{{Workload: evil, Pods: pods}})
+	w.Ledger.Restore(noon, []ledger.State{{Workload: evil, Pods: pods}})
 	p := Begin(noon, w, DefaultBudget())
-	w.Ledger.Learn(noon, w, p.Decisions())
-	if len(w.Ledger.refusals) > 0 {
-		t.Errorf("records of another namespace are kept: %v", w.Ledger.refusals)
+	p.Learn()
+	if at := w.Ledger.LastFailureAt(w.Governed[0].Pods[0]); !at.IsZero() {
+		t.Errorf("a record of another namespace, of %v, is kept", at)
 	}
 }
 

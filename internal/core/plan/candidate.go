@@ -7,20 +7,23 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A candidate is a pod that should change: it changes now, or a check blocks that.
 type candidate struct {
 	*pass
 	*scope
-	d *Decision
+	d *entry
 	g *group // nil if the pod has no controller
 }
 
 // A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
 // that blocks is the reason to leave the pod.
-type check func(*candidate) (Reason, bool)
+type check func(*candidate) (decision.Reason, bool)
 
 // evictionChecks are the checks for an eviction.
 var evictionChecks = []check{
@@ -100,25 +103,25 @@ func (t *candidate) take() {
 		return
 	}
 	switch {
-	case t.d.Wanted.Code == BoostOver:
-		t.try(Resize, unboostChecks, Fits)
-	case t.d.Wanted.Code == TooBigToPlace && !mode.Evicts():
-		t.leave(Reason{Code: Unscheduled})
-	case t.d.Wanted.Code == TooBigToPlace:
-		t.try(Evict, replacementChecks, Fits)
+	case t.d.Wanted.Code == decision.BoostOver:
+		t.try(decision.Resize, unboostChecks, decision.Fits)
+	case t.d.Wanted.Code == decision.TooBigToPlace && !mode.Evicts():
+		t.leave(decision.Reason{Code: decision.Unscheduled})
+	case t.d.Wanted.Code == decision.TooBigToPlace:
+		t.try(decision.Evict, replacementChecks, decision.Fits)
 	case t.d.Rescue && t.isStuckResizing():
-		t.evictOr(resizeCodes[p.Resize.State], Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
-	case p.Phase != cluster.Pending && isResizing(p):
+		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
+	case p.Phase != cluster.Pending && p.IsResizing():
 		t.whileResizing()
 	case mode.Resizes():
 		t.inPlace()
 	default:
-		t.evict(Fits)
+		t.evict(decision.Fits)
 	}
 }
 
 // try decides on an action if no check blocks it, and takes it from the budget of the group.
-func (t *candidate) try(do Act, against []check, because ReasonCode) {
+func (t *candidate) try(do decision.Act, against []check, because decision.ReasonCode) {
 	for _, o := range against {
 		if r, blocked := o(t); blocked {
 			t.leave(r)
@@ -126,27 +129,27 @@ func (t *candidate) try(do Act, against []check, because ReasonCode) {
 		}
 	}
 	t.d.Do, t.d.Reason = do, t.d.Wanted
-	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == Surge
-	t.d.Fallback = do == Resize && t.mayFallBack()
+	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
+	t.d.Fallback = do == decision.Resize && t.mayFallBack()
 	t.reserve(do)
 	t.pass.radius.plan(t.d.Pod)
 	t.beCanary()
 	switch do {
-	case Evict:
+	case decision.Evict:
 		t.probe(t.d)
-	case Surge: // takes nothing out of service
+	case decision.Surge: // takes nothing out of service
 		t.beginSurge()
 		return
-	case Leave, Resize, Delete:
+	case decision.Leave, decision.Resize, decision.Delete:
 	}
 	t.d.health = t.health()
-	if waived := do == Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {
+	if waived := do == decision.Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {
 		t.d.taken = true
 		t.g.take(t.d.health)
 	}
 }
 
-func (t *candidate) leave(r Reason) { t.d.Do, t.d.Reason = Leave, r }
+func (t *candidate) leave(r decision.Reason) { t.d.Do, t.d.Reason = decision.Leave, r }
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *candidate) mayFallBack() bool {
@@ -159,40 +162,40 @@ func (t *candidate) mayFallBack() bool {
 
 // evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
 func (t *candidate) evictsInstead() bool {
-	return t.d.Autoscaler.Mode == cluster.InPlaceOrRecreate && t.d.Wanted.Code != BoostOver
+	return t.d.Autoscaler.Mode == cluster.InPlaceOrRecreate && t.d.Wanted.Code != decision.BoostOver
 }
 
 // evictionBlocked returns why the pod may not be evicted now, and false if it may.
-func (t *candidate) evictionBlocked() (Reason, bool) {
+func (t *candidate) evictionBlocked() (decision.Reason, bool) {
 	for _, o := range t.evictionChecks() {
 		if r, blocked := o(t); blocked {
 			return r, true
 		}
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }
 
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
 func (t *candidate) inPlace() {
 	p, with := t.d.Pod, t.d.With
-	last, tried := t.w.Ledger.refusal(p, Resize)
+	last, tried := t.w.Ledger.LastFailure(p, decision.Resize)
 	switch {
 	case p.Phase == cluster.Pending:
-		t.leave(Reason{Code: Starting})
+		t.leave(decision.Reason{Code: decision.Starting})
 	case !t.d.Rescue && !isAnyRunning(p):
-		t.evictOr(NoContainerRunning, Reason{Code: NoContainerRunning})
-	case alreadyAsked(p, with) && !sameSize(p, with):
-		t.leave(Reason{Code: ResizeRunning}) // the kubelet has not reported a state yet
-	case changesQoS(t.w.Limits[p.Namespace], p, with):
-		t.evictOr(QoSChange, Reason{Code: QoSChange})
-	case tried && last.Kind == DeniedByNode && !t.asksEnoughLess(last):
-		t.evictOr(ResizeImpossible, Reason{Code: NotSmallerThanRefused})
-	case tried && last.Kind != DeniedByNode && last.isLasting() && t.now.Before(last.until(t.b)):
+		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
+	case change.IsAsked(p, with) && !change.SameSize(p, with):
+		t.leave(decision.Reason{Code: decision.ResizeRunning}) // the kubelet has not reported a state yet
+	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
+		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
+	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
+		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
+	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
 		t.evictInstead(last)
 	case t.isShortOfRoom():
 		t.whileShortOfRoom()
 	default:
-		t.try(Resize, t.resizeChecks(), Fits)
+		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
 	}
 }
 
@@ -204,7 +207,7 @@ func isAnyRunning(p *cluster.Pod) bool {
 }
 
 // evictOr evicts the pod if the mode allows it, and leaves it otherwise.
-func (t *candidate) evictOr(because ReasonCode, r Reason) {
+func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
 		t.evict(because)
 		return
@@ -213,14 +216,14 @@ func (t *candidate) evictOr(because ReasonCode, r Reason) {
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
-func (t *candidate) evictInstead(last refused) {
-	trial := last.Kind.leavesReplacementOpen() && t.g != nil
+func (t *candidate) evictInstead(last ledger.FailedAttempt) {
+	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
-		t.leave(Reason{Code: AwaitingReplacement, Text: last.Text})
+		t.leave(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 		return
 	}
-	t.evictOr(ResizeRefused, last.reason(t.b, Resize))
-	if t.d.Do == Evict && trial {
+	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
+	if t.d.Do == decision.Evict && trial {
 		t.g.trial = true
 	}
 }
@@ -230,32 +233,32 @@ func (t *candidate) evictInstead(last refused) {
 func (t *candidate) whileResizing() {
 	p, with := t.d.Pod, t.d.With
 	takes := t.now.Sub(p.Resize.Since)
-	r := Reason{Text: p.Resize.Message}
+	r := decision.Reason{Text: p.Resize.Message}
 	var failed, again bool // whether to evict if the mode allows it; whether to request another size
 	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
-		r.Code, failed = ResizeWaiting, takes > t.b.DeferredFor
-		again = inPlaceOnly && asksLess(p, with, t.b.Threshold)
+		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor
+		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
-		r.Code, failed = ResizeRunning, takes > t.b.InProgressFor
+		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
 	case cluster.ResizeInfeasible:
-		r.Code, failed = ResizeImpossible, true
-		again = inPlaceOnly && asksLess(p, with, 0)
+		r.Code, failed = decision.ResizeImpossible, true
+		again = inPlaceOnly && change.AsksLess(p, with, 0)
 	case cluster.ResizeError:
-		r.Code, failed = ResizeFailed, true
-		again = inPlaceOnly && asksOther(p, with, t.b.Threshold)
+		r.Code, failed = decision.ResizeFailed, true
+		again = inPlaceOnly && change.AsksOther(p, with, t.b.Threshold)
 		if p.Resize.Problem == cluster.MemoryInUse {
 			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
-			r.Code, failed = MemoryInUse, false
-			again = t.d.Autoscaler.Mode.Resizes() && raisesMemoryLimit(p, with)
+			r.Code, failed = decision.MemoryInUse, false
+			again = t.d.Autoscaler.Mode.Resizes() && change.RaisesMemoryLimit(p, with)
 		}
 	default:
-		r.Code, failed = ResizeUnclear, true
+		r.Code, failed = decision.ResizeUnclear, true
 	}
 	switch {
 	case again:
-		t.try(Resize, t.resizeChecks(), Fits)
+		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
@@ -263,95 +266,92 @@ func (t *candidate) whileResizing() {
 	}
 }
 
-func (t *candidate) resizing() (Reason, bool) {
-	return Reason{Code: ResizeRunning}, isResizing(t.d.Pod)
+func (t *candidate) resizing() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
 }
 
-func isResizing(p *cluster.Pod) bool { return p.Resize != nil && p.Resize.State != cluster.NoResize }
-
-func (t *candidate) starting() (Reason, bool) {
-	return Reason{Code: Starting}, t.d.Pod.Phase == cluster.Pending
+func (t *candidate) starting() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
 }
 
 // interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
-func (t *candidate) interrupted() (Reason, bool) {
-	until, interrupted := t.w.Ledger.isInterrupted(t.now, workloadOf(t.d.Pod))
-	return Reason{Code: Interrupted, Until: until}, interrupted
+func (t *candidate) interrupted() (decision.Reason, bool) {
+	until, interrupted := t.w.Ledger.Interrupted(t.now, ledger.WorkloadOf(t.d.Pod))
+	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
-func (t *candidate) sameSize() (Reason, bool) {
-	return Reason{Code: SameSize}, sameSize(t.d.Pod, t.d.With)
+func (t *candidate) sameSize() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.SameSize}, change.SameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
-func (t *candidate) unplaceable() (Reason, bool) {
-	if !t.b.MustFit || t.nodeSizes.unknown || !grows(t.d.Pod, t.d.With) {
-		return Reason{}, false
+func (t *candidate) unplaceable() (decision.Reason, bool) {
+	if !t.b.MustFit || t.nodeSizes.unknown || !change.Grows(t.d.Pod, t.d.With) {
+		return decision.Reason{}, false
 	}
-	size := total(t.d.Pod, t.d.With)
+	size := change.Total(t.d.Pod, t.d.With)
 	if t.nodeSizes.fit(t.d.Pod, size) {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	return Reason{Code: NoNodeFits, Text: size.String()}, true
+	return decision.Reason{Code: decision.NoNodeFits, Text: size.String()}, true
 }
 
-func (t *candidate) requirementsUnmet() (Reason, bool) {
-	return Reason{Code: RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 }
 
-func (t *candidate) backingOff() (Reason, bool) {
-	n, last := t.w.Ledger.ineffectiveEvictions(workloadOf(t.d.Pod), t.effective)
+func (t *candidate) backingOff() (decision.Reason, bool) {
+	n, last := t.w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(t.d.Pod), t.effective)
 	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
-func (t *candidate) undone() (Reason, bool) {
-	last, _ := t.w.Ledger.lastResize(t.d.Pod)
-	return t.back(t.w.Ledger.undone(t.d.Pod), last.at, t.b.BackoffBase, "resize")
+func (t *candidate) undone() (decision.Reason, bool) {
+	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
 }
 
-func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (Reason, bool) {
+func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (decision.Reason, bool) {
 	if n == 0 {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	until := last.Add(doubled(base, t.b.BackoffMax, n))
-	return Reason{Code: BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
+	until := last.Add(ledger.Doubled(base, t.b.BackoffMax, n))
+	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 
-func (t *candidate) replicasUnknown() (Reason, bool) {
-	return Reason{Code: ReplicasUnknown}, t.g == nil || !t.g.known
+func (t *candidate) replicasUnknown() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.known
 }
 
-func (t *candidate) tooFewReplicas() (Reason, bool) {
+func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
 	return t.tooFew(), t.g.below
 }
 
 // tooFewReplicasInPlace lets the user waive the minimum for resizes.
-func (t *candidate) tooFewReplicasInPlace() (Reason, bool) {
+func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
 	return t.tooFew(), t.g.below && !t.b.SkipInPlace
 }
 
-func (t *candidate) tooFew() Reason {
+func (t *candidate) tooFew() decision.Reason {
 	required := t.b.MinReplicas
 	if n := t.d.Autoscaler.MinReplicas; n > 0 {
 		required = int(n)
 	}
-	return Reason{Code: TooFewReplicas, Have: t.g.live, Want: required}
+	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.live, Want: required}
 }
 
-func (t *candidate) overBudget() (Reason, bool) {
+func (t *candidate) overBudget() (decision.Reason, bool) {
 	h := t.health()
 	if t.hasSpent() || t.g.mayChange(h) {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	return t.g.budgetReason(h), true
 }
 
 // hasSpent reports whether an earlier change of the pod counts in the budget of its group. Both changes together disrupt one pod.
-func (t *candidate) hasSpent() bool { return t.w.Ledger.hasSpent(t.now, t.b, t.d.Pod, t.health()) }
+func (t *candidate) hasSpent() bool { return t.pass.hasSpent(t.d.Pod, t.health()) }
 
-func (t *candidate) overBudgetInPlace() (Reason, bool) {
+func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 	if t.isWaived() {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	return t.overBudget()
 }
@@ -359,7 +359,17 @@ func (t *candidate) overBudgetInPlace() (Reason, bool) {
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
 // of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == BoostOver || t.d.Rescue || t.givesBack()) && !restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !change.Restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }
+
+// changesTooOften blocks the next round of evictions during its back-off.
+func (t *candidate) changesTooOften() (decision.Reason, bool) {
+	r, next := t.w.Ledger.NextRound(t.d.Pod)
+	if !next || r.Count < 2 {
+		return decision.Reason{}, false
+	}
+	until := r.At.Add(ledger.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
+	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, t.now.Before(until)
+}

@@ -5,12 +5,13 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -40,16 +41,14 @@ const (
 )
 
 const (
-	maxPlaceholders  = 10              // placeholder pods in the cluster at the same time
-	placeholderDelay = 2 * time.Minute // how long after its creation the watch may not show a placeholder pod
-	growthOfRequest  = 0.1             // a placeholder without a node is replaced if the size of the replacement exceeds it by this fraction
+	maxPlaceholders = 10  // placeholder pods in the cluster at the same time
+	growthOfRequest = 0.1 // a placeholder without a node is replaced if the size of the replacement exceeds it by this fraction
 )
 
 // The causes of a failed request for capacity, as Reason.Text.
 const (
 	noNodeInTime     = "no node had room for the placeholder pod in time"
 	notEvictedInTime = "the pod was not evicted in time, so the placeholder pod was deleted"
-	undoneByOthers   = "the placeholder pod was deleted, preempted or never created"
 	roomWasNeeded    = "a pod on the node of the placeholder pod needed the room"
 )
 
@@ -75,15 +74,6 @@ type CapacityStep struct {
 	Release     Release             // why it is deleted
 
 	failure string // why the request for capacity has failed; "" if it has not
-}
-
-// A capacityRequest is the last request for capacity of a workload.
-type capacityRequest struct {
-	uid, pod string    // of the pod
-	at       time.Time // when the placeholder was created, or may have been; zero if there is none
-	n        int       // consecutive failed requests
-	failed   time.Time // when the last one failed
-	text     string    // why
 }
 
 // capacity is the state of the requests for capacity in a pass.
@@ -122,22 +112,22 @@ func (c *capacity) of(p *cluster.Pod) *cluster.Pod {
 func (p *Pass) CapacitySteps() []CapacityStep { return p.capacity.steps }
 
 // checkCapacity leaves pods whose replacement has no room on any node now, and decides which placeholder pods are created and deleted.
-func (s *pass) checkCapacity(ds []Decision) {
-	decisions := make(map[cluster.Key]*Decision, len(s.capacity.placeholders)) // by placeholder
+func (s *pass) checkCapacity(ds []entry) {
+	decisions := make(map[cluster.Key]*entry, len(s.capacity.placeholders)) // by placeholder
 	for i := range ds {
 		if d := &ds[i]; s.capacity.of(d.Pod) != nil {
 			decisions[cluster.PlaceholderOf(d.Pod)] = d
-			s.capacity.asked[workloadOf(d.Pod)] = true
+			s.capacity.asked[ledger.WorkloadOf(d.Pod)] = true
 		}
 	}
 	if s.asksForCapacity() {
-		var evictions []*Decision
+		var evictions []*entry
 		for i := range ds {
-			if ds[i].Do == Evict {
+			if ds[i].Do == decision.Evict {
 				evictions = append(evictions, &ds[i])
 			}
 		}
-		slices.SortFunc(evictions, func(a, b *Decision) int { return byPriority(*a, *b) })
+		slices.SortFunc(evictions, func(a, b *entry) int { return byPriority(*a, *b) })
 		for _, d := range evictions {
 			if r, lacks := s.lacksCapacity(d); lacks {
 				s.withdraw(d, r)
@@ -151,10 +141,10 @@ func (s *pass) checkCapacity(ds []Decision) {
 func (s *pass) asksForCapacity() bool { return s.w.Provider != NoProvider && s.nodeRooms().known }
 
 // withdraw leaves a pod instead of evicting it, and returns its budget.
-func (s *pass) withdraw(d *Decision, r Reason) {
+func (s *pass) withdraw(d *entry, r decision.Reason) {
 	s.endProbe(d)
 	g := d.scope.groups[d.Pod.Controller]
-	if d.Reason.Fallback == ResizeRefused && g != nil {
+	if d.Reason.Fallback == decision.ResizeRefused && g != nil {
 		g.trial = false
 	}
 	if d.taken {
@@ -163,14 +153,14 @@ func (s *pass) withdraw(d *Decision, r Reason) {
 	}
 	if d.canary {
 		d.canary = false
-		delete(d.scope.firsts, workloadOf(d.Pod))
+		delete(d.scope.firsts, ledger.WorkloadOf(d.Pod))
 	}
-	d.Do, d.Reason, d.Placeholder = Leave, r, nil
+	d.Do, d.Reason, d.Placeholder = decision.Leave, r, nil
 }
 
 // holdBack leaves a pod that a running pass decided to evict, if its replacement has no room. The next pass asks for capacity.
-func (s *pass) holdBack(d *Decision) {
-	if d.Do != Evict || !s.asksForCapacity() {
+func (s *pass) holdBack(d *entry) {
+	if d.Do != decision.Evict || !s.asksForCapacity() {
 		return
 	}
 	if r, lacks := s.lacksCapacity(d); lacks {
@@ -180,49 +170,49 @@ func (s *pass) holdBack(d *Decision) {
 
 // lacksCapacity reports whether an eviction must wait because no node has room for the replacement, and why. Otherwise it reserves the
 // room. A pod that is down serves nothing, so it does not wait.
-func (s *pass) lacksCapacity(d *Decision) (Reason, bool) {
+func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 	p := d.Pod
-	if !s.asksForCapacity() || d.placed || !grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p) == down {
-		return Reason{}, false
+	if !s.asksForCapacity() || d.placed || !change.Grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p) == down {
+		return decision.Reason{}, false
 	}
-	size := total(p, d.With)
+	size := change.Total(p, d.With)
 	own := s.capacity.of(p)
 	if own != nil && own.Node != "" && !s.isExpired(own) && !s.capacity.given[own.UID] && s.holds(own, size) || s.takeRoom(p, room.Of(size)) {
 		d.Placeholder, d.placed = own, true
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	last := s.w.Ledger.asks[workloadOf(p)]
-	failed := Reason{Code: CapacityNotFound, Text: last.text, Until: last.failed.Add(backoff(s.b, last.n))}
-	waits := Reason{Code: AwaitingCapacity, Text: size.String()}
+	last := s.w.Ledger.Capacity(ledger.WorkloadOf(p))
+	failed := decision.Reason{Code: decision.CapacityNotFound, Text: last.Text, Until: last.Failed.Add(s.b.Backoff(last.Failures))}
+	waits := decision.Reason{Code: decision.AwaitingCapacity, Text: size.String()}
 	switch {
 	case own != nil && s.isExpired(own):
-		failed.Text, failed.Until = noNodeInTime, s.now.Add(backoff(s.b, last.n+1))
+		failed.Text, failed.Until = noNodeInTime, s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
 	case own != nil:
 		waits.Until = own.Created.Add(s.b.CapacityFor)
-	case last.uid == p.UID && last.isLost(s.now, workloadOf(p), s.capacity.held):
-		failed.Text, failed.Until = undoneByOthers, s.now.Add(backoff(s.b, last.n+1))
+	case last.UID == p.UID && last.IsLost(s.now, ledger.WorkloadOf(p), s.capacity.held):
+		failed.Text, failed.Until = ledger.PlaceholderLost, s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
-	case last.n > 0 && s.now.Before(failed.Until):
+	case last.Failures > 0 && s.now.Before(failed.Until):
 		return failed, true
-	case !last.at.IsZero() && last.uid == p.UID:
-		waits.Until = last.at.Add(s.b.CapacityFor)
+	case !last.Requested.IsZero() && last.UID == p.UID:
+		waits.Until = last.Requested.Add(s.b.CapacityFor)
 	}
 	return waits, true
 }
 
 // ask asks for capacity for a pod that waits for it, if that is allowed now.
-func (s *pass) ask(d *Decision, r *Reason) {
-	workload := workloadOf(d.Pod)
+func (s *pass) ask(d *entry, r *decision.Reason) {
+	workload := ledger.WorkloadOf(d.Pod)
 	creating := len(s.capacity.steps)
-	if r.Code != AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.placeholders)+creating >= maxPlaceholders {
+	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.placeholders)+creating >= maxPlaceholders {
 		return
 	}
-	if last := s.w.Ledger.asks[workload]; !last.at.IsZero() {
+	if last := s.w.Ledger.Capacity(workload); !last.Requested.IsZero() {
 		return // the watch does not show the placeholder of another pod of the workload yet
 	}
 	s.capacity.asked[workload] = true
-	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: total(d.Pod, d.With)})
+	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.With)})
 	d.Reason.Until = s.now.Add(s.b.CapacityFor)
 }
 
@@ -278,7 +268,7 @@ func (s *pass) usableNodes(key nodeKey) []*nodeRoom {
 }
 
 // releasePlaceholders deletes the placeholders that are not needed any more, before others are created.
-func (s *pass) releasePlaceholders(decisions map[cluster.Key]*Decision) {
+func (s *pass) releasePlaceholders(decisions map[cluster.Key]*entry) {
 	var releases []CapacityStep
 	for _, placeholder := range s.capacity.placeholders {
 		d := decisions[placeholder.Key]
@@ -296,23 +286,23 @@ func (s *pass) releasePlaceholders(decisions map[cluster.Key]*Decision) {
 }
 
 // releaseOf returns why a placeholder is deleted, and whether its request has failed; "" if it is kept.
-func (s *pass) releaseOf(placeholder *cluster.Pod, d *Decision) (why Release, failure string) {
+func (s *pass) releaseOf(placeholder *cluster.Pod, d *entry) (why Release, failure string) {
 	switch {
 	case s.w.Provider == NoProvider:
 		return ReleaseOff, ""
-	case d == nil || d.Reason.Code == AlreadyEvicted:
+	case d == nil || d.Reason.Code == decision.AlreadyEvicted:
 		return ReleaseGone, ""
 	case s.capacity.given[placeholder.UID]:
 		return ReleaseNeeded, roomWasNeeded
-	case d.Do == Evict && d.Placeholder == placeholder:
+	case d.Do == decision.Evict && d.Placeholder == placeholder:
 		return "", "" // it is deleted after the eviction
 	case s.isExpired(placeholder) && placeholder.Node == "":
 		return ReleaseExpired, noNodeInTime
 	case s.isExpired(placeholder):
 		return ReleaseExpired, notEvictedInTime
-	case d.Do == Resize && !d.Fallback || d.Do == Delete || d.Wanted.Code == Fits || !d.Autoscaler.Mode.Evicts() || !grows(d.Pod, d.With):
+	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
 		return ReleaseUnwanted, ""
-	case s.isOutgrown(placeholder, total(d.Pod, d.With)):
+	case s.isOutgrown(placeholder, change.Total(d.Pod, d.With)):
 		return ReleaseOutgrown, ""
 	}
 	return "", ""
@@ -323,7 +313,7 @@ func (s *pass) isOutgrown(placeholder *cluster.Pod, size cluster.Resources) bool
 	if placeholder.Node != "" {
 		return s.nodeRooms().known && !s.holds(placeholder, size)
 	}
-	had := total(placeholder, nil)
+	had := change.Total(placeholder, nil)
 	exceeds := func(now, before int64) bool { return float64(now) > float64(before)*(1+growthOfRequest) }
 	return exceeds(size.CPU, had.CPU) || exceeds(size.Memory, had.Memory)
 }
@@ -347,103 +337,26 @@ func (p *Pass) CapacityDone(step *CapacityStep) {
 	switch {
 	case step.Pod == nil:
 	case step.Placeholder == nil:
-		l.asked(p.now, step.Pod)
+		l.CapacityAsked(p.now, step.Pod)
 	case step.failure != "":
-		l.capacityFailed(p.now, step.Pod, step.failure)
+		l.CapacityFailed(p.now, step.Pod, step.failure)
 	default:
-		l.capacityReleased(workloadOf(step.Pod))
+		l.CapacityReleased(ledger.WorkloadOf(step.Pod))
 	}
 }
 
 // CapacityRefused reports that the API server refused a step, or that its outcome is unknown. A placeholder that may have been created
 // counts as created, and one that could not be deleted is deleted in the next pass.
-func (p *Pass) CapacityRefused(step *CapacityStep, r Refusal) {
+func (p *Pass) CapacityRefused(step *CapacityStep, r decision.Refusal) {
 	if step.Placeholder != nil {
 		return
 	}
-	if r.Kind == OutcomeIsUnknown {
-		p.w.Ledger.asked(p.now, step.Pod)
+	if r.Kind == decision.OutcomeIsUnknown {
+		p.w.Ledger.CapacityAsked(p.now, step.Pod)
 		return
 	}
-	p.w.Ledger.capacityFailed(p.now, step.Pod, shortened(r.Text))
-	own := &p.ds[p.at(Decision{Pod: step.Pod})]
-	last := p.w.Ledger.asks[workloadOf(step.Pod)]
-	p.leave(own, Reason{Code: CapacityNotFound, Text: last.text, Until: last.failed.Add(backoff(p.b, last.n))})
-}
-
-func (l *Ledger) asked(now time.Time, p *cluster.Pod) {
-	a := l.asks[workloadOf(p)]
-	a.uid, a.pod, a.at = p.UID, p.Name, now
-	l.asks[workloadOf(p)] = a
-}
-
-func (l *Ledger) capacityFailed(now time.Time, p *cluster.Pod, why string) {
-	l.asks[workloadOf(p)] = l.asks[workloadOf(p)].fail(now, why)
-}
-
-// capacityReleased ends a request that neither failed nor led to an eviction. Earlier failures are kept.
-func (l *Ledger) capacityReleased(w cluster.Workload) {
-	a := l.asks[w]
-	a.uid, a.pod, a.at = "", "", time.Time{}
-	l.asks[w] = a
-	if a.n == 0 {
-		delete(l.asks, w)
-	}
-}
-
-func (a capacityRequest) fail(now time.Time, why string) capacityRequest {
-	return capacityRequest{n: a.n + 1, failed: now, text: why}
-}
-
-// isLost reports whether the watch must show the placeholder by now and does not: others have deleted it, or the scheduler has
-// preempted it.
-func (a *capacityRequest) isLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
-	return !a.at.IsZero() && held[cluster.PlaceholderFor(w.Namespace, a.uid)] == nil && !now.Before(a.at.Add(placeholderDelay))
-}
-
-// learnCapacity records requests whose placeholder is gone, and forgets old ones.
-func (l *Ledger) learnCapacity(now time.Time, w World, ds []Decision) {
-	if len(l.asks) == 0 {
-		return
-	}
-	held := capacityOf(w).held
-	live := map[string]*cluster.Pod{}
-	for i := range ds {
-		if p := ds[i].Pod; l.asks[workloadOf(p)].uid == p.UID {
-			live[p.UID] = p
-		}
-	}
-	for workload, a := range l.asks {
-		switch {
-		case a.at.IsZero():
-		case live[a.uid] == nil: // deleted or evicted
-			l.capacityReleased(workload)
-		case a.isLost(now, workload, held):
-			l.asks[workload] = a.fail(now, undoneByOthers)
-		}
-	}
-	maps.DeleteFunc(l.asks, func(_ cluster.Workload, a capacityRequest) bool {
-		return now.Sub(a.at) > historyTTL && now.Sub(a.failed) > historyTTL
-	})
-}
-
-// A CapacityState is the last request for capacity of a workload.
-type CapacityState struct {
-	UID, Pod  string    // of the pod that is going to be evicted; "" if there is no request now
-	Requested time.Time // zero if there is no request now
-	Failures  int       // consecutive failed requests
-	Failed    time.Time // when the last one failed
-	Text      string    // why
-}
-
-func (a *capacityRequest) export() *CapacityState {
-	return &CapacityState{UID: a.uid, Pod: a.pod, Requested: a.at, Failures: a.n, Failed: a.failed, Text: a.text}
-}
-
-func (c *CapacityState) restore(now time.Time) capacityRequest {
-	out := capacityRequest{n: boundedCount(c.Failures), failed: past(now, c.Failed), text: shortened(c.Text)}
-	if c.UID != "" && !c.Requested.IsZero() {
-		out.uid, out.pod, out.at = c.UID, c.Pod, past(now, c.Requested)
-	}
-	return out
+	p.w.Ledger.CapacityFailed(p.now, step.Pod, ledger.Shortened(r.Text))
+	own := &p.entries[p.at(decision.Decision{Pod: step.Pod})]
+	last := p.w.Ledger.Capacity(ledger.WorkloadOf(step.Pod))
+	p.leave(own, decision.Reason{Code: decision.CapacityNotFound, Text: last.Text, Until: last.Failed.Add(p.b.Backoff(last.Failures))})
 }

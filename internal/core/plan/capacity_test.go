@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 func (s *scene) setProvider(f []string) error {
@@ -76,7 +78,7 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 			pass.CapacityDone(step)
 			continue
 		}
-		pass.CapacityRefused(step, Refusal{Kind: refusalKinds[answer], Text: answer})
+		pass.CapacityRefused(step, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 	}
 }
 
@@ -143,7 +145,7 @@ func TestLedger_restartDuringRequestForCapacity_continues(t *testing.T) {
 func TestPlan_ledgerIsLost_findsPlaceholder(t *testing.T) {
 	s := fullScene(t)
 	s.run(t, "try", "node n2 cpu=4 memory=8Gi", "scheduler")
-	s.ledger = NewLedger()
+	s.ledger = ledger.New()
 	if got := s.run(t, "after 1m", "try"); got != "evict shop/web-0: ok\n" {
 		t.Errorf("after the restart: %q, want an eviction", got)
 	}
@@ -162,11 +164,11 @@ func TestPlan_placeholderOfUnknownPod_isDeleted(t *testing.T) {
 func TestLedger_hostileCapacityState_isBounded(t *testing.T) {
 	s := fullScene(t)
 	w := s.pods[0].Top
-	s.ledger.Restore(s.now, []State{{Workload: w, Capacity: &CapacityState{
+	s.ledger.Restore(s.now, []ledger.State{{Workload: w, Capacity: &ledger.CapacityState{
 		UID: "x", Requested: s.now.Add(100 * 365 * 24 * time.Hour), Failures: 1 << 30, Failed: s.now.Add(100 * 365 * 24 * time.Hour), Text: strings.Repeat("x", 1<<20),
 	}}})
-	if a := s.ledger.asks[w]; a.at.After(s.now) || a.failed.After(s.now) || a.n > maxRestoredCount || len(a.text) > maxRefusalText+3 {
-		t.Errorf("restored %v, %v, %d, %d bytes", a.at, a.failed, a.n, len(a.text))
+	if a := s.ledger.Capacity(w); a.Requested.After(s.now) || a.Failed.After(s.now) || a.Failures > 1000 || len(a.Text) > 303 {
+		t.Errorf("restored %v, %v, %d, %d bytes", a.Requested, a.Failed, a.Failures, len(a.Text))
 	}
 	if got := s.run(t, "after 6h", "try", "after 1m", "try"); got != "reserve shop/placeholder-web-0: ok\n" {
 		t.Errorf("after the longest back-off: %q, want a request", got)

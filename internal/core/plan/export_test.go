@@ -14,18 +14,19 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // restored returns a ledger after a restart.
-func restored(now time.Time, l *Ledger, b Budget) *Ledger {
-	next := NewLedger()
-	next.Restore(now, l.Export(b))
+func restored(now time.Time, l *ledger.Ledger, b Budget) *ledger.Ledger {
+	next := ledger.New()
+	next.Restore(now, l.Export(b.Delays))
 	return next
 }
 
 // summary returns the decisions of a pass by pod. The order of actions of different namespaces is not part of it.
-func summary(now time.Time, w World, l *Ledger, b Budget) []string {
+func summary(now time.Time, w World, l *ledger.Ledger, b Budget) []string {
 	w.Ledger = l
 	out := []string{}
 	for _, d := range Plan(now, w, b) {
@@ -36,7 +37,7 @@ func summary(now time.Time, w World, l *Ledger, b Budget) []string {
 }
 
 // drawChanges changes the pods as the cluster may do after the actions of a pass.
-func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]Decision) {
+func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]decision.Decision) {
 	for _, g := range w.Governed {
 		for i, p := range g.Pods {
 			d, ok := changed[p]
@@ -58,7 +59,7 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]De
 					}
 				}
 			}
-			if d.Do == Evict || d.Do == Delete {
+			if d.Do == decision.Evict || d.Do == decision.Delete {
 				q.UID, q.Created = fmt.Sprint(p.UID, "+"), now.Add(time.Second)
 			}
 			g.Pods[i] = &q
@@ -104,12 +105,12 @@ func TestDrawCrashesAndFullNodes_histories_haveDeletionsAndShortages(t *testing.
 			p := Begin(noon, w, b)
 			outcomes(t, p)
 		}
-		for _, s := range w.Ledger.Export(b) {
+		for _, s := range w.Ledger.Export(b.Delays) {
 			if s.Deletion != nil {
 				deletions++
 			}
 			for _, p := range s.Pods {
-				if p.Do == Delete {
+				if p.Do == decision.Delete {
 					refusedDeletions++
 				}
 			}
@@ -132,11 +133,11 @@ func TestLedger_anyHistoryAndRestart_decisionsAreTheSame(t *testing.T) {
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			_, down := outcomes(t, p)
 			drawChanges(t, now, w, down)
 			after := restored(now, w.Ledger, b)
-			if diff := gocmp.Diff(w.Ledger.Export(b), after.Export(b)); diff != "" {
+			if diff := gocmp.Diff(w.Ledger.Export(b.Delays), after.Export(b.Delays)); diff != "" {
 				t.Fatalf("state after a restart (-want +got):\n%s", diff)
 			}
 			for _, later := range []time.Duration{time.Second, 90 * time.Second, 6 * time.Minute, 2 * time.Hour, 30 * time.Hour} {
@@ -162,25 +163,25 @@ func TestLedger_clockJumpsDuringRestart_nothingIsBlockedForEver(t *testing.T) {
 		now := noon
 		for range rapid.IntRange(1, 6).Draw(t, "passes") {
 			p := Begin(now, w, b)
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			outcomes(t, p) // the watch shows no change
 			now = now.Add(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "later"))
 		}
 		now = now.Add(rapid.SampledFrom([]time.Duration{-20 * 365 * 24 * time.Hour, -24 * time.Hour, -time.Hour, 0, 24 * time.Hour, 20 * 365 * 24 * time.Hour}).Draw(t, "jump"))
-		states := w.Ledger.Export(b)
+		states := w.Ledger.Export(b.Delays)
 		for i := range states {
 			states[i].ActingSince = rapid.SampledFrom([]time.Time{{}, noon, noon.Add(1e6 * time.Hour)}).Draw(t, "acting")
 		}
-		after := NewLedger()
+		after := ledger.New()
 		after.Restore(now, states)
-		for _, s := range after.Export(b) {
+		for _, s := range after.Export(b.Delays) {
 			for _, at := range append([]time.Time{s.LastAction()}, attempts(s)...) {
 				if at.After(now) {
 					t.Fatalf("%v has a time after now: %v", s.Workload, at)
 				}
 			}
 		}
-		longest := max(b.BackoffMax, b.RefusalMax, watchDelay)
+		longest := max(b.BackoffMax, b.RefusalMax, ledger.WatchDelay)
 		for _, line := range summary(now.Add(longest), w, after, b) {
 			for _, blocked := range []string{"No pod is changed until", "next attempt", "still shows it"} {
 				if strings.Contains(line, blocked) {
@@ -191,7 +192,7 @@ func TestLedger_clockJumpsDuringRestart_nothingIsBlockedForEver(t *testing.T) {
 	})
 }
 
-func attempts(s State) (out []time.Time) {
+func attempts(s ledger.State) (out []time.Time) {
 	for _, p := range s.Pods {
 		out = append(out, p.At)
 	}
@@ -201,150 +202,23 @@ func attempts(s State) (out []time.Time) {
 func TestLedger_updaterEndedWhileActing_changesNoPodOfTheWorkloadUntilTheWatchMustShowIt(t *testing.T) {
 	w, _ := shrinking(3)
 	web := w.Governed[0].Pods[0].Top
-	w.Ledger.Restore(noon, []State{{Workload: web, ActingSince: noon}})
+	w.Ledger.Restore(noon, []ledger.State{{Workload: web, ActingSince: noon}})
 	for _, x := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 0}, {watchDelay - time.Second, 0}, {watchDelay, 1}} {
+	}{{0, 0}, {ledger.WatchDelay - time.Second, 0}, {ledger.WatchDelay, 1}} {
 		if ds := evictions(Begin(noon.Add(x.after), w, DefaultBudget())); len(ds) != x.want {
 			t.Errorf("%d evictions after %v, want %d", len(ds), x.after, x.want)
 		}
 	}
 	for _, d := range Begin(noon, w, DefaultBudget()).Decisions() {
-		if d.Reason.Code != Interrupted {
+		if d.Reason.Code != decision.Interrupted {
 			t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 		}
 	}
-	w.Ledger.Learn(noon.Add(time.Hour), w, nil)
-	if got := w.Ledger.Export(DefaultBudget()); len(got) != 0 {
+	w.Ledger.Learn(noon.Add(time.Hour), ledger.View{Governed: w.Governed, Scales: w.Scales}, nil)
+	if got := w.Ledger.Export(DefaultBudget().Delays); len(got) != 0 {
 		t.Errorf("state after the watch delay: %+v, want none", got)
-	}
-}
-
-// The state of a workload is bounded. The most recent attempts are kept.
-func TestLedger_manyPodsAndContainers_stateIsBounded(t *testing.T) {
-	w, _ := shrinking(2 * maxPodStates)
-	b := DefaultBudget()
-	b.Tolerance = 1
-	ds := Begin(noon, w, b).Decisions()
-	for i, d := range ds {
-		d.Do = Evict
-		for j := range 2 * maxContainerStates {
-			d.With = append(d.With, policy.Fitted{Container: fmt.Sprint("c", j)})
-		}
-		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Second), d, Refusal{Kind: Denied, Text: strings.Repeat("long ", 1000)}, 0)
-		w.Ledger.addPending(noon, d)
-	}
-	states := w.Ledger.Export(b)
-	if len(states) != 1 {
-		t.Fatalf("%d states, want 1", len(states))
-	}
-	s := states[0]
-	if len(s.Pods) != maxPodStates || s.Omitted != len(ds)-maxPodStates || s.Pods[0].Name != ds[len(ds)-1].Pod.Name {
-		t.Errorf("%d pods, %d omitted, first is %s", len(s.Pods), s.Omitted, s.Pods[0].Name)
-	}
-	if n := len(s.Pods[0].With); n != maxContainerStates {
-		t.Errorf("%d containers, want %d", n, maxContainerStates)
-	}
-	if n := len(s.Pods[0].Failed.Text); n > maxRefusalText+len("…") {
-		t.Errorf("text of %d bytes", n)
-	}
-	if n := len(s.Replacements[0].Evicted); n != maxEvictedPods {
-		t.Errorf("%d evicted pods, want %d", n, maxEvictedPods)
-	}
-}
-
-// Deletions, and steps that make room, are stored as they are.
-func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
-	w, a := shrinking(3)
-	pods := w.Governed[0].Pods
-	web := pods[0].Top
-	kept := NewLedger()
-	part := Decision{Pod: pods[0], Autoscaler: a, Do: Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(150, 1<<30)}}, part: true}
-	kept.Done(noon, part)
-	kept.Done(noon.Add(time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Evict, roomFor: pods[0]})
-	kept.Done(noon.Add(2*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete})
-	kept.Done(noon.Add(3*time.Minute), Decision{Pod: pods[2], Autoscaler: a, Do: Delete, again: true})
-	kept.Refused(noon.Add(4*time.Minute), Decision{Pod: pods[1], Autoscaler: a, Do: Delete}, Refusal{Kind: ServerBusy}, 0)
-	after := restored(noon.Add(5*time.Minute), kept, DefaultBudget())
-	if got := after.lacking["0"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) || len(got.with) != 1 {
-		t.Errorf("shortage %+v", got)
-	}
-	if got := after.rescues[web]; got.again != 1 || got.uid != "2" || !got.at.Equal(noon.Add(3*time.Minute)) {
-		t.Errorf("deletion %+v", got)
-	}
-	if r, ok := after.refusal(pods[1], Delete); !ok || r.Kind != ServerBusy || r.n != 1 {
-		t.Errorf("refusal %+v (%t)", r, ok)
-	}
-	if diff := gocmp.Diff(kept.Export(DefaultBudget()), after.Export(DefaultBudget())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestLedger_manyShortages_mostRecentAreStored(t *testing.T) {
-	w, a := shrinking(3 * maxShortageStates)
-	for i, p := range w.Governed[0].Pods {
-		w.Ledger.Done(noon.Add(time.Duration(i)*time.Second), Decision{Pod: p, Autoscaler: a, Do: Resize, part: true})
-	}
-	s := w.Ledger.Export(DefaultBudget())[0]
-	if n := len(s.Shortages); n != maxShortageStates || s.Shortages[0].UID != w.Governed[0].Pods[3*maxShortageStates-1].UID {
-		t.Errorf("%d shortages, the first is of pod %s", n, s.Shortages[0].UID)
-	}
-}
-
-func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
-	web := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
-	far := noon.Add(1e6 * time.Hour)
-	for name, s := range map[string]State{
-		"no workload":           {ActingSince: noon, Pods: []PodState{{UID: "0", Do: Evict, Done: true, At: noon}}},
-		"no UID":                {Workload: web, Pods: []PodState{{Do: Evict, Done: true, At: noon}}},
-		"no time":               {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, Done: true}}},
-		"no outcome":            {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, At: noon}}},
-		"no action":             {Workload: web, Pods: []PodState{{UID: "0", Do: Leave, Done: true, At: noon}}},
-		"unknown action":        {Workload: web, Pods: []PodState{{UID: "0", Do: 99, Done: true, At: noon}}},
-		"unknown kind":          {Workload: web, Pods: []PodState{{UID: "0", Do: Evict, At: noon, Failed: &FailedState{Refusal: Refusal{Kind: 99}}}}},
-		"controller elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: cluster.Workload{Namespace: "bank", Name: "x"}, Autoscaler: cluster.Key{Namespace: "shop"}, Evicted: []EvictedPod{{At: noon}}}}},
-		"autoscaler elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: web, Autoscaler: cluster.Key{Namespace: "bank"}, Evicted: []EvictedPod{{At: noon}}}}},
-		"eviction without time": {Workload: web, Eviction: &EvictionState{Ineffective: 5}},
-		"rounds without time":   {Workload: web, Rounds: &RoundsState{Count: 5}},
-		"single round":          {Workload: web, Rounds: &RoundsState{At: noon, Count: -1}},
-		"deletion without time": {Workload: web, Deletion: &DeletionState{Again: 5}},
-		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: Delete, Done: true, At: noon}}},
-		"shortage without time": {Workload: web, Shortages: []ShortageState{{UID: "0", Parts: 5}}},
-		"shortage without UID":  {Workload: web, Shortages: []ShortageState{{Since: noon, Parts: 5}}},
-	} {
-		l := NewLedger()
-		l.Restore(noon, []State{s})
-		if got := l.Export(DefaultBudget()); len(got) != 0 {
-			t.Errorf("%s: state %+v, want none", name, got)
-		}
-	}
-	l := NewLedger()
-	l.Restore(noon, []State{{
-		Workload: web, ActingSince: far, LastEviction: far, Deletion: &DeletionState{At: far, Memory: -1, Again: 1 << 60}, Rounds: &RoundsState{At: far, Count: 1 << 60},
-		Shortages: []ShortageState{{UID: "2", Since: far, Parts: -1, Moves: 1 << 60}},
-		Eviction:  &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
-		Pods: []PodState{
-			{UID: "0", Do: Evict, At: far, Attempts: 1 << 60, Failed: &FailedState{Refusal: Refusal{Kind: DeniedByBudget, Text: strings.Repeat("x", 1<<20)}, Transient: -1, Lost: far, Ready: -7}},
-			{UID: "1", Do: Resize, Done: true, At: far, Attempts: -1},
-		},
-	}})
-	e := l.evictions[web]
-	if !e.at.Equal(noon) || e.ineffective != maxRestoredCount || e.before.ineffective != 0 || e.before.before != nil {
-		t.Errorf("eviction %+v", e)
-	}
-	if d := l.rescues[web]; !d.at.Equal(noon) || d.memory != 0 || d.again != maxRestoredCount {
-		t.Errorf("deletion %+v", d)
-	}
-	if r := l.rounds[web]; !r.at.Equal(noon) || r.n != maxRestoredCount {
-		t.Errorf("rounds %+v", r)
-	}
-	if s := l.lacking["2"]; !s.since.Equal(noon) || s.parts != 0 || s.moves != maxRestoredCount {
-		t.Errorf("shortage %+v", s)
-	}
-	r := l.refusals[refusedKey{"0", Evict}]
-	if !r.at.Equal(noon) || r.n != maxRestoredCount || r.transient != 0 || r.ready != 0 || !r.lost.Equal(noon) || len(r.Text) > 400 {
-		t.Errorf("refusal %+v", r)
 	}
 }
 
@@ -352,20 +226,20 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 func TestLedger_stateNamesPodOfOtherNamespace_isForgotten(t *testing.T) {
 	w, _ := shrinking(3)
 	foreign := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "attacker", Name: "x"}
-	s := State{Workload: foreign}
+	s := ledger.State{Workload: foreign}
 	for _, p := range w.Governed[0].Pods {
-		s.Pods = append(s.Pods, PodState{UID: p.UID, Do: Evict, Done: true, At: noon},
-			PodState{UID: p.UID, Do: Evict, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}},
-			PodState{UID: p.UID, Do: Delete, At: noon, Attempts: 1000, Failed: &FailedState{Refusal: Refusal{Kind: Denied}}})
-		s.Shortages = append(s.Shortages, ShortageState{UID: p.UID, Since: noon, Parts: 1})
+		s.Pods = append(s.Pods, ledger.PodState{UID: p.UID, Do: decision.Evict, Done: true, At: noon},
+			ledger.PodState{UID: p.UID, Do: decision.Evict, At: noon, Attempts: 1000, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
+			ledger.PodState{UID: p.UID, Do: decision.Delete, At: noon, Attempts: 1000, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}})
+		s.Shortages = append(s.Shortages, ledger.ShortageState{UID: p.UID, Since: noon, Parts: 1})
 	}
-	w.Ledger.Restore(noon, []State{s})
+	w.Ledger.Restore(noon, []ledger.State{s})
 	first := Begin(noon, w, DefaultBudget())
-	w.Ledger.Learn(noon, w, first.Decisions())
+	first.Learn()
 	if ds := evictions(Begin(noon.Add(time.Minute), w, DefaultBudget())); len(ds) != 1 {
 		t.Errorf("%d evictions after a pass, want 1", len(ds))
 	}
-	if got := w.Ledger.Export(DefaultBudget()); len(got) != 0 {
+	if got := w.Ledger.Export(DefaultBudget().Delays); len(got) != 0 {
 		t.Errorf("state %+v, want none", got)
 	}
 }
@@ -383,13 +257,13 @@ func TestPass_refusedAfterChangeOfPodThatIsDown_backsOff(t *testing.T) {
 		t.Fatalf("%d evictions, want 3", len(ds))
 	}
 	first.Done(ds[0])
-	first.Refused(ds[1], Refusal{Kind: DeniedByBudget})
+	first.Refused(ds[1], decision.Refusal{Kind: decision.DeniedByBudget})
 	for _, d := range evictions(Begin(noon.Add(30*time.Second), w, DefaultBudget())) {
 		if d.Pod.UID == ds[1].Pod.UID {
 			t.Error("the refused eviction is tried again at once, although no more pods are ready")
 		}
 	}
-	for _, p := range w.Ledger.Export(DefaultBudget())[0].Pods {
+	for _, p := range w.Ledger.Export(DefaultBudget().Delays)[0].Pods {
 		if p.Failed != nil && p.Failed.Ready != 0 {
 			t.Errorf("%d ready pods are stored", p.Failed.Ready)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A group is the pods of one controller that one autoscaler governs. Disruptions are counted for each group.
@@ -39,7 +40,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			groups[p.Controller] = g
 		}
 		present[p.Controller]++
-		if !p.Deleting && s.w.Ledger.isEvicted(s.now, p) {
+		if !p.Deleting && s.w.Ledger.IsEvicted(s.now, p) {
 			g.gone++
 			continue
 		}
@@ -47,7 +48,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			continue
 		}
 		g.live++
-		if serves(p) && !s.w.Ledger.mayBeEvicted(s.now, p) {
+		if p.Serves() && !s.w.Ledger.MayBeEvicted(s.now, p) {
 			g.ready++
 		}
 	}
@@ -57,39 +58,19 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	}
 	s.addSpends(groups, pods)
 	for controller, g := range groups {
-		g.wanted, g.known = replicas(controller, scales[controller], present[controller])
+		g.wanted, g.known = scales[controller].Wanted(controller, present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
 		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
 			// replacement.
-			missing := len(s.w.Ledger.pendingOf(controller))
+			missing := s.w.Ledger.Missing(controller)
 			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus-missing)
 		}
 		g.below = g.live < required
 	}
 	return groups
 }
-
-// replicas returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have
-// a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
-// subresource, should have as many pods as exist, with terminating ones (W-14).
-func replicas(controller cluster.Workload, s cluster.Scale, present int) (int, bool) {
-	type kind struct{ group, kind string }
-	switch (kind{controller.Group, controller.Kind}) {
-	case kind{"batch", "Job"}:
-		return present, true
-	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
-		return int(s.Replicas), s.Known && s.Replicas > 0
-	}
-	if s.Unscalable {
-		return present, true
-	}
-	return int(s.Replicas), s.Known && s.Replicas > 0
-}
-
-// serves reports whether a pod is in service: started and ready (W-14).
-func serves(p *cluster.Pod) bool { return p.Phase != cluster.Pending && p.Ready }
 
 // health is the state of a pod that determines what its disruption takes from the budget.
 type health uint8
@@ -165,9 +146,9 @@ func (g *group) canSpare() bool {
 }
 
 // budgetReason returns why the budget does not allow changing a pod.
-func (g *group) budgetReason(h health) Reason {
+func (g *group) budgetReason(h health) decision.Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
-		return Reason{Code: NotReady, Have: g.ready, Want: g.wanted}
+		return decision.Reason{Code: decision.NotReady, Have: g.ready, Want: g.wanted}
 	}
-	return Reason{Code: BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
+	return decision.Reason{Code: decision.BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
 }

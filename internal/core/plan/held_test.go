@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A resize that only lowers requests needs no budget, but the eviction instead of it does. The next attempt to resize is not what the
@@ -24,14 +25,14 @@ func TestPass_refusedResizeAndOtherPodsNotReady_reasonIsWhatBlocksTheEviction(t 
 	}
 	tests := map[string]struct {
 		mode cluster.Mode
-		kind RefusalKind
-		want ReasonCode
+		kind decision.RefusalKind
+		want decision.ReasonCode
 	}{
-		"webhook denies":                        {cluster.InPlaceOrRecreate, Denied, NotReady},
-		"API server does not support it":        {cluster.InPlaceOrRecreate, Unsupported, NotReady},
-		"webhook fails for the first time":      {cluster.InPlaceOrRecreate, WebhookFailed, ResizeRefused},
-		"quota, which would refuse replacement": {cluster.InPlaceOrRecreate, DeniedByQuota, ResizeOverQuota},
-		"mode without evictions":                {cluster.InPlace, Denied, ResizeRefused},
+		"webhook denies":                        {cluster.InPlaceOrRecreate, decision.Denied, decision.NotReady},
+		"API server does not support it":        {cluster.InPlaceOrRecreate, decision.Unsupported, decision.NotReady},
+		"webhook fails for the first time":      {cluster.InPlaceOrRecreate, decision.WebhookFailed, decision.ResizeRefused},
+		"quota, which would refuse replacement": {cluster.InPlaceOrRecreate, decision.DeniedByQuota, decision.ResizeOverQuota},
+		"mode without evictions":                {cluster.InPlace, decision.Denied, decision.ResizeRefused},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,20 +42,20 @@ func TestPass_refusedResizeAndOtherPodsNotReady_reasonIsWhatBlocksTheEviction(t 
 			for minute := range 100 {
 				now := noon.Add(time.Duration(minute) * time.Minute)
 				pass := Begin(now, w, b)
-				w.Ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 				for _, d := range actions(pass) {
-					if next := pass.Refused(d, Refusal{Kind: tt.kind, Text: "not now"}); len(next) > 0 {
+					if next := pass.Refused(d, decision.Refusal{Kind: tt.kind, Text: "not now"}); len(next) > 0 {
 						t.Fatalf("minute %d: %s %s", minute, next[0].Do, next[0].Pod.Name)
 					}
 					got := pass.Decisions()[pass.at(d)]
-					if got.Do != Leave || got.Reason.Code != tt.want {
+					if got.Do != decision.Leave || got.Reason.Code != tt.want {
 						t.Fatalf("minute %d: %s %s because %s, want %s", minute, got.Do, got.Pod.Name, got.Reason, tt.want)
 					}
-					if held := got.Refused.Code == ResizeRefused && got.Refused.Text == "not now"; held != (tt.want == NotReady) {
+					if held := got.Refused.Code == decision.ResizeRefused && got.Refused.Text == "not now"; held != (tt.want == decision.NotReady) {
 						t.Fatalf("minute %d: the refusal is %q", minute, got.Refused)
 					}
 				}
-				if tt.kind == WebhookFailed {
+				if tt.kind == decision.WebhookFailed {
 					break // it counts as refused later
 				}
 			}
@@ -85,12 +86,12 @@ func TestPlan_shrinksAreRefusedAndRateIsLimited_growthIsTried(t *testing.T) {
 	for i := range 15 {
 		now := noon.Add(time.Duration(i) * 2 * time.Minute)
 		pass := Begin(now, w, DefaultBudget())
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 		if acts := actions(pass); len(acts) > 0 {
 			if acts[0].Autoscaler == up {
 				tried++
 			}
-			pass.Refused(acts[0], Refusal{Kind: NotReached})
+			pass.Refused(acts[0], decision.Refusal{Kind: decision.NotReached})
 		}
 	}
 	if tried < 4 {

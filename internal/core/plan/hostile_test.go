@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // oneWorkload is a workload of replicas that should grow.
-func oneWorkload(mode cluster.Mode, replicas int) (World, *Governed) {
+func oneWorkload(mode cluster.Mode, replicas int) (World, *cluster.Governed) {
 	w := fleet(1)
 	g := &w.Governed[0]
 	g.Autoscaler.Mode = mode
@@ -28,9 +30,9 @@ func oneWorkload(mode cluster.Mode, replicas int) (World, *Governed) {
 	return w, g
 }
 
-func actions(p *Pass) (out []Decision) {
+func actions(p *Pass) (out []decision.Decision) {
 	for _, d := range p.Decisions() {
-		if d.Do != Leave {
+		if d.Do != decision.Leave {
 			out = append(out, d)
 		}
 	}
@@ -48,7 +50,7 @@ func TestLedger_clocksDiffer_ineffectiveEvictionsAreFew(t *testing.T) {
 		for minute := range 24 * 60 {
 			now := noon.Add(time.Duration(minute) * time.Minute)
 			p := Begin(now, w, DefaultBudget())
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			for _, d := range actions(p) {
 				evictions++
 				p.Done(d)
@@ -89,7 +91,7 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 		if s := p.Shortages(); len(s) > 0 {
 			t.Fatalf("minute %d: %d of %d pods, none missing for more than 2 minutes, but a shortage since %v", minute, s[0].Present, s[0].Wanted, now.Sub(s[0].Since))
 		}
-		w.Ledger.Learn(now, w, p.Decisions())
+		p.Learn()
 		if ds := actions(p); len(ds) > 0 { // the rate limit allows one
 			d := ds[0]
 			p.Done(d)
@@ -111,14 +113,17 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 // One eviction tests whether replacements are refused too, even if its outcome is unknown.
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
-	w.Ledger.pending[g.Pods[0].Controller] = pendingReplacements{autoscaler: g.Autoscaler.Key, evictions: []pendingEviction{{at: noon.Add(-time.Hour)}}} // all replaced since
+	first := g.Pods[0]
+	w.Ledger.Restore(noon, []ledger.State{{Workload: ledger.WorkloadOf(first), Replacements: []ledger.PendingState{{
+		Controller: first.Controller, Autoscaler: g.Autoscaler.Key, Evicted: []ledger.EvictedPod{{At: noon.Add(-time.Hour)}}, // all replaced since
+	}}}})
 	p := Begin(noon, w, DefaultBudget())
 	evictions := 0
 	for _, d := range actions(p) {
-		for todo := p.Refused(d, Refusal{Kind: Denied, Text: "no"}); len(todo) > 0; todo = todo[1:] {
-			if todo[0].Do == Evict {
+		for todo := p.Refused(d, decision.Refusal{Kind: decision.Denied, Text: "no"}); len(todo) > 0; todo = todo[1:] {
+			if todo[0].Do == decision.Evict {
 				evictions++
-				p.Refused(todo[0], Refusal{Kind: OutcomeIsUnknown, Text: "lost"})
+				p.Refused(todo[0], decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "lost"})
 			}
 		}
 	}
@@ -136,7 +141,7 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 		w.Governed[i].Autoscaler.Mode = cluster.Recreate
 	}
 	p := Begin(noon, w, DefaultBudget())
-	w.Ledger.Learn(noon, w, p.Decisions())
+	p.Learn()
 	if len(actions(p)) == 0 {
 		t.Error("no pod is changed")
 	}

@@ -7,16 +7,18 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
 // A verdict is whether a pod should change because of its requests, its age or an OOM kill. Whether it may change now is decided
 // later.
 type verdict struct {
-	wanted   Reason // Fits when the pod should not change
-	instead  Reason // why the pod should not change, if wanted is Fits
-	priority Priority
+	wanted   decision.Reason // Fits when the pod should not change
+	instead  decision.Reason // why the pod should not change, if wanted is Fits
+	priority decision.Priority
 }
 
 // judge applies the rules for a change. The first rule that holds decides. Containers that the webhook did not observe do not
@@ -36,32 +38,32 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 	t.largest.Container = name(t.largest.Container)
 
 	quick, dead := quickOOM(now, b, a, p)
-	outside := t.worst.Code != Fits
-	switch same := sameSize(p, fits); {
+	outside := t.worst.Code != decision.Fits
+	switch same := change.SameSize(p, fits); {
 	case quick && (v.priority.Diff == 0 || same), outside && same:
-		v.instead = Reason{Code: SameSize}
+		v.instead = decision.Reason{Code: decision.SameSize}
 	case quick:
 		v.wanted = t.largest
 		if t.memory.Resource != 0 {
 			v.wanted = t.memory
 		}
-		v.wanted.Code, v.wanted.For = OutOfMemory, dead.lived
+		v.wanted.Code, v.wanted.For = decision.OutOfMemory, dead.lived
 		v.wanted.Container = name(dead.container)
 	case outside:
 		v.wanted = t.worst
 	case same:
-		v.instead = Reason{Code: Fits}
+		v.instead = decision.Reason{Code: decision.Fits}
 	case p.Started.IsZero():
-		v.instead = Reason{Code: PodTooYoung}
+		v.instead = decision.Reason{Code: decision.PodTooYoung}
 	case now.Before(p.Started.Add(b.Lifetime)):
-		v.instead = Reason{Code: PodTooYoung, Until: p.Started.Add(b.Lifetime)}
+		v.instead = decision.Reason{Code: decision.PodTooYoung, Until: p.Started.Add(b.Lifetime)}
 	case now.Before(a.Created.Add(b.Lifetime)):
-		v.instead = Reason{Code: AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
+		v.instead = decision.Reason{Code: decision.AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
 	case v.priority.Diff < b.Threshold:
-		v.instead = Reason{Code: SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
+		v.instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
 	default:
 		v.wanted = t.largest
-		v.wanted.Code, v.wanted.For, v.wanted.Have = Drifted, now.Sub(p.Started), percent(v.priority.Diff)
+		v.wanted.Code, v.wanted.For, v.wanted.Have = decision.Drifted, now.Sub(p.Started), percent(v.priority.Diff)
 	}
 	return v
 }
@@ -89,13 +91,13 @@ type comparison struct {
 	requested, target [len(cluster.All)]float64 // sums over the containers with a recommendation, in thousandths
 	known             [len(cluster.All)]bool
 	up                bool
-	worst             Reason // the worst request that is missing or outside its range
-	largest           Reason // the largest relative change of all
-	memory            Reason // the largest relative change of memory
+	worst             decision.Reason // the worst request that is missing or outside its range
+	largest           decision.Reason // the largest relative change of all
+	memory            decision.Reason // the largest relative change of memory
 }
 
 // ranks order the causes; a reason names the one with the highest rank.
-var ranks = map[ReasonCode]int{AboveRange: 1, MissingRequest: 2, BelowRange: 3}
+var ranks = map[decision.ReasonCode]int{decision.AboveRange: 1, decision.MissingRequest: 2, decision.BelowRange: 3}
 
 func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 	var t comparison
@@ -118,9 +120,9 @@ func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 			t.up = t.up || !requested || to > from
 
 			code := causeOf(f.Estimate, requests, res)
-			r := Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
+			r := decision.Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := math.Abs(float64(to)-float64(from)) / math.Max(float64(from), 1)
-			if code != Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
+			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
 				t.worst, worst = r, change
 			}
 			if t.largest.Resource == 0 || change > largest {
@@ -135,25 +137,25 @@ func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 }
 
 // causeOf returns why a request should change because of its bounds; Fits if it is within them.
-func causeOf(e cluster.Estimate, requests cluster.Resources, res cluster.Resource) ReasonCode {
+func causeOf(e cluster.Estimate, requests cluster.Resources, res cluster.Resource) decision.ReasonCode {
 	request, requested := requests.Get(res)
 	lower, hasLower := e.Lower.Get(res)
 	upper, hasUpper := e.Upper.Get(res)
 	switch {
 	case !requested:
-		return MissingRequest
+		return decision.MissingRequest
 	case hasLower && request < lower:
-		return BelowRange
+		return decision.BelowRange
 	case hasUpper && request > upper:
-		return AboveRange
+		return decision.AboveRange
 	}
-	return Fits
+	return decision.Fits
 }
 
 // priority sums the relative difference of each resource over the whole pod. Opposite changes of one resource cancel out, because
 // the sum for the node stays the same.
-func (t comparison) priority() Priority {
-	p := Priority{Up: t.up}
+func (t comparison) priority() decision.Priority {
+	p := decision.Priority{Up: t.up}
 	for n := range cluster.All {
 		if t.known[n] {
 			requested := math.Max(t.requested[n], 1)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // a workload of ready pods that should shrink.
@@ -21,7 +23,7 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 			Lower: cluster.Amounts(50, 64<<20), Target: cluster.Amounts(100, 128<<20), Upper: cluster.Amounts(200, 256<<20),
 		}}},
 	}
-	g := Governed{Autoscaler: a}
+	g := cluster.Governed{Autoscaler: a}
 	for i := range replicas {
 		g.Pods = append(g.Pods, &cluster.Pod{
 			Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("db-%d", i)}, UID: fmt.Sprint(i), Controller: top, Top: top, Node: "a",
@@ -30,14 +32,14 @@ func shrinking(replicas int) (World, *cluster.Autoscaler) {
 		})
 	}
 	return World{
-		Governed: []Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: NewLedger(),
+		Governed: []cluster.Governed{g}, Scales: map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: int32(replicas)}}, Ledger: ledger.New(),
 	}, a
 }
 
 // evictions returns the evictions of a pass.
-func evictions(p *Pass) (out []Decision) {
+func evictions(p *Pass) (out []decision.Decision) {
 	for _, d := range p.Decisions() {
-		if d.Do == Evict {
+		if d.Do == decision.Evict {
 			out = append(out, d)
 		}
 	}
@@ -51,10 +53,10 @@ func TestPlan_evictionUnansweredAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	if len(ds) != 1 {
 		t.Fatalf("%d evictions, want 1", len(ds))
 	}
-	if more := first.Refused(ds[0], Refusal{Kind: OutcomeIsUnknown}); len(more) > 0 {
+	if more := first.Refused(ds[0], decision.Refusal{Kind: decision.OutcomeIsUnknown}); len(more) > 0 {
 		t.Fatalf("%s is evicted instead", more[0].Pod.Name)
 	}
-	w.Ledger.Learn(noon, w, first.Decisions())
+	first.Learn()
 	for minute := range 5 {
 		now := noon.Add(time.Duration(minute+1)*time.Minute - time.Second)
 		if ds := evictions(Begin(now, w, DefaultBudget())); len(ds) > 0 {
@@ -80,7 +82,7 @@ func TestLedger_pendingReplacementHasOldRequests_backsOff(t *testing.T) {
 	for minute := range 60 {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		pass := Begin(now, w, b)
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 		for _, d := range evictions(pass) {
 			count++
 			pass.Done(d)
@@ -98,26 +100,26 @@ func TestLedger_pendingReplacementHasOldRequests_backsOff(t *testing.T) {
 
 // A quota refuses a resize many times. A lost answer after that is no reason for an eviction.
 func TestPass_quotaRefusesAndThenWebhook_podIsNotEvicted(t *testing.T) {
-	for name, kind := range map[string]RefusalKind{"lost": OutcomeIsUnknown, "webhook denies": Denied, "webhook fails": WebhookFailed} {
+	for name, kind := range map[string]decision.RefusalKind{"lost": decision.OutcomeIsUnknown, "webhook denies": decision.Denied, "webhook fails": decision.WebhookFailed} {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(3)
 			a.Mode = cluster.InPlaceOrRecreate
 			now, evicted := noon, false
-			attempt := func(kind RefusalKind) {
+			attempt := func(kind decision.RefusalKind) {
 				pass := Begin(now, w, DefaultBudget())
-				w.Ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 				for _, d := range pass.Decisions() {
-					evicted = evicted || d.Do == Evict
-					if d.Do == Resize {
-						for _, next := range pass.Refused(d, Refusal{Kind: kind}) {
-							evicted = evicted || next.Do == Evict
+					evicted = evicted || d.Do == decision.Evict
+					if d.Do == decision.Resize {
+						for _, next := range pass.Refused(d, decision.Refusal{Kind: kind}) {
+							evicted = evicted || next.Do == decision.Evict
 						}
 					}
 				}
 				now = now.Add(2 * time.Hour)
 			}
 			for range 9 {
-				attempt(DeniedByQuota)
+				attempt(decision.DeniedByQuota)
 			}
 			for range 6 {
 				attempt(kind)
@@ -149,8 +151,8 @@ func TestPlan_quotaRefusedAndRecommendationFalls_retriesAtOnce(t *testing.T) {
 	for range 8 {
 		pass := Begin(now, w, DefaultBudget())
 		for _, d := range pass.Decisions() {
-			if d.Do == Resize {
-				pass.Refused(d, Refusal{Kind: DeniedByQuota})
+			if d.Do == decision.Resize {
+				pass.Refused(d, decision.Refusal{Kind: decision.DeniedByQuota})
 			}
 		}
 		now = now.Add(2 * time.Hour)
@@ -158,7 +160,7 @@ func TestPlan_quotaRefusedAndRecommendationFalls_retriesAtOnce(t *testing.T) {
 	now = now.Add(-2*time.Hour + time.Minute) // in the middle of the back-off
 	resizes := func() (n int) {
 		for _, d := range Begin(now, w, DefaultBudget()).Decisions() {
-			if d.Do == Resize {
+			if d.Do == decision.Resize {
 				n++
 			}
 		}
@@ -173,8 +175,8 @@ func TestPlan_quotaRefusedAndRecommendationFalls_retriesAtOnce(t *testing.T) {
 	}
 	pass := Begin(now, w, DefaultBudget())
 	for _, d := range pass.Decisions() {
-		if d.Do == Resize {
-			pass.Refused(d, Refusal{Kind: DeniedByQuota})
+		if d.Do == decision.Resize {
+			pass.Refused(d, decision.Refusal{Kind: decision.DeniedByQuota})
 		}
 	}
 	now = now.Add(2 * time.Minute)
@@ -187,14 +189,14 @@ func TestPass_evictionUnansweredAndWatchLate_reportsShortage(t *testing.T) {
 	w, _ := shrinking(3)
 	pods := w.Governed[0].Pods
 	pass := Begin(noon, w, DefaultBudget())
-	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
+	pass.Refused(evictions(pass)[0], decision.Refusal{Kind: decision.OutcomeIsUnknown})
 	for minute := 1; minute <= 6; minute++ {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		if minute == 3 { // the watch shows that the pod is gone; nothing replaces it
 			w.Governed[0].Pods = pods[1:]
 		}
 		pass = Begin(now, w, DefaultBudget())
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 	}
 	if len(pass.Shortages()) != 1 {
 		t.Error("the missing replacement is not reported")
@@ -208,10 +210,10 @@ func TestLedger_unansweredEvictionsHaveNoEffect_backsOff(t *testing.T) {
 	for minute := range 120 {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		pass := Begin(now, w, DefaultBudget())
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 		for _, d := range evictions(pass) {
 			count++
-			pass.Refused(d, Refusal{Kind: OutcomeIsUnknown})
+			pass.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown})
 			for i, p := range w.Governed[0].Pods {
 				if p.UID == d.Pod.UID { // its replacement is as the template is
 					next := *p
@@ -255,12 +257,12 @@ func TestPlan_morePodsThanWanted_surplusIsIgnored(t *testing.T) {
 func TestPass_unansweredEvictionWasNotCarriedOut_reportsNoShortage(t *testing.T) {
 	w, a := shrinking(3)
 	pass := Begin(noon, w, DefaultBudget())
-	pass.Refused(evictions(pass)[0], Refusal{Kind: OutcomeIsUnknown})
+	pass.Refused(evictions(pass)[0], decision.Refusal{Kind: decision.OutcomeIsUnknown})
 	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 4}
 	for minute := 1; minute <= 20; minute++ {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		pass = Begin(now, w, DefaultBudget())
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 	}
 	if s := pass.Shortages(); len(s) != 0 {
 		t.Errorf("%d of %d pods exist, and a missing replacement is reported", s[0].Present, s[0].Wanted)
@@ -274,7 +276,7 @@ func TestPlan_scaledDownAndWatchLate_evictsNoSecondPod(t *testing.T) {
 	b.Tolerance = 0
 	pass := Begin(noon, w, b)
 	pass.Done(evictions(pass)[0])
-	w.Ledger.Learn(noon, w, pass.Decisions())
+	pass.Learn()
 	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
 	if ds := evictions(Begin(noon.Add(time.Minute), w, b)); len(ds) > 0 {
 		t.Errorf("%s is evicted, which may leave none of 2 pods ready", ds[0].Pod.Name)
@@ -300,7 +302,7 @@ func TestPlan_scaledDownWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T)
 		if ds := evictions(pass); len(ds) > 0 {
 			t.Fatalf("minute %d: %s is evicted, which may leave none of 2 pods", minute, ds[0].Pod.Name)
 		}
-		w.Ledger.Learn(now, w, pass.Decisions())
+		pass.Learn()
 	}
 	w.Governed[0].Pods = w.Governed[0].Pods[:2] // the watch shows the scale-down, and the replacement
 	now := noon.Add(21 * time.Minute)
@@ -336,7 +338,7 @@ func TestPass_scaleDownHidesMissingReplacement_reportsShortage(t *testing.T) {
 					}
 				}
 				pass = Begin(now, w, DefaultBudget())
-				w.Ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 			}
 			if n := len(pass.Shortages()); n != tt.want {
 				t.Errorf("%d shortages, want %d", n, tt.want)

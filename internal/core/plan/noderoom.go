@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
@@ -71,7 +72,7 @@ func counted(p *cluster.Pod) room.Amount {
 
 // sumOf returns the requests of a pod: the present ones, or the larger of those and the ones in the spec.
 func sumOf(p *cluster.Pod, present bool) room.Amount {
-	spec := room.Of(total(p, nil))
+	spec := room.Of(change.Total(p, nil))
 	var fits []policy.Fitted
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.Applied != nil && c.Role == cluster.Regular {
@@ -81,7 +82,7 @@ func sumOf(p *cluster.Pod, present bool) room.Amount {
 	if fits == nil {
 		return spec
 	}
-	now := room.Of(total(p, fits))
+	now := room.Of(change.Total(p, fits))
 	if present {
 		return now
 	}
@@ -106,9 +107,9 @@ func newSpots(all *rooms, from *nodeRoom) *spots {
 }
 
 // candidateFor returns what moving a pod means.
-func (s *pass) candidateFor(d *Decision, at *spots) *room.Candidate {
+func (s *pass) candidateFor(d *entry, at *spots) *room.Candidate {
 	p, t := d.Pod, s.roomCandidate(d)
-	c := &room.Candidate{Size: room.Of(total(p, d.With)), DeletionCost: p.DeletionCost, Spots: s.spotsFor(p, at)}
+	c := &room.Candidate{Size: room.Of(change.Total(p, d.With)), DeletionCost: p.DeletionCost, Spots: s.spotsFor(p, at)}
 	if t.g != nil {
 		c.Ready, c.Wanted = t.g.ready-t.g.spent, t.g.wanted
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -20,7 +22,7 @@ type paced struct {
 	random     *rand.Rand
 	now        time.Time
 	budget     Budget
-	ledger     *Ledger
+	ledger     *ledger.Ledger
 	autoscaler *cluster.Autoscaler
 	controller cluster.Workload
 	replicas   int
@@ -50,7 +52,7 @@ type pacedView struct {
 }
 
 func newPaced(t *testing.T, seed uint64, mode cluster.Mode, replicas int, standby bool) *paced {
-	p := &paced{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, budget: DefaultBudget(), ledger: NewLedger(), replicas: replicas, standby: standby}
+	p := &paced{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, budget: DefaultBudget(), ledger: ledger.New(), replicas: replicas, standby: standby}
 	p.lag = time.Duration(p.random.IntN(20)) * time.Second
 	p.starts = time.Duration(1+p.random.IntN(90)) * time.Second
 	p.controller = cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
@@ -122,38 +124,38 @@ func (p *paced) change(x *pacedPod, do func(*cluster.Pod)) {
 
 func (p *paced) pass() {
 	w := World{
-		Governed: []Governed{{p.autoscaler, p.seen[0].pods}}, Ledger: p.ledger, Limits: map[string]policy.Limits{},
+		Governed: []cluster.Governed{{Autoscaler: p.autoscaler, Pods: p.seen[0].pods}}, Ledger: p.ledger, Limits: map[string]policy.Limits{},
 		Scales: map[cluster.Workload]cluster.Scale{p.controller: {Known: true, Replicas: int32(p.replicas)}},
 	}
 	pass := Begin(p.now, w, p.budget)
-	p.ledger.Learn(p.now, w, pass.Decisions())
-	acts := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d Decision) bool { return d.Do == Leave })
+	pass.Learn()
+	acts := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return d.Do == decision.Leave })
 	for len(acts) > 0 {
 		d := acts[0]
 		acts = append(acts[1:], p.act(pass, d)...)
 	}
 }
 
-func (p *paced) act(pass *Pass, d Decision) []Decision {
+func (p *paced) act(pass *Pass, d decision.Decision) []decision.Decision {
 	at := slices.IndexFunc(p.pods, func(x *pacedPod) bool { return x.pod.UID == d.Pod.UID })
 	if at < 0 {
 		pass.Gone(d)
 		return nil
 	}
 	if p.random.IntN(8) == 0 {
-		return pass.Refused(d, Refusal{Kind: []RefusalKind{DeniedByBudget, ServerBusy, Denied, WebhookFailed}[p.random.IntN(4)]})
+		return pass.Refused(d, decision.Refusal{Kind: []decision.RefusalKind{decision.DeniedByBudget, decision.ServerBusy, decision.Denied, decision.WebhookFailed}[p.random.IntN(4)]})
 	}
 	x := p.pods[at]
 	p.disrupts++
 	p.recent = append(p.recent, p.now)
-	if d.Do == Evict {
+	if d.Do == decision.Evict {
 		x.gone, x.disrupted = true, true
 	} else {
 		x.disrupted, x.restartAt = true, p.now.Add(time.Duration(1+p.random.IntN(10))*time.Second)
 		p.change(x, func(q *cluster.Pod) { q.Containers[0].Requests = d.With[0].Requests })
 	}
 	if p.random.IntN(8) == 0 {
-		return pass.Refused(d, Refusal{Kind: OutcomeIsUnknown}) // it was carried out, and the answer was lost
+		return pass.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown}) // it was carried out, and the answer was lost
 	}
 	pass.Done(d)
 	return nil

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
@@ -19,8 +21,9 @@ import (
 // A Pass is not safe for concurrent use.
 type Pass struct {
 	pass
-	ds    []Decision
-	index map[string]int // index of the decisions by pod UID
+	ds      []decision.Decision
+	entries []entry        // of ds, in the same order
+	index   map[string]int // index of the decisions by pod UID
 
 	queued bool // decisions without budget are in the queues of their scope
 }
@@ -34,24 +37,30 @@ type queueKey struct {
 // Begin decides on every governed pod that lives.
 func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
-		w.Ledger = NewLedger()
+		w.Ledger = ledger.New()
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
-	p.short, p.complete = w.Ledger.shortages(now, w, b)
 	p.radius = newRadius(now, w, b)
-	p.canaries = observeCanaries(now, w)
+	p.canaries = w.Ledger.ObserveCanaries(now, w.Governed)
 	p.capacity = capacityOf(w)
-	p.ds = p.decide()
+	p.short, p.complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
+	p.entries = p.decide()
+	p.ds = make([]decision.Decision, len(p.entries))
+	for i := range p.entries {
+		p.ds[i] = *p.entries[i].Decision
+		p.entries[i].Decision = &p.ds[i]
+	}
+	p.made = nil
 	return p
 }
 
 // Decisions returns all decisions: first those that change something, in the order of execution, then the pods that are
 // left, by name. Reported outcomes change them. The caller must not change them.
-func (p *Pass) Decisions() []Decision { return p.ds }
+func (p *Pass) Decisions() []decision.Decision { return p.ds }
 
 // Shortages returns the controllers of which no pod is evicted because evicted pods have no replacement, sorted.
-func (p *Pass) Shortages() []Shortage {
-	return slices.SortedFunc(maps.Values(p.short), func(a, b Shortage) int { return a.Controller.Compare(b.Controller) })
+func (p *Pass) Shortages() []ledger.Shortage {
+	return slices.SortedFunc(maps.Values(p.short), func(a, b ledger.Shortage) int { return a.Controller.Compare(b.Controller) })
 }
 
 // A Failure is a panic while the pass decided on the pods of an autoscaler, which is a defect of podfit. These pods have no decision.
@@ -64,10 +73,27 @@ type Failure struct {
 // Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
 func (p *Pass) Failures() []Failure { return p.failures }
 
+// Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
+// decisions are carried out.
+func (p *Pass) Learn() {
+	l := p.w.Ledger
+	l.Learn(p.now, p.view(), p.ds)
+	for i := range p.entries {
+		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
+			l.CanaryPlanned(p.now, d.attempt(p.now, *d.Decision))
+		}
+	}
+}
+
+// view returns what the ledger learns from.
+func (s *pass) view() ledger.View {
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Placeholders: s.capacity.held}
+}
+
 // Done reports that a decision was carried out.
-func (p *Pass) Done(d Decision) {
-	p.w.Ledger.Done(p.now, d)
-	own := &p.ds[p.at(d)]
+func (p *Pass) Done(d decision.Decision) {
+	own := &p.entries[p.at(d)]
+	p.w.Ledger.Done(p.now, own.attempt(p.now, d))
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
@@ -76,51 +102,44 @@ func (p *Pass) Done(d Decision) {
 	p.spend(own)
 }
 
-// spend records that the budget of a decision stays spent after this pass.
-func (p *Pass) spend(d *Decision) {
-	if d.taken || p.w.Ledger.hasSpent(p.now, p.b, d.Pod, d.health) {
-		p.w.Ledger.spendOn(p.now, d, p.b)
-	}
-}
-
 // Refused reports that the API server refused a decision, or that its outcome is unknown. It returns the decisions that take its
 // place: an eviction of the pod if its resize was refused and the mode allows it, else the change of another pod of the group.
-func (p *Pass) Refused(d Decision, r Refusal) []Decision {
+func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decision {
 	at := p.at(d)
-	own := &p.ds[at]
+	own := &p.entries[at]
 	ready := 0
 	if g := p.group(own); g != nil {
 		ready = g.ready - g.changed
 	}
-	p.w.Ledger.Refused(p.now, d, r, ready)
-	if r.Kind == OutcomeIsUnknown {
+	p.w.Ledger.Refused(p.now, own.attempt(p.now, d), r, ready)
+	if r.Kind == decision.OutcomeIsUnknown {
 		p.countChange(d)
 		p.canaryChanged(own, false)
 	}
-	last, _ := p.w.Ledger.refusal(d.Pod, d.Do)
-	if d.Fallback && last.isLasting() {
+	last, _ := p.w.Ledger.LastFailure(d.Pod, d.Do)
+	if d.Fallback && last.IsLasting() {
 		return p.replaceInstead(own, last)
 	}
-	why := last.reason(p.b, d.Do)
-	if r.Kind == DeniedByBudget && d.Do == Evict && d.Rescue {
+	why := last.Reason(p.b.Delays, d.Do)
+	if r.Kind == decision.DeniedByBudget && d.Do == decision.Evict && d.Rescue {
 		if p.deleteInstead(own, last) {
-			return []Decision{*own}
+			return []decision.Decision{*own.Decision}
 		}
 		why = own.Reason
 	}
 	p.endRescue(own, r.Kind)
-	if !r.Kind.keepsBudget() {
+	if !r.Kind.KeepsBudget() {
 		p.endProbe(own)
 		p.endCanary(own)
 	}
-	if d.Do == Evict && d.Reason.Fallback == ResizeRefused && r.Kind != OutcomeIsUnknown {
+	if d.Do == decision.Evict && d.Reason.Fallback == decision.ResizeRefused && r.Kind != decision.OutcomeIsUnknown {
 		p.group(own).trial = false
 	}
 	p.leave(own, why)
-	if r.Kind == DeniedByNode {
-		own.Reason = Reason{Code: NotSmallerThanRefused}
+	if r.Kind == decision.DeniedByNode {
+		own.Reason = decision.Reason{Code: decision.NotSmallerThanRefused}
 	}
-	if r.Kind.keepsBudget() {
+	if r.Kind.KeepsBudget() {
 		if own.taken {
 			p.group(own).changed++
 		}
@@ -128,7 +147,7 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 		return nil
 	}
 	next := p.giveBack(own)
-	if d.Do == Resize && last.isLasting() && own.Reason.Code == ResizeRefused {
+	if d.Do == decision.Resize && last.IsLasting() && own.Reason.Code == decision.ResizeRefused {
 		p.explainHeldEviction(own)
 	}
 	return next
@@ -136,19 +155,19 @@ func (p *Pass) Refused(d Decision, r Refusal) []Decision {
 
 // replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
 // decisions that take the place of the resize.
-func (p *Pass) replaceInstead(own *Decision, last refused) []Decision {
+func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt) []decision.Decision {
 	g := p.group(own)
-	trial := last.Kind.leavesReplacementOpen()
+	trial := last.Kind.LeavesReplacementOpen()
 	switch {
 	case p.hasProbe(own):
 		p.endCanary(own)
-		p.leave(own, Reason{Code: Probing})
+		p.leave(own, decision.Reason{Code: decision.Probing})
 		return p.giveBack(own)
 	case p.candidate(own).surges(false):
 		return p.surgeInstead(own, last)
 	case trial && p.isAwaited(own.Pod.Controller, g):
 		p.endCanary(own)
-		p.leave(own, Reason{Code: AwaitingReplacement, Text: last.Text})
+		p.leave(own, decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 		return p.giveBack(own)
 	}
 	if lacks, awaits := p.lacksCapacity(own); awaits {
@@ -157,18 +176,18 @@ func (p *Pass) replaceInstead(own *Decision, last refused) []Decision {
 		return p.giveBack(own)
 	}
 	g.trial = g.trial || trial
-	own.Do, own.Reason, own.Fallback = Evict, own.Wanted, false
-	own.Reason.Fallback = ResizeRefused
-	if last.Kind == DeniedByNode {
-		own.Reason.Fallback = ResizeImpossible
+	own.Do, own.Reason, own.Fallback = decision.Evict, own.Wanted, false
+	own.Reason.Fallback = decision.ResizeRefused
+	if last.Kind == decision.DeniedByNode {
+		own.Reason.Fallback = decision.ResizeImpossible
 	}
 	p.probe(own)
-	return []Decision{*own}
+	return []decision.Decision{*own.Decision}
 }
 
 // explainHeldEviction makes the check that blocks the eviction of a pod the reason to leave it, if its resize was refused and the mode
 // would allow the eviction.
-func (p *Pass) explainHeldEviction(d *Decision) {
+func (p *Pass) explainHeldEviction(d *entry) {
 	if d.scope == nil {
 		return
 	}
@@ -182,57 +201,59 @@ func (p *Pass) explainHeldEviction(d *Decision) {
 }
 
 // surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
-func (p *Pass) surgeInstead(d *Decision, last refused) []Decision {
+func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt) []decision.Decision {
 	next := p.giveBack(d)
-	p.leave(d, last.reason(p.b, Resize))
-	because := ResizeRefused
-	if last.Kind == DeniedByNode {
-		because = ResizeImpossible
+	p.leave(d, last.Reason(p.b.Delays, decision.Resize))
+	because := decision.ResizeRefused
+	if last.Kind == decision.DeniedByNode {
+		because = decision.ResizeImpossible
 	}
-	p.candidate(d).try(Surge, surgeChecks, because)
-	if d.Do == Leave {
+	p.candidate(d).try(decision.Surge, surgeChecks, because)
+	if d.Do == decision.Leave {
 		return next
 	}
-	return append([]Decision{*d}, next...)
+	return append([]decision.Decision{*d.Decision}, next...)
 }
 
 // Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is
 // not in service.
-func (p *Pass) Gone(d Decision) {
-	p.w.Ledger.markServed(p.now, d)
-	p.endCanary(&p.ds[p.at(d)])
-	p.leave(&p.ds[p.at(d)], Reason{Code: AlreadyGone})
+func (p *Pass) Gone(d decision.Decision) {
+	p.w.Ledger.MarkServed(p.now, d.Pod)
+	p.endCanary(&p.entries[p.at(d)])
+	p.leave(&p.entries[p.at(d)], decision.Reason{Code: decision.AlreadyGone})
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
-func (p *Pass) Skipped(d Decision, why ReasonCode) []Decision { return p.Stopped(d, Reason{Code: why}) }
+func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.Decision {
+	return p.Stopped(d, decision.Reason{Code: why})
+}
 
 // Stopped is Skipped with a reason that has more than a code.
-func (p *Pass) Stopped(d Decision, why Reason) []Decision {
-	own := &p.ds[p.at(d)]
-	if own.Do == Evict && own.Reason.Fallback == ResizeRefused {
+func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
+	own := &p.entries[p.at(d)]
+	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
 		p.group(own).trial = false
 	}
 	p.endProbe(own)
 	p.endCanary(own)
-	p.endRescue(own, NotReached)
+	p.endRescue(own, decision.NotReached)
 	p.endSurge(own)
 	p.leave(own, why)
 	return p.giveBack(own)
 }
 
-func (p *Pass) leave(d *Decision, r Reason) {
-	d.Do, d.Reason, d.Fallback, d.part, d.roomFor, d.Placeholder = Leave, r, false, false, nil, nil
+func (p *Pass) leave(d *entry, r decision.Reason) {
+	d.Do, d.Reason, d.Fallback, d.roomFor, d.Placeholder = decision.Leave, r, false, nil, nil
 }
 
-func (p *Pass) group(d *Decision) *group {
+func (p *Pass) group(d *entry) *group {
 	if d.scope == nil {
 		return nil
 	}
 	return d.scope.groups[d.Pod.Controller]
 }
 
-func (p *Pass) at(d Decision) int {
+func (p *Pass) at(d decision.Decision) int {
 	if p.index == nil {
 		p.index = make(map[string]int, len(p.ds))
 		for i := range p.ds {
@@ -243,7 +264,7 @@ func (p *Pass) at(d Decision) int {
 }
 
 // giveBack returns the budget of a decision to its group, and returns the decisions that become possible.
-func (p *Pass) giveBack(d *Decision) []Decision {
+func (p *Pass) giveBack(d *entry) []decision.Decision {
 	if !d.taken {
 		return nil
 	}
@@ -256,17 +277,17 @@ func (p *Pass) giveBack(d *Decision) []Decision {
 	if len(queue) == 0 {
 		return nil
 	}
-	var next []Decision
+	var next []decision.Decision
 	var still []int // decisions that wait for the probe
 	for len(queue) > 0 && g.mayChange(d.health) {
-		at, waiting := queue[0], &p.ds[queue[0]]
+		at, waiting := queue[0], &p.entries[queue[0]]
 		queue = queue[1:]
 		p.candidate(waiting).take()
 		p.holdBack(waiting)
 		switch {
-		case waiting.Do != Leave:
-			next = append(next, *waiting)
-		case waiting.Reason.Code == Probing, waiting.Reason.Code == AwaitingCanary:
+		case waiting.Do != decision.Leave:
+			next = append(next, *waiting.Decision)
+		case waiting.Reason.Code == decision.Probing, waiting.Reason.Code == decision.AwaitingCanary:
 			still = append(still, at)
 		}
 	}
@@ -282,13 +303,13 @@ func (p *Pass) enqueue() {
 	p.queued = true
 	var waiting []int
 	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == Leave && (d.Reason.Code == BudgetSpent || d.Reason.Code == Probing || d.Reason.Code == AwaitingCanary) {
+		if d := &p.ds[i]; d.Do == decision.Leave && (d.Reason.Code == decision.BudgetSpent || d.Reason.Code == decision.Probing || d.Reason.Code == decision.AwaitingCanary) {
 			waiting = append(waiting, i)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.ds[a].rank, p.ds[b].rank) })
+	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.entries[a].rank, p.entries[b].rank) })
 	for _, i := range waiting {
-		d := &p.ds[i]
+		d := &p.entries[i]
 		if d.scope.queues == nil {
 			d.scope.queues = map[queueKey][]int{}
 		}

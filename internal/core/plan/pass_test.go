@@ -10,17 +10,20 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
 
 // outcomes carries out a pass with drawn outcomes and returns how often each pod was tried, and which pods were changed
 // or may have been.
-func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]Decision) {
-	tried, down = map[string]int{}, map[*cluster.Pod]Decision{}
-	var todo []Decision
+func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]decision.Decision) {
+	tried, down = map[string]int{}, map[*cluster.Pod]decision.Decision{}
+	var todo []decision.Decision
 	for _, d := range p.Decisions() {
-		if d.Do != Leave {
+		if d.Do != decision.Leave {
 			todo = append(todo, d)
 		}
 	}
@@ -29,21 +32,21 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 		d := todo[i]
 		todo = append(todo[:i:i], todo[i+1:]...)
 		tried[fmt.Sprint(d.Do, " ", d.Pod.Key)]++
-		kind := rapid.IntRange(-3, int(OutcomeIsUnknown)).Draw(t, "outcome")
-		if d.Rescue && d.Do == Evict && rapid.Bool().Draw(t, "budget") {
-			kind = int(DeniedByBudget)
+		kind := rapid.IntRange(-3, int(decision.OutcomeIsUnknown)).Draw(t, "outcome")
+		if d.Rescue && d.Do == decision.Evict && rapid.Bool().Draw(t, "budget") {
+			kind = int(decision.DeniedByBudget)
 		}
 		switch kind {
 		case -3, -2:
 			down[d.Pod] = d
 			p.Done(d)
 		case -1:
-			todo = append(todo, p.Skipped(d, RateLimited)...)
+			todo = append(todo, p.Skipped(d, decision.RateLimited)...)
 		default:
-			if RefusalKind(kind) == OutcomeIsUnknown {
+			if decision.RefusalKind(kind) == decision.OutcomeIsUnknown {
 				down[d.Pod] = d
 			}
-			todo = append(todo, p.Refused(d, Refusal{Kind: RefusalKind(kind), Text: "no"})...)
+			todo = append(todo, p.Refused(d, decision.Refusal{Kind: decision.RefusalKind(kind), Text: "no"})...)
 		}
 	}
 	return tried, down
@@ -60,7 +63,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 		now := noon
 		for range rapid.IntRange(1, 4).Draw(t, "passes") {
 			p := Begin(now, w, b)
-			w.Ledger.Learn(now, w, p.Decisions())
+			p.Learn()
 			tried, down := outcomes(t, p)
 			for what, n := range tried {
 				if n > 1 {
@@ -69,13 +72,13 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 			}
 			checkBudget(t, now, w, b, down)
 			for _, d := range p.Decisions() {
-				if _, done := down[d.Pod]; (d.Do != Leave) && !done {
+				if _, done := down[d.Pod]; (d.Do != decision.Leave) && !done {
 					t.Fatalf("%s was not changed, but its decision is to change it: %s", d.Pod.Key, d.Reason)
 				}
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&d); d.Do == Leave && d.Reason.Code == BudgetSpent && g.mayChange(healthOf(now, b, d.Pod)) {
+				if g := p.group(&p.entries[p.at(d)]); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.mayChange(healthOf(now, b, d.Pod)) {
 					t.Fatalf("%s waits for budget, but the budget is not used up", d.Pod.Key)
 				}
 			}
@@ -87,7 +90,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 // drawBusyWorld draws workloads whose pods are all ready and all need a change.
 func drawBusyWorld(t *rapid.T) (World, Budget) {
 	w := fleet(20)
-	w.Governed = []Governed{w.Governed[0], w.Governed[10]}
+	w.Governed = []cluster.Governed{w.Governed[0], w.Governed[10]}
 	for _, g := range w.Governed {
 		g.Autoscaler.Mode = rapid.SampledFrom([]cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace}).Draw(t, "mode")
 		for _, p := range g.Pods {
@@ -101,21 +104,21 @@ func drawBusyWorld(t *rapid.T) (World, Budget) {
 }
 
 // checkBudget checks that the pods taken out of service are within the budget of their group.
-func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster.Pod]Decision) {
+func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster.Pod]decision.Decision) {
 	for _, g := range w.Governed {
 		s := &pass{now: now, w: w, b: b}
 		for controller, group := range s.groupsOf(g.Autoscaler, g.Pods) {
 			taken := 0
 			for p, d := range down {
-				harmless := d.Do == Resize && !restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(p, d.With))
-				if p.Controller == controller && serves(p) && p.Node != "" && !harmless {
+				harmless := d.Do == decision.Resize && !change.Restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(p, d.With))
+				if p.Controller == controller && p.Serves() && p.Node != "" && !harmless {
 					taken++
 				}
 			}
 			// Those that were evicted in this pass do not count as ready any more.
 			before := 0
 			for _, p := range g.Pods {
-				if p.Controller == controller && p.Live() && p.Node != "" && serves(p) && !lateBefore(w.Ledger, now, p) {
+				if p.Controller == controller && p.Live() && p.Node != "" && p.Serves() && !lateBefore(w.Ledger, now, p) {
 					before++
 				}
 			}
@@ -129,9 +132,20 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 }
 
 // lateBefore reports whether a pod was evicted in an earlier pass and is still shown.
-func lateBefore(l *Ledger, now time.Time, p *cluster.Pod) bool {
-	at, ok := l.evicted[p.UID]
-	return ok && at.Before(now) && l.isEvicted(now, p)
+func lateBefore(l *ledger.Ledger, now time.Time, p *cluster.Pod) bool {
+	inThisPass := l.IsEvicted(now.Add(ledger.WatchDelay-1), p)
+	return l.IsEvicted(now, p) && !inThisPass
+}
+
+// attemptOf returns the attempt to carry out a decision on a pod of the world.
+func attemptOf(w World, d decision.Decision) ledger.Attempt {
+	own := entry{Decision: &d, scope: &scope{}}
+	for _, g := range w.Governed {
+		if g.Autoscaler == d.Autoscaler {
+			own.scope.newest = newestOf(g.Pods)
+		}
+	}
+	return own.attempt(noon, d)
 }
 
 // A pod without a refused action comes before a pod with one.
@@ -139,7 +153,7 @@ func TestPass_refusedBefore_comesLast(t *testing.T) {
 	w := fleet(1)
 	b := DefaultBudget()
 	first := Begin(noon, w, b).Decisions()[0]
-	w.Ledger.Refused(noon, first, Refusal{Kind: Denied}, 5)
+	w.Ledger.Refused(noon, attemptOf(w, first), decision.Refusal{Kind: decision.Denied}, 5)
 	for _, later := range []time.Duration{time.Second, time.Hour, 24 * time.Hour} {
 		if d := Begin(noon.Add(later), w, b).Decisions()[0]; d.Pod == first.Pod {
 			t.Errorf("after %v the pod with a refused action comes first", later)
@@ -149,7 +163,7 @@ func TestPass_refusedBefore_comesLast(t *testing.T) {
 
 // A refused action is tried again, with growing intervals up to a maximum.
 func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
-	for kind := Denied; kind <= OutcomeIsUnknown; kind++ {
+	for kind := decision.Denied; kind <= decision.OutcomeIsUnknown; kind++ {
 		w := fleet(1)
 		for i := range w.Governed[0].Pods[1:] {
 			w.Governed[0].Pods[1+i].Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}
@@ -157,25 +171,16 @@ func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 		attempts := 0
 		for at := time.Duration(0); at < 24*time.Hour; at += time.Minute {
 			p := Begin(noon.Add(at), w, DefaultBudget())
-			w.Ledger.Learn(noon.Add(at), w, p.Decisions())
+			p.Learn()
 			for _, d := range p.Decisions() {
-				if d.Do != Leave {
+				if d.Do != decision.Leave {
 					attempts++
-					p.Refused(d, Refusal{Kind: kind, Text: "no"})
+					p.Refused(d, decision.Refusal{Kind: kind, Text: "no"})
 				}
 			}
 		}
 		if attempts < 15 || attempts > 30 {
 			t.Errorf("kind %d: %d attempts in a day", kind, attempts)
 		}
-	}
-}
-
-func TestLedger_longRefusalText_isCut(t *testing.T) {
-	l := NewLedger()
-	p := &cluster.Pod{UID: "1"}
-	l.Refused(noon, Decision{Pod: p, Do: Resize}, Refusal{Text: string(make([]byte, 1<<20))}, 0)
-	if r, _ := l.refusal(p, Resize); len(r.Text) > maxRefusalText+8 {
-		t.Errorf("%d bytes of the API server's message are kept", len(r.Text))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // A recommendation that is only a little smaller than the pod decides whether a node can hold it. If replacements do not get it, for example
@@ -15,7 +17,7 @@ import (
 func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *testing.T) {
 	b := DefaultBudget()
 	w := World{
-		Ledger: NewLedger(),
+		Ledger: ledger.New(),
 		Nodes:  []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(960, 8<<30)}},
 		Scales: map[cluster.Workload]cluster.Scale{},
 	}
@@ -39,11 +41,11 @@ func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *test
 	}
 	current := pod(noon)
 	for now := noon; now.Before(noon.Add(3 * time.Hour)); now = now.Add(time.Minute) {
-		w.Governed = []Governed{{Autoscaler: a, Pods: []*cluster.Pod{current}}}
+		w.Governed = []cluster.Governed{{Autoscaler: a, Pods: []*cluster.Pod{current}}}
 		p := Begin(now, w, b)
-		w.Ledger.Learn(now, w, p.Decisions())
+		p.Learn()
 		for _, d := range p.Decisions() {
-			if d.Do == Evict {
+			if d.Do == decision.Evict {
 				evictions++
 				p.Done(d)
 				current = pod(now.Add(time.Second))

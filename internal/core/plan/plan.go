@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
@@ -19,16 +22,17 @@ import (
 // Plan returns a decision for every live governed pod in the order of execution: first the actions, by priority, with the
 // namespaces alternating, then the pods that are left, by name. Plan assumes that every action is carried out. Begin is for callers
 // that report outcomes.
-func Plan(now time.Time, w World, b Budget) []Decision { return Begin(now, w, b).Decisions() }
+func Plan(now time.Time, w World, b Budget) []decision.Decision { return Begin(now, w, b).Decisions() }
 
 // decide determines which pods should change (judge), and decides on these candidates by priority until the budget of their group
 // is spent.
-func (s *pass) decide() []Decision {
+func (s *pass) decide() []entry {
 	n := 0
 	for _, g := range s.w.Governed {
 		n += len(g.Pods)
 	}
-	ds := make([]Decision, 0, n)
+	s.made = make([]decision.Decision, 0, n) // entries have pointers to its elements, so it must not grow
+	ds := make([]entry, 0, n)
 	for _, g := range s.inTurn() {
 		ds = s.decideOn(g, ds)
 	}
@@ -41,7 +45,7 @@ func (s *pass) decide() []Decision {
 
 // decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
 // other autoscalers are not affected.
-func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
+func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
@@ -49,6 +53,7 @@ func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 		}
 	}()
 	ds = before
+	from := len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
 			ds = append(ds, s.judge(g.Autoscaler, p))
@@ -56,36 +61,32 @@ func (s *pass) decideOn(g Governed, before []Decision) (ds []Decision) {
 	}
 	mine := ds[len(before):]
 	slices.SortFunc(mine, byPriority)
-	s.decideCandidates(g, mine)
+	s.decideCandidates(g, mine, s.made[from:])
 	return ds
 }
 
-// decideCandidates decides on the pods of one autoscaler that should change, by priority.
-func (s *pass) decideCandidates(g Governed, ds []Decision) {
-	if !slices.ContainsFunc(ds, func(d Decision) bool { return d.Wanted.Code != Fits }) {
+// decideCandidates decides on the pods of one autoscaler that should change, by priority. judged are the decisions of the entries, in any
+// order.
+func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decision.Decision) {
+	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.effective(ds)}
-	for _, p := range g.Pods {
-		if p.Created.After(sc.newest) {
-			sc.newest = p.Created
-		}
-	}
+	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
 	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
-		if d := &ds[i]; d.Wanted.Code != Fits {
+		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			d.scope = sc
 		}
 	}
 	s.order(ds)
 	for i := range ds {
-		if d := &ds[i]; d.Wanted.Code != Fits {
+		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			s.candidate(d).take()
 		}
 	}
 }
 
-func (s *pass) candidate(d *Decision) *candidate {
+func (s *pass) candidate(d *entry) *candidate {
 	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
 }
 
@@ -95,7 +96,7 @@ type pass struct {
 	w         World
 	b         Budget
 	nodeSizes nodeSizes
-	short     map[cluster.Workload]Shortage
+	short     map[cluster.Workload]ledger.Shortage
 
 	canaries map[cluster.Workload]rollout.State // of workloads with canaries
 	radius   *radius                            // nil if the amount of changes is not limited
@@ -107,11 +108,13 @@ type pass struct {
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
-	revivals map[cluster.Workload]int // see revived
+	revived map[cluster.Workload]int // stuck pods that earlier passes have changed within Budget.Window, by controller; nil until it is needed
 
 	capacity capacity // the placeholder pods, and what is done about them
 
 	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+
+	made []decision.Decision // of the entries, in the order in which they were judged
 
 	failures []Failure
 }
@@ -134,8 +137,19 @@ type scope struct {
 	surgeFailures *failedSurges                     // nil until it is needed
 }
 
+// newestOf returns when the newest of the pods was created.
+func newestOf(pods []*cluster.Pod) time.Time {
+	var newest time.Time
+	for _, p := range pods {
+		if p.Created.After(newest) {
+			newest = p.Created
+		}
+	}
+	return newest
+}
+
 // byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.
-func byPriority(a, b Decision) int {
+func byPriority(a, b entry) int {
 	switch {
 	case !a.refused.Equal(b.refused):
 		return a.refused.Compare(b.refused)
@@ -148,35 +162,36 @@ func byPriority(a, b Decision) int {
 }
 
 // byExecution orders actions before pods that are left.
-func byExecution(a, b Decision) int {
+func byExecution(a, b entry) int {
 	switch {
-	case a.Do != Leave && b.Do != Leave:
+	case a.Do != decision.Leave && b.Do != decision.Leave:
 		if c := a.slot.compare(b.slot); c != 0 {
 			return c
 		}
 		return byPriority(a, b)
-	case a.Do != Leave:
+	case a.Do != decision.Leave:
 		return -1
-	case b.Do != Leave:
+	case b.Do != decision.Leave:
 		return 1
 	}
 	return byName(a, b)
 }
 
-func byName(a, b Decision) int {
+func byName(a, b entry) int {
 	return cmp.Or(a.Pod.Key.Compare(b.Pod.Key), strings.Compare(a.Pod.UID, b.Pod.UID))
 }
 
-// judge returns the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
-func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
-	d := Decision{Pod: p, Autoscaler: a, refused: s.w.Ledger.lastRefused(p)}
+// judge makes the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
+func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
+	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
+	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
 	boosted := s.b.StartupBoost && isBoosted(p)
 	switch {
 	case !a.Mode.Updates() && !boosted:
-		d.Reason = Reason{Code: ModeOff, Text: a.Mode.String()}
+		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
 		return d
 	case a.Mode == cluster.InPlace && !s.b.InPlace && !boosted:
-		d.Reason = Reason{Code: GateOff, Text: a.Mode.String()}
+		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
 		return d
 	}
 	a = s.held(a, p)
@@ -185,11 +200,11 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 	case boosted:
 		s.judgeBoosted(&d)
 	case len(d.With) == 0:
-		d.Reason = s.leftToHPA(a, p, Reason{Code: NoAdvice})
+		d.Reason = s.leftToHPA(a, p, decision.Reason{Code: decision.NoAdvice})
 	case p.Controller.IsZero():
-		d.Reason = Reason{Code: NoController}
-	case s.w.Ledger.isEvicted(s.now, p):
-		d.Reason = Reason{Code: AlreadyEvicted}
+		d.Reason = decision.Reason{Code: decision.NoController}
+	case s.w.Ledger.IsEvicted(s.now, p):
+		d.Reason = decision.Reason{Code: decision.AlreadyEvicted}
 	case p.Node == "":
 		s.judgeUnscheduled(&d)
 	default:
@@ -197,7 +212,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
 		s.judgeIncomplete(&d)
 		s.judgeRescue(&d)
-		if d.Wanted.Code == Fits {
+		if d.Wanted.Code == decision.Fits {
 			d.Reason = s.leftToHPA(a, p, d.Reason)
 		}
 	}
@@ -207,22 +222,22 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) Decision {
 // judgeUnscheduled judges a pod without a node. Such a pod cannot be resized. A pod that fits on no node because of an earlier
 // recommendation is replaced if its recommendation is smaller now (W-15). A pod that fits on a node is replaced only if the
 // difference justifies the loss of its position in the scheduler's queue.
-func (s *pass) judgeUnscheduled(d *Decision) {
+func (s *pass) judgeUnscheduled(d *entry) {
 	p := d.Pod
 	t := compareRequests(p, d.With)
 	d.Priority = t.priority()
-	placeable := s.nodeSizes.fit(p, total(p, nil))
-	smaller := shrinks(p, d.With)
+	placeable := s.nodeSizes.fit(p, change.Total(p, nil))
+	smaller := change.Shrinks(p, d.With)
 	switch {
 	case s.now.Before(p.Created.Add(s.b.PendingFor)):
-		d.Reason = Reason{Code: Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
-	case smaller && s.nodeSizes.fit(p, total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
+	case smaller && s.nodeSizes.fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
 		d.Wanted = t.largest
-		d.Wanted.Code, d.Wanted.Container = TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
+		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
 	case !placeable:
-		d.Reason = Reason{Code: NoNodeFits, Text: total(p, nil).String()}
+		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: change.Total(p, nil).String()}
 	default:
-		d.Reason = Reason{Code: Unscheduled}
+		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	}
 }
 
@@ -236,7 +251,7 @@ func isBoosted(p *cluster.Pod) bool {
 }
 
 // judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed.
-func (s *pass) judgeBoosted(d *Decision) {
+func (s *pass) judgeBoosted(d *entry) {
 	fits := d.With
 	if d.Autoscaler.Mode == cluster.Off {
 		fits = nil
@@ -245,7 +260,7 @@ func (s *pass) judgeBoosted(d *Decision) {
 	policy.Admissible(s.w.Limits[d.Pod.Namespace], d.Pod, over)
 	d.With = over
 	if len(over) == 0 {
-		d.Reason = Reason{Code: Boosted, Until: until}
+		d.Reason = decision.Reason{Code: decision.Boosted, Until: until}
 		return
 	}
 	d.Priority = compareRequests(d.Pod, over).priority()
@@ -253,8 +268,8 @@ func (s *pass) judgeBoosted(d *Decision) {
 		d.Unboost = append(d.Unboost, over[i].Container)
 	}
 	had, _ := d.Pod.Container(over[0].Container).Running()
-	d.Wanted = Reason{
-		Code: BoostOver, Container: nameUnlessSole(d.Pod)(over[0].Container),
+	d.Wanted = decision.Reason{
+		Code: decision.BoostOver, Container: nameUnlessSole(d.Pod)(over[0].Container),
 		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // fleet is n workloads of five pods, of which one in ten should change.
 func fleet(n int) World {
-	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Ledger: NewLedger()}
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Ledger: ledger.New()}
 	var as []*cluster.Autoscaler
 	var pods []*cluster.Pod
 	for i := range n {
@@ -40,7 +42,7 @@ func fleet(n int) World {
 			})
 		}
 	}
-	w.Governed = Gather(as, pods, true)
+	w.Governed = cluster.Gather(as, pods, true)
 	return w
 }
 
@@ -73,10 +75,10 @@ func BenchmarkExport(b *testing.B) {
 	budget := DefaultBudget()
 	for _, g := range w.Governed {
 		for _, p := range g.Pods {
-			w.Ledger.Refused(noon, Decision{Pod: p, Do: Evict}, Refusal{Kind: Denied, Text: "no"}, 1)
+			w.Ledger.Refused(noon, ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.Denied, Text: "no"}, 1)
 		}
 	}
 	for b.Loop() {
-		w.Ledger.Export(budget)
+		w.Ledger.Export(budget.Delays)
 	}
 }

@@ -12,7 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -21,7 +24,7 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // drawWorld draws a few workloads of every kind in every state.
 func drawWorld(t *rapid.T) (World, Budget) {
-	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: NewLedger()}
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: ledger.New()}
 	var as []*cluster.Autoscaler
 	var pods []*cluster.Pod
 	for i := range rapid.IntRange(1, 4).Draw(t, "workloads") {
@@ -50,7 +53,7 @@ func drawWorld(t *rapid.T) (World, Budget) {
 			{Name: "b", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true},
 		}
 	}
-	w.Governed = Gather(as, pods, true)
+	w.Governed = cluster.Gather(as, pods, true)
 	if rapid.Bool().Draw(t, "all pods known") {
 		w.Pods = pods
 	}
@@ -140,7 +143,7 @@ func drawPod(t *rapid.T, top, controller cluster.Workload, name string) *cluster
 func TestPlan_anyWorld_eachLivePodHasOneDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
-		decided := map[*cluster.Pod]Decision{}
+		decided := map[*cluster.Pod]decision.Decision{}
 		for _, d := range Plan(noon, w, b) {
 			if _, twice := decided[d.Pod]; twice {
 				t.Fatalf("two decisions for %s", d.Pod.Key)
@@ -170,10 +173,10 @@ func TestPlan_anyWorld_actionsMatchTheMode(t *testing.T) {
 		for _, d := range Plan(noon, w, b) {
 			mode, unboost := d.Autoscaler.Mode, len(d.Unboost) > 0
 			switch {
-			case d.Do == Evict && !mode.Evicts(),
-				d.Do == Resize && !mode.Resizes() && !unboost,
-				d.Do != Leave && mode == cluster.InPlace && !b.InPlace && !unboost,
-				d.Fallback && (d.Do != Resize || mode != cluster.InPlaceOrRecreate):
+			case d.Do == decision.Evict && !mode.Evicts(),
+				d.Do == decision.Resize && !mode.Resizes() && !unboost,
+				d.Do != decision.Leave && mode == cluster.InPlace && !b.InPlace && !unboost,
+				d.Fallback && (d.Do != decision.Resize || mode != cluster.InPlaceOrRecreate):
 				t.Fatalf("%s: %s (fallback %v) in mode %s", d.Pod.Key, d.Do, d.Fallback, mode)
 			}
 		}
@@ -187,8 +190,8 @@ func TestPlan_anyWorld_budgetIsKept(t *testing.T) {
 		w, b := drawWorld(t)
 		taken := map[cluster.Workload]int{}
 		for _, d := range Plan(noon, w, b) {
-			harmless := d.Do == Resize && !d.Fallback && !restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && shrinks(d.Pod, d.With))
-			if d.Do != Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
+			harmless := d.Do == decision.Resize && !d.Fallback && !change.Restarts(d.Pod, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(d.Pod, d.With))
+			if d.Do != decision.Leave && d.Pod.Ready && d.Pod.Phase != cluster.Pending && !harmless {
 				taken[d.Pod.Controller]++
 			}
 		}
@@ -225,17 +228,17 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
 		for _, d := range Plan(noon, w, b) {
-			if d.Do != Evict && !d.Fallback {
+			if d.Do != decision.Evict && !d.Fallback {
 				continue
 			}
 			switch {
-			case sameSize(d.Pod, d.With) && d.Reason.Code != MovesForRoom:
+			case change.SameSize(d.Pod, d.With) && d.Reason.Code != decision.MovesForRoom:
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
 			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
-			case grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, total(d.Pod, d.With)):
+			case change.Grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, change.Total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}
@@ -258,12 +261,13 @@ func TestPlan_shuffledWorld_sameDecisions(t *testing.T) {
 func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
-		ds := Plan(noon, w, b)
-		if !slices.IsSortedFunc(ds, byExecution) {
+		pass := Begin(noon, w, b)
+		ds := pass.Decisions()
+		if !slices.IsSortedFunc(pass.entries, byExecution) {
 			t.Fatal(describe(ds))
 		}
 		for i := 1; i < len(ds); i++ {
-			if ds[i-1].Do == Leave && ds[i].Do != Leave {
+			if ds[i-1].Do == decision.Leave && ds[i].Do != decision.Leave {
 				t.Fatal(describe(ds))
 			}
 		}
@@ -282,7 +286,7 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	pods := []*cluster.Pod{{Key: cluster.Key{Name: "1"}, Top: core}, {Key: cluster.Key{Name: "2"}, Top: kruise}, {Key: cluster.Key{Name: "3"}}}
 	got := map[string]int{}
 	var order []string
-	for _, g := range Gather([]*cluster.Autoscaler{young, ungrouped, old}, pods, false) {
+	for _, g := range cluster.Gather([]*cluster.Autoscaler{young, ungrouped, old}, pods, false) {
 		got[g.Autoscaler.Name] = len(g.Pods)
 		order = append(order, g.Autoscaler.Name)
 	}
@@ -290,85 +294,5 @@ func TestGather_severalAutoscalersAndGroups_eachPodHasTheGoverningOne(t *testing
 	// are then not sized.
 	if got["z"] != 1 || got["a"] != 0 || got["u"] != 0 || !slices.IsSorted(order) {
 		t.Errorf("governed pods: %v in order %v", got, order)
-	}
-}
-
-// Names of reasons are label values of metrics: each reason has its own.
-func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
-	seen := map[string]ReasonCode{}
-	for w := range codeNames {
-		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
-			if other, ok := seen[s]; ok && other != w {
-				t.Errorf("%d and %d are both %q", w, other, s)
-			}
-			seen[s] = w
-		}
-		if s := (Reason{Code: w, Text: "x"}).String(); s == w.String() {
-			t.Errorf("%s has no sentence", w)
-		}
-	}
-	for w := ModeOff; w <= lastCode; w++ {
-		if codeNames[w] == "" {
-			t.Errorf("reason %d has no name", w)
-		}
-	}
-}
-
-// The ledger forgets pods that are gone, so that it does not grow without limit.
-func TestLedger_podsAreGone_forgetsThem(t *testing.T) {
-	l := NewLedger()
-	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Name: "w"}
-	p := &cluster.Pod{Key: cluster.Key{Name: "a"}, UID: "1", Top: w, Controller: w}
-	a := &cluster.Autoscaler{}
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize})
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Evict})
-	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "2"}, Do: Resize}, Refusal{Kind: DeniedByNode}, 0)
-	l.Refused(noon, Decision{Pod: &cluster.Pod{UID: "3"}, Do: Evict}, Refusal{Kind: DeniedByBudget}, 0)
-	l.Learn(noon.Add(time.Hour), World{}, []Decision{{Pod: &cluster.Pod{UID: "2"}}})
-	if len(l.resizes) != 0 || len(l.refusals) != 1 || len(l.evictions) != 1 || len(l.evicted) != 0 {
-		t.Errorf("after an hour it keeps %d resizes, %d refusals, %d evictions of workloads and %d of pods",
-			len(l.resizes), len(l.refusals), len(l.evictions), len(l.evicted))
-	}
-	l.Learn(noon.Add(25*time.Hour), World{}, nil)
-	if n := len(l.resizes) + len(l.refusals) + len(l.evictions) + len(l.evicted) + len(l.progress) + len(l.pending); n != 0 {
-		t.Errorf("after a day it keeps %d entries: %+v", n, l)
-	}
-}
-
-func TestBackoff_moreAttempts_doublesUpToMaximum(t *testing.T) {
-	b := DefaultBudget()
-	for n, want := range map[int]time.Duration{
-		1: 5 * time.Minute, 2: 10 * time.Minute, 3: 20 * time.Minute, 7: 320 * time.Minute, 8: 6 * time.Hour, 1 << 30: 6 * time.Hour,
-	} {
-		if got := backoff(b, n); got != want {
-			t.Errorf("after %d: %s, want %s", n, got, want)
-		}
-	}
-}
-
-func TestTotal_initContainers_countWithEarlierSidecars(t *testing.T) {
-	of := func(name string, role cluster.ContainerRole, cpu int64) cluster.Container {
-		return cluster.Container{Name: name, Role: role, Requests: cluster.Amounts(cpu, cpu)}
-	}
-	app, log := of("app", cluster.Regular, 300), of("log", cluster.Regular, 100)
-	for name, c := range map[string]struct {
-		containers []cluster.Container
-		want       int64
-	}{
-		"containers alone":                  {[]cluster.Container{app, log}, 400},
-		"a small init container":            {[]cluster.Container{app, log, of("setup", cluster.Init, 200)}, 400},
-		"a large one":                       {[]cluster.Container{app, log, of("setup", cluster.Init, 900)}, 900},
-		"one after the other":               {[]cluster.Container{app, of("a", cluster.Init, 250), of("b", cluster.Init, 500)}, 500},
-		"a sidecar":                         {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50)}, 350},
-		"an init container after a sidecar": {[]cluster.Container{app, of("mesh", cluster.Sidecar, 50), of("setup", cluster.Init, 500)}, 550},
-		"one before it":                     {[]cluster.Container{app, of("setup", cluster.Init, 500), of("mesh", cluster.Sidecar, 50)}, 500},
-	} {
-		if got := total(&cluster.Pod{Containers: c.containers}, nil); got != cluster.Amounts(c.want, c.want) {
-			t.Errorf("%s: %v, want %d", name, got, c.want)
-		}
-	}
-	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(700, 700)}}
-	if got := total(&cluster.Pod{Containers: []cluster.Container{app, of("app", cluster.Init, 100)}}, fits); got != cluster.Amounts(700, 700) {
-		t.Errorf("with a new size: %v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -51,33 +52,33 @@ func standingOf(p *cluster.Pod) cluster.Standing {
 // The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
 // the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
 // nothing.
-func (t *candidate) replacementOverQuota() (Reason, bool) {
+func (t *candidate) replacementOverQuota() (decision.Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	r := t.tooManyQuotas()
 	if !r.Refused() {
 		r = v.beside()
 	}
 	if !r.Refused() || t.asTemplate() && v.fitsAfterwards() || !v.grows() && v.fitsAfterwards() {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	return Reason{Code: OverQuota, Text: v.text(r, v.beside)}, true
+	return decision.Reason{Code: decision.OverQuota, Text: v.text(r, v.beside)}, true
 }
 
 // resizeOverQuota blocks a resize that a ResourceQuota would refuse.
-func (t *candidate) resizeOverQuota() (Reason, bool) {
+func (t *candidate) resizeOverQuota() (decision.Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	v.fitted = t.whileResized()
 	r := t.tooManyQuotas()
 	if !r.Refused() {
 		r = v.inPlace()
 	}
-	return Reason{Code: OverQuota, Text: v.text(r, v.inPlace)}, r.Refused()
+	return decision.Reason{Code: decision.OverQuota, Text: v.text(r, v.inPlace)}, r.Refused()
 }
 
 // text returns a refusal as text, with a note if the quota has room for the pod, but not for it and the pods that were decided on
@@ -148,17 +149,17 @@ func (t *candidate) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler
 
 // reserve reserves the amounts that a decision needs of the quotas of its namespace, so that no other decision of the pass uses
 // them. They stay reserved until the next pass, whatever the outcome of the decision is.
-func (t *candidate) reserve(do Act) {
+func (t *candidate) reserve(do decision.Act) {
 	v, known := t.quotaView()
 	if !known {
 		return
 	}
-	if do == Resize {
+	if do == decision.Resize {
 		v.fitted = t.whileResized()
 	}
 	grows := v.fitted.Growth(&v.own)
 	takes := cluster.PodResources{Requests: atLeastNone(grows.Requests), Limits: atLeastNone(grows.Limits)}
-	if (do == Evict || do == Surge) && !v.beside().Refused() {
+	if (do == decision.Evict || do == decision.Surge) && !v.beside().Refused() {
 		takes = v.fitted.Most()
 	}
 	if t.reserved == nil {

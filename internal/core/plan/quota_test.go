@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -46,9 +48,9 @@ func (y *tenancy) limits() policy.Limits {
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left, Scopes: y.scopes}}}}
 }
 
-func (y *tenancy) world(replicas int, l *Ledger) World {
+func (y *tenancy) world(replicas int, l *ledger.Ledger) World {
 	return World{
-		Governed: []Governed{{Autoscaler: y.autoscaler(), Pods: y.pods}}, Ledger: l,
+		Governed: []cluster.Governed{{Autoscaler: y.autoscaler(), Pods: y.pods}}, Ledger: l,
 		Scales: map[cluster.Workload]cluster.Scale{shopCart: {Known: true, Replicas: int32(replicas)}},
 		Limits: map[string]policy.Limits{"shop": y.limits()},
 	}
@@ -120,7 +122,7 @@ func TestPlan_newSizeExceedsQuota_leavesPod(t *testing.T) {
 			p.Sized = c.sized
 			y.pods = []*cluster.Pod{p}
 			d := Plan(noon, y.world(1, nil), y.budget())[0]
-			if d.Do.String() != c.do || d.Do == Leave && d.Reason.Code != OverQuota {
+			if d.Do.String() != c.do || d.Do == decision.Leave && d.Reason.Code != decision.OverQuota {
 				t.Errorf("%s because %s", d.Do, d.Reason)
 			}
 		})
@@ -137,11 +139,11 @@ func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	w.Limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{TooMany: true}}
-	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != OverQuota {
+	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != decision.OverQuota {
 		t.Errorf("too many quotas: %s because %s", d.Do, d.Reason)
 	}
 	w.Limits["shop"] = policy.Limits{}
-	if d := Plan(noon, w, y.budget())[0]; d.Do != Evict {
+	if d := Plan(noon, w, y.budget())[0]; d.Do != decision.Evict {
 		t.Errorf("quotas unknown: %s because %s", d.Do, d.Reason)
 	}
 }
@@ -161,9 +163,9 @@ func TestPlan_quotaHasRoomForOne_changesOnePod(t *testing.T) {
 		done := 0
 		for _, d := range Plan(noon, y.world(10, nil), b) {
 			switch {
-			case d.Do != Leave:
+			case d.Do != decision.Leave:
 				done++
-			case d.Reason.Code != OverQuota:
+			case d.Reason.Code != decision.OverQuota:
 				t.Errorf("%s: left because %s", mode, d.Reason)
 			}
 		}
@@ -186,15 +188,15 @@ func TestPlan_quotaBlocksReplacements_evictionsEnd(t *testing.T) {
 			if y.used() > hard {
 				continue
 			}
-			ledger, evictions := NewLedger(), 0
+			record, evictions := ledger.New(), 0
 			now = noon
 			for range 8 * 60 {
-				w := y.world(replicas, ledger)
+				w := y.world(replicas, record)
 				pass := Begin(now, w, y.budget())
-				ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 				var leaving []*cluster.Pod
 				for _, d := range pass.Decisions() {
-					if d.Do == Evict {
+					if d.Do == decision.Evict {
 						evictions++
 						pass.Done(d)
 						leaving = append(leaving, d.Pod)
@@ -251,10 +253,10 @@ func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
 				y.pods = append(y.pods, y.pod(noon.AddDate(0, 0, -2), 100))
 			}
 			changes := 0
-			for _, d := range Plan(noon, y.world(4, NewLedger()), y.budget()) {
-				if d.Do != Leave {
+			for _, d := range Plan(noon, y.world(4, ledger.New()), y.budget()) {
+				if d.Do != decision.Leave {
 					changes++
-				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != OverQuota || note != tt.note {
+				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != decision.OverQuota || note != tt.note {
 					t.Errorf("%s is left because: %s", d.Pod.Name, d.Reason)
 				}
 			}

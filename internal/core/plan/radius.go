@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -55,12 +56,12 @@ func newRadius(now time.Time, w World, b Budget) *radius {
 	if !b.LimitsRadius() {
 		return nil
 	}
-	out := &radius{namespaces: map[string]*rollout.Radius{}, cluster: rollout.Radius{Share: b.ClusterShare}}
+	out := &radius{namespaces: map[string]*rollout.Radius{}, cluster: rollout.Radius{Share: b.ClusterShare}, unknown: w.Ledger.ChangesUnknownUntil(now)}
 	for ns, amount := range w.Requested {
 		out.namespaces[ns] = &rollout.Radius{Share: b.NamespaceShare, Total: amount}
 		out.cluster.Total = out.cluster.Total.Add(amount)
 	}
-	for workload, list := range w.Ledger.changes {
+	for workload, list := range w.Ledger.Changes() {
 		if of := out.namespaces[workload.Namespace]; of != nil {
 			of.Changes = append(of.Changes, rollout.Recent(list, now)...)
 		}
@@ -69,9 +70,6 @@ func newRadius(now time.Time, w World, b Budget) *radius {
 		of := out.namespaces[ns]
 		of.Changes = rollout.Capped(of.Changes, of.Total)
 		out.cluster.Changes = append(out.cluster.Changes, of.Changes...)
-	}
-	if since := w.Ledger.changesSince; !since.IsZero() && now.Before(since.Add(rollout.Span)) {
-		out.unknown = since.Add(rollout.Span)
 	}
 	return out
 }
@@ -90,26 +88,26 @@ func (r *radius) plan(p *cluster.Pod) {
 
 // inTurn returns the governed pods in the order in which decisions are made. If the share of the cluster is limited, the least recently served
 // namespaces come first, so that the same namespaces do not use it up again and again.
-func (s *pass) inTurn() []Governed {
+func (s *pass) inTurn() []cluster.Governed {
 	if s.b.ClusterShare >= 1 {
 		return s.w.Governed
 	}
 	out := slices.Clone(s.w.Governed)
-	slices.SortStableFunc(out, func(a, b Governed) int {
-		return s.w.Ledger.served[a.Autoscaler.Namespace].Compare(s.w.Ledger.served[b.Autoscaler.Namespace])
+	slices.SortStableFunc(out, func(a, b cluster.Governed) int {
+		return s.w.Ledger.Served(a.Autoscaler.Namespace).Compare(s.w.Ledger.Served(b.Autoscaler.Namespace))
 	})
 	return out
 }
 
 // overRadius blocks a change that would exceed the share of requests that may be changed in an hour. A pod with a container that was
 // OOM-killed does not wait, and counts. A pod that does not run does not count and does not wait.
-func (t *candidate) overRadius() (Reason, bool) {
+func (t *candidate) overRadius() (decision.Reason, bool) {
 	r := t.pass.radius
-	if r == nil || t.d.Wanted.Code == OutOfMemory || t.isFailedCanary() || t.d.Pod.Phase != cluster.Running || t.d.Pod.Node == "" {
-		return Reason{}, false
+	if r == nil || t.d.Wanted.Code == decision.OutOfMemory || t.isFailedCanary() || t.d.Pod.Phase != cluster.Running || t.d.Pod.Node == "" {
+		return decision.Reason{}, false
 	}
 	if !r.unknown.IsZero() {
-		return Reason{Code: BlastRadius, Until: r.unknown}, true
+		return decision.Reason{Code: decision.BlastRadius, Until: r.unknown}, true
 	}
 	size := runningRequests(t.d.Pod)
 	for _, of := range []struct {
@@ -124,44 +122,18 @@ func (t *candidate) overRadius() (Reason, bool) {
 			continue
 		}
 		if have, until, exceeded := of.limit.Exceeded(size); exceeded {
-			return Reason{Code: BlastRadius, Have: have, Want: int(math.Round(of.limit.Share * 100)), Text: of.name, Until: until}, true
+			return decision.Reason{Code: decision.BlastRadius, Have: have, Want: int(math.Round(of.limit.Share * 100)), Text: of.name, Until: until}, true
 		}
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }
 
 // countChange records a change that was carried out, or may have been.
-func (p *Pass) countChange(d Decision) {
+func (p *Pass) countChange(d decision.Decision) {
 	if p.radius == nil {
 		return
 	}
-	l, w := p.w.Ledger, workloadOf(d.Pod)
 	if size := runningRequests(d.Pod); size.CPU > 0 || size.Memory > 0 {
-		l.changes[w] = rollout.Record(l.changes[w], p.now, size)
-	}
-}
-
-// AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of
-// requests that is changed in an hour is limited, nothing is changed for an hour.
-func (l *Ledger) AssumeChanges(now time.Time) { l.changesSince = now }
-
-func (l *Ledger) forgetChanges(now time.Time) {
-	for w, list := range l.changes {
-		if list = rollout.Recent(list, now); len(list) == 0 {
-			delete(l.changes, w)
-			continue
-		}
-		l.changes[w] = list
-	}
-}
-
-func (l *Ledger) restoreChanges(now time.Time, s *State) {
-	list := rollout.Recent(s.Changes, now)
-	for i := range list {
-		r := &list[i].Requests
-		r.CPU, r.Memory = max(r.CPU, 0), max(r.Memory, 0)
-	}
-	if len(list) > 0 {
-		addNew(l.changes, s.Workload, list)
+		p.w.Ledger.RecordChange(p.now, d.Pod, size)
 	}
 }

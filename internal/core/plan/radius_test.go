@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -31,21 +33,25 @@ func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T)
 				t.Fatalf("%d evictions, want a quarter of 8", len(acts))
 			}
 			for _, d := range p.Decisions()[2:] {
-				if d.Reason.Code != BlastRadius || d.Reason.Have != 38 || d.Reason.Want != 25 {
+				if d.Reason.Code != decision.BlastRadius || d.Reason.Have != 38 || d.Reason.Want != 25 {
 					t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 				}
 			}
 			p.Done(acts[0])
-			p.Refused(acts[1], Refusal{Kind: OutcomeIsUnknown})
+			p.Refused(acts[1], decision.Refusal{Kind: decision.OutcomeIsUnknown})
 			w.Governed[0].Pods = w.Governed[0].Pods[2:]
-			w.Ledger = restored(noon.Add(time.Minute), w.Ledger, b)
-			w.Ledger.pending = nil // the replacements exist
+			stored := w.Ledger.Export(b.Delays)
+			for i := range stored {
+				stored[i].Replacements = nil // they exist
+			}
+			w.Ledger = ledger.New()
+			w.Ledger.Restore(noon.Add(time.Minute), stored)
 			at := func(d time.Duration) int { return len(evictions(Begin(noon.Add(d), w, b))) }
 			if got := at(10 * time.Minute); got != 0 {
 				t.Errorf("%d evictions in the same hour", got)
 			}
 			for _, d := range Plan(noon.Add(10*time.Minute), w, b) {
-				if want := noon.Add(time.Hour + time.Minute); d.Reason.Code != BlastRadius || !d.Reason.Until.Equal(want) {
+				if want := noon.Add(time.Hour + time.Minute); d.Reason.Code != decision.BlastRadius || !d.Reason.Until.Equal(want) {
 					t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 				}
 			}
@@ -62,8 +68,8 @@ func TestPlan_changesAreNotLimited_recordsNone(t *testing.T) {
 	for _, d := range evictions(p) {
 		p.Done(d)
 	}
-	if len(w.Ledger.changes) > 0 {
-		t.Errorf("changes %v", w.Ledger.changes)
+	if len(w.Ledger.Changes()) > 0 {
+		t.Errorf("changes %v", w.Ledger.Changes())
 	}
 }
 
@@ -73,7 +79,7 @@ func tenants() (World, Budget) {
 	a.MinReplicas = 1
 	other := *a
 	other.Namespace, other.Target.Namespace = "zoo", "zoo"
-	g := Governed{Autoscaler: &other}
+	g := cluster.Governed{Autoscaler: &other}
 	for _, p := range w.Governed[0].Pods {
 		q := *p
 		q.Namespace, q.UID, q.Controller.Namespace, q.Top.Namespace = "zoo", "zoo-"+q.UID, "zoo", "zoo"
@@ -141,9 +147,9 @@ func TestPlan_tenantUsesUpMoreThanHeHas_othersAreChanged(t *testing.T) {
 			own := *pods[0]
 			own.Namespace, own.UID = "evil", "evil"
 			w.Requested = RequestedBy(append(pods, &own))
-			l := NewLedger()
+			l := ledger.New()
 			list := []rollout.Change{{At: noon.Add(-2 * time.Minute), Requests: cluster.Amounts(amount, amount)}, {At: noon.Add(-time.Minute), Requests: cluster.Amounts(amount, amount)}}
-			l.Restore(noon, []State{{Workload: evil, Changes: list}})
+			l.Restore(noon, []ledger.State{{Workload: evil, Changes: list}})
 			w.Ledger = l
 			if got := len(evictions(Begin(noon, w, b))); got != 3 {
 				t.Errorf("%d evictions, want 3: a quarter of 17 pods, without the one of the tenant", got)
@@ -180,7 +186,13 @@ func TestPlan_shareOfTheCluster_namespacesTakeTurns(t *testing.T) {
 			pass.Done(d)
 			changed[d.Pod.Namespace]++
 		}
-		w.Ledger.pending, w.Ledger.evictions, w.Ledger.rounds = map[cluster.Workload]pendingReplacements{}, map[cluster.Workload]eviction{}, map[cluster.Workload]rounds{}
+		var replaced []decision.Decision // with the new size
+		for _, d := range evictions(pass) {
+			q := *d.Pod
+			q.Created = now
+			replaced = append(replaced, decision.Decision{Pod: &q})
+		}
+		w.Ledger.Learn(now, ledger.View{}, replaced)
 		now = now.Add(62 * time.Minute)
 	}
 	if changed["shop"] != 8 || changed["zoo"] != 8 {

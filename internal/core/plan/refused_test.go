@@ -5,9 +5,10 @@ package plan
 
 import (
 	"testing"
-	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -33,34 +34,18 @@ func TestPlan_replacementWouldBeRefused_leavesPod(t *testing.T) {
 		b := DefaultBudget()
 		b.MinReplicas, b.InPlace = 1, true
 		w := World{
-			Governed: []Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
+			Governed: []cluster.Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
 			Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 		}
-		if d := Plan(noon, w, b)[0]; d.Do == Leave {
+		if d := Plan(noon, w, b)[0]; d.Do == decision.Leave {
 			t.Fatalf("%s: without a LimitRange the pod is left: %s", mode, d.Reason)
 		}
 		w.Limits = map[string]policy.Limits{"shop": limits}
 		d := Plan(noon, w, b)[0]
 		text := "The API server would refuse a pod with the new requests: the cpu limit 900m of the pod is above the maximum 500m of a LimitRange."
-		if d.Do != Leave || d.Reason.Code != ReplacementRefused || d.Reason.String() != text {
+		if d.Do != decision.Leave || d.Reason.Code != decision.ReplacementRefused || d.Reason.String() != text {
 			t.Errorf("%s: %s because %s", mode, d.Do, d.Reason)
 		}
-	}
-}
-
-// A LimitRange that is younger than a pod adds its defaults at a resize, which may change the QoS class to Guaranteed.
-func TestPlan_resizeWouldChangeQoSByDefaults_evicts(t *testing.T) {
-	pod := &cluster.Pod{QoS: cluster.Burstable, Containers: []cluster.Container{
-		{Name: "app", Requests: cluster.Amounts(100, 1<<20)}, {Name: "log", Requests: cluster.Resources{}.Set(cluster.Memory, 1<<20)},
-	}}
-	size := cluster.Amounts(200, 2<<20)
-	fits := []policy.Fitted{{Container: "app", Requests: size, Limits: size}}
-	if changesQoS(policy.Limits{}, pod, fits) {
-		t.Error("without a LimitRange the QoS class must stay Burstable")
-	}
-	one := cluster.Amounts(100, 1<<20)
-	if !changesQoS(policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Default: one}, DefaultRequest: one}}, pod, fits) {
-		t.Error("with the defaults of the LimitRange the QoS class must become Guaranteed")
 	}
 }
 
@@ -73,46 +58,11 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
 		t.Errorf("class %d", q)
 	}
-	if got := total(pod, nil); got != size {
+	if got := change.Total(pod, nil); got != size {
 		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
-	}
-}
-
-// A pod whose resize failed waits for other pods of its workload, so that its attempts may be far apart. It is evicted when the
-// failures have lasted as long as they would have with attempts after each back-off.
-func TestLedger_resizeKeepsFailing_isLastingAfterItsTime(t *testing.T) {
-	type attempt struct {
-		minute int
-		kind   RefusalKind
-	}
-	tests := map[string]struct {
-		attempts []attempt
-		want     bool
-	}{
-		"one attempt":                               {[]attempt{{0, OutcomeIsUnknown}}, false},
-		"no answer for 14 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {14, OutcomeIsUnknown}}, false},
-		"no answer for 15 minutes":                  {[]attempt{{0, OutcomeIsUnknown}, {15, OutcomeIsUnknown}}, true},
-		"busy for 15 minutes":                       {[]attempt{{0, ServerBusy}, {15, ServerBusy}}, true},
-		"webhook fails for two minutes":             {[]attempt{{0, WebhookFailed}, {2, WebhookFailed}}, false},
-		"webhook fails for three minutes":           {[]attempt{{0, WebhookFailed}, {3, WebhookFailed}}, true},
-		"another refusal between":                   {[]attempt{{0, OutcomeIsUnknown}, {5, DeniedByQuota}, {20, OutcomeIsUnknown}}, false},
-		"API server not reached between":            {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, OutcomeIsUnknown}}, false},
-		"15 minutes after the API server was there": {[]attempt{{0, OutcomeIsUnknown}, {5, NotReached}, {60, ServerBusy}, {75, ServerBusy}}, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w, a := shrinking(1)
-			d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
-			for _, x := range tt.attempts {
-				w.Ledger.Refused(noon.Add(time.Duration(x.minute)*time.Minute), d, Refusal{Kind: x.kind}, 1)
-			}
-			if r, _ := w.Ledger.refusal(d.Pod, Resize); r.isLasting() != tt.want {
-				t.Errorf("lasting: %t, want %t", r.isLasting(), tt.want)
-			}
-		})
 	}
 }

@@ -4,11 +4,13 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -22,7 +24,7 @@ import (
 //   - no other pod of the workload was deleted whose replacement is not ready yet, unless the replacement has been running for
 //     Budget.StuckFor: the pods of some databases become ready only together
 //
-// The back-off of deletions grows while the replacements are OOM-killed too (Ledger.rescues).
+// The back-off of deletions grows while the replacements are OOM-killed too (ledger.Ledger.LastDeletion).
 
 // A RescueMode selects what is done for OOM-killed pods (--oom-rescue).
 type RescueMode uint8
@@ -40,44 +42,6 @@ const minKills = 3
 // noticeablyMore is the factor by which the memory must grow before the next pod is deleted, if the replacement of the last one was
 // OOM-killed too.
 const noticeablyMore = 1.1
-
-// A rescue is the last deletion of a pod of a workload.
-type rescue struct {
-	at     time.Time
-	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
-	uid    string    // of the deleted pod
-	memory int64     // bytes that the replacement gets
-	again  int       // consecutive deletions after which the replacement was OOM-killed too
-}
-
-// recordRescue records that a pod was deleted, or may have been.
-func (l *Ledger) recordRescue(now time.Time, d Decision) {
-	next := rescue{at: now, newest: d.Pod.Created, uid: d.Pod.UID}
-	if d.scope != nil {
-		next.newest = d.scope.newest
-	}
-	if kill, ok := killOf(now, historyTTL, d.Autoscaler, d.Pod, d.With); ok {
-		next.memory = kill.to
-	}
-	if d.again {
-		next.again = l.rescues[workloadOf(d.Pod)].again + 1
-	}
-	l.rescues[workloadOf(d.Pod)] = next
-}
-
-// forgetRescues forgets deletions after historyTTL, but not while pods of the workload are not ready because of OOM kills.
-func (l *Ledger) forgetRescues(now time.Time, ds []Decision) {
-	if len(l.rescues) == 0 {
-		return
-	}
-	crashing := map[cluster.Workload]bool{}
-	for i := range ds {
-		if p := ds[i].Pod; p.Crash != nil {
-			crashing[workloadOf(p)] = true
-		}
-	}
-	maps.DeleteFunc(l.rescues, func(w cluster.Workload, r rescue) bool { return !crashing[w] && now.Sub(r.at) > historyTTL })
-}
 
 // A memoryKill is an OOM kill of a container that gets more memory by its recommendation.
 type memoryKill struct {
@@ -100,7 +64,7 @@ func killOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *clust
 		kill := memoryKill{container: c, lived: c.Exit.Finished.Sub(c.Exit.Started)}
 		var from int64
 		from, kill.to, kill.atLimit = memoryOf(p, c, fits, &fits[i])
-		if compare(cluster.Memory, kill.to, from) > 0 {
+		if change.Compare(cluster.Memory, kill.to, from) > 0 {
 			return kill, true
 		}
 	}
@@ -122,7 +86,7 @@ func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *p
 
 // judgeRescue makes a pod change at once, whatever its age, if a container was OOM-killed and gets more memory. A pod that is in service
 // and would be restarted changes at once only if the container was killed soon after its start (--evict-after-oom-threshold).
-func (s *pass) judgeRescue(d *Decision) {
+func (s *pass) judgeRescue(d *entry) {
 	if s.b.Rescue == NoRescue {
 		return
 	}
@@ -130,7 +94,7 @@ func (s *pass) judgeRescue(d *Decision) {
 	if !ok {
 		return
 	}
-	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || restarts(d.Pod, d.With))
+	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || change.Restarts(d.Pod, d.With))
 	if disrupts && kill.lived >= s.b.quickOOM(d.Autoscaler) {
 		return
 	}
@@ -142,12 +106,12 @@ func (s *pass) judgeRescue(d *Decision) {
 			to = d.With[i].Requests.Or(requests).Memory
 		}
 	}
-	d.Wanted = Reason{
-		Code: OutOfMemory, Container: nameUnlessSole(d.Pod)(kill.container.Name), Resource: cluster.Memory,
+	d.Wanted = decision.Reason{
+		Code: decision.OutOfMemory, Container: nameUnlessSole(d.Pod)(kill.container.Name), Resource: cluster.Memory,
 		From: requests.Memory, To: to, For: kill.lived,
 	}
 	if !kill.atLimit {
-		d.Wanted.Code = NodeOutOfMemory
+		d.Wanted.Code = decision.NodeOutOfMemory
 	}
 	i := slices.IndexFunc(s.w.Nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node })
 	if i >= 0 && s.w.Nodes[i].LowMemory {
@@ -211,37 +175,37 @@ var deletionChecks = []check{
 	(*candidate).deletionRefused,
 }
 
-func (t *candidate) tooFewToRescue() (Reason, bool) {
+func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
 	return t.tooFew(), t.g.below && t.health() != down
 }
 
-func (t *candidate) tooFewToRescueInPlace() (Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && restarts(t.d.Pod, t.d.With)
+func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
+	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && change.Restarts(t.d.Pod, t.d.With)
 }
 
 // isStuckResizing reports whether a pod that is down has a resize that waits or has failed, and may be evicted instead.
 func (t *candidate) isStuckResizing() bool {
 	r := t.d.Pod.Resize
-	if r == nil || resizeCodes[r.State] == Fits || r.Problem == cluster.MemoryInUse {
+	if r == nil || resizeCodes[r.State] == decision.Fits || r.Problem == cluster.MemoryInUse {
 		return false
 	}
 	return t.d.Autoscaler.Mode.Evicts() && t.health() == down
 }
 
 // resizeCodes are the reasons for which a pod that is down does not wait for its resize.
-var resizeCodes = map[cluster.ResizeState]ReasonCode{
-	cluster.ResizeDeferred: ResizeWaiting, cluster.ResizeInfeasible: ResizeImpossible,
-	cluster.ResizeError: ResizeFailed, cluster.ResizeUnknown: ResizeUnclear,
+var resizeCodes = map[cluster.ResizeState]decision.ReasonCode{
+	cluster.ResizeDeferred: decision.ResizeWaiting, cluster.ResizeInfeasible: decision.ResizeImpossible,
+	cluster.ResizeError: decision.ResizeFailed, cluster.ResizeUnknown: decision.ResizeUnclear,
 }
 
 // evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
-func (t *candidate) evict(because ReasonCode) {
+func (t *candidate) evict(because decision.ReasonCode) {
 	if t.surges(false) {
-		t.try(Surge, surgeChecks, because)
+		t.try(decision.Surge, surgeChecks, because)
 		return
 	}
-	t.try(Evict, t.evictionChecks(), because)
-	if t.d.Do == Leave && t.d.Reason.Code == DisruptionBudget {
+	t.try(decision.Evict, t.evictionChecks(), because)
+	if t.d.Do == decision.Leave && t.d.Reason.Code == decision.DisruptionBudget {
 		t.delete()
 	}
 }
@@ -257,31 +221,31 @@ func (t *candidate) delete() {
 			return
 		}
 	}
-	t.d.Do, t.d.Reason, t.d.Fallback = Delete, t.d.Wanted, false
-	t.d.Reason.Fallback = DisruptionBudget
+	t.d.Do, t.d.Reason, t.d.Fallback = decision.Delete, t.d.Wanted, false
+	t.d.Reason.Fallback = decision.DisruptionBudget
 	t.d.again = t.isRepeated()
-	t.reserve(Evict)
+	t.reserve(decision.Evict)
 	if t.deleted == nil {
 		t.deleted = map[cluster.Workload]*cluster.Pod{}
 	}
-	t.deleted[workloadOf(t.d.Pod)] = t.d.Pod
+	t.deleted[ledger.WorkloadOf(t.d.Pod)] = t.d.Pod
 }
 
 // deleteInstead decides on the deletion of a pod whose eviction a disruption budget has just refused. It reports whether the pod is
 // to be deleted.
-func (p *Pass) deleteInstead(d *Decision, last refused) bool {
+func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
 	if d.scope == nil {
 		return false
 	}
-	p.leave(d, last.reason(p.b, Evict))
+	p.leave(d, last.Reason(p.b.Delays, decision.Evict))
 	p.candidate(d).delete()
-	return d.Do == Delete
+	return d.Do == decision.Delete
 }
 
 // endRescue lets the next pass delete a pod of the workload if the deletion of this one was not carried out.
-func (s *pass) endRescue(d *Decision, why RefusalKind) {
-	if d.scope != nil && d.Do == Delete && why != OutcomeIsUnknown {
-		delete(d.scope.deleted, workloadOf(d.Pod))
+func (s *pass) endRescue(d *entry, why decision.RefusalKind) {
+	if d.scope != nil && d.Do == decision.Delete && why != decision.OutcomeIsUnknown {
+		delete(d.scope.deleted, ledger.WorkloadOf(d.Pod))
 	}
 }
 
@@ -305,27 +269,27 @@ func (s *pass) crashingIn(namespace string) []*cluster.Pod {
 	return s.crashing[namespace]
 }
 
-func (t *candidate) fewKills() (Reason, bool) {
+func (t *candidate) fewKills() (decision.Reason, bool) {
 	most := 0
 	for i := range t.d.Pod.Containers {
 		if e := t.d.Pod.Containers[i].Exit; e != nil && e.OOM {
 			most = max(most, int(e.Kills))
 		}
 	}
-	return Reason{Code: FewKills, Have: most, Want: minKills}, most < minKills
+	return decision.Reason{Code: decision.FewKills, Have: most, Want: minKills}, most < minKills
 }
 
-func (t *candidate) dataWouldBeLost() (Reason, bool) {
-	return Reason{Code: DataWouldBeLost}, t.d.Pod.LocalData
+func (t *candidate) dataWouldBeLost() (decision.Reason, bool) {
+	return decision.Reason{Code: decision.DataWouldBeLost}, t.d.Pod.LocalData
 }
 
 // budgetOfOthers blocks a deletion unless exactly one disruption budget selects the pod, and it would allow the eviction if the
 // OOM-killed pods were ready.
-func (t *candidate) budgetOfOthers() (Reason, bool) {
+func (t *candidate) budgetOfOthers() (decision.Reason, bool) {
 	p := t.d.Pod
 	all, known := t.w.Budgets[p.Namespace]
 	if !known {
-		return Reason{Code: BudgetsUnknown}, true
+		return decision.Reason{Code: decision.BudgetsUnknown}, true
 	}
 	var of *cluster.DisruptionBudget
 	for i := range all {
@@ -333,14 +297,14 @@ func (t *candidate) budgetOfOthers() (Reason, bool) {
 			continue
 		}
 		if of != nil {
-			return Reason{Code: BudgetOfOthers, Text: of.Name + ", " + all[i].Name}, true
+			return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name + ", " + all[i].Name}, true
 		}
 		of = &all[i]
 	}
 	if of == nil || !of.Current || of.AlwaysAllow || of.Healthy >= of.Desired {
 		// The disruption budget has changed since, so the eviction is tried again after its back-off.
-		r, _ := t.w.Ledger.refusal(p, Evict)
-		return r.reason(t.b, Evict), true
+		r, _ := t.w.Ledger.LastFailure(p, decision.Evict)
+		return r.Reason(t.b.Delays, decision.Evict), true
 	}
 	crashing := int32(0)
 	for _, other := range t.crashingIn(p.Namespace) {
@@ -348,39 +312,39 @@ func (t *candidate) budgetOfOthers() (Reason, bool) {
 			crashing++
 		}
 	}
-	return Reason{Code: BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
+	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
 }
 
 // rescueInProgress blocks a deletion until the replacement of the last deleted pod of the workload is ready. If it was OOM-killed too,
 // the next pod is deleted after a back-off, and only with noticeably more memory.
-func (t *candidate) rescueInProgress() (Reason, bool) {
-	p, workload := t.d.Pod, workloadOf(t.d.Pod)
+func (t *candidate) rescueInProgress() (decision.Reason, bool) {
+	p, workload := t.d.Pod, ledger.WorkloadOf(t.d.Pod)
 	if other := t.deleted[workload]; other != nil && other != p {
-		return Reason{Code: RescueInProgress, Text: other.Name}, true
+		return decision.Reason{Code: decision.RescueInProgress, Text: other.Name}, true
 	}
-	last, ok := t.w.Ledger.rescues[workload]
+	last, ok := t.w.Ledger.LastDeletion(workload)
 	if !ok {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
 	state := t.stateOf(last)
 	if state == replacementAbsent {
-		return Reason{Code: RescueInProgress, For: t.now.Sub(last.at)}, true
+		return decision.Reason{Code: decision.RescueInProgress, For: t.now.Sub(last.At)}, true
 	}
 	if !t.isRepeated() {
-		return Reason{}, false
+		return decision.Reason{}, false
 	}
-	if until := last.at.Add(backoff(t.b, last.again+1)); t.now.Before(until) {
-		return Reason{Code: BackingOff, Until: until, Have: last.again + 1, Text: "deletion"}, true
+	if until := last.At.Add(t.b.Backoff(last.Again + 1)); t.now.Before(until) {
+		return decision.Reason{Code: decision.BackingOff, Until: until, Have: last.Again + 1, Text: "deletion"}, true
 	}
 	kill, _ := killOf(t.now, t.b.RescueFor, t.d.Autoscaler, p, t.d.With)
-	return Reason{Code: NotEnoughMemory, From: last.memory, To: kill.to}, float64(kill.to) < noticeablyMore*float64(last.memory)
+	return decision.Reason{Code: decision.NotEnoughMemory, From: last.Memory, To: kill.to}, float64(kill.to) < noticeablyMore*float64(last.Memory)
 }
 
 // isRepeated reports whether a deletion would follow one that did not help: the pod is a replacement itself, or the replacement of the
 // last deleted pod is not ready because of OOM kills.
 func (t *candidate) isRepeated() bool {
-	last, ok := t.w.Ledger.rescues[workloadOf(t.d.Pod)]
-	return ok && (t.d.Pod.Created.After(last.newest) || t.stateOf(last) == replacementKilled)
+	last, ok := t.w.Ledger.LastDeletion(ledger.WorkloadOf(t.d.Pod))
+	return ok && (t.d.Pod.Created.After(last.Newest) || t.stateOf(last) == replacementKilled)
 }
 
 // A rescueState is the state of the replacement of a deleted pod.
@@ -394,19 +358,19 @@ const (
 )
 
 // stateOf returns the state of the replacement of the last deleted pod.
-func (t *candidate) stateOf(last rescue) rescueState {
-	workload := workloadOf(t.d.Pod)
+func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
+	workload := ledger.WorkloadOf(t.d.Pod)
 	var killed, waiting, isStuck bool
-	settled := !t.now.Before(last.at.Add(watchDelay))
+	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
-		case workloadOf(p) != workload || !p.Live():
-		case p.UID == last.uid:
+		case ledger.WorkloadOf(p) != workload || !p.Live():
+		case p.UID == last.UID:
 			if settled {
 				return replacementServing // the deletion, whose outcome was unknown, was not carried out
 			}
-		case !p.Created.After(last.newest):
-		case serves(p):
+		case !p.Created.After(last.Newest):
+		case p.Serves():
 			return replacementServing
 		case t.isCrashing(p):
 			killed = true
@@ -416,7 +380,6 @@ func (t *candidate) stateOf(last rescue) rescueState {
 			waiting = true
 		}
 	}
-	_, owes := t.w.Ledger.pending[t.d.Pod.Controller]
 	switch {
 	case killed:
 		return replacementKilled
@@ -424,17 +387,17 @@ func (t *candidate) stateOf(last rescue) rescueState {
 		return replacementAbsent
 	case isStuck:
 		return replacementStuck
-	case settled && (!owes || t.complete[t.d.Pod.Controller]):
+	case settled && (t.w.Ledger.Missing(t.d.Pod.Controller) == 0 || t.complete[t.d.Pod.Controller]):
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
 	return replacementAbsent
 }
 
 // deletionRefused blocks a deletion during the back-off after a refusal.
-func (t *candidate) deletionRefused() (Reason, bool) {
-	r, ok := t.w.Ledger.refusal(t.d.Pod, Delete)
-	if !ok || !t.now.Before(r.until(t.b)) {
-		return Reason{}, false
+func (t *candidate) deletionRefused() (decision.Reason, bool) {
+	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Delete)
+	if !ok || !t.now.Before(r.Until(t.b.Delays)) {
+		return decision.Reason{}, false
 	}
-	return r.reason(t.b, Delete), true
+	return r.Reason(t.b.Delays, decision.Delete), true
 }

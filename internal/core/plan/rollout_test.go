@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -32,19 +33,19 @@ func TestPlan_freezesAndWindows_blockChanges(t *testing.T) {
 		rules cluster.ChangeRules
 		more  rollout.Rules
 		oom   bool
-		want  Reason
+		want  decision.Reason
 	}{
-		"no rules":            {want: Reason{Code: AboveRange}},
-		"VPA is frozen":       {rules: cluster.ChangeRules{Frozen: true}, want: Reason{Code: Frozen, Text: "annotation podfit.dev/freeze of VPA shop/db"}},
-		"namespace is frozen": {more: rollout.Rules{Namespace: cluster.ChangeRules{Frozen: true}}, want: Reason{Code: Frozen, Text: "annotation podfit.dev/freeze of namespace shop"}},
-		"cluster is frozen":   {more: rollout.Rules{Cluster: cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "f"}}}, want: Reason{Code: Frozen, Text: "ConfigMap kube-system/f"}},
-		"frozen, OOM-killed":  {rules: cluster.ChangeRules{Frozen: true}, oom: true, want: Reason{Code: Frozen, Text: "annotation podfit.dev/freeze of VPA shop/db"}},
-		"window is closed":    {rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}, want: Reason{Code: OutsideWindow, Until: noon.Add(10 * time.Hour)}},
-		"closed, OOM-killed":  {rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}, oom: true, want: Reason{Code: OutOfMemory}},
+		"no rules":            {want: decision.Reason{Code: decision.AboveRange}},
+		"VPA is frozen":       {rules: cluster.ChangeRules{Frozen: true}, want: decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of VPA shop/db"}},
+		"namespace is frozen": {more: rollout.Rules{Namespace: cluster.ChangeRules{Frozen: true}}, want: decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of namespace shop"}},
+		"cluster is frozen":   {more: rollout.Rules{Cluster: cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "f"}}}, want: decision.Reason{Code: decision.Frozen, Text: "ConfigMap kube-system/f"}},
+		"frozen, OOM-killed":  {rules: cluster.ChangeRules{Frozen: true}, oom: true, want: decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of VPA shop/db"}},
+		"window is closed":    {rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}, want: decision.Reason{Code: decision.OutsideWindow, Until: noon.Add(10 * time.Hour)}},
+		"closed, OOM-killed":  {rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}, oom: true, want: decision.Reason{Code: decision.OutOfMemory}},
 		"window of the namespace": {more: rollout.Rules{Namespace: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}},
-			want: Reason{Code: OutsideWindow, Until: noon.Add(10 * time.Hour)}},
-		"invalid window":             {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, want: Reason{Code: OutsideWindow, Text: "unknown zone"}},
-		"invalid window, OOM-killed": {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, oom: true, want: Reason{Code: OutOfMemory}},
+			want: decision.Reason{Code: decision.OutsideWindow, Until: noon.Add(10 * time.Hour)}},
+		"invalid window":             {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, want: decision.Reason{Code: decision.OutsideWindow, Text: "unknown zone"}},
+		"invalid window, OOM-killed": {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, oom: true, want: decision.Reason{Code: decision.OutOfMemory}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(1)
@@ -60,8 +61,8 @@ func TestPlan_freezesAndWindows_blockChanges(t *testing.T) {
 				t.Fatalf("%d decisions", len(ds))
 			}
 			got := ds[0].Reason
-			acts := c.want.Code == AboveRange || c.want.Code == OutOfMemory
-			if got.Code != c.want.Code || !acts && got != c.want || (ds[0].Do == Evict) != acts {
+			acts := c.want.Code == decision.AboveRange || c.want.Code == decision.OutOfMemory
+			if got.Code != c.want.Code || !acts && got != c.want || (ds[0].Do == decision.Evict) != acts {
 				t.Errorf("%s, reason %+v", ds[0].Do, got)
 			}
 		})
@@ -87,7 +88,7 @@ func TestPlan_manyPodsOutsideOfTheWindow_windowsAreSearchedOnce(t *testing.T) {
 		t.Errorf("the windows of %d autoscalers were searched", len(p.closed))
 	}
 	for _, d := range p.Decisions() {
-		if d.Reason.Code != OutsideWindow || d.Reason.Until.IsZero() {
+		if d.Reason.Code != decision.OutsideWindow || d.Reason.Until.IsZero() {
 			t.Errorf("%s: %s", d.Pod.Name, d.Reason)
 		}
 	}

@@ -12,7 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -37,42 +40,42 @@ func TestPlan_makeRoomOff_decisionsDoNotDependOnRoom(t *testing.T) {
 // Every step is allowed: a pod that makes room only gives back, without a restart; a pod that moves is not tied to its node; a part is
 // between the present size and the target.
 func TestPlan_fullNodes_stepsToMakeRoomAreAllowed(t *testing.T) {
-	steps := map[ReasonCode]int{}
+	steps := map[decision.ReasonCode]int{}
 	parts := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // the steps are rare
 			w, b := drawFullNodes(t)
-			for _, d := range Plan(noon, w, b) {
+			for _, d := range Begin(noon, w, b).entries {
 				steps[d.Reason.Code]++
-				if d.part {
+				if d.Reason.Part {
 					parts++
 				}
 				checkStep(t, w, d)
 			}
 		}
 	})
-	if steps[MakesRoom] == 0 || steps[MovesForRoom] == 0 || parts == 0 {
-		t.Errorf("the drawn worlds need %d shrinks, %d moves and %d parts: too few to check", steps[MakesRoom], steps[MovesForRoom], parts)
+	if steps[decision.MakesRoom] == 0 || steps[decision.MovesForRoom] == 0 || parts == 0 {
+		t.Errorf("the drawn worlds need %d shrinks, %d moves and %d parts: too few to check", steps[decision.MakesRoom], steps[decision.MovesForRoom], parts)
 	}
 }
 
 // checkStep checks a decision that makes room, or that resizes by a part.
-func checkStep(t *rapid.T, w World, d Decision) {
+func checkStep(t *rapid.T, w World, d entry) {
 	switch d.Reason.Code {
-	case MakesRoom:
-		if d.Do != Resize || d.Fallback || !shrinks(d.Pod, d.With) || restarts(d.Pod, d.With) || d.taken {
+	case decision.MakesRoom:
+		if d.Do != decision.Resize || d.Fallback || !change.Shrinks(d.Pod, d.With) || change.Restarts(d.Pod, d.With) || d.taken {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
-	case MovesForRoom:
-		if d.Do != Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == nil {
+	case decision.MovesForRoom:
+		if d.Do != decision.Evict || d.Pod.LocalData || d.Pod.Tied || d.roomFor == nil {
 			t.Fatalf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	default:
 	}
-	if !d.part {
+	if !d.Reason.Part {
 		return
 	}
-	if d.Do != Resize || d.Fallback || !grows(d.Pod, d.With) {
+	if d.Do != decision.Resize || d.Fallback || !change.Grows(d.Pod, d.With) {
 		t.Fatalf("%s: %s by a part: %s", d.Pod.Key, d.Do, d.Reason)
 	}
 	full := policy.Fit(d.Autoscaler, w.Limits[d.Pod.Namespace], d.Pod)
@@ -107,10 +110,10 @@ func TestPlan_fullNodes_shrinksComeFirst(t *testing.T) {
 		grown := map[string]bool{}
 		for _, d := range Plan(noon, w, b) {
 			switch {
-			case d.Do != Resize || b.MakeRoom == room.Off:
-			case grows(d.Pod, d.With) && d.Autoscaler.MakeRoom != "off":
+			case d.Do != decision.Resize || b.MakeRoom == room.Off:
+			case change.Grows(d.Pod, d.With) && d.Autoscaler.MakeRoom != "off":
 				grown[d.Pod.Node] = true
-			case grown[d.Pod.Node] && shrinks(d.Pod, d.With):
+			case grown[d.Pod.Node] && change.Shrinks(d.Pod, d.With):
 				t.Fatalf("%s shrinks after another pod on its node has grown", d.Pod.Key)
 			}
 		}
@@ -119,7 +122,7 @@ func TestPlan_fullNodes_shrinksComeFirst(t *testing.T) {
 
 // drawFullNodes draws two or three nodes with pods that need more, have too much, or wait for room.
 func drawFullNodes(t *rapid.T) (World, Budget) {
-	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: NewLedger()}
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Limits: map[string]policy.Limits{}, Ledger: ledger.New()}
 	for i := range rapid.IntRange(2, 3).Draw(t, "nodes") {
 		w.Nodes = append(w.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Allocatable: cluster.Amounts(4000, 4<<30), Ready: true})
 	}
@@ -166,7 +169,7 @@ func drawFullNodes(t *rapid.T) (World, Budget) {
 		w.Nodes[i].Allocatable = cluster.Amounts(used.CPU, used.Memory)
 	}
 	w.Nodes = append(w.Nodes, cluster.Node{Name: "reserve", Allocatable: cluster.Amounts(4000, 4<<30), Ready: true})
-	w.Governed = Gather(as, w.Pods, true)
+	w.Governed = cluster.Gather(as, w.Pods, true)
 	b := DefaultBudget()
 	b.MakeRoom = rapid.SampledFrom([]room.Allowed{room.Move, room.Split, room.Move, room.Shrink, room.Move, room.Off}).Draw(t, "make room")
 	return w, b
@@ -203,35 +206,6 @@ func TestHeld_pendingResizes_countAsTheKubeletAndTheSchedulerDo(t *testing.T) {
 	}
 }
 
-// The ledger forgets a shortage when the pod has its increase or is gone.
-func TestLedger_shortageEnds_isForgotten(t *testing.T) {
-	fits := func(cpu int64) []policy.Fitted {
-		return []policy.Fitted{{Container: "app", Requests: cluster.Resources{}.Set(cluster.CPU, cpu)}}
-	}
-	p := &cluster.Pod{UID: "1", Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 0)}}}
-	other := &cluster.Pod{Key: cluster.Key{Name: "other"}, UID: "2"}
-	a := &cluster.Autoscaler{}
-	l := NewLedger()
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize, With: fits(150), part: true})
-	l.Done(noon.Add(time.Minute), Decision{Pod: other, Autoscaler: a, Do: Evict, roomFor: p})
-	if got := l.lacking["1"]; got.parts != 1 || got.moves != 1 || !got.since.Equal(noon) {
-		t.Errorf("recorded %+v", got)
-	}
-	l.Learn(noon, World{}, []Decision{{Pod: p, Autoscaler: a, With: fits(200)}})
-	if len(l.lacking) != 1 {
-		t.Error("the shortage was forgotten while the pod lacks a part")
-	}
-	l.Learn(noon, World{}, []Decision{{Pod: p, Autoscaler: a, With: fits(100)}})
-	if len(l.lacking) != 0 {
-		t.Error("the shortage is kept although the pod lacks nothing")
-	}
-	l.Done(noon, Decision{Pod: p, Autoscaler: a, Do: Resize, With: fits(150), part: true})
-	l.Learn(noon, World{}, nil)
-	if len(l.lacking) != 0 {
-		t.Error("the shortage is kept although the pod is gone")
-	}
-}
-
 // Containers of a pod share the room in proportion to their increases. Limits follow, and whole cores stay whole.
 func TestPart_severalContainers_growInProportion(t *testing.T) {
 	p := &cluster.Pod{UID: "1", Containers: []cluster.Container{
@@ -245,13 +219,13 @@ func TestPart_severalContainers_growInProportion(t *testing.T) {
 	s := &pass{}
 	step := room.Step{From: room.Amount{CPU: 1100, Memory: 200 * mebibyte}, To: room.Amount{CPU: 2200, Memory: 225 * mebibyte}}
 	a := &cluster.Autoscaler{}
-	got, ok := s.partOf(&Decision{Pod: p, Autoscaler: a, With: with}, step)
+	got, ok := s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
 	if !ok || got[0].Requests != cluster.Amounts(2000, 125*mebibyte) || got[0].Limits != cluster.Amounts(4000, 250*mebibyte) || got[1].Requests != cluster.Amounts(200, 100*mebibyte) {
 		t.Errorf("got %v %v and %v (%t)", got[0].Requests, got[0].Limits, got[1].Requests, ok)
 	}
 	a.IntegerCPU = []string{"app"}
 	step.To = room.Amount{CPU: 1900, Memory: 200 * mebibyte} // 800 of 2200 millicores
-	got, ok = s.partOf(&Decision{Pod: p, Autoscaler: a, With: with}, step)
+	got, ok = s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
 	if !ok || got[0].Requests != cluster.Amounts(1000, 100*mebibyte) || got[1].Requests.CPU != 172 {
 		t.Errorf("whole cores: got %v and %v (%t)", got[0].Requests, got[1].Requests, ok)
 	}

@@ -6,13 +6,15 @@ package plan
 import (
 	"slices"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
 
 // apply changes the decisions as the plan of a node requires.
-func (s *pass) apply(p room.Plan, byUID map[string]*Decision) {
+func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
 	for _, step := range p.Steps {
 		d := byUID[step.ID]
 		if d == nil {
@@ -24,7 +26,7 @@ func (s *pass) apply(p room.Plan, byUID map[string]*Decision) {
 		case room.GrowPart:
 			s.applyPart(d, step)
 		case room.GrowPod:
-			if d.Reason.Code == AwaitingRoom { // a deferred resize needs nothing: the kubelet completes it
+			if d.Reason.Code == decision.AwaitingRoom { // a deferred resize needs nothing: the kubelet completes it
 				s.tryResize(d)
 			}
 		case room.MovePod: // all moves for a pod are made together, see below
@@ -47,43 +49,43 @@ func (s *pass) apply(p room.Plan, byUID map[string]*Decision) {
 }
 
 // applyShrink resizes a pod in place to its lower target, unless it does that anyway.
-func (s *pass) applyShrink(d *Decision, step room.Step) {
-	if step.ForID == "" || d.Do != Leave {
+func (s *pass) applyShrink(d *entry, step room.Step) {
+	if step.ForID == "" || d.Do != decision.Leave {
 		return
 	}
-	r := Reason{Code: MakesRoom, Text: step.For}
-	pairs(d.Pod, d.With, false, func(x pair) {
-		if !x.limit && r.Resource == 0 && compare(x.resource, x.to, x.from) < 0 {
-			r.Resource, r.From, r.To, r.Container = x.resource, x.from, x.to, nameUnlessSole(d.Pod)(x.container.Name)
+	r := decision.Reason{Code: decision.MakesRoom, Text: step.For}
+	for x := range change.Pairs(d.Pod, d.With, false) {
+		if !x.Limit && r.Resource == 0 && change.Compare(x.Resource, x.To, x.From) < 0 {
+			r.Resource, r.From, r.To, r.Container = x.Resource, x.From, x.To, nameUnlessSole(d.Pod)(x.Container.Name)
 		}
-	})
-	d.Do, d.Reason, d.Fallback = Resize, r, false
-	s.roomCandidate(d).reserve(Resize)
+	}
+	d.Do, d.Reason, d.Fallback = decision.Resize, r, false
+	s.roomCandidate(d).reserve(decision.Resize)
 }
 
 // tryResize resizes a pod that is left, if no check blocks that. It keeps the reason to leave the pod otherwise.
-func (s *pass) tryResize(d *Decision) bool {
+func (s *pass) tryResize(d *entry) bool {
 	before := d.Reason
-	s.candidate(d).try(Resize, resizeChecks, Fits)
-	if d.Do == Leave {
+	s.candidate(d).try(decision.Resize, resizeChecks, decision.Fits)
+	if d.Do == decision.Leave {
 		d.Reason = before
 	}
-	return d.Do == Resize
+	return d.Do == decision.Resize
 }
 
 // applyPart makes a pod grow by a part.
-func (s *pass) applyPart(d *Decision, step room.Step) {
+func (s *pass) applyPart(d *entry, step room.Step) {
 	with, ok := s.partOf(d, step)
-	if !ok || d.Do == Leave && !s.tryResize(d) {
+	if !ok || d.Do == decision.Leave && !s.tryResize(d) {
 		return
 	}
-	d.With, d.part, d.Fallback = with, true, false
+	d.With, d.Fallback = with, false
 	d.Reason.Part = true
 }
 
 // partOf returns the requests and limits of the containers for growth by a part: each container gets the same share of its increase
 // of a resource. No container shrinks. It returns false if the API server would refuse them, or they change nothing.
-func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
+func (s *pass) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
 	p := d.Pod
 	out := slices.Clone(d.With)
 	for i := range out {
@@ -100,9 +102,9 @@ func (s *pass) partOf(d *Decision, step room.Step) ([]policy.Fitted, bool) {
 			f.Limits = growBy(res, limits, f.Limits, share, unit)
 		}
 	}
-	size := room.Of(total(p, out)).Sub(step.From)
-	if !step.To.Sub(step.From).Holds(size) || !grows(p, out) || alreadyAsked(p, out) ||
-		changesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
+	size := room.Of(change.Total(p, out)).Sub(step.From)
+	if !step.To.Sub(step.From).Holds(size) || !change.Grows(p, out) || change.IsAsked(p, out) ||
+		change.ChangesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
 		return nil, false
 	}
 	return out, true
@@ -115,16 +117,18 @@ func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step ro
 		given = step.To.CPU - step.From.CPU
 	}
 	increase := int64(0)
-	pairs(p, with, false, func(x pair) {
-		if !x.limit && x.resource == res {
-			increase += max(0, x.to-x.from)
+	for x := range change.Pairs(p, with, false) {
+		if !x.Limit && x.Resource == res {
+			increase += max(0, x.To-x.From)
 		}
-	})
+	}
 	if increase == 0 {
 		return 0
 	}
 	return min(1, float64(given)/float64(increase))
 }
+
+const mebibyte = 1 << 20
 
 // unitOf returns the unit to which amounts of a container are rounded down: whole cores if its autoscaler wants that.
 func unitOf(a *cluster.Autoscaler, container string, res cluster.Resource) int64 {
@@ -153,15 +157,15 @@ func growBy(res cluster.Resource, had, wanted cluster.Resources, share float64, 
 }
 
 // applyMoves moves pods that make room for the same pod, or the pod itself. It moves all of them or none.
-func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
-	var done []*Decision
-	var before []Reason
+func (s *pass) applyMoves(moves []room.Step, byUID map[string]*entry) {
+	var done []*entry
+	var before []decision.Reason
 	for _, step := range moves {
 		d := byUID[step.ID]
 		reason := d.Reason
 		if !s.applyMove(d, step, byUID) {
 			for i, undo := range done {
-				undo.Do, undo.Reason, undo.roomFor, undo.placed = Leave, before[i], nil, false
+				undo.Do, undo.Reason, undo.roomFor, undo.placed = decision.Leave, before[i], nil, false
 				s.endProbe(undo)
 				s.endSurge(undo)
 				if undo.taken {
@@ -180,23 +184,23 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*Decision) {
 }
 
 // applyMove moves a pod, if no check blocks that.
-func (s *pass) applyMove(d *Decision, step room.Step, byUID map[string]*Decision) bool {
+func (s *pass) applyMove(d *entry, step room.Step, byUID map[string]*entry) bool {
 	before := d.Reason
 	t := s.roomCandidate(d)
 	if step.ForID == "" { // its own resize waits for room
-		t.move(surgeChecks, evictionChecks, ResizeWaiting)
+		t.move(surgeChecks, evictionChecks, decision.ResizeWaiting)
 	} else {
 		wanted := d.Wanted
-		t.move(moveSurgeChecks, moveChecks, Fits)
+		t.move(moveSurgeChecks, moveChecks, decision.Fits)
 		d.Wanted = wanted
 	}
-	if d.Do == Leave {
+	if d.Do == decision.Leave {
 		d.Reason = before
 		return false
 	}
 	d.placed = true
 	if step.ForID != "" {
-		d.Reason, d.roomFor = Reason{Code: MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
+		d.Reason, d.roomFor = decision.Reason{Code: decision.MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
 	}
 	return true
 }

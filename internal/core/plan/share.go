@@ -5,9 +5,10 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
@@ -29,27 +30,19 @@ func (s slot) compare(o slot) int {
 }
 
 // share assigns each action its slot.
-func (s *pass) share(ds []Decision) {
-	var acts []*Decision
+func (s *pass) share(ds []entry) {
+	var acts []*entry
 	for i := range ds {
-		if ds[i].Do != Leave {
+		if ds[i].Do != decision.Leave {
 			acts = append(acts, &ds[i])
 		}
 	}
-	slices.SortFunc(acts, func(a, b *Decision) int { return byPriority(*a, *b) })
+	slices.SortFunc(acts, func(a, b *entry) int { return byPriority(*a, *b) })
 	rounds := map[string]int{}
 	for _, d := range acts {
 		ns := d.Pod.Namespace
-		d.slot = slot{round: rounds[ns], served: s.w.Ledger.served[ns]}
+		d.slot = slot{round: rounds[ns], served: s.w.Ledger.Served(ns)}
 		rounds[ns]++
 	}
 	s.shrinkFirst(acts)
-}
-
-// markServed records that an action on a pod was tried.
-func (l *Ledger) markServed(now time.Time, d Decision) { l.served[d.Pod.Namespace] = now }
-
-// forgetServed forgets namespaces without an action for historyTTL.
-func (l *Ledger) forgetServed(now time.Time) {
-	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > historyTTL })
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/surge"
 )
 
 // A Mover selects how pods are replaced (--mover).
@@ -92,84 +95,74 @@ func (t *candidate) surges(forRoom bool) bool {
 		return false
 	case p.Top.Kind != "Deployment" || p.Top.Group != "apps" || p.Controller.Kind != "ReplicaSet":
 		return false
-	case t.w.Surges.Scaled[p.Top] || !serves(p):
+	case t.w.Surges.Scaled[p.Top] || !p.Serves():
 		return false
 	}
-	if last, ok := t.w.Ledger.refusal(p, Surge); ok && last.Kind.allowsEviction() {
+	if last, ok := t.w.Ledger.LastFailure(p, decision.Surge); ok && last.Kind.AllowsEviction() {
 		return false
 	}
 	v, known := t.quotaView()
 	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused() // the additional pod counts beside all others
 }
 
-// allowsEviction reports whether the pod may be evicted after a surge has failed.
-func (k RefusalKind) allowsEviction() bool {
-	switch k {
-	case Denied, DeniedByNode, DeniedByQuota, Unsupported, DeniedByBudget:
-		return true
-	case WebhookFailed, ServerBusy, NotReached, OutcomeIsUnknown, NotReadyInTime:
-	}
-	return false
-}
-
 // surging blocks a surge while another one of the workload is in progress.
-func (t *candidate) surging() (Reason, bool) {
+func (t *candidate) surging() (decision.Reason, bool) {
 	p := t.d.Pod
 	if t.w.Surges != nil {
 		if active, ok := t.w.Surges.Active[p.Top]; ok {
-			return Reason{Code: Surging, Text: active.Pod, Until: active.Deadline}, true
+			return decision.Reason{Code: decision.Surging, Text: active.Pod, Until: active.Deadline}, true
 		}
 	}
 	if other := t.surged[p.Top]; other != nil && other != p {
-		return Reason{Code: Surging, Text: other.Name, Until: t.now.Add(surgeFor)}, true
+		return decision.Reason{Code: decision.Surging, Text: other.Name, Until: t.now.Add(surge.Within)}, true
 	}
-	return Reason{}, false
+	return decision.Reason{}, false
 }
 
 // surgeFailed blocks a surge during the back-off after one of the workload failed. The back-off is longer if the additional pod was not
 // ready in time.
-func (t *candidate) surgeFailed() (Reason, bool) {
+func (t *candidate) surgeFailed() (decision.Reason, bool) {
 	last, until := t.lastFailedSurge()
-	return Reason{Code: SurgeFailed, Text: last.Text, Until: until}, t.now.Before(until)
+	return decision.Reason{Code: decision.SurgeFailed, Text: last.Text, Until: until}, t.now.Before(until)
 }
 
 // surgeNotReady blocks an eviction during the back-off after a surge whose additional pod was not ready in time: the replacement of an
 // evicted pod would not be ready either.
-func (t *candidate) surgeNotReady() (Reason, bool) {
+func (t *candidate) surgeNotReady() (decision.Reason, bool) {
 	last, until := t.lastFailedSurge()
-	return Reason{Code: SurgeFailed, Text: last.Text, Until: until}, last.Kind == NotReadyInTime && t.now.Before(until)
+	return decision.Reason{Code: decision.SurgeFailed, Text: last.Text, Until: until}, last.Kind == decision.NotReadyInTime && t.now.Before(until)
 }
 
 // lastFailedSurge returns the last failed surge of the pods of the scope after which a pod is not evicted instead, and the end of the
 // back-off, which grows with the number of failed surges of all pods; zero if there is none.
-func (t *candidate) lastFailedSurge() (last refused, until time.Time) {
+func (t *candidate) lastFailedSurge() (last ledger.FailedAttempt, until time.Time) {
 	if t.surgeFailures == nil {
 		t.surgeFailures = &failedSurges{}
 		for _, p := range t.pods {
-			r, ok := t.w.Ledger.refusal(p, Surge)
-			if !ok || r.Kind.allowsEviction() {
+			r, ok := t.w.Ledger.LastFailure(p, decision.Surge)
+			if !ok || r.Kind.AllowsEviction() {
 				continue
 			}
-			t.surgeFailures.n += r.n
-			if r.at.After(t.surgeFailures.last.at) {
+			t.surgeFailures.n += r.Attempts
+			if r.At.After(t.surgeFailures.last.At) {
 				t.surgeFailures.last = r
 			}
 		}
 	}
 	last = t.surgeFailures.last
 	switch {
-	case last.at.IsZero():
+	case last.At.IsZero():
 		return last, time.Time{}
-	case last.Kind == NotReadyInTime:
-		return last, last.at.Add(backoff(t.b, t.surgeFailures.n))
+	case last.Kind == decision.NotReadyInTime:
+		return last, last.At.Add(t.b.Backoff(t.surgeFailures.n))
 	}
-	return last, last.at.Add(doubled(t.b.RefusalBase, t.b.RefusalMax, t.surgeFailures.n))
+	return last, last.At.Add(ledger.Doubled(t.b.RefusalBase, t.b.RefusalMax, t.surgeFailures.n))
 }
 
 // failedSurges are the failed surges of the pods of a scope.
 type failedSurges struct {
 	n    int
-	last refused
+	last ledger.FailedAttempt
 }
 
 // beginSurge notes that this pass begins a surge for the pod.
@@ -181,7 +174,7 @@ func (t *candidate) beginSurge() {
 }
 
 // endSurge lets the pass begin a surge for another pod of the workload.
-func (s *pass) endSurge(d *Decision) {
+func (s *pass) endSurge(d *entry) {
 	if d.scope != nil && d.scope.surged[d.Pod.Top] == d.Pod {
 		delete(d.scope.surged, d.Pod.Top)
 	}
@@ -189,23 +182,18 @@ func (s *pass) endSurge(d *Decision) {
 
 // move decides on the surge or the eviction of a pod that moves to make room, if no check blocks it. A pod that can be surged is not evicted
 // because its surge must wait, for example for another one of the workload.
-func (t *candidate) move(surge, evict []check, because ReasonCode) {
+func (t *candidate) move(replace, evict []check, because decision.ReasonCode) {
 	if t.surges(true) {
-		t.try(Surge, surge, because)
+		t.try(decision.Surge, replace, because)
 		return
 	}
-	t.try(Evict, evict, because)
+	t.try(decision.Evict, evict, because)
 }
 
 // isMovable reports whether move would move the pod.
-func (t *candidate) isMovable(surge, evict []check) bool {
+func (t *candidate) isMovable(replace, evict []check) bool {
 	if t.surges(true) {
-		return !t.isBlocked(t.d, surge)
+		return !t.isBlocked(t.d, replace)
 	}
 	return !t.isBlocked(t.d, evict)
-}
-
-// SurgeFailed records that the surge of a pod ended without its removal. The next one is tried after a back-off.
-func (l *Ledger) SurgeFailed(now time.Time, p *cluster.Pod, why Refusal) {
-	l.Refused(now, Decision{Pod: p, Do: Surge}, why, 0)
 }

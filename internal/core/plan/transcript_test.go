@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/transcript"
@@ -60,7 +63,7 @@ import (
 type scene struct {
 	now         time.Time
 	budget      Budget
-	ledger      *Ledger
+	ledger      *ledger.Ledger
 	as          []*cluster.Autoscaler
 	pods        []*cluster.Pod
 	template    map[cluster.Workload][]cluster.Container
@@ -85,7 +88,7 @@ func newScene() *scene {
 	return &scene{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 		budget:   b,
-		ledger:   NewLedger(),
+		ledger:   ledger.New(),
 		template: map[cluster.Workload][]cluster.Container{},
 		scales:   map[cluster.Workload]cluster.Scale{},
 		limits:   map[string]policy.Limits{},
@@ -131,7 +134,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 
 func (s *scene) world() World {
 	return World{
-		Governed: Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
+		Governed: cluster.Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
 		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider,
 	}
 }
@@ -158,7 +161,7 @@ func (s *scene) addDaemon(f []string) error {
 }
 
 // plan plans twice, the second time with everything shuffled, and insists on the same decisions.
-func (s *scene) plan() []Decision {
+func (s *scene) plan() []decision.Decision {
 	ds := Plan(s.now, s.world(), s.budget)
 	shuffled := s.world()
 	r := rand.New(rand.NewPCG(1, uint64(len(ds))))
@@ -178,7 +181,7 @@ func shuffle(r *rand.Rand, w *World) {
 	r.Shuffle(len(w.Nodes), func(i, j int) { w.Nodes[i], w.Nodes[j] = w.Nodes[j], w.Nodes[i] })
 }
 
-func describe(ds []Decision) string {
+func describe(ds []decision.Decision) string {
 	var b strings.Builder
 	for _, d := range ds {
 		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, d.Reason, d.Fallback, d.Unboost)
@@ -186,8 +189,8 @@ func describe(ds []Decision) string {
 	return b.String()
 }
 
-func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
-	ds = slices.DeleteFunc(ds, func(d Decision) bool {
+func (s *scene) print(ds []decision.Decision, only []string, out *strings.Builder) {
+	ds = slices.DeleteFunc(ds, func(d decision.Decision) bool {
 		return len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
 	width := 0
@@ -200,7 +203,7 @@ func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
 			act += "/evict"
 		}
 		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, d.Reason)
-		if d.Do == Leave && d.Wanted.Code != Fits {
+		if d.Do == decision.Leave && d.Wanted.Code != decision.Fits {
 			fmt.Fprintf(out, " (%s)", d.Wanted)
 		}
 		if len(d.Unboost) > 0 {
@@ -214,12 +217,12 @@ func (s *scene) print(ds []Decision, only []string, out *strings.Builder) {
 func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	s.plan() // for its checks
 	pass := Begin(s.now, s.world(), s.budget)
-	s.ledger.Learn(s.now, s.world(), pass.Decisions())
+	pass.Learn()
 	for _, short := range pass.Shortages() {
 		fmt.Fprintf(out, "%s: %d of %d pods exist after %d evictions\n", short.Controller, short.Present, short.Wanted, short.Evicted)
 	}
-	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d Decision) bool {
-		return d.Do == Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
+	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool {
+		return d.Do == decision.Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
 	s.executeCapacity(pass, out)
 	for len(todo) > 0 {
@@ -230,7 +233,7 @@ func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	}
 }
 
-func (s *scene) answer(d Decision) string {
+func (s *scene) answer(d decision.Decision) string {
 	for _, pod := range []string{d.Pod.Key.String(), d.Pod.Namespace + "/*"} {
 		if a := s.answers[pod+" "+d.Do.String()]; a != "" {
 			return a
@@ -247,13 +250,13 @@ func (s *scene) setAnswers(f []string) error {
 	return nil
 }
 
-var refusalKinds = map[string]RefusalKind{
-	"denied": Denied, "budget": DeniedByBudget, "node": DeniedByNode, "quota": DeniedByQuota, "webhook": WebhookFailed, "unsupported": Unsupported,
-	"busy": ServerBusy, "lost": OutcomeIsUnknown, "late": OutcomeIsUnknown,
+var refusalKinds = map[string]decision.RefusalKind{
+	"denied": decision.Denied, "budget": decision.DeniedByBudget, "node": decision.DeniedByNode, "quota": decision.DeniedByQuota, "webhook": decision.WebhookFailed, "unsupported": decision.Unsupported,
+	"busy": decision.ServerBusy, "lost": decision.OutcomeIsUnknown, "late": decision.OutcomeIsUnknown,
 }
 
 // settle carries out a decision as the API server answers, and returns what the pass wants done instead.
-func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []Decision {
+func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook bool) []decision.Decision {
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
 	}
@@ -268,16 +271,16 @@ func (s *scene) settle(pass *Pass, d Decision, answer string, webhook bool) []De
 		pass.Gone(d)
 		return nil
 	case "limited":
-		return pass.Skipped(d, RateLimited)
+		return pass.Skipped(d, decision.RateLimited)
 	}
-	return pass.Refused(d, Refusal{Kind: refusalKinds[answer], Text: answer})
+	return pass.Refused(d, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 }
 
-func (s *scene) apply(d Decision, webhook bool) {
+func (s *scene) apply(d decision.Decision, webhook bool) {
 	switch {
-	case d.Do != Resize && s.lazy:
+	case d.Do != decision.Resize && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
-	case d.Do != Resize:
+	case d.Do != decision.Resize:
 		s.replace(d, webhook)
 	case slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node }):
 		ask(d.Pod, d.With)
@@ -324,9 +327,9 @@ func (s *scene) kubelet([]string) error {
 		}
 		slices.SortFunc(waiting, byResize)
 		for _, p := range waiting {
-			increase := room.Of(total(p, nil)).Sub(sumOf(p, true))
+			increase := room.Of(change.Total(p, nil)).Sub(sumOf(p, true))
 			if !free.Holds(increase) {
-				if !isDeferred(p) {
+				if !p.IsDeferred() {
 					p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: s.now}
 				}
 				continue
@@ -343,7 +346,7 @@ func (s *scene) kubelet([]string) error {
 
 func byResize(a, b *cluster.Pod) int {
 	more := func(p *cluster.Pod) int {
-		if sumOf(p, true).Holds(room.Of(total(p, nil))) {
+		if sumOf(p, true).Holds(room.Of(change.Total(p, nil))) {
 			return 0
 		}
 		return 1
@@ -351,7 +354,7 @@ func byResize(a, b *cluster.Pod) int {
 	return cmp.Or(more(a)-more(b), a.Compare(b.Key))
 }
 
-func (s *scene) replace(d Decision, webhook bool) {
+func (s *scene) replace(d decision.Decision, webhook bool) {
 	old := d.Pod
 	s.born++
 	p := &cluster.Pod{

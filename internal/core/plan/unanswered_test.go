@@ -9,32 +9,33 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // An unanswered eviction is reported after ten minutes, even if the pod was tried only once.
 func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	tests := map[string]struct {
-		attempts []RefusalKind // one every four minutes
-		after    time.Duration // since the first
+		attempts []decision.RefusalKind // one every four minutes
+		after    time.Duration          // since the first
 		want     bool
 	}{
-		"one attempt, nine minutes":           {[]RefusalKind{OutcomeIsUnknown}, 9 * time.Minute, false},
-		"one attempt, ten minutes":            {[]RefusalKind{OutcomeIsUnknown}, 10 * time.Minute, true},
-		"three attempts":                      {[]RefusalKind{OutcomeIsUnknown, OutcomeIsUnknown, OutcomeIsUnknown}, 10 * time.Minute, true},
-		"the last attempt had an answer":      {[]RefusalKind{OutcomeIsUnknown, Denied}, 20 * time.Minute, false},
-		"the first attempt had an answer":     {[]RefusalKind{Denied, OutcomeIsUnknown}, 13 * time.Minute, false},
-		"ten minutes after the last answer":   {[]RefusalKind{Denied, OutcomeIsUnknown}, 14 * time.Minute, true},
-		"an answer between two without one":   {[]RefusalKind{OutcomeIsUnknown, Denied, OutcomeIsUnknown}, 17 * time.Minute, false},
-		"an answer between, and ten more":     {[]RefusalKind{OutcomeIsUnknown, Denied, OutcomeIsUnknown}, 18 * time.Minute, true},
-		"only answers, and they are refusals": {[]RefusalKind{Denied, ServerBusy}, time.Hour, false},
+		"one attempt, nine minutes":           {[]decision.RefusalKind{decision.OutcomeIsUnknown}, 9 * time.Minute, false},
+		"one attempt, ten minutes":            {[]decision.RefusalKind{decision.OutcomeIsUnknown}, 10 * time.Minute, true},
+		"three attempts":                      {[]decision.RefusalKind{decision.OutcomeIsUnknown, decision.OutcomeIsUnknown, decision.OutcomeIsUnknown}, 10 * time.Minute, true},
+		"the last attempt had an answer":      {[]decision.RefusalKind{decision.OutcomeIsUnknown, decision.Denied}, 20 * time.Minute, false},
+		"the first attempt had an answer":     {[]decision.RefusalKind{decision.Denied, decision.OutcomeIsUnknown}, 13 * time.Minute, false},
+		"ten minutes after the last answer":   {[]decision.RefusalKind{decision.Denied, decision.OutcomeIsUnknown}, 14 * time.Minute, true},
+		"an answer between two without one":   {[]decision.RefusalKind{decision.OutcomeIsUnknown, decision.Denied, decision.OutcomeIsUnknown}, 17 * time.Minute, false},
+		"an answer between, and ten more":     {[]decision.RefusalKind{decision.OutcomeIsUnknown, decision.Denied, decision.OutcomeIsUnknown}, 18 * time.Minute, true},
+		"only answers, and they are refusals": {[]decision.RefusalKind{decision.Denied, decision.ServerBusy}, time.Hour, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(3)
-			d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Evict}
+			d := decision.Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: decision.Evict}
 			for i, kind := range tt.attempts {
-				w.Ledger.Refused(noon.Add(time.Duration(i)*4*time.Minute), d, Refusal{Kind: kind, Text: "broken pipe"}, 3)
+				w.Ledger.Refused(noon.Add(time.Duration(i)*4*time.Minute), attemptOf(w, d), decision.Refusal{Kind: kind, Text: "broken pipe"}, 3)
 			}
 			r, told := Begin(noon.Add(tt.after), w, DefaultBudget()).Unanswered(d)
 			if told != tt.want {
@@ -50,12 +51,12 @@ func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode = cluster.InPlaceOrRecreate
-	d := Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize}
-	w.Ledger.Refused(noon, d, Refusal{Kind: OutcomeIsUnknown}, 3)
+	d := decision.Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: decision.Resize}
+	w.Ledger.Refused(noon, attemptOf(w, d), decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
 	if _, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); !told {
 		t.Error("the unanswered resize is not reported")
 	}
-	w.Ledger.Done(noon.Add(time.Minute), d)
+	w.Ledger.Done(noon.Add(time.Minute), attemptOf(w, d))
 	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
 		t.Errorf("a resize that was carried out is reported as unanswered: %s", r)
 	}
@@ -79,23 +80,23 @@ func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing
 			w, _ := shrinking(3)
 			pods := w.Governed[0].Pods
 			first := evictions(Begin(noon, w, DefaultBudget()))[0]
-			w.Ledger.Done(noon, first)
+			w.Ledger.Done(noon, attemptOf(w, first))
 			replacement := *first.Pod // without the recommended size
 			replacement.UID, replacement.Created = "again", noon.Add(time.Minute)
 			pods[0] = &replacement
-			second := Decision{Pod: pods[1], Autoscaler: first.Autoscaler, Do: Evict, With: first.With, scope: &scope{newest: replacement.Created}}
+			second := ledger.Attempt{Pod: pods[1], Autoscaler: first.Autoscaler.Key, Do: decision.Evict, With: first.With, Newest: replacement.Created}
 			for minute := 1; minute <= 40; minute++ {
 				now := noon.Add(time.Duration(minute) * time.Minute)
 				pass := Begin(now, w, DefaultBudget())
-				w.Ledger.Learn(now, w, pass.Decisions())
+				pass.Learn()
 				if slices.Contains(tt.unanswered, minute) {
-					w.Ledger.Refused(now, second, Refusal{Kind: OutcomeIsUnknown}, 3)
+					w.Ledger.Refused(now, second, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
 				}
 				if tt.gone && minute == tt.want+1 { // the watch shows it
 					w.Governed[0].Pods = []*cluster.Pod{pods[0], pods[2]}
 				}
 			}
-			if at, want := w.Ledger.evictions[workloadOf(first.Pod)].at, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
+			if at, want := w.Ledger.Export(DefaultBudget().Delays)[0].Eviction.At, noon.Add(time.Duration(tt.want)*time.Minute); !at.Equal(want) {
 				t.Errorf("the last eviction was at %s, want %s", at, want)
 			}
 		})
@@ -105,42 +106,23 @@ func TestLedger_unansweredEvictionNotCarriedOut_earlierEvictionCounts(t *testing
 // An API server that stops may carry out an eviction without an answer, and refuse connections after that.
 func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testing.T) {
 	for name, tt := range map[string]struct {
-		then RefusalKind
+		then decision.RefusalKind
 		want int // evictions two minutes after the one without an answer
 	}{
-		"connection refused":                     {NotReached, 0},
-		"webhook failed":                         {WebhookFailed, 0},
-		"disruption budget does not allow it":    {DeniedByBudget, 1},
-		"no answer to the second attempt either": {OutcomeIsUnknown, 0},
+		"connection refused":                     {decision.NotReached, 0},
+		"webhook failed":                         {decision.WebhookFailed, 0},
+		"disruption budget does not allow it":    {decision.DeniedByBudget, 1},
+		"no answer to the second attempt either": {decision.OutcomeIsUnknown, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := shrinking(3)
 			pass := Begin(noon, w, DefaultBudget())
 			d := evictions(pass)[0]
-			pass.Refused(d, Refusal{Kind: OutcomeIsUnknown})
-			w.Ledger.Refused(noon.Add(time.Minute), d, Refusal{Kind: tt.then}, 3)
+			pass.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown})
+			w.Ledger.Refused(noon.Add(time.Minute), attemptOf(w, d), decision.Refusal{Kind: tt.then}, 3)
 			if ds := evictions(Begin(noon.Add(2*time.Minute), w, DefaultBudget())); len(ds) != tt.want {
 				t.Errorf("%d evictions while the outcome of the first one is unknown, want %d", len(ds), tt.want)
 			}
 		})
-	}
-}
-
-// The attempts that a quota refused had other requests, so they must not delay the attempts after a lost response.
-func TestLedger_smallerRequestAfterQuotaRefusalsHasNoResponse_isTriedAgainSoon(t *testing.T) {
-	w, a := shrinking(1)
-	a.Mode = cluster.InPlaceOrRecreate
-	resize := func(millicores int64) Decision {
-		return Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: Resize,
-			With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 1<<30)}}}
-	}
-	for i := range 5 {
-		w.Ledger.Refused(noon.Add(time.Duration(i)*time.Minute), resize(3000), Refusal{Kind: DeniedByQuota}, 1)
-	}
-	at := noon.Add(time.Hour)
-	w.Ledger.Refused(at, resize(300), Refusal{Kind: OutcomeIsUnknown}, 1)
-	key := refusedKey{w.Governed[0].Pods[0].UID, Resize}
-	if next := w.Ledger.refusals[key].until(DefaultBudget()); next.After(at.Add(5 * time.Minute)) {
-		t.Errorf("the next attempt is at %s, want at most five minutes after %s", next, at)
 	}
 }

@@ -4,16 +4,15 @@
 package plan
 
 import (
-	"slices"
-
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // World is the input of Plan. Plan does not change it.
 type World struct {
-	Governed []Governed
+	Governed []cluster.Governed
 
 	// Limits bound the pods of a namespace.
 	Limits map[string]policy.Limits
@@ -56,46 +55,5 @@ type World struct {
 	Provider Provider
 
 	// Ledger records earlier attempts. Nil means that there were none.
-	Ledger *Ledger
-}
-
-// Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted
-// or have finished.
-type Governed struct {
-	Autoscaler *cluster.Autoscaler
-	Pods       []*cluster.Pod
-}
-
-// Gather assigns pods to the autoscalers that govern them: the pods of a topmost controller to the autoscaler that
-// cluster.Governing chooses for it. Where none changes pods, they are assigned to the oldest autoscaler, whose update mode is then the
-// reason why they are left alone. startupBoost is the feature gate CPUStartupBoost. The result is sorted by autoscaler and
-// contains every autoscaler, those that govern no pod too.
-func Gather(as []*cluster.Autoscaler, pods []*cluster.Pod, startupBoost bool) []Governed {
-	byTarget := make(map[cluster.Workload][]*cluster.Autoscaler, len(as))
-	for _, a := range as {
-		byTarget[a.Target] = append(byTarget[a.Target], a)
-	}
-	podsOf := make(map[*cluster.Autoscaler][]*cluster.Pod, len(as))
-	governing := make(map[cluster.Workload]*cluster.Autoscaler, len(as))
-	for _, p := range pods {
-		if p.Top.IsZero() {
-			continue
-		}
-		a, known := governing[p.Top]
-		if !known {
-			if a = cluster.Governing(byTarget[p.Top], startupBoost); a == nil {
-				a = cluster.Oldest(byTarget[p.Top])
-			}
-			governing[p.Top] = a
-		}
-		if a != nil {
-			podsOf[a] = append(podsOf[a], p)
-		}
-	}
-	out := make([]Governed, 0, len(as))
-	for _, a := range as {
-		out = append(out, Governed{Autoscaler: a, Pods: podsOf[a]})
-	}
-	slices.SortFunc(out, func(a, b Governed) int { return a.Autoscaler.Key.Compare(b.Autoscaler.Key) })
-	return out
+	Ledger *ledger.Ledger
 }

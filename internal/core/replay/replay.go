@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -120,7 +121,7 @@ func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
 		state.book.Extend(workload.Key, profile.Extend)
 	}
 	state.world = plan.World{
-		Governed: []plan.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
+		Governed: []cluster.Governed{{Autoscaler: state.a, Pods: []*cluster.Pod{state.pod}}},
 		Scales:   map[cluster.Workload]cluster.Scale{workload.Key: {Replicas: 1, Known: true}},
 	}
 	return state
@@ -214,7 +215,7 @@ func (r *run) decide(now time.Time) []cluster.Advice {
 	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
 	for _, d := range plan.Plan(now, r.world, r.rules.Budget) {
-		if d.Do == plan.Leave {
+		if d.Do == decision.Leave {
 			if !d.Reason.Until.IsZero() {
 				r.idle = d.Reason.Until
 			}
@@ -226,7 +227,7 @@ func (r *run) decide(now time.Time) []cluster.Advice {
 }
 
 // apply changes the requests of the pods.
-func (r *run) apply(d plan.Decision, now time.Time) {
+func (r *run) apply(d decision.Decision, now time.Time) {
 	for _, f := range d.With {
 		c := r.pod.Container(f.Container)
 		for _, res := range cluster.All {
@@ -239,7 +240,7 @@ func (r *run) apply(d plan.Decision, now time.Time) {
 			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(f.Index), Resource: res, Request: to})
 		}
 	}
-	if d.Do == plan.Evict {
+	if d.Do == decision.Evict {
 		r.pod.Started = now
 		r.pod.Created = now
 	}

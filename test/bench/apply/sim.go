@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -29,7 +31,7 @@ type simulation struct {
 	workloads  []*workload
 	replicas   []*replica
 	budget     plan.Budget
-	ledger     *plan.Ledger
+	ledger     *ledger.Ledger
 	firstPass  time.Duration // after the start
 	patches    map[string]int
 
@@ -63,7 +65,7 @@ type replica struct {
 
 func newSimulation(b plan.Budget) *simulation {
 	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	return &simulation{now: start, start: start, budget: b, ledger: plan.NewLedger(), patches: map[string]int{}}
+	return &simulation{now: start, start: start, budget: b, ledger: ledger.New(), patches: map[string]int{}}
 }
 
 // add adds a workload whose replicas run on the given nodes since an hour. Its recommendation is target.
@@ -126,18 +128,18 @@ func (s *simulation) pass() {
 		p.Containers = slices.Clone(p.Containers)
 		w.Pods = append(w.Pods, &p)
 	}
-	w.Governed = plan.Gather(as, w.Pods, false)
+	w.Governed = cluster.Gather(as, w.Pods, false)
 	pass := plan.Begin(s.now, w, s.budget)
-	s.ledger.Learn(s.now, w, pass.Decisions())
+	pass.Learn()
 	for _, d := range pass.Decisions() {
 		r := s.replica(d.Pod.UID)
 		switch d.Do {
-		case plan.Leave, plan.Surge, plan.Delete: // no pod is OOM-killed, and there are no Deployments to surge
+		case decision.Leave, decision.Surge, decision.Delete: // no pod is OOM-killed, and there are no Deployments to surge
 			continue
-		case plan.Evict:
+		case decision.Evict:
 			s.disruptions++
 			r.ends, r.pod.Deleting, r.pod.Ready = s.now.Add(grace), true, false
-		case plan.Resize:
+		case decision.Resize:
 			s.patch(r, d.With)
 		}
 		pass.Done(d)

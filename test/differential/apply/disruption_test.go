@@ -23,6 +23,7 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/utils"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/test/differential/cases"
 )
@@ -89,7 +90,7 @@ func (m maker) group(mode cluster.Mode) (plan.World, plan.Budget) {
 	b.MinReplicas, b.Tolerance = 1+m.IntN(3), cases.Pick(m, 0, 0.1, 0.25, 0.5, 0.9, 1)
 	b.InPlace = true
 	return plan.World{
-		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Governed: []cluster.Governed{{Autoscaler: a, Pods: pods}},
 		Scales:   map[cluster.Workload]cluster.Scale{w: {Known: true, Replicas: int32(len(pods) + m.IntN(3))}},
 	}, b
 }
@@ -118,7 +119,7 @@ func TestEvict_randomPods_decidesAsUpstream(t *testing.T) {
 		}
 		var got []string
 		for _, d := range plan.Plan(noon, w, b) {
-			if d.Do == plan.Evict {
+			if d.Do == decision.Evict {
 				got = append(got, d.Pod.Name)
 			}
 		}
@@ -174,20 +175,20 @@ func TestResize_randomPods_decidesAsUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		decision := f.NewPodsInPlaceRestriction(stats, creators).CanInPlaceUpdate(pods[0], v, nil)
-		seen[decision]++
-		want := plan.Leave
-		switch decision {
+		answer := f.NewPodsInPlaceRestriction(stats, creators).CanInPlaceUpdate(pods[0], v, nil)
+		seen[answer]++
+		want := decision.Leave
+		switch answer {
 		case utils.InPlaceApproved:
-			want = plan.Resize
+			want = decision.Resize
 		case utils.InPlaceEvict:
 			if f.NewPodsEvictionRestriction(stats, creators).CanEvict(pods[0]) {
-				want = plan.Evict
+				want = decision.Evict
 			}
 		}
 		for _, d := range plan.Plan(noon.Add(time.Millisecond), w, b) {
 			if d.Pod == changing && d.Do != want {
-				t.Fatalf("%s (%s), want %s: %s\n%+v %+v\n%s", d.Do, d.Reason, want, decision, b, w.Scales, cases.Show(v, pods))
+				t.Fatalf("%s (%s), want %s: %s\n%+v %+v\n%s", d.Do, d.Reason, want, answer, b, w.Scales, cases.Show(v, pods))
 			}
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/test/differential/cases"
@@ -89,7 +90,7 @@ func (m maker) close(a *cluster.Autoscaler, container string) cluster.Resources 
 
 func worldOf(a *cluster.Autoscaler, pods []*cluster.Pod, replicas int) plan.World {
 	return plan.World{
-		Governed: []plan.Governed{{Autoscaler: a, Pods: pods}},
+		Governed: []cluster.Governed{{Autoscaler: a, Pods: pods}},
 		Scales:   map[cluster.Workload]cluster.Scale{a.Target: {Known: true, Replicas: int32(replicas)}},
 	}
 }
@@ -134,10 +135,10 @@ func TestPlan_podsToUpdate_equalUpstream(t *testing.T) {
 		b := plan.DefaultBudget()
 		b.MinReplicas, b.Tolerance = 0, 1
 		var got []string
-		byName := map[string]plan.Decision{}
+		byName := map[string]decision.Decision{}
 		for _, d := range plan.Plan(noon, worldOf(a, pods, len(pods)+1), b) {
 			byName[d.Pod.Name] = d
-			if d.Do == plan.Evict {
+			if d.Do == decision.Evict {
 				got = append(got, d.Pod.Name)
 			}
 		}
@@ -145,12 +146,12 @@ func TestPlan_podsToUpdate_equalUpstream(t *testing.T) {
 		want = slices.DeleteFunc(want, func(name string) bool {
 			d := byName[name]
 			switch {
-			case d.Do == plan.Evict:
+			case d.Do == decision.Evict:
 				return false
-			case d.Reason.Code == plan.SameSize || d.Reason.Code == plan.Fits:
+			case d.Reason.Code == decision.SameSize || d.Reason.Code == decision.Fits:
 				same++
 				return almost(d)
-			case d.Reason.Code == plan.RequirementsUnmet:
+			case d.Reason.Code == decision.RequirementsUnmet:
 				missing++
 				return lacksRequest(d)
 			}
@@ -176,7 +177,7 @@ func TestPlan_podsToUpdate_equalUpstream(t *testing.T) {
 }
 
 // almost reports whether a pod has the recommendation except for rounding.
-func almost(d plan.Decision) bool {
+func almost(d decision.Decision) bool {
 	for _, f := range d.With {
 		requests := d.Pod.Container(f.Container).Requests
 		for _, res := range cluster.All {
@@ -194,7 +195,7 @@ func almost(d plan.Decision) bool {
 	return true
 }
 
-func lacksRequest(d plan.Decision) bool {
+func lacksRequest(d decision.Decision) bool {
 	return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
 		return d.Pod.Container(f.Container).Requests.Has != cluster.Both
 	})
@@ -217,13 +218,13 @@ func TestPlan_priorities_equalUpstream(t *testing.T) {
 		}
 		want := priority.NewProcessor().GetUpdatePriority(kubePod, v, capped)
 		d := plan.Plan(noon, worldOf(a, []*cluster.Pod{p}, 1), plan.DefaultBudget())[0]
-		if d.Reason.Code == plan.NoAdvice {
+		if d.Reason.Code == decision.NoAdvice {
 			return
 		}
 		if d.Priority.Up != want.ScaleUp || d.Priority.Diff != want.ResourceDiff {
 			t.Fatalf("got %+v, want %+v\n%s", d.Priority, want, cases.Show(v, kubePod))
 		}
-		outside := d.Wanted.Code == plan.BelowRange || d.Wanted.Code == plan.AboveRange || d.Wanted.Code == plan.MissingRequest
+		outside := d.Wanted.Code == decision.BelowRange || d.Wanted.Code == decision.AboveRange || d.Wanted.Code == decision.MissingRequest
 		if outside && !want.OutsideRecommendedRange {
 			t.Fatalf("%s, but upstream finds it within its range\n%s", d.Wanted, cases.Show(v, kubePod))
 		}

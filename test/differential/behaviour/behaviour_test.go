@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -153,7 +153,7 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 		"gives a wrong reason": {day(grow("Recreate", 3).with(refuses("evict", denied403, false))), func(ctx context.Context, _ *simulation, p *podfit) {
 			p.pass(ctx)
 			for uid, d := range p.decisions {
-				d.Reason = plan.Reason{Code: plan.DisruptionBudget}
+				d.Reason = decision.Reason{Code: decision.DisruptionBudget}
 				p.decisions[uid] = d
 			}
 		}, "every reason is correct"},

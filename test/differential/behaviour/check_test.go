@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // Limits of the properties.
@@ -273,7 +273,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	case !decided && int(p.pod.CreationTimestamp.Sub(c.sim.started)/time.Minute) > minute-c.sim.world.Lag-1:
 	case !decided:
 		c.fail(minute, "every pod has a decision", "no decision about %s", p.pod.Name)
-	case d.Do != plan.Leave:
+	case d.Do != decision.Leave:
 		delete(c.incorrect, uid)
 	case c.isCorrect(w, p, d, minute):
 		delete(c.incorrect, uid)
@@ -300,16 +300,16 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 // refusalEvents match the texts of events about an action that was refused or had no response.
 var refusalEvents = map[string]*regexp.Regexp{
 	"evict": eventsAbout("A PodDisruptionBudget does not allow the eviction of the OOM-killed pod|",
-		plan.EvictionRefused, plan.DisruptionBudget, plan.Unanswered, plan.ServerNotReached, plan.DeletionRefused),
+		decision.EvictionRefused, decision.DisruptionBudget, decision.Unanswered, decision.ServerNotReached, decision.DeletionRefused),
 	"resize": eventsAbout("^ResizeRefused: |",
-		plan.ResizeRefused, plan.ResizeOverQuota, plan.NotSmallerThanRefused, plan.Unanswered, plan.ServerNotReached),
+		decision.ResizeRefused, decision.ResizeOverQuota, decision.NotSmallerThanRefused, decision.Unanswered, decision.ServerNotReached),
 }
 
 // eventsAbout returns an expression that matches the texts of some reasons, with any duration and reply, or another expression.
-func eventsAbout(or string, codes ...plan.ReasonCode) *regexp.Regexp {
+func eventsAbout(or string, codes ...decision.ReasonCode) *regexp.Regexp {
 	var texts []string
 	for _, code := range codes {
-		text, _, _ := strings.Cut(plan.Reason{Code: code, Text: "REPLY", For: 7 * time.Hour}.String(), "REPLY")
+		text, _, _ := strings.Cut(decision.Reason{Code: code, Text: "REPLY", For: 7 * time.Hour}.String(), "REPLY")
 		texts = append(texts, strings.ReplaceAll(regexp.QuoteMeta(text), "7h", `\S+`))
 	}
 	return regexp.MustCompile(or + strings.Join(texts, "|"))
@@ -339,7 +339,7 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	}
 	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
 	// too few replicas, which is reported, podfit tries to evict the pod only while it is down.
-	return why == plan.FewKills || why == plan.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+	return why == decision.FewKills || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
 }
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
@@ -369,7 +369,7 @@ func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
 }
 
 // isCorrect reports whether the reason not to change a pod is correct in the simulation.
-func (c *checker) isCorrect(w *simulated, p *replica, d plan.Decision, minute int) bool {
+func (c *checker) isCorrect(w *simulated, p *replica, d decision.Decision, minute int) bool {
 	check := conditions[d.Reason.Code.String()]
 	return check != nil && check(observation{c, w, p.number, p, minute})
 }
@@ -394,7 +394,7 @@ var conditions = map[string]func(observation) bool{
 		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
 		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
-			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime)
+			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == decision.RateLimited || why == decision.OutOfTime)
 		})
 	},
 	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
@@ -432,7 +432,7 @@ var conditions = map[string]func(observation) bool{
 		pods := int64(1)
 		for _, p := range o.w.pods {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
-			if p != o.p && (p.lastAt == o.minute || why == plan.RateLimited || why == plan.OutOfTime) {
+			if p != o.p && (p.lastAt == o.minute || why == decision.RateLimited || why == decision.OutOfTime) {
 				pods++
 			}
 		}
@@ -737,13 +737,13 @@ type observation struct {
 }
 
 // why returns podfit's reason not to change the pod; the zero Reason if there is none.
-func (o observation) why() plan.Reason {
+func (o observation) why() decision.Reason {
 	if o.p == nil {
-		return plan.Reason{}
+		return decision.Reason{}
 	}
 	d := o.podfit.decisions[string(o.p.pod.UID)]
-	if d.Do != plan.Leave {
-		return plan.Reason{}
+	if d.Do != decision.Leave {
+		return decision.Reason{}
 	}
 	return d.Reason
 }
@@ -771,49 +771,51 @@ var differences = []difference{
 		name: "W-14 pods that are not ready", reason: "podfit waits until evicted pods are ready again; upstream counts pods that are not ready",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return (why == plan.NotReady || why == plan.BudgetSpent) && o.watchShows(o.state().unready)
+			return (why == decision.NotReady || why == decision.BudgetSpent) && o.watchShows(o.state().unready)
 		},
 	},
 	{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements did not have the recommended size",
 		explains: func(o observation) bool {
-			backs := o.why().Code == plan.BackingOff && o.why().Text == "eviction" || o.why().Code == plan.Probing
+			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
 			return backs && o.states[o.w.index].futile
 		},
 	},
 	{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a pod whose resizes are undone",
 		explains: func(o observation) bool {
-			return o.why().Code == plan.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
+			return o.why().Code == decision.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
 		},
 	},
 	{
 		name: "recommendations that keep changing", reason: "podfit backs off from a workload whose replacements are outside the bounds again",
-		explains: func(o observation) bool { return o.why().Code == plan.ChangesTooOften },
+		explains: func(o observation) bool { return o.why().Code == decision.ChangesTooOften },
 	},
 	{
 		name: "nodes for the replacement", reason: "podfit does not evict a pod whose replacement fits on no node",
-		explains: func(o observation) bool { return o.why().Code == plan.NoNodeFits && o.sim.world.Nodes > 0 },
+		explains: func(o observation) bool { return o.why().Code == decision.NoNodeFits && o.sim.world.Nodes > 0 },
 	},
 	{
 		name: "full nodes", circumstance: true, reason: "other pods use the free capacity of the node; upstream lost pods, or moved them to other nodes",
 		explains: func(o observation) bool {
 			homeless := o.w.scheduled() < o.w.count().pods
-			if o.p != nil && o.why().Code == plan.AwaitingRoom {
+			if o.p != nil && o.why().Code == decision.AwaitingRoom {
 				return !o.hasRoom()
 			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
 				full := !o.sim.fits(o.p.pod.Spec.NodeName, o.p, cpu(o.p.pod), memory(o.p.pod))
-				return full && (o.why().Code == plan.ResizeWaiting || o.why().Code == plan.TooFewReplicas)
+				return full && (o.why().Code == decision.ResizeWaiting || o.why().Code == decision.TooFewReplicas)
 			}
-			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == plan.TooFewReplicas)
+			return o.p != nil && homeless && (o.p.pod.Spec.NodeName == "" || o.why().Code == decision.TooFewReplicas)
 		},
 	},
 	{
 		name: "evictions under a quota", reason: "podfit does not evict or resize a pod if the replacement would not get the recommended size because of a quota",
-		explains: func(o observation) bool { return o.why().Code == plan.OverQuota && o.w.exceedsQuotaBeside(o.minute) },
+		explains: func(o observation) bool {
+			return o.why().Code == decision.OverQuota && o.w.exceedsQuotaBeside(o.minute)
+		},
 	},
 	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
@@ -867,7 +869,7 @@ var differences = []difference{
 				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
 			}[o.why().Code.String()]
-			if o.why().Code == plan.ServerNotReached {
+			if o.why().Code == decision.ServerNotReached {
 				verb = "evict"
 				if o.p.replies["resize"] == notSent {
 					verb = "resize"
@@ -879,12 +881,12 @@ var differences = []difference{
 			if verb == "" || !isRefusal(o.p.replies[verb]) {
 				return false
 			}
-			few := o.why().Code == plan.TooFewReplicas
+			few := o.why().Code == decision.TooFewReplicas
 			// Neither updater evicts pods of a workload with too few pods.
 			evictable := o.w.Replicas >= o.w.minimum(o.sim.world)
 			// A pod whose resize exceeds a quota is not evicted; the resize is repeated after the back-off, even if the quota is free
 			// earlier.
-			instead := !few && evictable && o.why().Code != plan.ResizeOverQuota
+			instead := !few && evictable && o.why().Code != decision.ResizeOverQuota
 			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.replies["evict"]) {
 				return false // podfit should have evicted the pod
 			}
@@ -905,7 +907,7 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			takes := o.p != nil && o.p.late && o.w.Mode == "InPlace" && o.minute-o.p.resized <= o.w.Resizing.For+1
 			switch o.why().Code {
-			case plan.ResizeFailed, plan.ResizeRunning, plan.ResizeWaiting, plan.MemoryInUse, plan.ResizeImpossible:
+			case decision.ResizeFailed, decision.ResizeRunning, decision.ResizeWaiting, decision.MemoryInUse, decision.ResizeImpossible:
 				return takes
 			default:
 				return false
@@ -919,7 +921,7 @@ var differences = []difference{
 		name: "missing responses", reason: "for five minutes after an eviction without a response, podfit counts the pod as evicted",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return (why == plan.NotReady || why == plan.BudgetSpent) && o.w.unclear(o.minute)
+			return (why == decision.NotReady || why == decision.BudgetSpent) && o.w.unclear(o.minute)
 		},
 	},
 	{
@@ -931,7 +933,7 @@ var differences = []difference{
 	{
 		name: "scaled below the minimum", circumstance: true, reason: "neither updater evicts a pod of a workload with too few replicas; which pods were changed before differs",
 		explains: func(o observation) bool {
-			return o.why().Code == plan.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.minimum(o.sim.world)
+			return o.why().Code == decision.TooFewReplicas && len(o.w.Scales) > 0 && o.w.Replicas < o.w.minimum(o.sim.world)
 		},
 	},
 	{
@@ -947,13 +949,13 @@ var differences = []difference{
 	},
 	{
 		name: "memory limit below usage", reason: "podfit waits until the memory limit can be lowered",
-		explains: func(o observation) bool { return o.why().Code == plan.MemoryInUse },
+		explains: func(o observation) bool { return o.why().Code == decision.MemoryInUse },
 	},
 	{
 		name: "W-19 deferred resizes", reason: "podfit sends another resize after the kubelet has finished the last one; upstream replaces a deferred resize",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return o.w.Mode == "InPlace" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
+			return o.w.Mode == "InPlace" && (why == decision.ResizeWaiting || why == decision.ResizeRunning)
 		},
 	},
 	{
@@ -961,7 +963,7 @@ var differences = []difference{
 		name: "W-19 deferred resizes", reason: "podfit resizes pods within the eviction tolerance; upstream resizes all pods at once",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return o.w.Mode == "InPlace" && (why == plan.BudgetSpent || why == plan.NotReady) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			return o.w.Mode == "InPlace" && (why == decision.BudgetSpent || why == decision.NotReady) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 				return p.last["resize"] == o.minute && isTemporary(p.replies["resize"])
 			})
 		},
@@ -970,7 +972,7 @@ var differences = []difference{
 		name: "W-20 duration of a resize", reason: "podfit measures from the time in the condition, upstream from when it first saw the name of the pod",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return o.w.Mode == "InPlaceOrRecreate" && (why == plan.ResizeWaiting || why == plan.ResizeRunning)
+			return o.w.Mode == "InPlaceOrRecreate" && (why == decision.ResizeWaiting || why == decision.ResizeRunning)
 		},
 	},
 	{
@@ -979,11 +981,11 @@ var differences = []difference{
 		name: "OOM rescue", reason: "rescued pods keep a size that was recommended when they were OOM-killed; upstream left them too small, as is recommended now",
 		explains: func(o observation) bool {
 			why := o.why().Code
-			return o.state().rescued && len(o.w.Advice) > 1 && (why == plan.DisruptionBudget || why == plan.TooFewReplicas)
+			return o.state().rescued && len(o.w.Advice) > 1 && (why == decision.DisruptionBudget || why == decision.TooFewReplicas)
 		},
 	},
 	{
 		name: "W-13 unchanged size", reason: "podfit does not evict a pod whose replacement would have the same size",
-		explains: func(o observation) bool { return o.why().Code == plan.SameSize },
+		explains: func(o observation) bool { return o.why().Code == decision.SameSize },
 	},
 }

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -34,7 +34,7 @@ type podfit struct {
 	updater   *updater.Updater
 	view      *view
 	events    map[string][]string // texts of events on autoscalers and pods, by namespace
-	decisions map[string]plan.Decision
+	decisions map[string]decision.Decision
 }
 
 // podfitTransport is the transport of podfit's client.
@@ -72,9 +72,9 @@ func (p *podfit) pass(ctx context.Context) {
 }
 
 // decided stores the decisions of a pass, by UID.
-func (p *podfit) decided(ds []plan.Decision) {
+func (p *podfit) decided(ds []decision.Decision) {
 	if p.decisions == nil {
-		p.decisions = make(map[string]plan.Decision, len(ds))
+		p.decisions = make(map[string]decision.Decision, len(ds))
 	}
 	for _, d := range ds {
 		p.decisions[d.Pod.UID] = d

@@ -15,7 +15,8 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -26,14 +27,14 @@ const stateTooLarge = v1alpha1.MaxUpdateStateSize + 32<<10
 const outcomeDone = "Done"
 
 // outcomes are the names of the outcomes of other actions. They are stored, so they are never changed.
-var outcomes = map[plan.RefusalKind]string{
-	plan.Denied: "Denied", plan.DeniedByBudget: "DisruptionBudget", plan.DeniedByNode: "NodeCapacity", plan.DeniedByQuota: "Quota",
-	plan.Unsupported: "Unsupported", plan.WebhookFailed: "WebhookFailed", plan.ServerBusy: "ServerBusy", plan.NotReached: "NotReached",
-	plan.OutcomeIsUnknown: "NoAnswer", plan.NotReadyInTime: "NotReadyInTime",
+var outcomes = map[decision.RefusalKind]string{
+	decision.Denied: "Denied", decision.DeniedByBudget: "DisruptionBudget", decision.DeniedByNode: "NodeCapacity", decision.DeniedByQuota: "Quota",
+	decision.Unsupported: "Unsupported", decision.WebhookFailed: "WebhookFailed", decision.ServerBusy: "ServerBusy", decision.NotReached: "NotReached",
+	decision.OutcomeIsUnknown: "NoAnswer", decision.NotReadyInTime: "NotReadyInTime",
 }
 
 // actions are the names of the actions. They are stored, so they are never changed.
-var actions = map[plan.Act]string{plan.Evict: "Evict", plan.Resize: "Resize", plan.Delete: "Delete", plan.Surge: "Surge"}
+var actions = map[decision.Act]string{decision.Evict: "Evict", decision.Resize: "Resize", decision.Delete: "Delete", decision.Surge: "Surge"}
 
 // named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
@@ -57,7 +58,7 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 
 // updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
 // its limits.
-func updateStateStatus(s *plan.State) v1alpha1.UpdateStateStatus {
+func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
 		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
 		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion), Capacity: storeCapacity(s.Capacity),
@@ -122,7 +123,7 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 	}
 }
 
-func storePod(p *plan.PodState) v1alpha1.PodUpdate {
+func storePod(p *ledger.PodState) v1alpha1.PodUpdate {
 	out := v1alpha1.PodUpdate{
 		Name: p.Name, UID: p.UID, Action: actions[p.Do], Outcome: outcomeDone, Attempts: int32(p.Attempts),
 		LastTime: metav1.NewMicroTime(p.At), Requested: storeSizes(p.With),
@@ -142,7 +143,7 @@ func storePod(p *plan.PodState) v1alpha1.PodUpdate {
 	return out
 }
 
-func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
+func storeEviction(e *ledger.EvictionState) *v1alpha1.EvictionRecord {
 	if e == nil {
 		return nil
 	}
@@ -159,7 +160,7 @@ func storeEviction(e *plan.EvictionState) *v1alpha1.EvictionRecord {
 	return out
 }
 
-func storeDeletion(d *plan.DeletionState) *v1alpha1.DeletionRecord {
+func storeDeletion(d *ledger.DeletionState) *v1alpha1.DeletionRecord {
 	if d == nil {
 		return nil
 	}
@@ -169,7 +170,7 @@ func storeDeletion(d *plan.DeletionState) *v1alpha1.DeletionRecord {
 	}
 }
 
-func storeCapacity(c *plan.CapacityState) *v1alpha1.CapacityRecord {
+func storeCapacity(c *ledger.CapacityState) *v1alpha1.CapacityRecord {
 	if c == nil {
 		return nil
 	}
@@ -178,8 +179,8 @@ func storeCapacity(c *plan.CapacityState) *v1alpha1.CapacityRecord {
 	}
 }
 
-func loadCapacity(c *v1alpha1.CapacityRecord) *plan.CapacityState {
-	return &plan.CapacityState{
+func loadCapacity(c *v1alpha1.CapacityRecord) *ledger.CapacityState {
+	return &ledger.CapacityState{
 		UID: c.UID, Pod: c.Pod, Requested: fromMicro(c.RequestTime), Failures: int(c.Failures), Failed: fromMicro(c.FailureTime), Text: c.Message,
 	}
 }
@@ -266,8 +267,8 @@ func (o *updateStateObject) inNamespace(r *v1alpha1.WorkloadReference) cluster.W
 }
 
 // state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
-func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
-	out := plan.State{Workload: w}
+func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
+	out := ledger.State{Workload: w}
 	if o.size > 0 {
 		return out, fmt.Errorf("the object has %d bytes, and at most %d are read", o.size, stateTooLarge)
 	}
@@ -299,7 +300,7 @@ func (o *updateStateObject) state(w cluster.Workload) (plan.State, error) {
 	}
 	var evictionRounds v1alpha1.EvictionRounds
 	if errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds); !evictionRounds.LastTime.IsZero() {
-		out.Rounds = &plan.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
+		out.Rounds = &ledger.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
 	}
 	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
 		x, err := loadShortage(raw)
@@ -365,24 +366,24 @@ func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []jso
 	return items
 }
 
-func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) plan.PendingState {
-	out := plan.PendingState{
+func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) ledger.PendingState {
+	out := ledger.PendingState{
 		Controller: o.inNamespace(&m.Controller),
 		Autoscaler: cluster.Key{Namespace: o.Metadata.Namespace, Name: m.VerticalPodAutoscaler},
 		Complete:   fromMicro(m.CompleteSince),
 	}
 	for _, e := range m.Evicted[:min(len(m.Evicted), v1alpha1.MaxEvictedPods)] {
-		out.Evicted = append(out.Evicted, plan.EvictedPod{UID: e.UID, At: fromMicro(&e.Time), Newest: fromMicro(e.NewestPod)})
+		out.Evicted = append(out.Evicted, ledger.EvictedPod{UID: e.UID, At: fromMicro(&e.Time), Newest: fromMicro(e.NewestPod)})
 	}
 	return out
 }
 
-func loadEviction(e *v1alpha1.EvictionRecord) (*plan.EvictionState, error) {
+func loadEviction(e *v1alpha1.EvictionRecord) (*ledger.EvictionState, error) {
 	with, err := loadSizes(e.Requested)
 	if err != nil {
 		return nil, err
 	}
-	out := &plan.EvictionState{
+	out := &ledger.EvictionState{
 		At: fromMicro(&e.LastTime), Newest: fromMicro(e.NewestPod), With: with, Ineffective: int(e.Ineffective),
 		Judged: e.Judged, Uncertain: e.UnansweredPod,
 	}
@@ -391,31 +392,31 @@ func loadEviction(e *v1alpha1.EvictionRecord) (*plan.EvictionState, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Before = &plan.EvictionState{
+		out.Before = &ledger.EvictionState{
 			At: fromMicro(&b.LastTime), Newest: fromMicro(b.NewestPod), With: with, Ineffective: int(b.Ineffective), Judged: b.Judged,
 		}
 	}
 	return out, nil
 }
 
-func loadDeletion(d *v1alpha1.DeletionRecord) *plan.DeletionState {
-	out := &plan.DeletionState{At: fromMicro(&d.LastTime), Newest: fromMicro(d.NewestPod), UID: d.UID, Again: int(d.Ineffective)}
+func loadDeletion(d *v1alpha1.DeletionRecord) *ledger.DeletionState {
+	out := &ledger.DeletionState{At: fromMicro(&d.LastTime), Newest: fromMicro(d.NewestPod), UID: d.UID, Again: int(d.Ineffective)}
 	if d.Memory != nil {
 		out.Memory = d.Memory.Value()
 	}
 	return out
 }
 
-func loadShortage(raw json.RawMessage) (plan.ShortageState, error) {
+func loadShortage(raw json.RawMessage) (ledger.ShortageState, error) {
 	var x v1alpha1.RoomShortage
 	if err := json.Unmarshal(raw, &x); err != nil {
-		return plan.ShortageState{}, err
+		return ledger.ShortageState{}, err
 	}
 	with, err := loadSizes(x.Requested)
 	if err != nil {
-		return plan.ShortageState{}, err
+		return ledger.ShortageState{}, err
 	}
-	out := plan.ShortageState{
+	out := ledger.ShortageState{
 		UID: x.UID, Name: x.Name, Since: fromMicro(&x.Since), With: with, Parts: int(x.PartialResizes), Moves: int(x.MovedPods),
 	}
 	switch {
@@ -427,21 +428,21 @@ func loadShortage(raw json.RawMessage) (plan.ShortageState, error) {
 	return out, nil
 }
 
-func loadPod(raw json.RawMessage) (plan.PodState, error) {
+func loadPod(raw json.RawMessage) (ledger.PodState, error) {
 	var u v1alpha1.PodUpdate
 	if err := json.Unmarshal(raw, &u); err != nil {
-		return plan.PodState{}, err
+		return ledger.PodState{}, err
 	}
 	do, ok := named(actions, u.Action)
 	if !ok {
-		return plan.PodState{}, fmt.Errorf("unknown action %.40q", u.Action)
+		return ledger.PodState{}, fmt.Errorf("unknown action %.40q", u.Action)
 	}
 	with, err := loadSizes(u.Requested)
 	over, overErr := loadSizes(u.OverQuota)
 	if err := errors.Join(err, overErr); err != nil {
-		return plan.PodState{}, err
+		return ledger.PodState{}, err
 	}
-	out := plan.PodState{UID: u.UID, Name: u.Name, Do: do, At: fromMicro(&u.LastTime), Attempts: int(u.Attempts), With: with}
+	out := ledger.PodState{UID: u.UID, Name: u.Name, Do: do, At: fromMicro(&u.LastTime), Attempts: int(u.Attempts), With: with}
 	switch {
 	case u.UID == "":
 		return out, errors.New("no uid")
@@ -458,8 +459,8 @@ func loadPod(raw json.RawMessage) (plan.PodState, error) {
 	if u.NextTime != nil {
 		out.Next = u.NextTime.UTC()
 	}
-	out.Failed = &plan.FailedState{
-		Refusal: plan.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
+	out.Failed = &ledger.FailedState{
+		Refusal: decision.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
 		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), Failing: fromMicro(u.FailingSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
 	}
 	return out, nil

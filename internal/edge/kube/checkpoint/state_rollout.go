@@ -12,7 +12,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -35,7 +35,7 @@ func storeChanges(list []rollout.Change) []v1alpha1.RequestChange {
 	return out
 }
 
-func loadChanges(errs []error, raw json.RawMessage, into *plan.State) []error {
+func loadChanges(errs []error, raw json.RawMessage, into *ledger.State) []error {
 	for i, item := range decodeList(&errs, "changes", raw, v1alpha1.MaxRequestChanges) {
 		var c v1alpha1.RequestChange
 		before := len(errs)
@@ -75,7 +75,7 @@ func storeRequests(sizes []rollout.Size) []v1alpha1.RequestedSize {
 	return out
 }
 
-func (o *updateStateObject) loadCanary(errs []error, raw json.RawMessage, into *plan.State) []error {
+func (o *updateStateObject) loadCanary(errs []error, raw json.RawMessage, into *ledger.State) []error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return errs
 	}

@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -20,7 +20,7 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for phase := rollout.Idle; phase <= rollout.Held; phase++ {
-		want := plan.State{
+		want := ledger.State{
 			Workload: w, Changes: []rollout.Change{{At: noon, Requests: cluster.Amounts(1500, 1<<30)}},
 			Canary: &rollout.State{
 				Phase: phase, Pod: "web-1", UID: "1", Controller: cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-7"},

@@ -22,7 +22,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -73,8 +73,8 @@ func NewStates(c *kube.Clients, o StorageOptions, writer string) (*States, error
 
 // Load returns the states, one for each workload. Objects and parts that cannot be decoded are logged and skipped. The error is
 // ErrUnsupported if the CRD is not installed, and ErrForbidden if podfit has no right to list the objects.
-func (s *States) Load(ctx context.Context) ([]plan.State, error) {
-	var states []plan.State
+func (s *States) Load(ctx context.Context) ([]ledger.State, error) {
+	var states []ledger.State
 	var strays []updateStateObject // objects without the usual name; those with the usual name have priority
 	taken := make(map[cluster.Workload]bool)
 	take := func(o *updateStateObject, w cluster.Workload) {
@@ -107,7 +107,7 @@ func (s *States) Load(ctx context.Context) ([]plan.State, error) {
 }
 
 // decode returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.
-func (s *States) decode(o *updateStateObject, w cluster.Workload) plan.State {
+func (s *States) decode(o *updateStateObject, w cluster.Workload) ledger.State {
 	state, err := o.state(w)
 	at := stateAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion, uid: o.Metadata.UID}
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *States) Stored() []cluster.Workload {
 }
 
 // Write stores a state if it differs from the stored one, and returns whether it did. now is the time of the write in the object.
-func (s *States) Write(ctx context.Context, now time.Time, state *plan.State) (bool, error) {
+func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) (bool, error) {
 	status := updateStateStatus(state)
 	sum := updateStateSum(status)
 	if at, ok := s.at(state.Workload); ok && at.sum == sum {

@@ -18,6 +18,8 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -40,9 +42,9 @@ func newStates(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *States {
 	return s
 }
 
-func loadStates(t testing.TB, s *States) map[cluster.Workload]plan.State {
+func loadStates(t testing.TB, s *States) map[cluster.Workload]ledger.State {
 	t.Helper()
-	all := map[cluster.Workload]plan.State{}
+	all := map[cluster.Workload]ledger.State{}
 	states, err := s.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +55,7 @@ func loadStates(t testing.TB, s *States) map[cluster.Workload]plan.State {
 	return all
 }
 
-func mustStore(t testing.TB, s *States, state plan.State) bool {
+func mustStore(t testing.TB, s *States, state ledger.State) bool {
 	t.Helper()
 	wrote, err := s.Write(t.Context(), noon, &state)
 	if err != nil {
@@ -63,38 +65,38 @@ func mustStore(t testing.TB, s *States, state plan.State) bool {
 }
 
 // fullState returns a state with every field.
-func fullState() plan.State {
+func fullState() ledger.State {
 	with := []policy.Fitted{
 		{Container: "app", Requests: cluster.Amounts(1250, 256<<20), Limits: cluster.Amounts(2000, 512<<20)},
 		{Container: "log", Requests: cluster.Resources{}.Set(cluster.CPU, 7), Inserted: true},
 	}
 	web := deployment("web")
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
-	return plan.State{
+	return ledger.State{
 		Workload: web, ActingSince: noon, LastEviction: noon.Add(-time.Minute), Omitted: 3,
-		Capacity: &plan.CapacityState{
+		Capacity: &ledger.CapacityState{
 			UID: "uid-4", Pod: "web-1-d", Requested: noon, Failures: 2, Failed: noon.Add(-time.Hour), Text: "exceeded quota: compute",
 		},
-		Eviction: &plan.EvictionState{
+		Eviction: &ledger.EvictionState{
 			At: noon, Newest: noon.Add(-time.Hour), With: with, Ineffective: 2, Judged: true, Uncertain: "uid-1",
-			Before: &plan.EvictionState{At: noon.Add(-2 * time.Hour), Newest: noon.Add(-3 * time.Hour), With: with, Ineffective: 1, Judged: true},
+			Before: &ledger.EvictionState{At: noon.Add(-2 * time.Hour), Newest: noon.Add(-3 * time.Hour), With: with, Ineffective: 1, Judged: true},
 		},
-		Replacements: []plan.PendingState{{
-			Controller: rs, Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Evicted: []plan.EvictedPod{{UID: "uid-1", At: noon}},
+		Replacements: []ledger.PendingState{{
+			Controller: rs, Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Evicted: []ledger.EvictedPod{{UID: "uid-1", At: noon}},
 		}},
-		Deletion: &plan.DeletionState{At: noon, Newest: noon.Add(-time.Hour), UID: "uid-1", Memory: 512 << 20, Again: 2},
-		Rounds:   &plan.RoundsState{At: noon, Newest: noon.Add(-time.Hour), Count: 3},
-		Shortages: []plan.ShortageState{
+		Deletion: &ledger.DeletionState{At: noon, Newest: noon.Add(-time.Hour), UID: "uid-1", Memory: 512 << 20, Again: 2},
+		Rounds:   &ledger.RoundsState{At: noon, Newest: noon.Add(-time.Hour), Count: 3},
+		Shortages: []ledger.ShortageState{
 			{UID: "uid-2", Name: "web-1-b", Since: noon, With: with, Parts: 2, Moves: 1},
 			{UID: "uid-3", Name: "web-1-c", Since: noon.Add(-time.Hour), Moves: 1},
 		},
-		Pods: []plan.PodState{
-			{UID: "uid-4", Name: "web-1-d", Do: plan.Delete, At: noon, Attempts: 1, Failed: &plan.FailedState{Refusal: plan.Refusal{Kind: plan.Denied}}},
-			{UID: "uid-1", Name: "web-1-a", Do: plan.Evict, Done: true, At: noon},
-			{UID: "uid-2", Name: "web-1-b", Do: plan.Resize, Done: true, At: noon, Attempts: 4, With: with},
-			{UID: "uid-3", Name: "web-1-c", Do: plan.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
-				Failed: &plan.FailedState{
-					Refusal: plan.Refusal{Kind: plan.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
+		Pods: []ledger.PodState{
+			{UID: "uid-4", Name: "web-1-d", Do: decision.Delete, At: noon, Attempts: 1, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
+			{UID: "uid-1", Name: "web-1-a", Do: decision.Evict, Done: true, At: noon},
+			{UID: "uid-2", Name: "web-1-b", Do: decision.Resize, Done: true, At: noon, Attempts: 4, With: with},
+			{UID: "uid-3", Name: "web-1-c", Do: decision.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
+				Failed: &ledger.FailedState{
+					Refusal: decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
 					Ready: 3, OverQuota: with, OverQuotaAt: noon.Add(-time.Hour),
 				}},
 		},
@@ -110,7 +112,7 @@ func TestStates_written_areLoadedEqual(t *testing.T) {
 	}
 	next := newStates(t, f, StorageOptions{})
 	got := loadStates(t, next)
-	if diff := cmp.Diff(map[cluster.Workload]plan.State{want.Workload: omittedIsNotRead(want)}, got); diff != "" {
+	if diff := cmp.Diff(map[cluster.Workload]ledger.State{want.Workload: omittedIsNotRead(want)}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if mustStore(t, next, want) {
@@ -134,14 +136,14 @@ func TestStates_written_areLoadedEqual(t *testing.T) {
 }
 
 // omittedIsNotRead returns a state without the fields that are for information only.
-func omittedIsNotRead(s plan.State) plan.State {
+func omittedIsNotRead(s ledger.State) ledger.State {
 	s.Omitted = 0
 	return s
 }
 
 func TestStates_everyRefusalKind_hasAName(t *testing.T) {
 	seen := map[string]bool{outcomeDone: true}
-	for kind := plan.Denied; kind <= plan.OutcomeIsUnknown; kind++ {
+	for kind := decision.Denied; kind <= decision.OutcomeIsUnknown; kind++ {
 		if name := outcomes[kind]; name == "" || seen[name] {
 			t.Errorf("kind %d has the name %q", kind, name)
 		}
@@ -289,28 +291,28 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 		with = append(with, policy.Fitted{Container: fmt.Sprintf("%063d", i), Requests: cluster.Amounts(123456, 1<<40+1), Limits: cluster.Amounts(1234567, 1<<50+1)})
 	}
 	for i := range v1alpha1.MaxMissingReplacements {
-		r := plan.PendingState{Controller: cluster.Workload{Group: long, Kind: long, Namespace: "shop", Name: fmt.Sprint(long[:250], i)}, Autoscaler: cluster.Key{Namespace: "shop", Name: long}}
+		r := ledger.PendingState{Controller: cluster.Workload{Group: long, Kind: long, Namespace: "shop", Name: fmt.Sprint(long[:250], i)}, Autoscaler: cluster.Key{Namespace: "shop", Name: long}}
 		for range v1alpha1.MaxEvictedPods {
-			r.Evicted = append(r.Evicted, plan.EvictedPod{UID: long[:36], At: noon})
+			r.Evicted = append(r.Evicted, ledger.EvictedPod{UID: long[:36], At: noon})
 		}
 		state.Replacements = append(state.Replacements, r)
 	}
 	state.Eviction.With, state.Eviction.Before.With = with, with
 	state.Pods, state.Shortages = nil, nil
 	for i := range v1alpha1.MaxRoomShortages {
-		state.Shortages = append(state.Shortages, plan.ShortageState{UID: fmt.Sprint("uid-", i), Name: long, Since: noon, With: with})
+		state.Shortages = append(state.Shortages, ledger.ShortageState{UID: fmt.Sprint("uid-", i), Name: long, Since: noon, With: with})
 	}
 	for i := range v1alpha1.MaxPodUpdates {
-		state.Pods = append(state.Pods, plan.PodState{
-			UID: fmt.Sprint("uid-", i), Name: long, Do: plan.Evict, At: noon, With: with,
-			Failed: &plan.FailedState{Refusal: plan.Refusal{Text: strings.Repeat("\x01", 300)}, OverQuota: with},
+		state.Pods = append(state.Pods, ledger.PodState{
+			UID: fmt.Sprint("uid-", i), Name: long, Do: decision.Evict, At: noon, With: with,
+			Failed: &ledger.FailedState{Refusal: decision.Refusal{Text: strings.Repeat("\x01", 300)}, OverQuota: with},
 		})
 	}
-	for name, change := range map[string]func(*plan.State){
-		"all":          func(*plan.State) {},
-		"small pods":   func(s *plan.State) { s.Pods = smaller(s.Pods) },
-		"no evictions": func(s *plan.State) { s.Eviction, s.Shortages = nil, nil },
-		"shortages":    func(s *plan.State) { s.Eviction, s.Pods, s.Replacements = nil, nil, nil },
+	for name, change := range map[string]func(*ledger.State){
+		"all":          func(*ledger.State) {},
+		"small pods":   func(s *ledger.State) { s.Pods = smaller(s.Pods) },
+		"no evictions": func(s *ledger.State) { s.Eviction, s.Shortages = nil, nil },
+		"shortages":    func(s *ledger.State) { s.Eviction, s.Pods, s.Replacements = nil, nil, nil },
 	} {
 		state := state
 		change(&state)
@@ -334,9 +336,9 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 }
 
 // smaller returns pods with one container.
-func smaller(pods []plan.PodState) (out []plan.PodState) {
+func smaller(pods []ledger.PodState) (out []ledger.PodState) {
 	for _, p := range pods {
-		p.With, p.Failed = p.With[:1], &plan.FailedState{}
+		p.With, p.Failed = p.With[:1], &ledger.FailedState{}
 		out = append(out, p)
 	}
 	return out
@@ -398,7 +400,7 @@ func TestStates_fenceIsClosed_sendsNothing(t *testing.T) {
 	defer cancel()
 	fence.Close()
 	sent := len(f.Requests())
-	changed := plan.State{Workload: deployment("web"), ActingSince: noon}
+	changed := ledger.State{Workload: deployment("web"), ActingSince: noon}
 	if _, err := s.Write(ctx, noon, &changed); err == nil {
 		t.Error("a write behind a closed fence has no error")
 	}
@@ -433,8 +435,8 @@ func FuzzUpdateState(f *testing.F) {
 		if _, err := again.state(deployment("web")); err != nil {
 			t.Fatal(err)
 		}
-		l := plan.NewLedger()
-		l.Restore(noon, []plan.State{first})
-		l.Export(plan.DefaultBudget())
+		l := ledger.New()
+		l.Restore(noon, []ledger.State{first})
+		l.Export(plan.DefaultBudget().Delays)
 	})
 }

@@ -165,7 +165,7 @@ func processObjects(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *
 	budget.StartupBoost = true
 	budget.PerVPAConfig = true
 	ds := plan.Plan(now, plan.World{
-		Governed: []plan.Governed{{Autoscaler: e.Autoscaler, Pods: []*cluster.Pod{p}}},
+		Governed: []cluster.Governed{{Autoscaler: e.Autoscaler, Pods: []*cluster.Pod{p}}},
 		Limits:   map[string]policy.Limits{p.Namespace: podLimits},
 		Nodes:    []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(8000, 16<<30), Ready: true}},
 	}, budget)

@@ -1,13 +1,17 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
-import "time"
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/decision"
+)
 
 // expectUncertain is expect for an eviction without an answer.
-func (l *Ledger) expectUncertain(now time.Time, d Decision) {
-	workload := workloadOf(d.Pod)
+func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
+	workload := WorkloadOf(d.Pod)
 	before, known := l.evictions[workload]
 	l.expect(now, d)
 	next := l.evictions[workload]
@@ -22,12 +26,12 @@ func (l *Ledger) expectUncertain(now time.Time, d Decision) {
 
 // refute removes evictions without an answer that were not carried out: the pod still runs when the watch must have shown the
 // outcome. The eviction before it is the last one again.
-func (l *Ledger) refute(now time.Time, ds []Decision) {
+func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
 	for i := range ds {
-		workload := workloadOf(ds[i].Pod)
+		workload := WorkloadOf(ds[i].Pod)
 		e, ok := l.evictions[workload]
 		switch {
-		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(watchDelay)):
+		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(WatchDelay)):
 		case e.before != nil:
 			l.evictions[workload] = *e.before
 		default:

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
 	"time"
@@ -447,7 +447,7 @@ var leaveMessages = []Message{
 			"To evict pods without waiting, set `--capacity-before-eviction=off` for the updater.",
 	},
 	{
-		Code: CapacityNotFound, Example: Reason{Text: noNodeInTime, Until: exampleTime},
+		Code: CapacityNotFound, Example: Reason{Text: "no node had room for the placeholder pod in time", Until: exampleTime},
 		Meaning: "No node has free room for a replacement with the new requests, and the request for capacity failed: the placeholder pod got no node in time, was refused (for example by a ResourceQuota), " +
 			"or was deleted by others. The pod is not evicted, because its replacement would be Pending. The next request follows after a back-off.",
 		Remedy: "Add a node, raise the limits of the cluster autoscaler, raise the ResourceQuota that the text names, or lower `maxAllowed` of the VPA. " +

@@ -1,19 +1,20 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
 import (
 	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
 type pendingReplacements struct {
 	autoscaler cluster.Key
-	workload   cluster.Workload  // of the pods, see workloadOf
+	workload   cluster.Workload  // of the pods, see WorkloadOf
 	evictions  []pendingEviction // oldest first
 	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
 }
@@ -28,17 +29,17 @@ type pendingEviction struct {
 // maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
 const maxPendingEvictions = 1000
 
-// watchDelay is how long an evicted pod that the watch still shows as running counts as gone.
-const watchDelay = 5 * time.Minute
+// WatchDelay is how long an evicted pod that the watch still shows as running counts as gone.
+const WatchDelay = 5 * time.Minute
 
 // addPending records that a pod was evicted, or may have been, and needs a replacement.
-func (l *Ledger) addPending(now time.Time, d Decision) {
+func (l *Ledger) addPending(now time.Time, d Attempt) {
 	if d.Pod.Controller.IsZero() {
 		return
 	}
 	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
-		o.autoscaler, o.workload = d.Autoscaler.Key, workloadOf(d.Pod)
+		o.autoscaler, o.workload = d.Autoscaler, WorkloadOf(d.Pod)
 	}
 	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
 	l.pending[d.Pod.Controller] = o
@@ -46,13 +47,10 @@ func (l *Ledger) addPending(now time.Time, d Decision) {
 
 // pendingOf returns the pending evictions of a controller, oldest first.
 func (l *Ledger) pendingOf(c cluster.Workload) []pendingEviction {
-	if l == nil {
-		return nil
-	}
 	return l.pending[c].evictions
 }
 
-// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next World must have their
+// MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next View must have their
 // scales, even if they have no pods.
 func (l *Ledger) MissingReplacements() []cluster.Workload {
 	out := make([]cluster.Workload, 0, len(l.pending))
@@ -63,20 +61,20 @@ func (l *Ledger) MissingReplacements() []cluster.Workload {
 	return out
 }
 
-// isEvicted reports whether a pod that the watch still shows was evicted within watchDelay.
-func (l *Ledger) isEvicted(now time.Time, p *cluster.Pod) bool {
-	if l == nil || len(l.evicted) == 0 {
+// IsEvicted reports whether a pod that the watch still shows was evicted within WatchDelay.
+func (l *Ledger) IsEvicted(now time.Time, p *cluster.Pod) bool {
+	if len(l.evicted) == 0 {
 		return false
 	}
 	at, ok := l.evicted[p.UID]
-	return ok && now.Before(at.Add(watchDelay))
+	return ok && now.Before(at.Add(WatchDelay))
 }
 
-// mayBeEvicted reports whether an eviction or deletion of the pod within watchDelay has an unknown outcome.
-func (l *Ledger) mayBeEvicted(now time.Time, p *cluster.Pod) bool {
-	evicted, _ := l.refusal(p, Evict)
-	deleted, _ := l.refusal(p, Delete)
-	return now.Before(evicted.lost.Add(watchDelay)) || now.Before(deleted.lost.Add(watchDelay))
+// MayBeEvicted reports whether an eviction or deletion of the pod within WatchDelay has an unknown outcome.
+func (l *Ledger) MayBeEvicted(now time.Time, p *cluster.Pod) bool {
+	evicted, _ := l.LastFailure(p, decision.Evict)
+	deleted, _ := l.LastFailure(p, decision.Delete)
+	return now.Before(evicted.Lost.Add(WatchDelay)) || now.Before(deleted.Lost.Add(WatchDelay))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.
@@ -102,15 +100,15 @@ type replacementState struct {
 }
 
 // replacementStates returns the state of each controller with pending evictions, sorted by controller.
-func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
-	if l == nil || len(l.pending) == 0 {
+func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
+	if len(l.pending) == 0 {
 		return nil
 	}
 	type count struct{ there, leaving, evicted, created int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
-	for _, g := range w.Governed {
+	for _, g := range v.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
 			owed := l.pendingOf(p.Controller)
@@ -118,7 +116,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 				continue
 			}
 			c := counts[p.Controller]
-			if p.Deleting || l.isEvicted(now, p) || l.mayBeEvicted(now, p) {
+			if p.Deleting || l.IsEvicted(now, p) || l.MayBeEvicted(now, p) {
 				c.leaving++
 				if slices.ContainsFunc(owed, func(e pendingEviction) bool { return e.uid == p.UID }) {
 					c.evicted++
@@ -139,8 +137,8 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
 		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, evicted: n.evicted, created: n.created}
-		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
-		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
+		c.wanted, c.known = v.Scales[controller].Wanted(controller, n.there)
+		c.none = !c.known && v.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
 	}
 	return out
@@ -151,14 +149,14 @@ func (c *replacementState) isComplete(now time.Time) bool {
 	if len(c.evictions) == 0 {
 		return true
 	}
-	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > historyTTL
+	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > HistoryTTL
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
 }
 
 // isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, there may be enough pods
 // although there are no replacements: the watch still shows the pods that the scale-down has removed.
 func (c *replacementState) isSettled(now time.Time) bool {
-	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(watchDelay))
+	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(WatchDelay))
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
@@ -192,16 +190,16 @@ func last(evictions []pendingEviction, n int) []pendingEviction {
 	return evictions[max(0, len(evictions)-n):]
 }
 
-// shortages returns the controllers whose evicted pods were not replaced within Budget.ReplacementFor. It also returns the
+// Shortages returns the controllers whose evicted pods were not replaced within a time. It also returns the
 // controllers with all pods.
-func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.Workload]Shortage, complete map[cluster.Workload]bool) {
+func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short map[cluster.Workload]Shortage, complete map[cluster.Workload]bool) {
 	short, complete = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
-	for _, c := range l.replacementStates(now, w) {
+	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
 			complete[c.controller] = true
 			continue
 		}
-		if since, missing := c.missingSince(); missing && !now.Before(since.Add(b.ReplacementFor)) {
+		if since, missing := c.missingSince(); missing && !now.Before(since.Add(within)) {
 			short[c.controller] = Shortage{
 				Controller: c.controller, Autoscaler: c.governor, Evicted: len(c.evictions),
 				Present: c.there + c.evicted, Wanted: c.wanted, Since: since,
@@ -211,17 +209,5 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.
 	return short, complete
 }
 
-// isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to test whether it is
-// replaced.
-func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
-	_, owes := s.w.Ledger.pending[controller]
-	return g.trial || owes && !s.complete[controller]
-}
-
-// replacementMissing blocks evictions while evicted pods have no replacement.
-func (t *candidate) replacementMissing() (Reason, bool) {
-	if s, short := t.short[t.d.Pod.Controller]; short {
-		return Reason{Code: ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
-	}
-	return Reason{}, false
-}
+// Missing returns the number of evicted pods of a controller that have no replacement yet.
+func (l *Ledger) Missing(controller cluster.Workload) int { return len(l.pendingOf(controller)) }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
 	"slices"
@@ -67,6 +67,27 @@ func TestReason_amounts_haveUnits(t *testing.T) {
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// Names of reasons are label values of metrics: each reason has its own.
+func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
+	seen := map[string]ReasonCode{}
+	for w := range codeNames {
+		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
+			if other, ok := seen[s]; ok && other != w {
+				t.Errorf("%d and %d are both %q", w, other, s)
+			}
+			seen[s] = w
+		}
+		if s := (Reason{Code: w, Text: "x"}).String(); s == w.String() {
+			t.Errorf("%s has no sentence", w)
+		}
+	}
+	for w := ModeOff; w <= lastCode; w++ {
+		if codeNames[w] == "" {
+			t.Errorf("reason %d has no name", w)
 		}
 	}
 }

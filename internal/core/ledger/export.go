@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -49,7 +50,7 @@ type State struct {
 // A PodState is the last attempt at an action on a pod.
 type PodState struct {
 	UID, Name string
-	Do        Act
+	Do        decision.Act
 	Done      bool // the action was carried out; else Failed is set
 	At        time.Time
 	Next      time.Time       // when the action may be tried again; zero if that is not limited. Restore does not read it
@@ -60,7 +61,7 @@ type PodState struct {
 
 // A FailedState describes an attempt that was refused, or whose outcome is unknown.
 type FailedState struct {
-	Refusal
+	decision.Refusal
 	Transient   int       // consecutive last attempts with a transient failure
 	Lost        time.Time // time of the last attempt without an answer
 	LostSince   time.Time // time of the first of the consecutive last attempts without an answer
@@ -121,6 +122,15 @@ type ShortageState struct {
 	Moves     int             // pods that were evicted to make room
 }
 
+// A CapacityState is the last request for capacity of a workload.
+type CapacityState struct {
+	UID, Pod  string    // of the pod that is going to be evicted; "" if there is no request now
+	Requested time.Time // zero if there is no request now
+	Failures  int       // consecutive failed requests
+	Failed    time.Time // when the last one failed
+	Text      string    // why
+}
+
 // Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
 const (
 	maxPodStates       = 50 // per workload
@@ -137,18 +147,18 @@ type podRef struct {
 }
 
 // note records which pod a UID belongs to.
-func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{workloadOf(p), p.Name} }
+func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{WorkloadOf(p), p.Name} }
 
 // forgetPods forgets pods without a record. A record whose pod turns out to be in another namespace is removed first: it comes from
 // a stored object that a user of that namespace has changed.
-func (l *Ledger) forgetPods(ds []Decision) {
+func (l *Ledger) forgetPods(ds []decision.Decision) {
 	for i := range ds {
 		uid := ds[i].Pod.UID
 		if ref, ok := l.pods[uid]; ok && ref.workload.Namespace != ds[i].Pod.Namespace {
 			delete(l.resizes, uid)
 			delete(l.evicted, uid)
 			delete(l.lacking, uid)
-			for _, do := range []Act{Evict, Resize, Delete, Surge} {
+			for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
 				delete(l.refusals, refusedKey{uid, do})
 			}
 		}
@@ -166,7 +176,7 @@ func (l *Ledger) forgetPods(ds []Decision) {
 }
 
 // Export returns the state of each workload that has any, sorted by workload. The budget determines when actions may be tried again.
-func (l *Ledger) Export(b Budget) []State {
+func (l *Ledger) Export(b Delays) []State {
 	states := map[cluster.Workload]*State{}
 	state := func(w cluster.Workload) *State {
 		s := states[w]
@@ -190,16 +200,16 @@ func (l *Ledger) Export(b Budget) []State {
 		}
 	}
 	for w, r := range l.rescues {
-		state(w).Deletion = &DeletionState{At: r.at, Newest: r.newest, UID: r.uid, Memory: r.memory, Again: r.again}
+		state(w).Deletion = &r
 	}
 	for w, r := range l.rounds {
 		if r.isStored() {
-			state(w).Rounds = &RoundsState{At: r.at, Newest: r.newest, Count: r.n}
+			state(w).Rounds = &r
 		}
 	}
 	l.exportShortages(state)
 	for w, a := range l.asks {
-		state(w).Capacity = a.export()
+		state(w).Capacity = &a
 	}
 	l.exportPods(b, state)
 	l.exportCanaries(state)
@@ -228,7 +238,7 @@ func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
 		ref := l.pods[uid]
 		s := state(ref.workload)
 		s.Shortages = append(s.Shortages, ShortageState{
-			UID: uid, Name: ref.name, Since: short.since, With: bounded(short.with), Parts: short.parts, Moves: short.moves,
+			UID: uid, Name: ref.name, Since: short.Since, With: bounded(short.With), Parts: short.Parts, Moves: short.Moves,
 		})
 		changed[s] = true
 	}
@@ -251,7 +261,7 @@ func compareDone(a, b PodState) int {
 }
 
 // exportPods adds the records of pods to the states of their workloads.
-func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
+func (l *Ledger) exportPods(b Delays, state func(cluster.Workload) *State) {
 	add := func(uid string, p PodState) {
 		ref := l.pods[uid]
 		p.UID, p.Name, p.With = uid, ref.name, bounded(p.With)
@@ -259,19 +269,19 @@ func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
 		s.Pods = append(s.Pods, p)
 	}
 	for uid, r := range l.resizes {
-		add(uid, PodState{Do: Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
+		add(uid, PodState{Do: decision.Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
-		add(uid, PodState{Do: Evict, Done: true, At: at})
+		add(uid, PodState{Do: decision.Evict, Done: true, At: at})
 	}
 	for key, r := range l.refusals {
 		counted := r
-		counted.n = l.attemptsOf(l.pods[key.uid].workload, r)
+		counted.Attempts = l.attemptsOf(l.pods[key.uid].workload, r)
 		add(key.uid, PodState{
-			Do: key.do, At: r.at, Next: counted.until(b), Attempts: r.n, With: r.with,
+			Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With,
 			Failed: &FailedState{
-				Refusal: r.Refusal, Transient: r.transient, Lost: r.lost, LostSince: r.since, Failing: r.failing, Ready: r.ready,
-				OverQuota: bounded(r.overQuota), OverQuotaAt: r.overQuotaAt,
+				Refusal: r.Refusal, Transient: r.Transient, Lost: r.Lost, LostSince: r.LostSince, Failing: r.Failing, Ready: r.Ready,
+				OverQuota: bounded(r.OverQuota), OverQuotaAt: r.OverQuotaAt,
 			},
 		})
 	}
@@ -281,7 +291,7 @@ func (l *Ledger) exportPods(b Budget, state func(cluster.Workload) *State) {
 func (l *Ledger) lastRelevantEviction(s *State) time.Time {
 	last := l.progress[s.Workload]
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == DeniedByBudget && !last.Before(p.At) {
+		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == decision.DeniedByBudget && !last.Before(p.At) {
 			return last
 		}
 	}
@@ -348,6 +358,3 @@ func (s *State) LastAction() time.Time {
 	}
 	return last
 }
-
-// WorkloadOf returns the workload whose State has the records of a pod.
-func WorkloadOf(p *cluster.Pod) cluster.Workload { return workloadOf(p) }

@@ -1,11 +1,9 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
-	"time"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -71,19 +69,6 @@ type Decision struct {
 	// Placeholder is the placeholder pod that holds room for the replacement, or waits for it; nil if there is none. Only set on Evict.
 	// It is deleted after the eviction.
 	Placeholder *cluster.Pod
-
-	placed  bool         // the room for the replacement is known; only set on Evict
-	part    bool         // With is a part of the increase; the rest follows when the node has room
-	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
-
-	canary  bool      // the pod is the canary of its workload
-	rank    int       // position in the order in which the pods of the autoscaler are decided on
-	slot    slot      // position in the order of execution
-	refused time.Time // when an action on the pod was last refused; zero if none was
-	scope   *scope
-	taken   bool // the decision is counted in the budget of its group
-	health  health
-	again   bool // Delete: the replacement of an earlier deletion was OOM-killed, too
 }
 
 // Priority orders pods that should change.

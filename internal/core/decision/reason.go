@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A ReasonCode is the cause of a decision. Its text is a stable name for metrics and logs; Reason.String is the sentence for
@@ -227,13 +228,13 @@ func (r Reason) sentence() string {
 	case OutOfMemory:
 		after := "less than 1s"
 		if r.For >= time.Second {
-			after = span(r.For)
+			after = Span(r.For)
 		}
 		return fmt.Sprintf("%s was OOM-killed %s after its start; %s", r.container(), after, r.change()) + r.pressure()
 	case NodeOutOfMemory:
 		return fmt.Sprintf("%s has no memory limit and was OOM-killed because its node was short of memory. A larger request protects it; %s", r.container(), r.change()) + r.pressure()
 	case Drifted:
-		return fmt.Sprintf("The requests differ from the targets by %d%% and the pod has run for %s; %s", r.Have, span(r.For), r.change())
+		return fmt.Sprintf("The requests differ from the targets by %d%% and the pod has run for %s; %s", r.Have, Span(r.For), r.change())
 	case BoostOver:
 		return "The CPU startup boost has ended; " + r.change()
 	case TooBigToPlace:
@@ -327,7 +328,7 @@ func (r Reason) outcome() string {
 			". The pod is not evicted, because its replacement would be refused too" + nextAttempt(r.Until)
 	case Unanswered:
 		if r.For > 0 {
-			return r.quote("The API server has confirmed no change of the pod for "+span(r.For)) + nextAttempt(r.Until)
+			return r.quote("The API server has confirmed no change of the pod for "+Span(r.For)) + nextAttempt(r.Until)
 		}
 		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
 	case ServerNotReached:
@@ -340,7 +341,7 @@ func (r Reason) outcome() string {
 		return r.waiting()
 	case ReplacementMissing:
 		return fmt.Sprintf("Evicted pods have no replacement: %d of %d pods exist %s after the eviction. Check the events of the controller",
-			r.Have, r.Want, span(r.For))
+			r.Have, r.Want, Span(r.For))
 	case DeletionRefused:
 		return r.quote("The API server refused the deletion") + nextAttempt(r.Until)
 	case FewKills, BudgetOfOthers, RescueInProgress, NotEnoughMemory:
@@ -348,6 +349,31 @@ func (r Reason) outcome() string {
 	default:
 		return r.Code.String()
 	}
+}
+
+// waiting returns the text for a change that the user's rules delay.
+func (r Reason) waiting() string {
+	text := strings.TrimRight(r.Text, ". \n")
+	switch {
+	case r.Code == Frozen:
+		return "Changes are frozen by the " + text
+	case r.Code == OutsideWindow && r.Text != "":
+		return "No pod is changed, because the annotation " + rollout.AnnotationWindow + " is invalid: " + text
+	case r.Code == OutsideWindow && r.Until.IsZero():
+		return "No change window is open, and none opens in the next 8 years"
+	case r.Code == OutsideWindow:
+		return "No change window is open. The next one opens at " + timestamp(r.Until)
+	}
+	if r.Code == AwaitingCanary {
+		return "Pod " + text + " gets the new size first and is watched (annotation podfit.dev/rollout)" + nextAttempt(r.Until)
+	}
+	if r.Code == Reverted {
+		return "The recommendation is held back, because after the last change " + text + nextAttempt(r.Until)
+	}
+	if text == "" {
+		return "It is unknown what an earlier updater has changed in the last hour, because it could not store that" + nextAttempt(r.Until)
+	}
+	return fmt.Sprintf("With this pod, pods with %d%% of the requests of %s would be changed in an hour, more than the limit of %d%%%s", r.Have, text, r.Want, nextAttempt(r.Until))
 }
 
 // rescue returns the text for a pod to rescue whose eviction a disruption budget does not allow, and which is not deleted.
@@ -457,8 +483,8 @@ func quantity(res cluster.Resource, amount int64) string {
 	return s
 }
 
-// span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d".
-func span(d time.Duration) string {
+// Span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d".
+func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < time.Minute:

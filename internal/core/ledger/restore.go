@@ -1,12 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package ledger
 
 import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // maxRestoredCount bounds the counts in a stored state. Every back-off reaches its maximum long before.
@@ -36,12 +37,12 @@ func (l *Ledger) restore(now time.Time, s *State) {
 		addNew(l.evictions, s.Workload, s.Eviction.restore(now))
 	}
 	if d := s.Deletion; d != nil && !d.At.IsZero() {
-		addNew(l.rescues, s.Workload, rescue{
-			at: past(now, d.At), newest: d.Newest, uid: d.UID, memory: max(0, d.Memory), again: boundedCount(d.Again),
+		addNew(l.rescues, s.Workload, DeletionState{
+			At: past(now, d.At), Newest: d.Newest, UID: d.UID, Memory: max(0, d.Memory), Again: boundedCount(d.Again),
 		})
 	}
 	if r := s.Rounds; r != nil && !r.At.IsZero() && r.Count > 1 {
-		addNew(l.rounds, s.Workload, rounds{at: past(now, r.At), newest: r.Newest, n: boundedCount(r.Count)})
+		addNew(l.rounds, s.Workload, RoundsState{At: past(now, r.At), Newest: r.Newest, Count: boundedCount(r.Count)})
 	}
 	for i := range s.Shortages {
 		l.restoreShortage(now, s.Workload, &s.Shortages[i])
@@ -76,22 +77,22 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	at := past(now, p.At)
-	if p.UID == "" || at.IsZero() || p.Do == Leave || p.Do > Surge || l.isOfOther(p.UID, w) {
+	if p.UID == "" || at.IsZero() || p.Do == decision.Leave || p.Do > decision.Surge || l.isOfOther(p.UID, w) {
 		return
 	}
 	switch {
-	case p.Failed != nil && p.Failed.Kind > NotReadyInTime:
+	case p.Failed != nil && p.Failed.Kind > decision.NotReadyInTime:
 		return
 	case p.Failed != nil:
 		f := p.Failed
-		addNew(l.refusals, refusedKey{p.UID, p.Do}, refused{
-			Refusal: Refusal{Kind: f.Kind, Text: shortened(f.Text)}, at: at, n: max(1, boundedCount(p.Attempts)), transient: boundedCount(f.Transient),
-			lost: past(now, f.Lost), since: past(now, f.LostSince), failing: failingSince(f.Kind, at, past(now, f.Failing)), ready: max(0, f.Ready), with: p.With,
-			overQuota: f.OverQuota, overQuotaAt: past(now, f.OverQuotaAt),
+		addNew(l.refusals, refusedKey{p.UID, p.Do}, FailedAttempt{
+			Refusal: decision.Refusal{Kind: f.Kind, Text: Shortened(f.Text)}, At: at, Attempts: max(1, boundedCount(p.Attempts)), Transient: boundedCount(f.Transient),
+			Lost: past(now, f.Lost), LostSince: past(now, f.LostSince), Failing: failingSince(f.Kind, at, past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
+			OverQuota: f.OverQuota, OverQuotaAt: past(now, f.OverQuotaAt),
 		})
-	case !p.Done, p.Do == Delete, p.Do == Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
+	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
-	case p.Do == Resize:
+	case p.Do == decision.Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})
 		l.restoreSpend(now, p.UID, at)
 	default:
@@ -111,7 +112,7 @@ func (l *Ledger) restoreShortage(now time.Time, w cluster.Workload, s *ShortageS
 	if s.UID == "" || since.IsZero() || l.isOfOther(s.UID, w) {
 		return
 	}
-	addNew(l.lacking, s.UID, shortOfRoom{since: since, with: s.With, parts: boundedCount(s.Parts), moves: boundedCount(s.Moves)})
+	addNew(l.lacking, s.UID, RoomShortage{Since: since, With: s.With, Parts: boundedCount(s.Parts), Moves: boundedCount(s.Moves)})
 	l.pods[s.UID] = podRef{w, s.Name}
 }
 
@@ -130,9 +131,9 @@ func (e *EvictionState) restore(now time.Time) eviction {
 
 // failingSince returns the time of the first of consecutive failures: the stored one, or the last attempt if none is stored. It is zero if
 // the last attempt failed for a reason that is not temporary.
-func failingSince(last RefusalKind, at, stored time.Time) time.Time {
+func failingSince(last decision.RefusalKind, at, stored time.Time) time.Time {
 	switch {
-	case !last.isTransient():
+	case !last.IsTransient():
 		return time.Time{}
 	case stored.IsZero() || stored.After(at):
 		return at
@@ -156,13 +157,13 @@ func addNew[K comparable, V any](m map[K]V, key K, value V) {
 	}
 }
 
-// isInterrupted returns until when no pod of a workload is changed, because the updater before this one ended while it changed some.
+// Interrupted returns until when no pod of a workload is changed, because the updater before this one ended while it changed some.
 // Its actions are not recorded, and the watch may not show them yet.
-func (l *Ledger) isInterrupted(now time.Time, w cluster.Workload) (time.Time, bool) {
-	if l == nil || len(l.interrupted) == 0 {
+func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool) {
+	if len(l.interrupted) == 0 {
 		return time.Time{}, false
 	}
 	at, ok := l.interrupted[w]
-	until := at.Add(watchDelay)
+	until := at.Add(WatchDelay)
 	return until, ok && now.Before(until)
 }

@@ -1,0 +1,219 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package change compares the requests and limits that a pod has with those that it should get.
+package change
+
+import (
+	"iter"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Differences up to these amounts are rounding errors: proportional limits are rounded once for a pod that is created from its
+// template, and twice for a running pod.
+const (
+	noticeableCPU    = 1    // millicores
+	noticeableMemory = 4096 // bytes: one page of the kernel
+)
+
+// Compare returns -1, 0 or 1 as amount a is noticeably smaller than b, about the same, or noticeably larger.
+func Compare(res cluster.Resource, a, b int64) int {
+	least := int64(noticeableCPU)
+	if res == cluster.Memory {
+		least = noticeableMemory
+	}
+	switch d := float64(a) - float64(b); {
+	case d > float64(least):
+		return 1
+	case d < -float64(least):
+		return -1
+	}
+	return 0
+}
+
+// A Pair is the current and the new request or limit of a container for one resource.
+type Pair struct {
+	Container *cluster.Container
+	Resource  cluster.Resource
+	Limit     bool
+	From, To  int64
+	Had       bool // From is set
+}
+
+// Pairs returns each amount that fits would set on a pod. The current amount is the one in the spec if spec is true, else the one that
+// the container runs with.
+func Pairs(p *cluster.Pod, fits []policy.Fitted, spec bool) iter.Seq[Pair] {
+	return func(yield func(Pair) bool) {
+		for i := range fits {
+			if c := p.Container(fits[i].Container); c != nil && !pairsOf(c, &fits[i], spec, yield) {
+				return
+			}
+		}
+	}
+}
+
+// pairsOf yields the Pairs of one container. It returns false if the caller wants no more.
+func pairsOf(c *cluster.Container, f *policy.Fitted, spec bool, yield func(Pair) bool) bool {
+	requests, limits := c.Requests, c.Limits
+	if !spec {
+		requests, limits = c.Running()
+	}
+	for _, res := range cluster.All {
+		if to, ok := f.Requests.Get(res); ok {
+			from, had := requests.Get(res)
+			if !yield(Pair{Container: c, Resource: res, From: from, To: to, Had: had}) {
+				return false
+			}
+		}
+		if to, ok := f.Limits.Get(res); ok {
+			from, had := limits.Get(res)
+			if !yield(Pair{Container: c, Resource: res, Limit: true, From: from, To: to, Had: had}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (p Pair) same() bool { return p.Had && Compare(p.Resource, p.To, p.From) == 0 }
+
+// SameSize reports whether a pod already runs with the amounts of fits.
+func SameSize(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, false) }
+
+// IsAsked reports whether the pod's spec already has the amounts of fits.
+func IsAsked(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, true) }
+
+func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
+	same := true
+	for x := range Pairs(p, fits, spec) {
+		same = same && x.same()
+	}
+	return same
+}
+
+// AsksLess reports whether fits lowers a request of the pod's spec by at least the given fraction.
+func AsksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
+	less := false
+	for x := range Pairs(p, fits, true) {
+		smaller := Compare(x.Resource, x.To, x.From) < 0 && float64(x.From)-float64(x.To) >= part*float64(x.From)
+		less = less || !x.Limit && x.Had && smaller
+	}
+	return less
+}
+
+// AsksLessThan reports whether a request of fits is lower than in before by at least the given fraction.
+func AsksLessThan(fits, before []policy.Fitted, part float64) bool {
+	for i := range fits {
+		for j := range before {
+			if fits[i].Container != before[j].Container {
+				continue
+			}
+			for _, res := range cluster.All {
+				v, ok := fits[i].Requests.Get(res)
+				b, had := before[j].Requests.Get(res)
+				if ok && had && v < b && float64(b)-float64(v) >= part*float64(b) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// AsksSmaller reports whether fits is a smaller size than before: a request is lower by at least the given fraction, and none is higher.
+func AsksSmaller(fits, before []policy.Fitted, part float64) bool {
+	return AsksLessThan(fits, before, part) && !AsksLessThan(before, fits, 0)
+}
+
+// AsksOther reports whether fits changes a request of the pod's spec by at least the given fraction.
+func AsksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
+	if AsksLess(p, fits, part) {
+		return true
+	}
+	more := false
+	for x := range Pairs(p, fits, true) {
+		larger := Compare(x.Resource, x.To, x.From) > 0 && float64(x.To)-float64(x.From) >= part*float64(x.From)
+		more = more || !x.Limit && (!x.Had || larger)
+	}
+	return more
+}
+
+// RaisesMemoryLimit reports whether fits raises a memory limit of the pod's spec.
+func RaisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
+	raised := false
+	for x := range Pairs(p, fits, true) {
+		if x.Limit && x.Resource == cluster.Memory && x.Had {
+			raised = raised || Compare(x.Resource, x.To, x.From) > 0
+		}
+	}
+	return raised
+}
+
+// Grows reports whether fits raises a request of the running pod.
+func Grows(p *cluster.Pod, fits []policy.Fitted) bool {
+	more := false
+	for x := range Pairs(p, fits, false) {
+		more = more || !x.Limit && Compare(x.Resource, x.To, x.From) > 0
+	}
+	return more
+}
+
+// Shrinks reports whether fits lowers a request of the running pod and raises none.
+func Shrinks(p *cluster.Pod, fits []policy.Fitted) bool {
+	less := false
+	for x := range Pairs(p, fits, false) {
+		less = less || !x.Limit && Compare(x.Resource, x.To, x.From) < 0
+	}
+	return less && !Grows(p, fits)
+}
+
+// Restarts reports whether a resize to fits would restart a container.
+func Restarts(p *cluster.Pod, fits []policy.Fitted) bool {
+	restart := false
+	for x := range Pairs(p, fits, false) {
+		restart = restart || x.Container.Restart.Has(x.Resource) && (!x.Had || x.From != x.To)
+	}
+	return restart
+}
+
+// ChangesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
+// refuses. It returns false if the pod's current class does not follow from its spec.
+func ChangesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
+	before := policy.QoSOf(policy.Limits{}, p, nil)
+	if p.QoS != cluster.UnknownQoS && p.QoS != before {
+		return false
+	}
+	return policy.QoSOf(l, p, fits) != before
+}
+
+// Total returns the requests that the scheduler counts for a pod with fits set on it: the sum of containers and sidecars, or, if
+// larger, an init container together with the sidecars before it.
+func Total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
+	var containers, sidecars, first cluster.Resources
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		r := c.Requests
+		switch c.Role {
+		case cluster.Init:
+			with := sidecars.Add(r)
+			first = cluster.Amounts(max(first.CPU, with.CPU), max(first.Memory, with.Memory))
+		case cluster.Sidecar:
+			sidecars = sidecars.Add(r)
+		case cluster.Regular:
+			for j := range fits {
+				if fits[j].Container == c.Name {
+					r = fits[j].Requests.Or(r)
+				}
+			}
+			containers = containers.Add(r)
+		}
+	}
+	running := containers.Add(sidecars)
+	sum := cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+	if level := policy.PodLevelOf(p, fits); level != nil {
+		return level.Requests.Or(sum)
+	}
+	return sum
+}

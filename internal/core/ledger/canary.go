@@ -1,0 +1,101 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// ObserveCanaries returns the states of the canaries of all workloads that have an autoscaler with canaries. Other states are dropped: so
+// the removal of the annotation ends a cool-down.
+func (l *Ledger) ObserveCanaries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.State {
+	out := map[cluster.Workload]rollout.State{}
+	for _, g := range governed {
+		a := g.Autoscaler
+		if !a.Canary.On {
+			continue
+		}
+		if s, ok := l.canaries[a.Target]; ok {
+			out[a.Target] = s // also while the workload has no pods
+		}
+		byWorkload := map[cluster.Workload][]*cluster.Pod{}
+		for _, p := range g.Pods {
+			byWorkload[WorkloadOf(p)] = append(byWorkload[WorkloadOf(p)], p)
+		}
+		for workload, pods := range byWorkload {
+			if s := l.canaries[workload].Observe(now, a.Canary.Watch, pods); s.Phase != rollout.Idle || s.Reverts > 0 {
+				out[workload] = s
+			} else {
+				delete(out, workload)
+			}
+		}
+	}
+	return out
+}
+
+// startOf returns the state in which the pod of an attempt is the canary.
+func (l *Ledger) startOf(now time.Time, d *Attempt) rollout.State {
+	return l.canaries[WorkloadOf(d.Pod)].Start(now, d.Pod, SizesOf(d.With), d.Do == decision.Resize && change.Restarts(d.Pod, d.With))
+}
+
+// CanaryPlanned records that a pass is about to change a pod as the canary of its workload.
+func (l *Ledger) CanaryPlanned(now time.Time, d Attempt) {
+	l.canaries[WorkloadOf(d.Pod)] = l.startOf(now, &d)
+}
+
+// CanaryChanged records that the canary was changed, or may have been if that is not certain.
+func (l *Ledger) CanaryChanged(now time.Time, d Attempt, certain bool) {
+	s := l.startOf(now, &d)
+	if certain {
+		s = s.Changed()
+	}
+	l.canaries[WorkloadOf(d.Pod)] = s
+}
+
+// CanaryCanceled records that the canary of a workload was not changed.
+func (l *Ledger) CanaryCanceled(w cluster.Workload) { l.canaries[w] = l.canaries[w].Cancel() }
+
+// Canary returns the state of the canary of a workload.
+func (l *Ledger) Canary(w cluster.Workload) rollout.State { return l.canaries[w] }
+
+// restoreCanary adds a stored state. Its times are bounded, because the object may be changed by users.
+func (l *Ledger) restoreCanary(now time.Time, s *State) {
+	c := s.Canary
+	if c == nil || c.Phase > rollout.Held || c.Cause > rollout.NotReady {
+		return
+	}
+	restored := *c
+	restored.Since, restored.Reverts = past(now, c.Since), boundedCount(c.Reverts)
+	if c.Phase != rollout.Idle && len(c.After) == 0 {
+		return
+	}
+	addNew(l.canaries, s.Workload, restored)
+}
+
+// exportCanaries adds the states of canaries.
+func (l *Ledger) exportCanaries(state func(cluster.Workload) *State) {
+	for w, s := range maps.All(l.canaries) {
+		if s.Phase != rollout.Idle || s.Reverts > 0 {
+			state(w).Canary = &s
+		}
+	}
+}
+
+// SizesOf returns the requests of fits.
+func SizesOf(fits []policy.Fitted) []rollout.Size {
+	var out []rollout.Size
+	for i := range fits {
+		if !fits[i].Inserted {
+			out = append(out, rollout.Size{Container: fits[i].Container, Requests: fits[i].Requests})
+		}
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// placeholderDelay is how long after its creation the watch may not show a placeholder pod.
+const placeholderDelay = 2 * time.Minute
+
+// PlaceholderLost is the cause of a failed request for capacity whose placeholder pod is gone, as Reason.Text.
+const PlaceholderLost = "the placeholder pod was deleted, preempted or never created"
+
+// Capacity returns the last request for capacity of a workload; the zero value if there is none.
+func (l *Ledger) Capacity(w cluster.Workload) CapacityState { return l.asks[w] }
+
+// CapacityAsked records that a placeholder pod was created for a pod, or may have been.
+func (l *Ledger) CapacityAsked(now time.Time, p *cluster.Pod) {
+	a := l.asks[WorkloadOf(p)]
+	a.UID, a.Pod, a.Requested = p.UID, p.Name, now
+	l.asks[WorkloadOf(p)] = a
+}
+
+// CapacityFailed records that the request for capacity for a pod failed, and why.
+func (l *Ledger) CapacityFailed(now time.Time, p *cluster.Pod, why string) {
+	l.asks[WorkloadOf(p)] = l.asks[WorkloadOf(p)].fail(now, why)
+}
+
+// CapacityReleased ends a request that neither failed nor led to an eviction. Earlier failures are kept.
+func (l *Ledger) CapacityReleased(w cluster.Workload) {
+	a := l.asks[w]
+	a.UID, a.Pod, a.Requested = "", "", time.Time{}
+	l.asks[w] = a
+	if a.Failures == 0 {
+		delete(l.asks, w)
+	}
+}
+
+func (c CapacityState) fail(now time.Time, why string) CapacityState {
+	return CapacityState{Failures: c.Failures + 1, Failed: now, Text: why}
+}
+
+// IsLost reports whether the watch must show the placeholder by now and does not: others have deleted it, or the scheduler has
+// preempted it.
+func (c CapacityState) IsLost(now time.Time, w cluster.Workload, held map[cluster.Key]*cluster.Pod) bool {
+	return !c.Requested.IsZero() && held[cluster.PlaceholderFor(w.Namespace, c.UID)] == nil && !now.Before(c.Requested.Add(placeholderDelay))
+}
+
+// learnCapacity records requests whose placeholder is gone, and forgets old ones.
+func (l *Ledger) learnCapacity(now time.Time, held map[cluster.Key]*cluster.Pod, ds []decision.Decision) {
+	if len(l.asks) == 0 {
+		return
+	}
+	live := map[string]*cluster.Pod{}
+	for i := range ds {
+		if p := ds[i].Pod; l.asks[WorkloadOf(p)].UID == p.UID {
+			live[p.UID] = p
+		}
+	}
+	for workload, a := range l.asks {
+		switch {
+		case a.Requested.IsZero():
+		case live[a.UID] == nil: // deleted or evicted
+			l.CapacityReleased(workload)
+		case a.IsLost(now, workload, held):
+			l.asks[workload] = a.fail(now, PlaceholderLost)
+		}
+	}
+	maps.DeleteFunc(l.asks, func(_ cluster.Workload, a CapacityState) bool {
+		return now.Sub(a.Requested) > HistoryTTL && now.Sub(a.Failed) > HistoryTTL
+	})
+}
+
+func (c CapacityState) restore(now time.Time) CapacityState {
+	out := CapacityState{Failures: boundedCount(c.Failures), Failed: past(now, c.Failed), Text: Shortened(c.Text)}
+	if c.UID != "" && !c.Requested.IsZero() {
+		out.UID, out.Pod, out.Requested = c.UID, c.Pod, past(now, c.Requested)
+	}
+	return out
+}

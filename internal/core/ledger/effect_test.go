@@ -1,0 +1,224 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// fits are the requests that a replacement should get.
+func fits(cpu int64) []policy.Fitted {
+	return []policy.Fitted{{Container: "app", Requests: cluster.Amounts(cpu, 1<<30)}}
+}
+
+// withCPU returns a newer pod with a CPU request.
+func withCPU(p *cluster.Pod, uid string, created time.Time, cpu int64) *cluster.Pod {
+	q := *p
+	q.UID, q.Created = uid, created
+	q.Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(cpu, 1<<30)}}
+	return &q
+}
+
+// viewOf returns a view of pods that one autoscaler governs.
+func viewOf(replicas int32, pods ...*cluster.Pod) View {
+	return View{
+		Governed: []cluster.Governed{{Autoscaler: &cluster.Autoscaler{Key: vpa, Target: db}, Pods: pods}},
+		Scales:   map[cluster.Workload]cluster.Scale{db: {Known: true, Replicas: replicas}},
+	}
+}
+
+// wants returns the decisions on pods that should change to the given requests.
+func wants(with []policy.Fitted, pods ...*cluster.Pod) []decision.Decision {
+	var out []decision.Decision
+	for _, p := range pods {
+		out = append(out, decision.Decision{Pod: p, With: with, Wanted: decision.Reason{Code: decision.AboveRange}})
+	}
+	return out
+}
+
+func TestLedger_replacement_showsWhetherTheEvictionHadAnEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	created := noon.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		replacement *cluster.Pod
+		want        int // ineffective evictions
+	}{
+		"it has the requests":               {withCPU(pod, "1", created, 100), 0},
+		"it has the old requests":           {withCPU(pod, "1", created, 1000), 1},
+		"it is older than the eviction":     {withCPU(pod, "1", pod.Created, 1000), 0},
+		"it has no node and the requests":   {func() *cluster.Pod { q := withCPU(pod, "1", created, 100); q.Node = ""; return q }(), 0},
+		"it has no node and about the same": {func() *cluster.Pod { q := withCPU(pod, "1", created, 105); q.Node = ""; return q }(), 0},
+		"it has no node and is too big":     {func() *cluster.Pod { q := withCPU(pod, "1", created, 1000); q.Node = ""; return q }(), 1},
+	} {
+		l := New()
+		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pod.Created})
+		ds := wants(fits(50), tt.replacement)
+		effective := l.Effective(ds)
+		n, at := l.IneffectiveEvictions(db, effective)
+		l.Learn(noon.Add(2*time.Minute), viewOf(1, tt.replacement), ds)
+		learned, _ := l.IneffectiveEvictions(db, nil)
+		if n != tt.want || learned != tt.want || n > 0 && !at.Equal(noon) {
+			t.Errorf("%s: %d evictions without effect at %v, %d after the pass, want %d", name, n, at, learned, tt.want)
+		}
+	}
+}
+
+func TestLedger_resizeWasUndone_isCounted(t *testing.T) {
+	l, pod := New(), podsOf(1)[0]
+	if n, at := l.Undone(pod), l.LastResize(pod); n != 0 || !at.IsZero() {
+		t.Errorf("before a resize: %d undone, the last at %v", n, at)
+	}
+	for i := range 3 {
+		now := noon.Add(time.Duration(i) * time.Minute)
+		l.Done(now, Attempt{Pod: pod, Do: decision.Resize, With: fits(100)})
+		if n := l.Undone(withCPU(pod, pod.UID, pod.Created, 100)); n != 0 {
+			t.Errorf("the pod has the requests, and %d resizes are undone", n)
+		}
+		if n := l.Undone(pod); n != i+1 || !l.LastResize(pod).Equal(now) {
+			t.Errorf("after %d resizes %d are undone", i+1, n)
+		}
+	}
+}
+
+// Evicted pods have no replacement until the controller has its pods again. A pod that lives was not evicted.
+func TestShortages_missingReplacement_isReportedAfterItsTime(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+	if n := l.Missing(db); n != 1 || !slices.Equal(l.MissingReplacements(), []cluster.Workload{db}) {
+		t.Errorf("%d replacements are missing, of %v", n, l.MissingReplacements())
+	}
+	if !l.IsEvicted(noon.Add(time.Minute), pods[0]) || l.IsEvicted(noon.Add(WatchDelay), pods[0]) {
+		t.Error("an evicted pod does not count as gone for the watch delay")
+	}
+	const within = 5 * time.Minute
+	missing := viewOf(3, pods[1], pods[2])
+	for after, want := range map[time.Duration]int{time.Minute: 0, within: 1} {
+		short, complete := l.Shortages(noon.Add(after), missing, within)
+		if len(short) != want || len(complete) != 0 {
+			t.Errorf("after %v: shortages %v, complete %v", after, short, complete)
+		}
+		if s := short[db]; want == 1 && (s.Present != 2 || s.Wanted != 3 || s.Evicted != 1 || !s.Since.Equal(noon)) {
+			t.Errorf("shortage %+v", s)
+		}
+	}
+	l.Learn(noon.Add(within), missing, nil)
+	if l.Missing(db) != 1 {
+		t.Error("the missing replacement is forgotten")
+	}
+	whole := viewOf(3, pods[1], pods[2], withCPU(pods[0], "new", noon.Add(time.Second), 100))
+	if _, complete := l.Shortages(noon.Add(within), whole, within); !complete[db] {
+		t.Error("the controller has all pods and is not complete")
+	}
+	l.Learn(noon.Add(within), whole, nil)
+	if l.Missing(db) != 0 {
+		t.Error("the replacement is still missing")
+	}
+}
+
+// Without a new pod, enough pods are no replacements until the watch must have shown a scale-down.
+func TestShortages_enoughOldPods_areCompleteAfterTheWatchDelay(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, Newest: pods[0].Created})
+	view := viewOf(2, pods[1], pods[2])
+	l.Learn(noon.Add(time.Second), view, nil)
+	for after, want := range map[time.Duration]bool{time.Minute: false, WatchDelay + time.Second: true} {
+		if _, complete := l.Shortages(noon.Add(after), view, time.Hour); complete[db] != want {
+			t.Errorf("after %v: complete %v, want %t", after, complete, want)
+		}
+	}
+	l.Learn(noon.Add(2*time.Second), View{Scales: view.Scales}, nil)
+	if l.Missing(db) != 0 {
+		t.Error("replacements are missing although nothing governs the pods")
+	}
+}
+
+// An eviction without an answer counts until the pod is seen alive after the watch delay. The eviction before it is then the last again.
+func TestLedger_evictionWithoutAnswerNotCarriedOut_isTakenBack(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+	for i, p := range pods[1:] {
+		at := noon.Add(time.Duration(i+1) * time.Minute)
+		l.Refused(at, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100)}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
+		if !l.MayBeEvicted(at, p) || l.MayBeEvicted(at.Add(WatchDelay), p) {
+			t.Error("a pod whose eviction had no answer does not count as gone for the watch delay")
+		}
+	}
+	stored := l.Export(delays)[0]
+	if e := stored.Eviction; e.Uncertain != pods[2].UID || e.Before == nil || !e.Before.At.Equal(noon) {
+		t.Errorf("eviction %+v", stored.Eviction)
+	}
+	after := restored(noon.Add(3*time.Minute), l)
+	after.Learn(noon.Add(2*time.Minute+WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
+	if e := after.Export(delays)[0].Eviction; e == nil || !e.At.Equal(noon) || e.Uncertain != "" {
+		t.Errorf("after the watch delay: %+v, want the eviction at noon", e)
+	}
+	alone := New()
+	alone.Refused(noon, Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
+	alone.Learn(noon.Add(WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
+	if e := alone.Export(delays)[0].Eviction; e != nil {
+		t.Errorf("the only eviction was not carried out, and is %+v", e)
+	}
+}
+
+func TestLastFailure_kinds_giveReasons(t *testing.T) {
+	for _, tt := range []struct {
+		do   decision.Act
+		kind decision.RefusalKind
+		want decision.ReasonCode
+	}{
+		{decision.Evict, decision.Denied, decision.EvictionRefused},
+		{decision.Evict, decision.DeniedByBudget, decision.DisruptionBudget},
+		{decision.Evict, decision.OutcomeIsUnknown, decision.Unanswered},
+		{decision.Evict, decision.NotReached, decision.ServerNotReached},
+		{decision.Resize, decision.Denied, decision.ResizeRefused},
+		{decision.Resize, decision.DeniedByQuota, decision.ResizeOverQuota},
+		{decision.Delete, decision.Denied, decision.DeletionRefused},
+		{decision.Surge, decision.NotReadyInTime, decision.SurgeFailed},
+		{decision.Surge, decision.DeniedByBudget, decision.SurgeFailed},
+	} {
+		l, pod := New(), podsOf(1)[0]
+		if tt.do == decision.Surge {
+			l.SurgeFailed(noon, pod, decision.Refusal{Kind: tt.kind, Text: "no"})
+		} else {
+			l.Refused(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: tt.do}, decision.Refusal{Kind: tt.kind, Text: "no", RetryAfter: 2 * time.Minute}, 1)
+		}
+		r, ok := l.LastFailure(pod, tt.do)
+		if why := r.Reason(delays, tt.do); !ok || why.Code != tt.want || why.Text != "no" || !why.Until.After(noon) || why.Have != 1 {
+			t.Errorf("%s, kind %d: %+v", tt.do, tt.kind, why)
+		}
+		if !l.LastFailureAt(pod).Equal(noon) || !l.Served(pod.Namespace).Equal(noon) {
+			t.Errorf("%s, kind %d: the attempt was at %v", tt.do, tt.kind, l.LastFailureAt(pod))
+		}
+	}
+	if at := New().LastFailureAt(podsOf(1)[0]); !at.IsZero() {
+		t.Errorf("nothing was refused, at %v", at)
+	}
+}
+
+// After the eviction of another pod, the count of a disruption budget's refusals starts again.
+func TestLastFailure_anotherPodWasEvicted_countOfBudgetStartsAgain(t *testing.T) {
+	l, pods := New(), podsOf(2)
+	for i := range 4 {
+		l.Refused(noon.Add(time.Duration(i)*time.Minute), Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget}, 1)
+	}
+	if r, _ := l.LastFailure(pods[0], decision.Evict); r.Attempts != 4 {
+		t.Errorf("%d attempts, want 4", r.Attempts)
+	}
+	l.Done(noon.Add(time.Hour), Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict})
+	if r, _ := l.LastFailure(pods[0], decision.Evict); r.Attempts != 1 {
+		t.Errorf("%d attempts after the eviction of another pod, want 1", r.Attempts)
+	}
+	if r, _ := restored(noon.Add(time.Hour), l).LastFailure(pods[0], decision.Evict); r.Attempts != 1 {
+		t.Errorf("%d attempts after a restart, want 1", r.Attempts)
+	}
+}

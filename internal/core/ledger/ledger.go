@@ -1,0 +1,273 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// A Ledger records attempts to change pods and their effects. Done and Refused write the outcomes, and Learn writes the observations of
+// each pass. It is not safe for concurrent use.
+//
+// It answers two questions that the current pods do not answer. Does a replacement get the requests for which a pod was evicted? It
+// does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
+// evict every minute (W-13). And does a resized pod keep its requests, or was the resize refused?
+type Ledger struct {
+	evictions map[cluster.Workload]eviction
+	resizes   map[string]resize // by pod UID
+	refusals  map[refusedKey]FailedAttempt
+	pending   map[cluster.Workload]pendingReplacements // by direct controller
+	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
+	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
+	rescues   map[cluster.Workload]DeletionState       // the last deletion of a pod of the workload
+	served    map[string]time.Time                     // when an action was last tried, by namespace
+	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
+	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
+	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
+	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
+
+	canaries     map[cluster.Workload]rollout.State
+	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
+	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
+
+	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
+	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
+}
+
+// An eviction is the last eviction of a pod of a workload.
+type eviction struct {
+	at          time.Time
+	newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
+	with        []policy.Fitted // requests and limits that the replacement should get
+	ineffective int             // consecutive evictions without effect before this one
+	judged      bool            // the effect of this eviction is counted
+
+	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
+}
+
+// A resize is the last resize of a pod.
+type resize struct {
+	at          time.Time
+	with        []policy.Fitted
+	ineffective int // consecutive resizes that were undone before this one
+}
+
+// HistoryTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
+const HistoryTTL = 24 * time.Hour
+
+// New returns an empty ledger.
+func New() *Ledger {
+	return &Ledger{
+		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]FailedAttempt{},
+		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
+		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
+		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
+		asks: map[cluster.Workload]CapacityState{},
+	}
+}
+
+// An Attempt is an action on a pod that was tried.
+type Attempt struct {
+	Pod        *cluster.Pod
+	Autoscaler cluster.Key
+	Do         decision.Act
+	With       []policy.Fitted // the requests and limits of the containers that were asked for
+
+	Newest   time.Time    // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
+	Rescue   bool         // a container was OOM-killed and gets more memory
+	Part     bool         // Resize: With is a part of the increase; the rest follows when the node has room
+	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
+	Memory   int64        // Delete: bytes that the replacement gets
+	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
+}
+
+// newest returns when the newest pod of the workload was created, by the API server's clock.
+func (d *Attempt) newest(now time.Time) time.Time {
+	if d.Newest.IsZero() {
+		return now.Truncate(time.Second).Add(-1)
+	}
+	return d.Newest
+}
+
+// Done records that an action was carried out. A resize that fell back to an eviction has Do set to Evict.
+func (l *Ledger) Done(now time.Time, d Attempt) {
+	l.MarkServed(now, d.Pod)
+	l.note(d.Pod)
+	if d.Do != decision.Surge { // a surge that has begun may still fail
+		delete(l.refusals, refusedKey{d.Pod.UID, d.Do})
+	}
+	switch d.Do {
+	case decision.Evict, decision.Delete:
+		if d.Do == decision.Delete {
+			l.recordRescue(now, d)
+		}
+		l.noteRound(now, d)
+		l.addPending(now, d)
+		l.expect(now, d)
+		l.evicted[d.Pod.UID] = now
+		l.progress[WorkloadOf(d.Pod)] = now
+		l.noteMove(now, d)
+		delete(l.asks, WorkloadOf(d.Pod))
+	case decision.Surge:
+		l.expect(now, d)
+		l.noteMove(now, d)
+	case decision.Resize:
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.Undone(d.Pod)}
+		l.notePart(now, d)
+	case decision.Leave: // nothing was done
+	}
+}
+
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
+func (l *Ledger) expect(now time.Time, d Attempt) {
+	e := l.evictions[WorkloadOf(d.Pod)]
+	l.evictions[WorkloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
+}
+
+// Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
+// the view and all decisions of the pass, and forgets pods and workloads that are gone.
+func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
+	l.refute(now, ds)
+	l.forgetShortages(ds)
+	l.learnCapacity(now, v.Placeholders, ds)
+	for workload, help := range l.Effective(ds) {
+		e := l.evictions[workload]
+		switch {
+		case help:
+			delete(l.evictions, workload)
+		case !e.judged:
+			e.ineffective, e.judged = e.ineffective+1, true
+			l.evictions[workload] = e
+		}
+	}
+	for _, c := range l.replacementStates(now, v) {
+		if c.isComplete(now) {
+			delete(l.pending, c.controller)
+			continue
+		}
+		l.pending[c.controller] = c.remaining(now)
+	}
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > HistoryTTL })
+	l.forgetServed(now)
+	l.forgetSpends(now)
+	l.forgetChanges(now)
+	l.canaries = l.ObserveCanaries(now, v.Governed)
+	l.forgetRescues(now, ds)
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > HistoryTTL })
+	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > HistoryTTL })
+	defer l.forgetPods(ds)
+	if len(l.resizes)+len(l.refusals) == 0 {
+		return
+	}
+	live := make(map[string]bool, len(l.resizes)+len(l.refusals))
+	for i := range ds {
+		live[ds[i].Pod.UID] = true
+	}
+	maps.DeleteFunc(l.resizes, func(uid string, _ resize) bool { return !live[uid] })
+	maps.DeleteFunc(l.refusals, func(k refusedKey, _ FailedAttempt) bool { return !live[k.uid] })
+}
+
+// Effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
+// without the expected requests means that it had none.
+func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
+	out := map[cluster.Workload]bool{}
+	if len(l.evictions) == 0 {
+		return out
+	}
+	for i := range ds {
+		d := &ds[i]
+		w := WorkloadOf(d.Pod)
+		e, ok := l.evictions[w]
+		// Creation times are only compared with each other, because the API server's clock may differ.
+		if !ok || !d.Pod.Created.After(e.newest) {
+			continue
+		}
+		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
+		help := d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
+		if d.Pod.Node == "" {
+			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
+			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
+			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
+				continue // a small difference may decide whether a node can hold it, which is not known yet
+			}
+		}
+		if before, ok := out[w]; !ok || before {
+			out[w] = help
+		}
+	}
+	return out
+}
+
+// IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
+func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
+	e, ok := l.evictions[w]
+	if !ok {
+		return 0, time.Time{}
+	}
+	help, known := effective[w]
+	switch {
+	case known && help:
+		return 0, time.Time{}
+	case known && !e.judged:
+		return e.ineffective + 1, e.at
+	}
+	return e.ineffective, e.at
+}
+
+// Undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
+func (l *Ledger) Undone(p *cluster.Pod) int {
+	r, ok := l.resizes[p.UID]
+	if !ok || change.IsAsked(p, r.with) {
+		return 0
+	}
+	return r.ineffective + 1
+}
+
+// LastResize returns when a pod was last resized; zero if it was not.
+func (l *Ledger) LastResize(p *cluster.Pod) time.Time {
+	return l.resizes[p.UID].at
+}
+
+// hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.
+func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
+	const close = 0.1
+	for i := range with {
+		if !with[i].Inserted && p.Container(with[i].Container) == nil {
+			return false
+		}
+	}
+	return !change.AsksOther(p, with, close)
+}
+
+// WorkloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,
+// because the direct controller of a Deployment's pods changes with each rollout.
+func WorkloadOf(p *cluster.Pod) cluster.Workload {
+	if p.Top.IsZero() {
+		return p.Controller
+	}
+	return p.Top
+}
+
+// Served returns when an action on a pod of a namespace was last tried.
+func (l *Ledger) Served(namespace string) time.Time { return l.served[namespace] }
+
+// MarkServed records that an action on a pod was tried.
+func (l *Ledger) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
+
+// forgetServed forgets namespaces without an action for HistoryTTL.
+func (l *Ledger) forgetServed(now time.Time) {
+	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > HistoryTTL })
+}

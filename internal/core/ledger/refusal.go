@@ -1,0 +1,198 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Number of consecutive failed resizes after which a transient failure counts as a refusal, and the time that they take if each is
+// made when its back-off ends. If a pod waits for other pods between two attempts, the time decides.
+const (
+	lastingAfter  = 5
+	lastingFor    = 15 * time.Minute
+	webhookIsDown = 3
+	webhookDown   = 3 * time.Minute
+)
+
+// A FailedAttempt is the last attempt on a pod that did not succeed.
+type FailedAttempt struct {
+	decision.Refusal
+	At        time.Time
+	Attempts  int             // consecutive failed attempts
+	Transient int             // consecutive last attempts with a transient failure
+	Failing   time.Time       // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
+	Lost      time.Time       // time of the last attempt without an answer; the pod may have been evicted then
+	LostSince time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
+	Ready     int             // pods of the group that were ready, without those changed in that pass
+	With      []policy.Fitted // what a resize asked for
+
+	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
+	OverQuota   []policy.Fitted
+	OverQuotaAt time.Time
+}
+
+// A refusedKey identifies a refused action on a pod.
+type refusedKey struct {
+	uid string
+	do  decision.Act
+}
+
+// maxRefusalText is how many bytes of the API server's text are kept.
+const maxRefusalText = 300
+
+// noticeablyLess is the fraction by which a resize must be smaller than the refused one to restart its back-off. It limits how often
+// a slowly falling recommendation restarts it.
+const noticeablyLess = 0.1
+
+// Shortened cuts a text to maxRefusalText.
+func Shortened(text string) string {
+	if len(text) > maxRefusalText {
+		return strings.ToValidUTF8(text[:maxRefusalText], "") + "…"
+	}
+	return text
+}
+
+// Refused records that an action was refused. ready is the number of ready pods of its group at that time.
+func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int) {
+	r.Text = Shortened(r.Text)
+	l.MarkServed(now, d.Pod)
+	l.note(d.Pod)
+	key := refusedKey{d.Pod.UID, d.Do}
+	before := l.refusals[key]
+	next := FailedAttempt{Refusal: r, At: now, Attempts: l.attempts(d.Pod, before) + 1, Ready: max(0, ready), With: d.With}
+	if (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksSmaller(d.With, before.With, noticeablyLess) {
+		next.Attempts = 1 // the earlier attempts had other requests
+	}
+	switch {
+	case r.Kind.IsTransient():
+		next.Transient = before.Transient + 1
+		next.Failing = before.Failing
+		if next.Failing.IsZero() {
+			next.Failing = now
+		}
+	case r.Kind == decision.NotReached: // the time without a connection is not a time of failures
+		next.Transient = before.Transient
+	}
+	if r.Kind != decision.DeniedByBudget { // only a disruption budget is checked for a pod that exists
+		next.Lost = before.Lost
+	}
+	if r.Kind == decision.OutcomeIsUnknown {
+		next.Lost = now
+		next.LostSince = before.LostSince
+		if next.LostSince.IsZero() {
+			next.LostSince = now
+		}
+	}
+	next.OverQuota, next.OverQuotaAt = before.OverQuota, before.OverQuotaAt
+	if r.Kind == decision.DeniedByQuota {
+		next.OverQuota, next.OverQuotaAt = d.With, now
+	}
+	l.refusals[key] = next
+	if d.Do == decision.Delete && r.Kind == decision.OutcomeIsUnknown {
+		l.recordRescue(now, d)
+	}
+	if (d.Do == decision.Evict || d.Do == decision.Delete) && r.Kind == decision.OutcomeIsUnknown {
+		l.noteRound(now, d)
+		l.addPending(now, d)
+		l.expectUncertain(now, d)
+	}
+}
+
+// attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
+// workload, the state of the PodDisruptionBudget has changed, so the count restarts.
+func (l *Ledger) attempts(p *cluster.Pod, r FailedAttempt) int { return l.attemptsOf(WorkloadOf(p), r) }
+
+func (l *Ledger) attemptsOf(w cluster.Workload, r FailedAttempt) int {
+	if r.Kind == decision.DeniedByBudget && r.Attempts > 1 && !l.progress[w].Before(r.At) {
+		return 1
+	}
+	return r.Attempts
+}
+
+// LastFailure returns the last attempt at an action that did not succeed, with the attempts in a row that count, and
+// whether there is one.
+func (l *Ledger) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bool) {
+	r, ok := l.refusals[refusedKey{p.UID, do}]
+	if ok {
+		r.Attempts = l.attempts(p, r)
+	}
+	return r, ok
+}
+
+// LastFailureAt returns when any action on the pod was refused last; the zero time when none was.
+func (l *Ledger) LastFailureAt(p *cluster.Pod) time.Time {
+	if len(l.refusals) == 0 {
+		return time.Time{}
+	}
+	var latest time.Time
+	for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
+		if at := l.refusals[refusedKey{p.UID, do}].At; at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// IsLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
+// refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
+// least the size that a quota refused, within HistoryTTL.
+func (r FailedAttempt) IsLasting() bool {
+	if r.IsOverQuota(r.At, r.With) {
+		return false
+	}
+	switch r.Kind {
+	case decision.Denied, decision.DeniedByNode, decision.Unsupported:
+		return true
+	case decision.WebhookFailed:
+		return r.Transient >= webhookIsDown || r.At.Sub(r.Failing) >= webhookDown
+	case decision.ServerBusy, decision.OutcomeIsUnknown:
+		return r.Transient >= lastingAfter || r.At.Sub(r.Failing) >= lastingFor
+	case decision.DeniedByBudget, decision.DeniedByQuota, decision.NotReached, decision.NotReadyInTime:
+	}
+	return false
+}
+
+// IsOverQuota reports whether a quota refused a resize within HistoryTTL, and the given requests are not smaller.
+func (r FailedAttempt) IsOverQuota(now time.Time, with []policy.Fitted) bool {
+	return r.OverQuota != nil && now.Sub(r.OverQuotaAt) < HistoryTTL && !change.AsksSmaller(with, r.OverQuota, 0)
+}
+
+// Until returns when the next attempt may be made.
+func (r FailedAttempt) Until(b Delays) time.Time {
+	return r.At.Add(max(Doubled(b.RefusalBase, b.RefusalMax, r.Attempts), r.RetryAfter))
+}
+
+// Reason returns the refusal as the reason to leave a pod.
+func (r FailedAttempt) Reason(b Delays, do decision.Act) decision.Reason {
+	out := decision.Reason{Code: decision.EvictionRefused, Text: r.Text, Until: r.Until(b), Have: r.Attempts}
+	switch {
+	case r.Kind == decision.OutcomeIsUnknown:
+		out.Code = decision.Unanswered
+	case r.Kind == decision.NotReached:
+		out.Code = decision.ServerNotReached
+	case r.Kind == decision.DeniedByBudget && do != decision.Surge:
+		out.Code = decision.DisruptionBudget
+	case r.Kind == decision.DeniedByQuota && do == decision.Resize:
+		out.Code = decision.ResizeOverQuota
+	case do == decision.Resize:
+		out.Code = decision.ResizeRefused
+	case do == decision.Delete:
+		out.Code = decision.DeletionRefused
+	case do == decision.Surge:
+		out.Code = decision.SurgeFailed
+	}
+	return out
+}
+
+// SurgeFailed records that the surge of a pod ended without its removal. The next one is tried after a back-off.
+func (l *Ledger) SurgeFailed(now time.Time, p *cluster.Pod, why decision.Refusal) {
+	l.Refused(now, Attempt{Pod: p, Do: decision.Surge}, why, 0)
+}

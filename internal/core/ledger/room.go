@@ -1,0 +1,71 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A RoomShortage records that the node of a pod was too full for its resize.
+type RoomShortage struct {
+	Since time.Time
+	With  []policy.Fitted // what the last resize by a part asked for
+	Parts int             // resizes by a part
+	Moves int             // pods that were evicted to make room
+}
+
+// LackOfRoom returns what is recorded about a pod whose node was too full for its resize; the zero value if nothing is.
+func (l *Ledger) LackOfRoom(p *cluster.Pod) RoomShortage { return l.lacking[p.UID] }
+
+// notePart records a resize by a part. A later resize in full does not end the shortage: it may be deferred again.
+func (l *Ledger) notePart(now time.Time, d Attempt) {
+	if !d.Part {
+		return
+	}
+	short := l.lacking[d.Pod.UID]
+	if short.Since.IsZero() {
+		short.Since = now
+		if d.Pod.IsDeferred() {
+			short.Since = d.Pod.Resize.Since
+		}
+	}
+	short.Parts++
+	short.With = d.With
+	l.lacking[d.Pod.UID] = short
+}
+
+// noteMove records that a pod was evicted to make room for another one.
+func (l *Ledger) noteMove(now time.Time, d Attempt) {
+	if d.RoomFor == nil {
+		return
+	}
+	l.note(d.RoomFor)
+	short := l.lacking[d.RoomFor.UID]
+	if short.Since.IsZero() {
+		short.Since = now
+	}
+	short.Moves++
+	l.lacking[d.RoomFor.UID] = short
+}
+
+// forgetShortages forgets pods that are gone or have all of their increase.
+func (l *Ledger) forgetShortages(ds []decision.Decision) {
+	if len(l.lacking) == 0 {
+		return
+	}
+	waiting := make(map[string]bool, len(l.lacking))
+	for i := range ds {
+		d := &ds[i]
+		if _, short := l.lacking[d.Pod.UID]; short {
+			waiting[d.Pod.UID] = d.Pod.IsDeferred() || d.Reason.Part || change.Grows(d.Pod, d.With)
+		}
+	}
+	maps.DeleteFunc(l.lacking, func(uid string, _ RoomShortage) bool { return !waiting[uid] })
+}

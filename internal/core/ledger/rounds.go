@@ -1,0 +1,48 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// A recommendation that moves up and down would evict the pods of a workload again and again, each time with an effect. Therefore the
+// evictions of a workload are counted in rounds: a round ends when a pod is evicted that was created after the round began. The second
+// round may follow at once, because the recommendation of a new VPA grows quickly. Each later one waits for a back-off that doubles. An
+// OOM rescue does not wait. Evictions whose replacements did not get the requests have a back-off of their own, and are no rounds.
+
+// roundsTTL is how long after the last eviction the rounds of a workload are forgotten. It is longer than every back-off.
+const roundsTTL = 12 * time.Hour
+
+// noteRound records that a pod was evicted, or may have been.
+func (l *Ledger) noteRound(now time.Time, d Attempt) {
+	if d.Do != decision.Evict || d.Rescue {
+		return
+	}
+	w := WorkloadOf(d.Pod)
+	r := l.rounds[w]
+	if r.Count == 0 || d.Pod.Created.After(r.Newest) {
+		if r.Count == 0 || l.evictions[w].ineffective == 0 {
+			r.Count++
+		}
+		r.Newest = d.Newest
+		if r.Newest.IsZero() {
+			r.Newest = d.Pod.Created
+		}
+	}
+	r.At = now
+	l.rounds[w] = r
+}
+
+// isStored reports whether the rounds are stored. A single round blocks nothing.
+func (r RoundsState) isStored() bool { return r.Count > 1 }
+
+// NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round.
+func (l *Ledger) NextRound(p *cluster.Pod) (RoundsState, bool) {
+	r, ok := l.rounds[WorkloadOf(p)]
+	return r, ok && p.Created.After(r.Newest)
+}

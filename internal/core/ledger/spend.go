@@ -1,0 +1,121 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// DefaultWindow is how long a change takes from the budget by default.
+const DefaultWindow = 54 * time.Second
+
+// A spend is the disruption budget that the change of a pod took. It stays spent for a while, because a pod that was resized is
+// still ready until the kubelet restarts its container, and a pod that replaces a stuck one needs time to become ready. So the number
+// of pods that are changed at once does not depend on how often passes run. A resize without a restart ends earlier, when the kubelet has
+// applied it.
+//
+// Evicted pods that were in service need no record: they count as gone until the watch shows them as deleted, and their
+// replacements count when they are ready.
+type spend struct {
+	controller cluster.Workload
+	stuck      bool // the pod was not ready for so long that it did not recover by itself; otherwise it was in service
+	until      time.Time
+	with       []policy.Fitted // of a resize that restarts no container; nil: another change
+}
+
+// Spend records that a change of a pod has taken from the budget until a time, or may have. stuck is true if the pod was not ready for so
+// long that it did not recover by itself.
+func (l *Ledger) Spend(d Attempt, stuck bool, until time.Time) {
+	s := spend{controller: d.Pod.Controller, stuck: stuck, until: until}
+	if d.Do == decision.Resize && !change.Restarts(d.Pod, d.With) {
+		s.with = d.With
+	}
+	l.spends[d.Pod.UID] = s
+}
+
+// HasSpent reports whether an earlier pass has taken the budget for a change of the pod in the same state.
+func (l *Ledger) HasSpent(now time.Time, p *cluster.Pod, stuck bool) bool {
+	s, ok := l.spends[p.UID]
+	return ok && s.stuck == stuck && now.Before(s.until) && !(s.with != nil && isApplied(p, s.with))
+}
+
+// Revived returns the number of stuck pods that earlier passes have changed and that still take from the budget, by controller.
+func (l *Ledger) Revived(now time.Time) map[cluster.Workload]int {
+	out := map[cluster.Workload]int{}
+	for _, s := range l.spends {
+		if s.stuck && now.Before(s.until) {
+			out[s.controller]++
+		}
+	}
+	return out
+}
+
+// isApplied reports whether the kubelet has given the pod the requests and limits.
+func isApplied(p *cluster.Pod, with []policy.Fitted) bool {
+	return change.IsAsked(p, with) && !p.IsResizing() && !slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil })
+}
+
+// restoreSpend makes a stored resize count in the budget. Whether it took from the budget is not stored, and neither are the changes of
+// stuck pods.
+func (l *Ledger) restoreSpend(now time.Time, uid string, at time.Time) {
+	if until := at.Add(DefaultWindow); now.Before(until) {
+		addNew(l.spends, uid, spend{until: until})
+	}
+}
+
+// forgetSpends forgets what is no longer spent.
+func (l *Ledger) forgetSpends(now time.Time) {
+	maps.DeleteFunc(l.spends, func(_ string, s spend) bool { return !now.Before(s.until) })
+}
+
+// Changes returns the requests that were changed, by workload. It includes older changes than those of the last hour. The caller must not
+// change it.
+func (l *Ledger) Changes() map[cluster.Workload][]rollout.Change { return l.changes }
+
+// ChangesUnknownUntil returns until when the changes of the last hour are not all known; zero if they are.
+func (l *Ledger) ChangesUnknownUntil(now time.Time) time.Time {
+	if until := l.changesSince.Add(rollout.Span); !l.changesSince.IsZero() && now.Before(until) {
+		return until
+	}
+	return time.Time{}
+}
+
+// RecordChange records that a pod with the given requests was changed, or may have been, for the share of requests that is changed in an hour.
+func (l *Ledger) RecordChange(now time.Time, p *cluster.Pod, size cluster.Resources) {
+	w := WorkloadOf(p)
+	l.changes[w] = rollout.Record(l.changes[w], now, size)
+}
+
+// AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of
+// requests that is changed in an hour is limited, nothing is changed for an hour.
+func (l *Ledger) AssumeChanges(now time.Time) { l.changesSince = now }
+
+func (l *Ledger) forgetChanges(now time.Time) {
+	for w, list := range l.changes {
+		if list = rollout.Recent(list, now); len(list) == 0 {
+			delete(l.changes, w)
+			continue
+		}
+		l.changes[w] = list
+	}
+}
+
+func (l *Ledger) restoreChanges(now time.Time, s *State) {
+	list := rollout.Recent(s.Changes, now)
+	for i := range list {
+		r := &list[i].Requests
+		r.CPU, r.Memory = max(r.CPU, 0), max(r.Memory, 0)
+	}
+	if len(list) > 0 {
+		addNew(l.changes, s.Workload, list)
+	}
+}

@@ -1,0 +1,45 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+)
+
+// An entry is a decision with what only the pass needs to know about it.
+type entry struct {
+	*decision.Decision
+
+	placed  bool         // the room for the replacement is known; only set on Evict
+	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
+
+	canary  bool      // the pod is the canary of its workload
+	rank    int       // position in the order in which the pods of the autoscaler are decided on
+	slot    slot      // position in the order of execution
+	refused time.Time // when an action on the pod was last refused; zero if none was
+	scope   *scope
+	taken   bool // the decision is counted in the budget of its group
+	health  health
+	again   bool // Delete: the replacement of an earlier deletion was OOM-killed, too
+}
+
+// attempt returns the action of a decision that was tried, for the ledger.
+func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
+	a := ledger.Attempt{
+		Pod: tried.Pod, Autoscaler: tried.Autoscaler.Key, Do: tried.Do, With: tried.With, Rescue: tried.Rescue,
+		Part: tried.Reason.Part, RoomFor: d.roomFor, Repeated: d.again,
+	}
+	if d.scope != nil {
+		a.Newest = d.scope.newest
+	}
+	if a.Do == decision.Delete {
+		kill, _ := killOf(now, ledger.HistoryTTL, tried.Autoscaler, a.Pod, a.With)
+		a.Memory = kill.to
+	}
+	return a
+}
