@@ -316,7 +316,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: OverQuota, Example: Reason{Text: "the memory requests of the pod are 2Gi, and ResourceQuota compute has 1Gi left"},
-		Meaning: "With the recommended size, the pod would exceed a ResourceQuota of its namespace. It is left as it is until the quota has room. The evicted pod counts until it has ended, so a replacement must fit beside it.",
+		Meaning: "With the recommended size, the pod would exceed a ResourceQuota of its namespace. It is left as it is until the quota has room. The evicted pod counts until it has ended, so a replacement must fit beside it. If podfit may not read quotas, a refused resize of another pod of the workload shows that there is no room.",
 		Remedy:  "Run `kubectl -n NAMESPACE describe resourcequota`. Raise the quota, or set `maxAllowed` in the VPA.",
 	},
 	{

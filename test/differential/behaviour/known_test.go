@@ -167,6 +167,9 @@ var known = map[string]*world{
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
+	"a quota rejects the resizes that a webhook does not deny, under a rate limit": limited(0.9731, grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
+		w.Faults = []fault{{Verb: "resize", What: denied400, When: always, Every: 2}}
+	})),
 	"a quota rejects each resize, and some resizes have no response": day(grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
 		w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 600, To: 700}}}
 	})),
