@@ -161,6 +161,11 @@ var known = map[string]*world{
 		grow("InPlaceOrRecreate", 4).with(second),
 	}},
 
+	// A resize by a part keeps the memory, which the target lowers. A node that is too small for it must not be asked in each pass.
+	"a node is too small for resizes by a part": {Minutes: 240, Min: 2, Tolerance: 0.5, Nodes: 1, Node: size{1200, 16384}, Workloads: []workload{
+		grow("InPlace", 4).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) { w.Advice[0].Target.Memory = 40 }),
+	}},
+
 	// The replacement of the first evicted pod is awaited for hours.
 	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
 
