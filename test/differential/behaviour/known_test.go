@@ -166,6 +166,12 @@ var known = map[string]*world{
 		grow("InPlace", 4).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) { w.Advice[0].Target.Memory = 40 }),
 	}},
 
+	// podfit resizes the pod by what fits on its node, which the quota admits. It must not evict it for the rest, which the quota rejects.
+	"a quota rejects the rest of a resize by a part, under a rate limit": {Minutes: 120, Min: 1, Tolerance: 0.5, Rate: 0.9731, Nodes: 1, Node: size{2000, 65536}, Workloads: []workload{
+		grow("Recreate", 2).with(refuses("evict", busy429, false)), shrink("Recreate", 1).with(refuses("evict", busy429, false)),
+		grow("InPlaceOrRecreate", 2).with(second).with(quota(500)),
+	}},
+
 	// The replacement of the first evicted pod is awaited for hours.
 	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
 
