@@ -45,11 +45,13 @@ func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload]quotaRefusal {
 	return sc.overQuota
 }
 
-// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts for two back-offs: in this time, the pod has its turn, and
-// the resize is tried again.
+// turnFor is how long a refused resize may wait for its turn after its back-off.
+const turnFor = 15 * time.Minute
+
+// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again.
 func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 	last, ok := s.w.Ledger.LastFailure(p, decision.Resize)
-	if !ok || last.OverQuota == nil || s.now.Sub(last.OverQuotaAt) >= 2*s.b.RefusalMax || !last.OverQuotaAt.After(sc.overQuota[p.Controller].at) {
+	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) || !last.OverQuotaAt.After(sc.overQuota[p.Controller].at) {
 		return
 	}
 	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}

@@ -34,8 +34,8 @@ func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
 	}{
 		"webhook denies":             {kind: decision.Denied},
 		"node is too small":          {kind: decision.DeniedByNode},
-		"an hour later":              {kind: decision.Denied, after: time.Hour},
-		"four hours later":           {kind: decision.Denied, after: 4 * time.Hour, evicts: true},
+		"ten minutes later":          {kind: decision.Denied, after: 10 * time.Minute},
+		"an hour later":              {kind: decision.Denied, after: time.Hour, evicts: true},
 		"quotas are known":           {kind: decision.Denied, evicts: true, change: func(w *World) { w.Limits = map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{}}} }},
 		"the other pod grows less":   {kind: decision.Denied, evicts: true, change: func(w *World) { w.Governed[0].Pods[1].Containers[0].Requests = cluster.Amounts(300, 256<<20) }},
 		"quota refuses less of both": {kind: decision.Denied, change: func(w *World) { w.Governed[0].Pods[0].Containers[0].Requests = cluster.Amounts(300, 256<<20) }},

@@ -138,7 +138,7 @@ func (c *checker) overQuotaBeside(w *simulated, p *replica) *replica {
 	}
 	for _, o := range w.pods {
 		refused := o.last["resize"]
-		recent := minute-refused < 90 && !slices.ContainsFunc(w.Advice, func(a advice) bool { return a.At > refused && a.At <= minute })
+		recent := minute-refused <= 15 && !slices.ContainsFunc(w.Advice, func(a advice) bool { return a.At > refused && a.At <= minute })
 		if o != p && o.over && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
 			return o
 		}
@@ -473,7 +473,11 @@ var conditions = map[string]func(observation) bool{
 				pods++
 			}
 		}
-		return o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
+		// A quota that podfit cannot read refused the resize of another pod, which is not tried again before its back-off ends.
+		beside := !o.sim.world.Quotas && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			return p.over && o.minute-p.last["resize"] <= 105
+		})
+		return beside || o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
 	},
 	"ChangesTooOften": func(o observation) bool {
 		return o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute && o.state().evicted >= 0
