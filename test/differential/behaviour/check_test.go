@@ -562,6 +562,14 @@ func isTemporary(reply string) bool {
 	return slices.Contains([]string{noReply, notSent, faults[busy429].Message, faults[failed500].Message, faults[conflict].Message}, reply)
 }
 
+// failsAll reports whether all requests with a verb fail in a minute, whatever the pod is, and may succeed later.
+func (w *simulated) failsAll(verb string, minute int) bool {
+	return slices.ContainsFunc(w.Faults, func(f fault) bool {
+		temporary := slices.Contains([]string{noReply, notSent, busy429, failed500, conflict}, f.What)
+		return f.Verb == verb && temporary && !f.First && f.Every == 0 && f.When.open(minute)
+	})
+}
+
 // resizeIs returns a function that reports whether the pod has a resize condition of a type with a reason.
 func resizeIs(t corev1.PodConditionType, reason string) func(observation) bool {
 	return func(o observation) bool {
@@ -813,6 +821,14 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == decision.NotReady || why == decision.BudgetSpent) && o.watchShows(o.state().unready)
+		},
+	},
+	{
+		// While all evictions fail, podfit sends one request for the workload in each pass.
+		name: "W-14 pods that are not ready", reason: "upstream had evicted more pods when evictions began to fail, because it had not waited until evicted pods were ready again",
+		explains: func(o observation) bool {
+			why := o.why().Code
+			return (why == decision.NotReady || why == decision.BudgetSpent) && o.w.failsAll("evict", o.minute)
 		},
 	},
 	{
