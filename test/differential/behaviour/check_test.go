@@ -888,7 +888,13 @@ var differences = []difference{
 	{
 		name: "temporary resize failures", reason: "podfit repeats a resize for a while before it evicts the pod if the server is overloaded or unresponsive or a webhook fails",
 		explains: func(o observation) bool {
-			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" || o.minute-o.p.since["resize"] > 45 {
+			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" {
+				return false
+			}
+			since, last := o.p.since["resize"], o.p.last["resize"]
+			// Attempts without a connection count in the back-off, but their time is not a time of failures.
+			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool { return f.Verb == "resize" && f.What == notSent })
+			if o.minute-since > 45 && !(refused && o.minute-last <= last-since+2) {
 				return false
 			}
 			switch o.why().Code.String() {
