@@ -106,6 +106,7 @@ var rights = map[string][]string{
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list",
 		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
@@ -118,6 +119,7 @@ var rights = map[string][]string{
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
 		"cluster core/pods: create delete list patch watch",
+		"cluster core/podtemplates: create delete list",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster karpenter.sh/nodepools: list",
@@ -249,6 +251,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
 		"podfit:placeholders", "podfit:placeholders",  // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
+		"podfit:provisioning-requests", "podfit:provisioning-requests",
 		"podfit:recommender", "podfit:recommender", // upstream gives the rights of these to both recommender and updater
 		"podfit:updater", "podfit:updater",
 		"system:evictioner",

@@ -154,8 +154,8 @@ var needsAttention = map[plan.ReasonCode]bool{
 	plan.EvictionRefused: true, plan.DisruptionBudget: true, plan.ResizeRefused: true, plan.ResizeOverQuota: true,
 	plan.Frozen:    true,
 	plan.OverQuota: true, plan.HPANotWritten: true, plan.ServerNotReached: true,
-	plan.CapacityNotFound: true,
-	plan.DataWouldBeLost:  true, plan.BudgetsUnknown: true, plan.BudgetOfOthers: true, plan.NotEnoughMemory: true, plan.DeletionRefused: true,
+	plan.CapacityNotFound: true, plan.NoCapacityProvider: true,
+	plan.DataWouldBeLost: true, plan.BudgetsUnknown: true, plan.BudgetOfOthers: true, plan.NotEnoughMemory: true, plan.DeletionRefused: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.

@@ -68,9 +68,9 @@ type Decision struct {
 
 	Priority Priority
 
-	// Placeholder is the placeholder pod that holds room for the replacement, or waits for it; nil if there is none. Only set on Evict.
-	// It is deleted after the eviction.
-	Placeholder *cluster.Pod
+	// Request is the request for capacity for the replacement, provided or not; nil if there is none. Only set on Evict. It is deleted
+	// after the eviction.
+	Request *cluster.CapacityRequest
 
 	placed  bool         // the room for the replacement is known; only set on Evict
 	part    bool         // With is a part of the increase; the rest follows when the node has room

@@ -30,7 +30,9 @@ type Ledger struct {
 	rounds    map[cluster.Workload]rounds              // evictions of all pods of a workload
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
-	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
+
+	unanswered time.Time        // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
+	spends     map[string]spend // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited

@@ -222,7 +222,7 @@ func (p *Pass) Stopped(d Decision, why Reason) []Decision {
 }
 
 func (p *Pass) leave(d *Decision, r Reason) {
-	d.Do, d.Reason, d.Fallback, d.part, d.roomFor, d.Placeholder = Leave, r, false, false, nil, nil
+	d.Do, d.Reason, d.Fallback, d.part, d.roomFor, d.Request = Leave, r, false, false, nil, nil
 }
 
 func (p *Pass) group(d *Decision) *group {
