@@ -51,16 +51,17 @@ type capacityProvider struct {
 	ways     map[cluster.RequestKind]*capacityWay // empty: it does not ask
 	requests capacityLister                       // nil: there are no ProvisioningRequests
 	found    []cluster.CapacityRequest            // when they were last read
-	listed   time.Time
-	clean    bool            // no ProvisioningRequest is left after the feature was switched off
-	reported string          // how capacity is asked for, as it was logged
-	logged   map[string]bool // steps that a dry run has logged, by the UID of the pod
+	listed   time.Time                            // when that was last tried
+	read     bool                                 // they were read once
+	clean    bool                                 // no ProvisioningRequest is left after the feature was switched off
+	reported string                               // how capacity is asked for, as it was logged
+	logged   map[string]bool                      // steps that a dry run has logged, by the UID of the pod
 }
 
 // capacityWay is one way to ask for capacity.
 type capacityWay struct {
 	client  capacityClient
-	checked time.Time // when Available last answered
+	checked time.Time // when Available was last called
 	known   bool      // Available has answered once
 	problem string    // why it cannot be used; "" if it can
 }
@@ -90,7 +91,11 @@ func (u *updater) provider(ctx context.Context, now time.Time) (plan.Provider, [
 		return plan.NotAsked, c.found
 	}
 	for kind, way := range c.ways {
-		if !way.known || now.Sub(way.checked) >= providerInterval || now.Before(way.checked) {
+		interval := providerInterval
+		if !way.known {
+			interval = requestsInterval
+		}
+		if way.checked.IsZero() || now.Sub(way.checked) >= interval || now.Before(way.checked) {
 			u.checkProvider(ctx, now, kind, way)
 		}
 	}
@@ -113,11 +118,12 @@ func (u *updater) checkProvider(ctx context.Context, now time.Time, kind cluster
 	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
 	problem, err := way.client.Available(ctx, u.config.DryRun)
+	way.checked = now
 	if err != nil {
 		u.log.Warn("Cannot check whether capacity can be asked for; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
 		return
 	}
-	way.known, way.problem, way.checked = true, problem, now
+	way.known, way.problem = true, problem
 }
 
 // listRequests reads the ProvisioningRequests: often while there are some, else rarely, because nobody else creates them.
@@ -133,11 +139,12 @@ func (u *updater) listRequests(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
 	found, err := c.requests.List(ctx)
+	c.listed = now
 	if err != nil {
 		u.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
 		return
 	}
-	c.found, c.listed = found, now
+	c.found, c.read = found, true
 }
 
 // listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are
@@ -155,7 +162,7 @@ func (u *updater) listLeftovers(ctx context.Context, now time.Time) {
 	case !way.known:
 	case way.problem == "":
 		u.listRequests(ctx, now)
-		c.clean = !c.listed.IsZero() && len(c.found) == 0
+		c.clean = c.read && len(c.found) == 0
 	default:
 		c.clean = true
 	}
@@ -278,6 +285,9 @@ func (e *execution) releaseAfter(ctx context.Context, d *plan.Decision) {
 		log.Info("Failed to delete a request for capacity after the eviction; the next pass repeats it", slog.String("error", kube.Answer(err)))
 		return
 	}
+	e.mu.Lock()
+	e.capacity.listed = time.Time{} // the next pass reads what has changed
+	e.mu.Unlock()
 	log.Info("Deleted a request for capacity", slog.String("reason", string(plan.ReleaseGone)))
 }
 

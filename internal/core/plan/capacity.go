@@ -97,6 +97,12 @@ type capacityRequest struct {
 	text     string    // why
 }
 
+// A keptRequest is a request for capacity that the API server refused to delete.
+type keptRequest struct {
+	at time.Time // of the last attempt
+	n  int       // attempts
+}
+
 // capacity is the state of the requests for capacity in a pass.
 type capacity struct {
 	requests []*cluster.CapacityRequest               // sorted by name
@@ -371,7 +377,8 @@ func (s *pass) releaseRequests(decisions map[cluster.Key]*Decision) {
 	for _, r := range s.capacity.requests {
 		d := decisions[r.Key]
 		why, failure := s.releaseOf(r, d)
-		if why == "" {
+		kept, refused := s.w.Ledger.keeps[r.UID]
+		if why == "" || refused && s.now.Before(kept.at.Add(doubled(s.b.RefusalBase, s.b.RefusalMax, kept.n))) {
 			continue
 		}
 		step := CapacityStep{Request: r, Kind: r.Kind, Release: why, failure: failure}
@@ -436,6 +443,9 @@ func (p *Pass) CapacityDone(step *CapacityStep) {
 	if step.unanswered {
 		l.unanswered = p.now
 	}
+	if step.Request != nil {
+		delete(l.keeps, step.Request.UID)
+	}
 	switch {
 	case step.Pod == nil:
 	case step.Request == nil:
@@ -448,9 +458,11 @@ func (p *Pass) CapacityDone(step *CapacityStep) {
 }
 
 // CapacityRefused reports that the API server refused a step, or that its outcome is unknown. A request that may have been created
-// counts as created, and one that could not be deleted is deleted in the next pass.
+// counts as created, and one that could not be deleted is deleted after a back-off.
 func (p *Pass) CapacityRefused(step *CapacityStep, r Refusal) {
 	if step.Request != nil {
+		l := p.w.Ledger
+		l.keeps[step.Request.UID] = keptRequest{at: p.now, n: l.keeps[step.Request.UID].n + 1}
 		return
 	}
 	if r.Kind == OutcomeIsUnknown {
@@ -495,10 +507,15 @@ func (a *capacityRequest) isLost(now time.Time, w cluster.Workload, held map[clu
 
 // learnCapacity records requests that are gone, and forgets old ones.
 func (l *Ledger) learnCapacity(now time.Time, w World, ds []Decision) {
-	if len(l.asks) == 0 {
+	if len(l.asks)+len(l.keeps) == 0 {
 		return
 	}
 	held := capacityOf(w).held
+	exists := make(map[string]bool, len(held))
+	for _, r := range held {
+		exists[r.UID] = true
+	}
+	maps.DeleteFunc(l.keeps, func(uid string, _ keptRequest) bool { return !exists[uid] })
 	live := map[string]*cluster.Pod{}
 	for i := range ds {
 		if p := ds[i].Pod; l.asks[workloadOf(p)].uid == p.UID {

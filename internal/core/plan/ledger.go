@@ -31,8 +31,9 @@ type Ledger struct {
 	lacking   map[string]shortOfRoom                   // pods whose node was too full for their resize, by UID
 	asks      map[cluster.Workload]capacityRequest     // the last request for capacity before an eviction
 
-	unanswered time.Time        // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
-	spends     map[string]spend // what changes took from disruption budgets, by pod UID
+	keeps      map[string]keptRequest // requests for capacity whose deletion was refused, by UID
+	unanswered time.Time              // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
+	spends     map[string]spend       // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
@@ -72,7 +73,7 @@ func NewLedger() *Ledger {
 		rescues: map[cluster.Workload]rescue{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 		lacking: map[string]shortOfRoom{}, spends: map[string]spend{}, rounds: map[cluster.Workload]rounds{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
-		asks: map[cluster.Workload]capacityRequest{},
+		asks: map[cluster.Workload]capacityRequest{}, keeps: map[string]keptRequest{},
 	}
 }
 
