@@ -352,14 +352,18 @@ var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/admission": {"Admission controller: start and status lease", "If the status lease is not renewed, the updater changes no pods. Check that the admission controller runs and may write the lease: " +
 		"`kubectl -n kube-system get lease vpa-admission-controller -o yaml`."},
 	"internal/app/process": {"Every command", "A message with the attributes `panic` and `stack` reports a bug in podfit: the object or pass is skipped, and everything else continues. Report it with the stack."},
-	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`), Prometheus if `--storage=prometheus` is set, " +
+	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`) " +
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
+	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
 	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
-	"internal/edge/kube/watcher": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
+	"internal/edge/kube/feed": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
 		"`kubectl auth can-i list RESOURCE -A --as=system:serviceaccount:kube-system:vpa-updater` (or `vpa-recommender`, `vpa-admission-controller`)."},
+	"internal/edge/kube/watcher": {"Every command: kinds, scales and nodes", "podfit continues with what it has read before. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`, or `vpa-recommender`, `vpa-admission-controller`)."},
 	"internal/edge/webhook": {"Admission controller: webhook", "New pods start with the resources of their template while the webhook does not work. Check the configuration (`kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`), " +
 		"the Secret (`kubectl -n kube-system describe secret vpa-tls-certs`), and that no other admission controller for VPAs runs: `kubectl get pods -A | grep admission-controller`."},
 	"internal/edge/webhook/registration": {"Admission controller: certificates and registration", "New pods start with the resources of their template while the certificates or the webhook configuration are wrong. Check the configuration " +

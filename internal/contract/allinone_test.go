@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The one process may do what the three may do together: it is bound to every role that they are bound to.
+// The service account of the all-in-one manifest is bound to every role to which the accounts of the three components are bound.
 func TestAllInOneManifest_roles_areThoseOfTheThreeJobs(t *testing.T) {
 	var want []string
 	for _, b := range only[*rbacv1.ClusterRoleBinding](manifests(t)) {

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/deploy"
 )
 
-// definition is what the tests look at in a CustomResourceDefinition.
+// A definition contains the fields of a CustomResourceDefinition that the tests compare.
 type definition struct {
 	Metadata struct {
 		Name        string
@@ -68,7 +68,7 @@ func definitions(t *testing.T) map[string]definition {
 	return out
 }
 
-// upstreams returns the definitions of upstream's group.
+// upstreams returns the CRDs of upstream's API group.
 func upstreams(t *testing.T) map[string]definition {
 	ds := definitions(t)
 	maps.DeleteFunc(ds, func(_ string, d definition) bool { return d.Spec.Group != v1.GroupName })
@@ -155,7 +155,7 @@ const (
 		`"rule":"(self.type == 'Quantity') == has(self.quantity)"}]`
 )
 
-// What the schema says about each field, without the descriptions: all of it, so that nothing can be lost or added unseen.
+// The golden file lists every property of every field except descriptions, so that each change of the schema is visible.
 var schemas = map[string]map[string]string{
 	autoscalers: {
 		"":           `required=["spec"] type=object`,
@@ -271,7 +271,7 @@ func TestCRDs_schemas_matchUpstream(t *testing.T) {
 	}
 }
 
-// describe writes into out, for each field of a schema, everything but its description. [] are items and {} values.
+// describe writes the properties of each field of a schema to out, except descriptions. In paths, [] stands for items and {} for values.
 func describe(out map[string]string, path string, schema map[string]any) {
 	var facts []string
 	for _, key := range slices.Sorted(maps.Keys(schema)) {
@@ -339,7 +339,7 @@ func TestGoTypes_everySchemaField_roundTrips(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ok := read["status"]; !ok {
-				read["status"] = map[string]any{} // written even when empty, as upstream does
+				read["status"] = map[string]any{} // upstream writes it even if it is empty
 			}
 			if diff := cmp.Diff(read, written); diff != "" {
 				t.Errorf("%s read and written (-read +written)\n%s", file, diff)

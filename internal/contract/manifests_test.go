@@ -28,7 +28,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// manifests decodes what "kubectl apply -f deploy/" applies besides CRDs, refusing unknown and doubled fields.
+// manifests decodes the objects that "kubectl apply -f deploy/" applies, without CRDs. It rejects unknown and duplicate fields.
 func manifests(t *testing.T) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -70,8 +70,9 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 	return out
 }
 
-// What each service account may do, all of it: "where resources[names]: verbs". Upstream's accounts may do all of this, too,
-// except for ResourceQuotas, the nodes that the admission controller reads, NodePools, MachineDeployments, HorizontalPodAutoscalers, the secret, in which podfit keeps certificates that upstream leaves to a script, and podfit's own kinds.
+// rights lists all permissions of each service account, as "namespace resources[names]: verbs". Upstream's accounts have them too,
+// except those for ResourceQuotas, nodes (admission controller), NodePools, MachineDeployments, HorizontalPodAutoscalers, the Secret with
+// the certificates (which a script creates for upstream) and podfit's own kinds.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -248,11 +249,11 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/podfit:updater",
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
-		"kube-system/system:vpa-admission-controller", // podfit's own: upstream gives these rights in the whole cluster
+		"kube-system/system:vpa-admission-controller", // upstream grants these rights in the whole cluster
 		"podfit:placeholders", "podfit:placeholders",  // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
 		"podfit:provisioning-requests", "podfit:provisioning-requests",
-		"podfit:recommender", "podfit:recommender", // upstream gives the rights of these to both recommender and updater
+		"podfit:recommender", "podfit:recommender", // upstream grants these rights to the recommender and the updater
 		"podfit:updater", "podfit:updater",
 		"system:evictioner",
 		"system:metrics-reader", "system:metrics-reader",
@@ -288,7 +289,7 @@ func TestDeployments_selectors_matchUpstream(t *testing.T) {
 		name := "vpa-" + component
 		d := deployments["kube-system/"+name]
 		pod := d.Spec.Template
-		// Upstream's selector: it is immutable, so any other would make the API server refuse the manifest.
+		// The selector of a Deployment is immutable, so with another one the API server would reject the manifest.
 		if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, d.Spec.Selector); diff != "" {
 			t.Errorf("%s: selector (-want +got)\n%s", name, diff)
 		}

@@ -3,16 +3,15 @@
 
 package contract
 
-// A Metric is one of upstream's Prometheus metrics.
+// A Metric is a Prometheus metric of upstream.
 type Metric struct {
 	Name    string
 	Type    string   // counter, gauge or histogram
 	Labels  []string // in upstream's order
 	Buckets []float64
-	Means   string
 }
 
-// The values upstream gives to labels, in the order in which they occur in a pass.
+// The label values of upstream's metrics, in the order in which they occur in a pass.
 var (
 	RecommenderSteps = []string{
 		"LoadVPAs", "LoadPods", "LoadMetrics", "DeleteRemovedPods", "UpdateVPAs", "MaintainCheckpoints", "GarbageCollect", "total",
@@ -49,7 +48,7 @@ var (
 	}
 )
 
-// doubling returns n bounds from the first, each twice the one before.
+// doubling returns n bucket bounds. The first is given, and each other is twice the previous one.
 func doubling(first float64, n int) []float64 {
 	bounds := make([]float64, n)
 	for i := range bounds {
@@ -59,78 +58,67 @@ func doubling(first float64, n int) []float64 {
 	return bounds
 }
 
-// RecommenderMetrics returns the metrics upstream's recommender serves.
+// RecommenderMetrics returns the metrics of upstream's recommender.
 func RecommenderMetrics() []Metric {
 	cores, bytes := doubling(0.01, 17), doubling(1e6, 17)
 	return []Metric{
 		{"vpa_recommender_vpa_objects_count", "gauge",
-			[]string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}, nil,
-			"autoscalers that are served"},
-		{"vpa_recommender_recommendation_latency_seconds", "histogram", nil, firstRecommendationBuckets,
-			"from an autoscaler's creation to its first recommendation"},
-		{"vpa_recommender_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets, "duration of the steps of a pass"},
-		{"vpa_recommender_aggregate_container_states_count", "gauge", nil, nil, "containers with a history"},
-		{"vpa_recommender_metric_server_responses", "counter", []string{"is_error", "client_name"}, nil, "answers of the Metrics API"},
-		{"vpa_recommender_prometheus_client_api_requests_count", "counter", []string{"code", "method"}, nil, "requests to Prometheus"},
-		{"vpa_recommender_prometheus_client_api_requests_duration_seconds", "histogram", []string{"code", "method"}, requestBuckets,
-			"duration of requests to Prometheus"},
+			[]string{"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"}, nil},
+		{"vpa_recommender_recommendation_latency_seconds", "histogram", nil, firstRecommendationBuckets},
+		{"vpa_recommender_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets},
+		{"vpa_recommender_aggregate_container_states_count", "gauge", nil, nil},
+		{"vpa_recommender_metric_server_responses", "counter", []string{"is_error", "client_name"}, nil},
+		{"vpa_recommender_prometheus_client_api_requests_count", "counter", []string{"code", "method"}, nil},
+		{"vpa_recommender_prometheus_client_api_requests_duration_seconds", "histogram", []string{"code", "method"}, requestBuckets},
 
-		{"vpa_quality_usage_recommendation_relative_diffs", "histogram", []string{"update_mode", "resource", "is_oom"}, relativeBuckets,
-			"recommendation minus usage, over recommendation"},
-		{"vpa_quality_usage_sample_missing_recommendation_count", "counter", []string{"update_mode", "resource", "is_oom"}, nil,
-			"samples of containers that should have a recommendation and have none"},
-		{"vpa_quality_cpu_recommendation_over_usage_diffs_cores", "histogram", []string{"update_mode", "recommendation_missing"}, cores,
-			"CPU recommended above usage"},
+		{"vpa_quality_usage_recommendation_relative_diffs", "histogram", []string{"update_mode", "resource", "is_oom"}, relativeBuckets},
+		{"vpa_quality_usage_sample_missing_recommendation_count", "counter", []string{"update_mode", "resource", "is_oom"}, nil},
+		{"vpa_quality_cpu_recommendation_over_usage_diffs_cores", "histogram", []string{"update_mode", "recommendation_missing"}, cores},
 		{"vpa_quality_mem_recommendation_over_usage_diffs_bytes", "histogram",
-			[]string{"update_mode", "recommendation_missing", "is_oom"}, bytes, "memory recommended above usage"},
+			[]string{"update_mode", "recommendation_missing", "is_oom"}, bytes},
 		{"vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores", "histogram",
-			[]string{"update_mode", "recommendation_missing"}, cores, "CPU used above recommendation, or equal"},
+			[]string{"update_mode", "recommendation_missing"}, cores},
 		{"vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes", "histogram",
-			[]string{"update_mode", "recommendation_missing", "is_oom"}, bytes, "memory used above recommendation, or equal"},
-		{"vpa_quality_cpu_recommendations_cores", "histogram", []string{"update_mode"}, cores, "CPU recommended when a sample came in"},
-		{"vpa_quality_mem_recommendations_bytes", "histogram", []string{"update_mode", "is_oom"}, bytes,
-			"memory recommended when a sample came in"},
-		{"vpa_quality_relative_recommendation_changes", "histogram", []string{"update_mode", "resource", "vpa_size_log2"}, relativeBuckets,
-			"change from one recommendation to the next, over the first"},
+			[]string{"update_mode", "recommendation_missing", "is_oom"}, bytes},
+		{"vpa_quality_cpu_recommendations_cores", "histogram", []string{"update_mode"}, cores},
+		{"vpa_quality_mem_recommendations_bytes", "histogram", []string{"update_mode", "is_oom"}, bytes},
+		{"vpa_quality_relative_recommendation_changes", "histogram", []string{"update_mode", "resource", "vpa_size_log2"}, relativeBuckets},
 
-		{"vpa_resources_get_resources_count", "counter", []string{"source"}, nil, "where a container's resources were read"},
+		{"vpa_resources_get_resources_count", "counter", []string{"source"}, nil},
 	}
 }
 
-// UpdaterMetrics returns the metrics upstream's updater serves.
+// UpdaterMetrics returns the metrics of upstream's updater.
 func UpdaterMetrics() []Metric {
 	size, sizeMode := []string{"vpa_size_log2"}, []string{"vpa_size_log2", "update_mode"}
 	return []Metric{
-		{"vpa_updater_controlled_pods_total", "gauge", sizeMode, nil, "pods that have an autoscaler"},
-		{"vpa_updater_evictable_pods_total", "gauge", sizeMode, nil, "pods that should be evicted"},
-		{"vpa_updater_vpas_with_evictable_pods_total", "gauge", sizeMode, nil, "autoscalers with such pods"},
-		{"vpa_updater_vpas_with_evicted_pods_total", "gauge", sizeMode, nil, "autoscalers with evicted pods"},
+		{"vpa_updater_controlled_pods_total", "gauge", sizeMode, nil},
+		{"vpa_updater_evictable_pods_total", "gauge", sizeMode, nil},
+		{"vpa_updater_vpas_with_evictable_pods_total", "gauge", sizeMode, nil},
+		{"vpa_updater_vpas_with_evicted_pods_total", "gauge", sizeMode, nil},
 		{"vpa_updater_evicted_pods_total", "counter",
-			[]string{"vpa_size_log2", "update_mode", "vpa_name", "vpa_namespace"}, nil, "pods evicted"},
+			[]string{"vpa_size_log2", "update_mode", "vpa_name", "vpa_namespace"}, nil},
 		{"vpa_updater_failed_eviction_attempts_total", "counter",
-			[]string{"vpa_size_log2", "update_mode", "reason", "vpa_name", "vpa_namespace"}, nil, "evictions that failed"},
-		{"vpa_updater_in_place_updatable_pods_total", "gauge", size, nil, "pods that should be resized"},
-		{"vpa_updater_vpas_with_in_place_updatable_pods_total", "gauge", size, nil, "autoscalers with such pods"},
-		{"vpa_updater_vpas_with_in_place_updated_pods_total", "gauge", size, nil, "autoscalers with resized pods"},
+			[]string{"vpa_size_log2", "update_mode", "reason", "vpa_name", "vpa_namespace"}, nil},
+		{"vpa_updater_in_place_updatable_pods_total", "gauge", size, nil},
+		{"vpa_updater_vpas_with_in_place_updatable_pods_total", "gauge", size, nil},
+		{"vpa_updater_vpas_with_in_place_updated_pods_total", "gauge", size, nil},
 		{"vpa_updater_in_place_updated_pods_total", "counter",
-			[]string{"vpa_size_log2", "vpa_name", "vpa_namespace"}, nil, "pods resized"},
+			[]string{"vpa_size_log2", "vpa_name", "vpa_namespace"}, nil},
 		{"vpa_updater_failed_in_place_update_attempts_total", "counter",
-			[]string{"vpa_size_log2", "reason", "vpa_name", "vpa_namespace"}, nil, "resizes that failed"},
+			[]string{"vpa_size_log2", "reason", "vpa_name", "vpa_namespace"}, nil},
 		{"vpa_updater_in_place_infeasible_skip_pods_total", "counter",
-			[]string{"vpa_size_log2", "vpa_name", "vpa_namespace"}, nil, "pods left alone because a resize was infeasible before"},
-		{"vpa_updater_admission_controller_status_invalid_total", "counter", []string{"reason"}, nil,
-			"passes given up because the webhook's lease was invalid, or could not be read (error)"},
-		{"vpa_updater_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets, "duration of the steps of a pass"},
+			[]string{"vpa_size_log2", "vpa_name", "vpa_namespace"}, nil},
+		{"vpa_updater_admission_controller_status_invalid_total", "counter", []string{"reason"}, nil},
+		{"vpa_updater_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets},
 	}
 }
 
-// AdmissionMetrics returns the metrics upstream's admission controller serves.
+// AdmissionMetrics returns the metrics of upstream's admission controller.
 func AdmissionMetrics() []Metric {
 	return []Metric{
-		{"vpa_admission_controller_admission_pods_total", "counter", []string{"applied"}, nil, "pods seen"},
-		{"vpa_admission_controller_admission_latency_seconds", "histogram", []string{"status", "resource"}, requestBuckets,
-			"duration of a review"},
-		{"vpa_admission_controller_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets,
-			"duration of the steps of a review"},
+		{"vpa_admission_controller_admission_pods_total", "counter", []string{"applied"}, nil},
+		{"vpa_admission_controller_admission_latency_seconds", "histogram", []string{"status", "resource"}, requestBuckets},
+		{"vpa_admission_controller_execution_latency_seconds", "histogram", []string{"step"}, stepBuckets},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// weaknesses is how many of upstream's weaknesses are numbered: W-01 to W-29.
+// weaknesses is the number of known weaknesses of upstream: W-01 to W-29.
 const weaknesses = 29
 
 func TestWeaknesses_each_hasTestOrReason(t *testing.T) {

@@ -21,9 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The objects that the admission controller fills are shipped empty, and stay as they are when the manifest is applied again.
-// The patch is computed as kubectl apply computes it: from what was applied the last time, what is to be applied, and what
-// there is.
+// The manifest contains empty objects, which the admission controller fills. Applying the manifest again must not change them. The
+// test computes the patch as kubectl apply does: from the last applied, the new and the current object.
 func TestWebhookObjects_appliedAgain_keepWhatPodfitPutIn(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/15-webhook-objects.yaml")
 	if err != nil {
@@ -82,7 +81,7 @@ func TestWebhookObjects_appliedAgain_keepWhatPodfitPutIn(t *testing.T) {
 	}
 }
 
-// allInOne decodes the objects of a kind in the manifest of the one process.
+// allInOne decodes the objects of a kind in the all-in-one manifest.
 func allInOne[T any](t *testing.T, kind string) (out []T) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/all-in-one/podfit.yaml")

@@ -279,7 +279,7 @@ var Differences = []Difference{
 	{
 		Name: "ineffective evictions", Weakness: "W-13",
 		Upstream: "evicts a pod every minute whose replacement has the same size",
-		Podfit:   "backs off per workload, from 30 minutes to 6 hours, with an event",
+		Podfit:   "backs off per workload, from --eviction-backoff (30 minutes) to 6 hours, with an event",
 		Reason:   "the next eviction will not help either (kubernetes/autoscaler#9362, #2633)",
 		Test:     "TestUpdater_evictionsHaveNoEffect_backsOff",
 	},
@@ -321,14 +321,14 @@ var Differences = []Difference{
 	{
 		Name:     "early passes",
 		Upstream: "acts once per --updater-interval",
-		Podfit:   "also acts within a second after a change that pods wait for, at most once per second",
+		Podfit:   "also acts within a second after a change that pods wait for, at most once per second; --early-passes=false disables it",
 		Reason:   "a minute is long for a pod without enough memory",
 		Test:     "TestPlan_passesEachSecond_disruptNoMorePodsAtOnceThanTheBudget",
 	},
 	{
 		Name:     "progress of updates",
 		Upstream: "does not report it on the VPA",
-		Podfit:   "sets the condition Updating",
+		Podfit:   "sets the condition Updating; --updating-condition=false removes it",
 		Reason:   "users must not have to search logs for the reason",
 		Test:     "TestUpdater_podsWait_conditionUpdatingNamesTheReason",
 	},
@@ -687,7 +687,7 @@ var Differences = []Difference{
 		Upstream: "renews the status lease even if another process registered the webhook",
 		Podfit:   "outside the cluster, without self-registration or with certificate files, does not write the lease or certificates",
 		Reason:   "updaters take the lease as the sign that new pods are sized",
-		Test:     "TestConfig_flagsAndPlace_decideWhatIsWrittenAndDeleted",
+		Test:     "TestConfig_flagsAndEnvironment_decideWhatIsWrittenAndDeleted",
 	},
 	{
 		Name:     "webhook configuration by URL",

@@ -21,7 +21,7 @@ import (
 // Certificates in the cluster and the status lease, which shows updaters that new pods get their size, are only written if the API
 // server may call the webhook. An administrator who registers the webhook provides certificate files, or runs podfit behind the
 // service of the registration.
-func TestConfig_flagsAndPlace_decideWhatIsWrittenAndDeleted(t *testing.T) {
+func TestConfig_flagsAndEnvironment_decideWhatIsWrittenAndDeleted(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"cert", "key"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {

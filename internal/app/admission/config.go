@@ -80,7 +80,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error { return errors.Join(c.Common.Validate(), c.ValidateOwn()) }
 
-// ValidateOwn says what is wrong with what only the admission controller has.
+// ValidateOwn returns an error for each invalid flag that only the admission controller has.
 func (c *Config) ValidateOwn() error {
 	var errs []error
 	if c.Port < 0 || c.Port > 65535 {

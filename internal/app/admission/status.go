@@ -16,7 +16,7 @@ const (
 	defaultLeaseHolder = "podfit"        // if the host has no name
 )
 
-// statusLease is the lease whose renewal tells updaters that the webhook works.
+// statusLease is the lease that shows updaters that the webhook works.
 type statusLease interface {
 	Renew(ctx context.Context, holder string, now time.Time) error
 }

@@ -57,7 +57,7 @@ func TestEveryOr_earlyValues_causeOneCallAfterThePeriod(t *testing.T) {
 }
 
 // A tenant who changes objects all the time causes signals all the time.
-func TestEveryOr_valuesAllTheTime_costIsBoundedAndNoTickIsLost(t *testing.T) {
+func TestEveryOr_continuousSignals_costIsBoundedAndNoTickIsLost(t *testing.T) {
 	for _, cost := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 700 * time.Millisecond, 5 * time.Second, 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			const runs = 10 * time.Minute

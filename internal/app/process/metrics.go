@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 )
 
 // Metrics are the metrics that every long-running command has.
@@ -42,12 +42,12 @@ func NewMetrics(reg prometheus.Registerer) Metrics {
 
 // WatchMetrics reads the state of each watch when it is asked for.
 type WatchMetrics struct {
-	world               interface{ Health() []watcher.FeedState }
+	world               interface{ Health() []feed.State }
 	lastResponse, stale *prometheus.Desc
 }
 
 // NewWatchMetrics returns the metrics of the watches of a world.
-func NewWatchMetrics(world interface{ Health() []watcher.FeedState }) *WatchMetrics {
+func NewWatchMetrics(world interface{ Health() []feed.State }) *WatchMetrics {
 	return &WatchMetrics{
 		world: world,
 		lastResponse: prometheus.NewDesc("podfit_watch_last_response_timestamp_seconds",

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 )
 
 func TestEvery_longPass_nextGetsCurrentTimeAndMissedTicksAreDropped(t *testing.T) {
@@ -66,9 +66,9 @@ func TestRecovering_panic_isCountedAndLoopContinues(t *testing.T) {
 	})
 }
 
-type fixedHealth []watcher.FeedState
+type fixedHealth []feed.State
 
-func (h fixedHealth) Health() []watcher.FeedState { return h }
+func (h fixedHealth) Health() []feed.State { return h }
 
 func TestWatchMetrics_feedStates_areLastResponseAndStaleness(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -124,14 +125,14 @@ func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advic
 // it are unknown. It is empty while the usage history for the first one is still being read.
 func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *sizing.Choice, hasLivePods bool) []cluster.Advice {
 	isFirst := len(a.Advice) == 0
-	if isFirst && r.backfill.of(a, now) == backfillPending {
+	if isFirst && r.backfill.State(a, now) == history.BackfillPending {
 		return nil
 	}
 	if !choice.Usable || !isFirst && !hasLivePods && r.workloads.AwaitsNode(choice, a.Target) {
 		return a.Advice
 	}
 	recommended := recommend.Workload(r.workloads.Params(choice, a.Target), choice.Estimator, r.usageStore, a, a.Target, now)
-	if r.workloads.Held(choice, a.Target, now) || r.backfill.holds(a, now) {
+	if r.workloads.Held(choice, a.Target, now) || r.backfill.Holds(a, now) {
 		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
 	}
 	if r.workloads.LimitsCPU(choice, a.Target) {

@@ -5,428 +5,58 @@ package recommender
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"podfit.dev/podfit/api/podfit/v1alpha1"
-	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/sizing"
-	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/prom"
 )
-
-// backfillBudget is the maximum time for reading history in one term of leadership. The backfill ends earlier if queries of
-// backfillSlow namespaces in a row time out. One slow namespace does not end it, because that namespace may just be too large.
-const backfillBudget = 30 * time.Minute
 
 // backfillGrace is how long the first pass of a term waits for the history.
 const backfillGrace = 15 * time.Second
 
-// backfillSlow is the number of namespaces in a row whose queries time out after which no further namespace is read.
-const backfillSlow = 2
-
-// backfillAttempts is how often the history of a namespace is read if Prometheus answers with an error.
-const backfillAttempts = 3
-
-// backfillGap is the shortest time without samples that is read from Prometheus. A short loss of the lease causes no query.
-const backfillGap = 30 * time.Minute
-
-var (
-	errOthersSlow = errors.New("the namespace was not read, because queries of other namespaces timed out")
-	errInternal   = errors.New("internal error")
-)
-
-// backfill reads usage history from Prometheus, in parallel to the passes of the recommender. It exists as long as the process:
-// history that was read in one term of leadership is not read again in the next.
-//
-//	          start of a term          history of the namespace is read
-//	(no state) ────────────▶ pending ──────────────────────────────────▶ done
-//	                            │                                          ▲
-//	                            │ a query failed or timed out,             │ live usage covers
-//	                            │ or the budget is spent                   │ the same time
-//	                            └──────────────▶ incomplete ───────────────┘
-//
-// Each new term starts again with pending for namespaces of which history is missing. While the history of a VPA's namespace is
-// pending, its recommendation does not decrease, and a VPA without a recommendation gets none. After a failure its
-// recommendation does not decrease for one day (resetHold).
-type backfill struct {
-	source    historySource
-	selectors selectorReader
-	budget    time.Duration
-	log       *slog.Logger
-	metrics   *Metrics
-
-	// Fields that the recommender's goroutine owns.
-	missing   map[string][]span // by namespace: the times without samples, the oldest first
-	firstTerm time.Time         // start of the first term
-	// observedUntil is the time until which samples exist or missing lists the gaps. It has no monotonic clock reading, because
-	// the monotonic clock stops while a machine is suspended.
-	observedUntil time.Time
-	requested     map[cluster.Workload]bool  // workloads whose history was requested at the start of the term
-	state         map[string]backfillState   // by namespace
-	abandoned     bool                       // no history is read in this term
-	failed        map[string]backfillFailure // by namespace whose state is incomplete
-
-	mu       sync.Mutex // guards finished, which the reading goroutine appends to
-	finished []backfillResult
-}
-
-// A span is a period of which history is to be read.
-type span struct{ from, to time.Time }
-
-// A backfillFailure is the time and the cause of a failed backfill of a namespace. It is kept per namespace, because the error may
-// contain the name of the namespace, which users of another namespace must not see.
-type backfillFailure struct {
-	at    time.Time
-	cause string
-}
-
-type backfillState int
-
-const (
-	backfillPending backfillState = iota
-	backfillIncomplete
-	backfillDone
-)
-
-func (s backfillState) String() string { return [...]string{"pending", "incomplete", "done"}[s] }
-
-// A backfillResult is the history of a namespace that was read: all of it, or the part before an error.
-type backfillResult struct {
-	namespace string
-	store     *usage.Store // nil if nothing was read
-	missing   []span       // history that is still missing
-	err       error
-}
-
-func newBackfill(source historySource, selectors selectorReader, m *Metrics, log *slog.Logger) *backfill {
-	return &backfill{
-		source: source, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
-		missing: map[string][]span{}, requested: map[cluster.Workload]bool{}, state: map[string]backfillState{},
-		failed: map[string]backfillFailure{},
+// awaitBackfill starts to read usage history from Prometheus and waits up to backfillGrace, so that the first pass has the history if
+// Prometheus responds promptly. The channel is closed when reading has ended.
+func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
+	clear(r.advisedFor) // another replica may have written recommendations since the last term
+	var done <-chan struct{}
+	process.Attempt(r.log, r.health, "usage history", func() {
+		r.catalog.ReadStatuses(r.world.Snapshot().Autoscalers)
+		done = r.startBackfill(ctx, time.Now())
+	})
+	if done == nil {
+		done = r.backfill.Abandon(time.Now(), r.served(r.world.Snapshot()))
 	}
+	select {
+	case <-done:
+	case <-time.After(backfillGrace):
+	case <-ctx.Done():
+	}
+	return done
 }
 
-// startBackfill starts to read the missing history of all namespaces with served VPAs. The returned channel is closed when
-// reading has ended, which is soon after ctx ends.
+// startBackfill prepares the usage store, and starts to read the missing history of all namespaces with served VPAs. The returned
+// channel is closed when reading has ended.
 func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan struct{} {
-	done := make(chan struct{})
 	snapshot := r.world.Snapshot()
 	r.profiles.read(ctx)
 	v := r.look(snapshot)
-	ours := v.served
 	r.usageStore.Tick(now)
 	r.configure(now, v)
 	r.workloads.SkipRestore()
 	r.track(snapshot)
-	jobs := r.backfill.plan(now, ours)
-	if len(jobs) == 0 {
-		close(done)
-		return done
-	}
-	owners := &ownerResolver{pods: make(map[cluster.Key]*cluster.Pod, len(snapshot.Pods)), candidates: map[string]*candidateWorkloads{}}
-	for _, pod := range snapshot.Pods {
-		owners.pods[pod.Key] = pod
-	}
-	for i := range jobs {
-		job := &jobs[i]
-		job.store = r.usageStore.Fork(job.namespace)
-		job.sized = func(w cluster.Workload) bool { return r.backfill.requested[w] }
-	}
-	go func() {
-		defer close(done)
-		r.backfill.run(ctx, now, owners, uniqueTargets(ours), jobs)
-	}()
-	return done
+	return r.backfill.Start(ctx, now, r.usageStore, snapshot.Pods, v.served)
 }
 
-// uniqueTargets returns the first VPA of each target workload. It omits VPAs without a target.
-func uniqueTargets(autoscalers []*cluster.Autoscaler) []*cluster.Autoscaler {
-	seen := make(map[cluster.Workload]bool, len(autoscalers))
-	return slices.DeleteFunc(slices.Clone(autoscalers), func(a *cluster.Autoscaler) bool {
-		omit := seen[a.Target] || a.Target.IsZero()
-		seen[a.Target] = true
-		return omit
-	})
-}
-
-// A backfillJob is to read the missing history of a namespace into a store of its own.
-type backfillJob struct {
-	namespace string
-	missing   []span
-	store     *usage.Store
-	sized     func(cluster.Workload) bool // whether the history of a workload is needed
-}
-
-// plan returns the jobs of a term that starts now, and resets the state of the namespaces.
-func (f *backfill) plan(now time.Time, ours []*cluster.Autoscaler) []backfillJob {
-	now = now.Round(0)
-	oldest := now.Add(-f.source.Length())
-	if f.firstTerm.IsZero() {
-		f.firstTerm = now
-	}
-	for _, ns := range namespacesOf(ours) {
-		if _, known := f.missing[ns]; !known {
-			f.missing[ns] = []span{{oldest, f.firstTerm}}
-		}
-	}
-	for ns, spans := range f.missing {
-		if !f.observedUntil.IsZero() {
-			spans = append(spans, span{f.observedUntil, now})
-		}
-		for i := range spans {
-			if spans[i].from.Before(oldest) {
-				spans[i].from = oldest
-			}
-		}
-		f.missing[ns] = slices.DeleteFunc(spans, func(s span) bool { return s.to.Sub(s.from) < backfillGap })
-	}
-	f.observedUntil = now
-	clear(f.state)
-	clear(f.requested)
-	clear(f.failed)
-	f.finished = nil
-	f.abandoned = false
-	var jobs []backfillJob
-	for _, ns := range namespacesOf(ours) {
-		f.state[ns] = backfillDone
-		if spans := f.missing[ns]; len(spans) > 0 {
-			f.state[ns] = backfillPending
-			jobs = append(jobs, backfillJob{namespace: ns, missing: slices.Clone(spans)})
-		}
-	}
-	for _, a := range ours {
-		f.requested[a.Target] = true
-	}
-	f.publish()
-	return jobs
-}
-
-// abandon records that no history is read in this term because of an internal error. It returns a closed channel.
-func (f *backfill) abandon(now time.Time, namespaces []string) <-chan struct{} {
-	f.abandoned = true
-	clear(f.state)
-	for _, ns := range namespaces {
-		f.state[ns] = backfillIncomplete
-		f.fail(now, ns, errInternal)
-	}
-	f.publish()
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-// namespacesOf returns the namespaces of the VPAs, sorted, each once.
-func namespacesOf(autoscalers []*cluster.Autoscaler) []string {
-	var namespaces []string
-	for _, a := range autoscalers {
-		namespaces = append(namespaces, a.Namespace)
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
-}
-
-// run executes the jobs one after the other. It is the reading goroutine, and owns the stores of its jobs until it passes them to
-// finish.
-func (f *backfill) run(ctx context.Context, now time.Time, owners *ownerResolver, autoscalers []*cluster.Autoscaler, jobs []backfillJob) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	f.log.Info("Started to read usage history from Prometheus; recommendations do not decrease until it is read",
-		slog.Int("namespaces", len(jobs)), slog.String("budget", f.budget.String()))
-	podLabels, err := f.source.PodLabels(ctx, now)
-	owners.labels = podLabels
-	if err != nil && !prom.IsTimeout(err) {
-		f.log.Warn("Cannot read recorded pod labels; the workload of a deleted pod is found by the pod name only", slog.Any("error", err))
-		err = nil
-	}
-	if err == nil {
-		f.addCandidates(ctx, owners, autoscalers)
-	}
-	timeouts := 0 // of namespaces in a row
-	for i := range jobs {
-		job := &jobs[i]
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil { // no further namespace is read
-			f.finish(backfillResult{namespace: job.namespace, missing: job.missing, err: err})
-			continue
-		}
-		before := slices.Clone(job.missing)
-		jobErr := f.recovering(job.namespace, func() error { return f.read(ctx, owners, job) })
-		if errors.Is(jobErr, errInternal) { // the store may be inconsistent
-			job.store = nil
-			job.missing = before
-		}
-		f.finish(backfillResult{job.namespace, job.store, job.missing, jobErr})
-		if !prom.IsTimeout(jobErr) {
-			timeouts = 0
-			continue
-		}
-		timeouts++
-		if timeouts == backfillSlow {
-			err = errOthersSlow
-		}
-	}
-}
-
-// recovering calls do. A panic in do is a defect of podfit: it is logged and returned as an error.
-func (f *backfill) recovering(object string, do func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			f.log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("%w: %v", errInternal, cause)
-		}
-	}()
-	return do()
-}
-
-// addCandidates adds the target workloads of the VPAs, with their selectors, to the resolver. After a request that timed out no
-// further selector is read.
-func (f *backfill) addCandidates(ctx context.Context, owners *ownerResolver, autoscalers []*cluster.Autoscaler) {
-	answers := true
-	for _, a := range autoscalers {
-		if ctx.Err() != nil {
-			return
-		}
-		selector := labels.Nothing()
-		if answers {
-			_ = f.recovering(a.Key.String(), func() error { // recovering logs the error
-				requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
-				defer cancel()
-				s, err := f.selectors.Selector(requestCtx, a.Target)
-				if err != nil {
-					answers = requestCtx.Err() == nil
-					f.log.Warn("Cannot read the selector of a workload; its deleted pods are found by the pod name only",
-						slog.String("vpa", a.Key.String()), slog.Any("error", err))
-					return nil
-				}
-				selector = s
-				return nil
-			})
-		}
-		owners.add(candidateWorkload{a.Target, selector, podName(a.Target)})
-	}
-}
-
-// finish passes a result to the recommender's goroutine.
-func (f *backfill) finish(r backfillResult) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.finished = append(f.finished, r)
-}
-
-// read reads the missing history of a namespace into the job's store. Afterwards job.missing is the history that could not be
-// read.
-func (f *backfill) read(ctx context.Context, owners *ownerResolver, job *backfillJob) error {
-	for _, pod := range owners.pods {
-		if pod.Namespace == job.namespace {
-			job.store.Track(pod)
-		}
-	}
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
-	var err error
-	for attempt := range backfillAttempts {
-		err = r.read(ctx, f.source)
-		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
-			break
-		}
-		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
-	}
-	r.end()
-	f.log.Info("Read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("samples", r.samples),
-		slog.Int("used", r.accepted), slog.Bool("complete", err == nil))
-	return err
-}
-
-// A historyReader adds the past samples of a namespace to the job's store. For a deleted pod it tracks one substitute pod per
-// container, because the other containers of the pod are not known.
-type historyReader struct {
-	owners    *ownerResolver
-	job       *backfillJob
-	trackedAs map[podContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
-	samples   int                          // read
-	accepted  int                          // accepted by the store
-}
-
-// A podContainer is a container of a pod.
-type podContainer struct {
-	pod       cluster.Key
-	container string
-}
-
-func (r *historyReader) read(ctx context.Context, source historySource) error {
-	job := r.job
-	for len(job.missing) > 0 {
-		s := &job.missing[0]
-		last := s.from
-		for sample, err := range source.HistorySince(ctx, job.namespace, s.from, s.to) {
-			if err != nil {
-				if last.After(s.from) {
-					s.from = last.Add(1)
-				}
-				return err
-			}
-			if !sample.At.Before(s.from) && !sample.At.After(s.to) {
-				last = sample.At
-				r.observe(sample)
-			}
-		}
-		job.missing = job.missing[1:]
-	}
-	return nil
-}
-
-func (r *historyReader) observe(s usage.Sample) {
-	r.samples++
-	container := podContainer{s.Pod, s.Container}
-	key, known := r.trackedAs[container]
-	if !known {
-		key = r.track(s.Pod, s.Container)
-		r.trackedAs[container] = key
-	}
-	if key == (cluster.Key{}) {
+// mergeHistory adds the history that was read since the last pass to the usage store.
+func (r *recommender) mergeHistory(now time.Time) {
+	if r.backfill == nil {
 		return
 	}
-	s.Pod = key
-	if !r.job.store.Observe(s).Empty() {
-		r.accepted++
-	}
-}
-
-// track returns the pod in the store that gets the samples of a container: the pod itself if it exists, or else a substitute
-// that it tracks. It returns zero if the samples are not needed.
-func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
-	store := r.job.store
-	if store.Tracked(pod) {
-		return pod
-	}
-	w := r.owners.workload(pod)
-	if w.IsZero() || !r.job.sized(w) {
-		return cluster.Key{}
-	}
-	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
-	store.Track(&cluster.Pod{
-		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
-	})
-	return key
-}
-
-// end removes the substitute pods from the store.
-func (r *historyReader) end() {
-	for container, key := range r.trackedAs {
-		if key != container.pod && key != (cluster.Key{}) {
-			r.job.store.Forget(key)
-		}
+	for _, namespace := range r.backfill.Merge(now, r.usageStore) {
+		r.workloads.EndHolds(namespace)
 	}
 }
 
@@ -434,109 +64,23 @@ func (r *historyReader) end() {
 // nothing, so the next term reads that time from Prometheus.
 func (r *recommender) learnt(ctx context.Context, now time.Time) {
 	if r.backfill != nil && r.outage == nil && ctx.Err() == nil {
-		r.backfill.observedUntil = now.Round(0)
+		r.backfill.Observed(now)
 	}
-}
-
-// mergeHistory adds the history that was read since the last pass to the usage store.
-func (r *recommender) mergeHistory(now time.Time) {
-	f := r.backfill
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	finished := f.finished
-	f.finished = nil
-	f.mu.Unlock()
-	for _, result := range finished {
-		if result.store != nil {
-			if err := r.usageStore.Absorb(result.store); err != nil {
-				f.log.Error("Cannot merge a part of the usage history of a namespace", slog.String("namespace", result.namespace), slog.Any("error", err))
-			}
-		}
-		f.missing[result.namespace] = result.missing
-		f.state[result.namespace] = backfillDone
-		if result.err != nil {
-			f.state[result.namespace] = backfillIncomplete
-			f.fail(now, result.namespace, result.err)
-			continue
-		}
-		r.workloads.EndHolds(result.namespace)
-	}
-	if len(finished) > 0 {
-		f.publish()
-	}
-}
-
-// fail records why the history of a namespace is incomplete, and logs the first failure of a term. The end of a term is no
-// failure.
-func (f *backfill) fail(now time.Time, namespace string, err error) {
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	cause := err.Error()
-	if prom.IsTimeout(err) {
-		cause = "a query timed out, or the time limit of the backfill was reached: " + cause
-	}
-	if len(f.failed) == 0 {
-		f.log.Warn("Usage history is incomplete; recommendations are based on live usage and do not decrease for a day", slog.String("namespace", namespace),
-			slog.String("error", cause), slog.String("remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; a smaller --history-length or a larger --history-resolution makes queries smaller"))
-	}
-	f.failed[namespace] = backfillFailure{now, shortened(cause)}
-}
-
-// publish updates the metric of namespaces by state.
-func (f *backfill) publish() {
-	count := map[backfillState]int{}
-	for _, s := range f.state {
-		count[s]++
-	}
-	f.metrics.publishBackfill(count)
-}
-
-// of returns the state of the history of a VPA's target workload. It is done if the workload got its first VPA after the start
-// of the term, because its history is not read in this term.
-func (f *backfill) of(a *cluster.Autoscaler, now time.Time) backfillState {
-	if f == nil || !f.requested[a.Target] && !f.abandoned {
-		return backfillDone
-	}
-	s, known := f.state[a.Namespace]
-	if !known {
-		return backfillDone // the namespace got its first VPA after the start of the term
-	}
-	if s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) >= f.source.Length() {
-		return backfillDone // live usage covers the same time
-	}
-	return s
-}
-
-// holds reports whether a recommendation must not decrease because history is missing.
-func (f *backfill) holds(a *cluster.Autoscaler, now time.Time) bool {
-	s := f.of(a, now)
-	return s == backfillPending || s == backfillIncomplete && now.Sub(f.failed[a.Namespace].at) < sizing.ResetHold
 }
 
 // sayHistory sets the condition HistoryIncomplete if history is missing that the recommendation should be based on.
 func (r *recommender) sayHistory(adv *advice, now time.Time) {
-	switch r.backfill.of(adv.to, now) {
-	case backfillPending:
+	switch r.backfill.State(adv.to, now) {
+	case history.BackfillPending:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillRunning,
 			"Usage history is being read from Prometheus. Until it is read, an existing recommendation does not decrease, and a first recommendation is not made.")
-	case backfillIncomplete:
+	case history.BackfillIncomplete:
+		cause, liveSince := r.backfill.Failure(adv.to.Namespace)
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
 			"Usage history could not be read from Prometheus: %s. The recommendation is based on usage since %s and does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
-			r.backfill.failed[adv.to.Namespace].cause, r.backfill.firstTerm.UTC().Format(time.RFC3339)))
+			cause, liveSince.UTC().Format(time.RFC3339)))
 	default:
 		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.Removed, "", "")
 	}
-}
-
-// shortened cuts an error text to the length that a condition may quote.
-func shortened(text string) string {
-	const most = 300
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }

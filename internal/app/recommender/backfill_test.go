@@ -7,21 +7,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// from returns a recommender that reads history from an archive.
-func (b *bench) from(a *archive) *recommender {
+// past is a Prometheus, and a cluster that contains the selectors of workloads.
+type past interface {
+	Length() time.Duration
+	PodLabels(context.Context, time.Time) (map[cluster.Key]prom.Labels, error)
+	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
+	selectorReader
+}
+
+// from returns a recommender that reads history from Prometheus.
+func (b *bench) from(p past) *recommender {
 	b.config.Storage = "prometheus"
 	d := b.dependencies()
-	d.backfill = newBackfill(a, a, d.metrics, d.log)
+	d.backfill = history.NewBackfill(p, p, d.metrics.history, d.log)
 	return newRecommender(b.config, d)
 }
 
@@ -37,8 +52,23 @@ func (b *bench) term(r *recommender, d time.Duration, after func(time.Duration))
 }
 
 // backfilled returns the number of namespaces in a state, from the metric.
-func (b *bench) backfilled(r *recommender, state string) int {
-	return int(gathered(b.t, r.metrics.backfill)[state].value)
+func (b *bench) backfilled(state string) int {
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "podfit_recommender_history_backfill_namespaces" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == state {
+				return int(m.GetGauge().GetValue())
+			}
+		}
+	}
+	b.t.Fatalf("the metric has no state %s", state)
+	return 0
 }
 
 // manyNamespaces returns a cluster with n namespaces, each with a workload and a VPA. Every second VPA has a recommendation.
@@ -88,7 +118,7 @@ func TestBackfill_prometheusHangs_passesStartAndOneQueryIsSent(t *testing.T) {
 		if passes < 20 || a.queries != 0 {
 			t.Errorf("%d passes in 20 minutes, want at least 20; %d namespaces were queried after the query of the labels timed out, want none", passes, a.queries)
 		}
-		if n := b.backfilled(r, "incomplete"); n != 50 {
+		if n := b.backfilled("incomplete"); n != 50 {
 			t.Errorf("the metric has %d incomplete namespaces, want 50", n)
 		}
 		var at time.Duration
@@ -120,11 +150,11 @@ func TestBackfill_slowPrometheus_endsAfterTheBudgetOfAllNamespaces(t *testing.T)
 		a := &archive{delay: 4 * time.Minute}
 		r := b.from(a)
 		b.term(r, 2*time.Hour, func(since time.Duration) {
-			if since > backfillBudget+2*time.Minute && b.backfilled(r, "pending") > 0 {
-				t.Fatalf("%d namespaces are pending after %v", b.backfilled(r, "pending"), since)
+			if since > 30*time.Minute+2*time.Minute && b.backfilled("pending") > 0 {
+				t.Fatalf("%d namespaces are pending after %v", b.backfilled("pending"), since)
 			}
 		})
-		if n := b.backfilled(r, "done"); n != 6 {
+		if n := b.backfilled("done"); n != 6 {
 			t.Errorf("%d namespaces are done, want 6", n)
 		}
 		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.Removed}, "") {
@@ -204,8 +234,8 @@ func TestBackfill_oneNamespaceFails_othersAreRead(t *testing.T) {
 		a := &archive{broken: map[string]error{"ns-1": errors.New("too many samples")}}
 		r := b.from(a)
 		b.term(r, 5*time.Minute, func(time.Duration) {})
-		if b.backfilled(r, "done") != 3 || b.backfilled(r, "incomplete") != 1 {
-			t.Errorf("%d namespaces are done and %d incomplete, want 3 and 1", b.backfilled(r, "done"), b.backfilled(r, "incomplete"))
+		if b.backfilled("done") != 3 || b.backfilled("incomplete") != 1 {
+			t.Errorf("%d namespaces are done and %d incomplete, want 3 and 1", b.backfilled("done"), b.backfilled("incomplete"))
 		}
 		if c := b.written[b.autoscalers[1].Key]; !says(c, watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}, "too many samples") {
 			t.Errorf("conditions %+v", c)
@@ -213,8 +243,90 @@ func TestBackfill_oneNamespaceFails_othersAreRead(t *testing.T) {
 		queries := a.queries
 		a.broken = nil
 		b.term(r, 2*time.Minute, func(time.Duration) {})
-		if a.queries != queries+1 || b.backfilled(r, "done") != 4 {
-			t.Errorf("the next term sent %d queries and %d namespaces are done, want 1 and 4", a.queries-queries, b.backfilled(r, "done"))
+		if a.queries != queries+1 || b.backfilled("done") != 4 {
+			t.Errorf("the next term sent %d queries and %d namespaces are done, want 1 and 4", a.queries-queries, b.backfilled("done"))
 		}
 	})
+}
+
+// faultyArchive panics for one namespace, times out for some, and does not answer requests for selectors.
+type faultyArchive struct {
+	*archive
+	panics    string   // namespace
+	slow      []string // namespaces whose queries time out
+	selectors int      // requests for selectors
+}
+
+func (b *faultyArchive) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	if namespace == b.panics {
+		panic("a defect")
+	}
+	if slices.Contains(b.slow, namespace) {
+		return func(yield func(usage.Sample, error) bool) {
+			yield(usage.Sample{}, fmt.Errorf("read the history of namespace %s: %w", namespace, context.DeadlineExceeded))
+		}
+	}
+	return b.archive.HistorySince(ctx, namespace, from, now)
+}
+
+func (b *faultyArchive) Selector(ctx context.Context, _ cluster.Workload) (labels.Selector, error) {
+	b.selectors++
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestBackfill_oneNamespacePanics_theOthersAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 4)
+		a := &faultyArchive{archive: &archive{}, panics: "ns-1"}
+		r := b.from(a)
+		b.term(r, 5*time.Minute, func(time.Duration) {})
+		if b.backfilled("done") != 3 || b.backfilled("incomplete") != 1 {
+			t.Errorf("%d namespaces are done and %d incomplete, want 3 and 1", b.backfilled("done"), b.backfilled("incomplete"))
+		}
+	})
+}
+
+func TestBackfill_selectorsCannotBeRead_historyIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := manyNamespaces(t, 20)
+		a := &faultyArchive{archive: &archive{}}
+		r := b.from(a)
+		b.term(r, 5*time.Minute, func(time.Duration) {})
+		if n := b.backfilled("done"); n != 20 || a.selectors != 1 {
+			t.Errorf("after five minutes %d of 20 namespaces are done; %d selectors were requested, want 1", n, a.selectors)
+		}
+	})
+}
+
+func TestBackfill_namespaceTimesOut_othersAreReadAndDoNotReportIt(t *testing.T) {
+	tests := map[string]struct {
+		slow []string
+		done int
+	}{
+		"one":          {[]string{"ns-1"}, 5},
+		"two apart":    {[]string{"ns-1", "ns-3"}, 4},
+		"two in a row": {[]string{"ns-1", "ns-2"}, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := manyNamespaces(t, 6)
+				a := &faultyArchive{archive: &archive{}, slow: tt.slow}
+				r := b.from(a)
+				b.term(r, 5*time.Minute, func(time.Duration) {})
+				if n := b.backfilled("done"); n != tt.done {
+					t.Errorf("%d of 6 namespaces are done, want %d", n, tt.done)
+				}
+				for i, of := range b.autoscalers {
+					for j := range b.autoscalers {
+						failure := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
+						if i != j && says(b.written[of.Key], failure, fmt.Sprint("ns-", j)) {
+							t.Errorf("the condition of the VPA in ns-%d names ns-%d", i, j)
+						}
+					}
+				}
+			})
+		})
+	}
 }

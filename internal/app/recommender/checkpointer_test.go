@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -36,7 +36,9 @@ func newBenchHistories() *benchHistories {
 	return &benchHistories{stored: map[cluster.Workload][]usage.History{}}
 }
 
-func (b *bench) storage() storage { return storage{b, b.remembered} }
+func (b *bench) storage() history.Storage {
+	return history.Storage{Checkpoints: b, ModelStates: b.remembered}
+}
 
 func (h *benchHistories) Load(context.Context) (map[cluster.Workload][]usage.History, error) {
 	all := make(map[cluster.Workload][]usage.History, len(h.stored))
@@ -480,24 +482,14 @@ func TestRestore_storedWhileTheClockWasAhead_historyIsUsedAndStoredAgain(t *test
 	}
 }
 
-// Checkpoints of VPAs that are not served must not affect the order of the others.
-func TestRestorable_checkpointsOfManyVPAs_oldestVPAIsFirst(t *testing.T) {
-	for attempt := range 20 {
+func TestSave_containerWithOnlyMemorySamples_isStoredAtTheUsualRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		w := b.deployment("web", 1, "app")
-		served := map[cluster.Key]*cluster.Autoscaler{}
-		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), b.storage(), nil, nil, slog.New(slog.DiscardHandler))
-		for i := range 30 {
-			k.loadedCheckpoints[checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("m%02d", i)}, Container: "app"}] = usage.Checkpoint{}
+		b.use["app"] = cluster.Resources{}.Set(cluster.Memory, 200<<20)
+		b.autoscale("web", b.deployment("web", 1, "app"))
+		b.run(24 * time.Hour)
+		if b.storeWrites < 100 || b.storeWrites > 300 {
+			t.Errorf("%d checkpoints were written in a day, want 100 to 300", b.storeWrites)
 		}
-		for i, name := range []string{"z-oldest", "a-youngest"} {
-			a := b.autoscale(name, w)
-			a.Created = time.Unix(int64(i), 0)
-			served[a.Key] = a
-			k.loadedCheckpoints[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{}
-		}
-		if keys := k.restorable(served); len(keys) != 2 || keys[0].Autoscaler.Name != "z-oldest" {
-			t.Fatalf("attempt %d: the order is %v", attempt, keys)
-		}
-	}
+	})
 }

@@ -5,20 +5,13 @@ package recommender
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -49,7 +42,7 @@ func TestCollect_manyOrphans_passesContinueAndAllAreDeleted(t *testing.T) {
 		h := process.NewHealth(5 * time.Minute)
 		m := &manyOrphans{bench: b, left: 15_000}
 		d := b.dependencies()
-		d.storage.checkpoints = m
+		d.storage.Checkpoints = m
 		d.health = h
 		r := newRecommender(b.config, d)
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
@@ -85,64 +78,6 @@ func TestCollect_staleWatchOfAutoscalers_deletesNothing(t *testing.T) {
 		b.run(30 * time.Minute)
 		if _, ok := b.stored[unseen]; ok {
 			t.Error("the unused checkpoint is not deleted")
-		}
-	})
-}
-
-// forbiddenDeletes is a checkpoint store that may not delete.
-type forbiddenDeletes struct{ *bench }
-
-func (forbiddenDeletes) Collect(context.Context, checkpoint.Unused) (int, error) {
-	return 0, fmt.Errorf("delete: %w", kube.ErrForbidden)
-}
-
-func TestCollect_workloadsComeAndGoAndDeletesFail_memoryIsBounded(t *testing.T) {
-	for _, dryRun := range []bool{false, true} {
-		b := newBench(t)
-		b.config.ReadOnly = dryRun
-		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{forbiddenDeletes{b}, b.remembered}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		for i := range 1000 {
-			k.forget([]usage.Ref{{Workload: cluster.Workload{Kind: "Job", Namespace: "shop", Name: fmt.Sprint(i)}, Container: "app"}})
-			now = now.Add(time.Hour)
-			k.collect(t.Context(), now, nil, nil)
-		}
-		if len(k.expired) > 0 {
-			t.Errorf("dry run %t: %d expired containers are kept in memory, want none", dryRun, len(k.expired))
-		}
-	}
-}
-
-// silentServer is an API server that accepts requests and does not answer.
-type silentServer struct{ requests int }
-
-func (s *silentServer) RoundTrip(q *http.Request) (*http.Response, error) {
-	s.requests++
-	<-q.Context().Done()
-	return nil, q.Context().Err()
-}
-
-func TestLoad_apiServerDoesNotAnswer_retries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		api := new(silentServer)
-		clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", Transport: api, QPS: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := newCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), storage{checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}), histories},
-			NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		if err := k.load(ctx); err == nil {
-			t.Fatal("load returned no error")
-		}
-		if api.requests < 4 {
-			t.Errorf("%d requests in ten minutes, want at least 4", api.requests)
 		}
 	})
 }

@@ -6,12 +6,12 @@ package recommender
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -37,7 +37,7 @@ type Config struct {
 	ExternalMemoryMetric string
 
 	Sizing  SizingConfig
-	History HistoryConfig
+	History history.PrometheusConfig
 
 	nameFlag *pflag.Flag // its Changed field is true if --recommender-name is on the command line
 }
@@ -58,20 +58,6 @@ type SizingConfig struct {
 	HumanizeMemory                         bool
 }
 
-// HistoryConfig is how usage history is read from Prometheus at start.
-type HistoryConfig struct {
-	Address, Job                               string
-	Insecure                                   bool
-	QueryTimeout                               string
-	Token, TokenFile, Username, Password       string
-	Length, Resolution                         string
-	CPUMetric, MemoryMetric                    string
-	PodLabelPrefix, PodLabelsMetric            string
-	PodNamespaceLabel, PodNameLabel            string
-	ContainerNamespaceLabel, ContainerPodLabel string
-	ContainerNameLabel                         string
-}
-
 // Defaults returns upstream's defaults.
 func Defaults() Config {
 	return Config{
@@ -88,15 +74,7 @@ func Defaults() Config {
 			OOMBumpRatio: 1.2, OOMMinBump: 100 * 1024 * 1024,
 			RoundCPUMillicores: 1, RoundMemoryBytes: 1,
 		},
-		History: HistoryConfig{
-			Address: "http://prometheus.monitoring.svc", Job: "kubernetes-cadvisor", QueryTimeout: "5m",
-			Username: os.Getenv("PROMETHEUS_USERNAME"), Password: os.Getenv("PROMETHEUS_PASSWORD"),
-			Length: "8d", Resolution: "1h",
-			CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
-			PodLabelPrefix: "pod_label_", PodLabelsMetric: `up{job="kubernetes-pods"}`,
-			PodNamespaceLabel: "kubernetes_namespace", PodNameLabel: "kubernetes_pod_name",
-			ContainerNamespaceLabel: "namespace", ContainerPodLabel: "pod_name", ContainerNameLabel: "name",
-		},
+		History: history.PrometheusDefaults(),
 	}
 }
 
@@ -126,7 +104,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ExternalCPUMetric, "external-metrics-cpu-metric", c.ExternalCPUMetric, "Name of the external metric for CPU usage. Alpha.")
 	fs.StringVar(&c.ExternalMemoryMetric, "external-metrics-memory-metric", c.ExternalMemoryMetric, "Name of the external metric for memory usage. Alpha.")
 	c.Sizing.flags(fs)
-	c.History.flags(fs)
+	c.History.Flags(fs)
 }
 
 func (s *SizingConfig) flags(fs *pflag.FlagSet) {
@@ -150,28 +128,6 @@ func (s *SizingConfig) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.RoundCPUMillicores, "round-cpu-millicores", s.RoundCPUMillicores, "Round recommended CPU up to a multiple of this number of millicores. At least 1.")
 	fs.IntVar(&s.RoundMemoryBytes, "round-memory-bytes", s.RoundMemoryBytes, "Round recommended memory up to a multiple of this number of bytes. At least 1.")
 	fs.BoolVar(&s.HumanizeMemory, "humanize-memory", s.HumanizeMemory, "Deprecated. If true, write recommended memory with a binary unit such as Mi. Use --round-memory-bytes instead.")
-}
-
-func (h *HistoryConfig) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&h.Address, "prometheus-address", h.Address, "URL of Prometheus.")
-	fs.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "If true, do not verify the TLS certificate of Prometheus.")
-	fs.StringVar(&h.Job, "prometheus-cadvisor-job-name", h.Job, "Name of the Prometheus job that scrapes cAdvisor.")
-	fs.StringVar(&h.QueryTimeout, "prometheus-query-timeout", h.QueryTimeout, "Timeout of one Prometheus query.")
-	fs.StringVar(&h.Token, "prometheus-bearer-token", h.Token, "Bearer token for Prometheus. Excludes --prometheus-bearer-token-file.")
-	fs.StringVar(&h.TokenFile, "prometheus-bearer-token-file", h.TokenFile, "Path of a file that contains the bearer token for Prometheus. Excludes --prometheus-bearer-token.")
-	fs.StringVar(&h.Username, "username", h.Username, "User name for Prometheus. Defaults to the environment variable PROMETHEUS_USERNAME.")
-	fs.StringVar(&h.Password, "password", h.Password, "Password for Prometheus. Defaults to the environment variable PROMETHEUS_PASSWORD.")
-	fs.StringVar(&h.Length, "history-length", h.Length, "Length of the usage history that is read from Prometheus, such as 8d.")
-	fs.StringVar(&h.Resolution, "history-resolution", h.Resolution, "Time between two samples of the usage history that is read from Prometheus, such as 1h.")
-	fs.StringVar(&h.CPUMetric, "history-cpu-metric", h.CPUMetric, "Name of the Prometheus metric for CPU usage.")
-	fs.StringVar(&h.MemoryMetric, "history-memory-metric", h.MemoryMetric, "Name of the Prometheus metric for memory usage.")
-	fs.StringVar(&h.PodLabelPrefix, "pod-label-prefix", h.PodLabelPrefix, "Prefix of the labels of --metric-for-pod-labels that contain pod labels.")
-	fs.StringVar(&h.PodLabelsMetric, "metric-for-pod-labels", h.PodLabelsMetric, "Prometheus metric whose labels contain the labels of pods.")
-	fs.StringVar(&h.PodNamespaceLabel, "pod-namespace-label", h.PodNamespaceLabel, "Label of --metric-for-pod-labels that contains the namespace.")
-	fs.StringVar(&h.PodNameLabel, "pod-name-label", h.PodNameLabel, "Label of --metric-for-pod-labels that contains the pod name.")
-	fs.StringVar(&h.ContainerNamespaceLabel, "container-namespace-label", h.ContainerNamespaceLabel, "Label of the usage metrics that contains the namespace.")
-	fs.StringVar(&h.ContainerPodLabel, "container-pod-name-label", h.ContainerPodLabel, "Label of the usage metrics that contains the pod name.")
-	fs.StringVar(&h.ContainerNameLabel, "container-name-label", h.ContainerNameLabel, "Label of the usage metrics that contains the container name.")
 }
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.

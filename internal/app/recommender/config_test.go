@@ -36,7 +36,7 @@ func TestConfig_flagsWithUnderscores_areAccepted(t *testing.T) {
 	}
 }
 
-func TestServes_nameAndNamespace_decide(t *testing.T) {
+func TestServes_recommenderNameAndNamespace_selectVPAs(t *testing.T) {
 	tests := map[string]struct {
 		name      string
 		only      string

@@ -157,8 +157,15 @@ func TestPrune_expiredHistory_isRemovedOncePerHour(t *testing.T) {
 	now := time.Now()
 	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r := newRecommender(b.config, b.dependencies())
+	old := usage.NewStore(usage.DefaultConfig())
+	pod := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-0"}, Top: w, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}
+	at := now.Add(-30 * 24 * time.Hour)
+	old.Tick(at)
+	old.Track(pod)
+	old.Observe(usage.Sample{Pod: pod.Key, Container: "app", At: at, CPU: 1, Has: cluster.Of(cluster.CPU)})
+	stored, _ := old.Checkpoint(w, "app", at)
 	restore := func() {
-		if err := r.usageStore.Restore(w, "app", checkpointOf(w, now.Add(-30*24*time.Hour), 10)); err != nil {
+		if err := r.usageStore.Restore(w, "app", stored); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,57 +179,6 @@ func TestPrune_expiredHistory_isRemovedOncePerHour(t *testing.T) {
 			t.Errorf("after %v: history is removed: %t, want %t", tt.after, got, tt.removed)
 		}
 		r.usageStore.Prune(now)
-	}
-}
-
-// The VPA of another recommender, or a VPA that references another workload now, may need its checkpoint later.
-func TestCollect_checkpointsOfExistingVPAs_stayLoaded(t *testing.T) {
-	b := newBench(t)
-	now := time.Now()
-	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
-	foreign := b.autoscale("foreign", w)
-	k := b.checkpointer()
-	gone := cluster.Key{Namespace: "shop", Name: "gone"}
-	for _, key := range []cluster.Key{foreign.Key, gone} {
-		k.loadedCheckpoints[checkpoint.Key{Autoscaler: key, Container: "app"}] = usage.Checkpoint{Workload: w}
-		k.storedOf[key] = w
-	}
-	k.collect(t.Context(), now, b.autoscalers, nil)
-	if len(k.loadedCheckpoints) != 1 || len(k.storedOf) != 1 || k.storedOf[foreign.Key] != w {
-		t.Errorf("loaded checkpoints %v, workloads %v; want only those of the existing VPA", k.loadedCheckpoints, k.storedOf)
-	}
-}
-
-func TestNeeded_workloads_dependOnTheVPAsThatReferenceThem(t *testing.T) {
-	b := newBench(t)
-	named := func(name string) cluster.Workload {
-		return cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
-	}
-	profile, ok := recommend.Builtin("balanced")
-	if !ok {
-		t.Fatal("no profile balanced")
-	}
-	k := b.checkpointer()
-	now := time.Now()
-	for _, name := range []string{"served", "unreferenced", "foreign"} {
-		k.usageStore.Configure(named(name), nil)
-		k.usageStore.Extend(named(name), profile.Extend)
-		if err := k.usageStore.Restore(named(name), "app", checkpointOf(named(name), now, 20)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	served, foreign := b.autoscale("served", named("served")), b.autoscale("foreign", named("foreign"))
-	plain := b.autoscale("plain", named("plain"))
-	needed := k.needed([]*cluster.Autoscaler{served, foreign, plain}, []*cluster.Autoscaler{served, plain})
-	for name, want := range map[string]bool{"served": true, "foreign": true, "unreferenced": false, "plain": false} {
-		if got := needed.Has(named(name)); got != want {
-			t.Errorf("model state of %s: needed %t, want %t", name, got, want)
-		}
-	}
-	unreadable := b.autoscale("unreadable", cluster.Workload{})
-	needed = k.needed([]*cluster.Autoscaler{unreadable}, nil)
-	if !needed.Has(named("unreferenced")) {
-		t.Error("a VPA whose target cannot be read may reference any workload of its namespace, but the model state is not needed")
 	}
 }
 
@@ -266,7 +222,10 @@ func TestOwn_recommendationForAnotherWorkload_isNotUsed(t *testing.T) {
 			r.advisedFor[a.Key] = advised{tt.uid, tt.written}
 		}
 		if !tt.stored.IsZero() {
-			r.checkpointer.storedOf[a.Key] = tt.stored
+			b.stored[checkpoint.Key{Autoscaler: a.Key, Container: "app"}] = usage.Checkpoint{Workload: tt.stored}
+			if err := r.load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if got := len(r.own(a).Advice) > 0; got != tt.used {
 			t.Errorf("%s: the recommendation is used: %t, want %t", name, got, tt.used)

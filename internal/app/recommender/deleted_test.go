@@ -6,6 +6,7 @@ package recommender
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,12 +52,19 @@ func TestRecommender_deletedVPAs_leaveNothing(t *testing.T) {
 		if after := seriesOf(t, reg); after > before {
 			t.Errorf("%d metric series, before the deletion %d", after, before)
 		}
-		k := r.checkpointer
-		for what, n := range map[string]int{
-			"times of storing": len(k.savedAt), "loaded checkpoints": len(k.loadedCheckpoints), "loaded model states": len(k.loadedModelStates),
-			"workloads of checkpoints": len(k.storedOf), "expired containers": len(k.expired), "VPAs to resume with": len(k.resumeAt), "model states": r.workloads.Len(),
-			"recommended": len(r.advisedFor), "tracked": len(r.tracked), "governed": len(r.governed), "checkpoints": len(b.stored), "histories": len(b.remembered.stored),
-		} {
+		sizes := map[string]int{
+			"model states": r.workloads.Len(), "recommended": len(r.advisedFor), "tracked": len(r.tracked), "governed": len(r.governed),
+			"checkpoints": len(b.stored), "histories": len(b.remembered.stored),
+		}
+		for field, value := range reflect.ValueOf(r.checkpointer).Elem().Fields() {
+			if value.Kind() == reflect.Map {
+				sizes["checkpointer."+field.Name] = value.Len()
+			}
+		}
+		if len(sizes) < 10 {
+			t.Errorf("sizes %v, want the sizes of the maps of the checkpointer too", sizes)
+		}
+		for what, n := range sizes {
 			if n > 1 {
 				t.Errorf("%s: %d remain, want at most 1", what, n)
 			}

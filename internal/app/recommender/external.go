@@ -24,6 +24,11 @@ type externalReader interface {
 	Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error)
 }
 
+// selectorReader reads the selector of a controller's pods.
+type selectorReader interface {
+	Selector(context.Context, cluster.Workload) (labels.Selector, error)
+}
+
 // externalUsage reads usage from the external metrics API, for the running pods of each workload that a served VPA references.
 type externalUsage struct {
 	reader    externalReader

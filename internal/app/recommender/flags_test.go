@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 
@@ -265,7 +266,7 @@ func TestFlags_checkpointsTimeout_limitsThePass(t *testing.T) {
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		d := b.dependencies()
-		d.storage.checkpoints = hangingStore{b}
+		d.storage.Checkpoints = hangingStore{b}
 		r := newRecommender(b.config, d)
 		start := time.Now()
 		r.pass(t.Context(), start)
@@ -322,7 +323,7 @@ func TestFlags_historyFlags_determineTheQueries(t *testing.T) {
 		queries = nil
 		spans = nil
 		c := given(t, append([]string{"--storage=prometheus", "--prometheus-address=" + srv.URL}, args...)...)
-		client, err := c.History.client(NewMetrics(prometheus.NewRegistry()))
+		client, err := c.History.Client(history.NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +357,7 @@ func TestFlags_containerNamespaceLabel_isUsedInQueries(t *testing.T) {
 	}))
 	defer srv.Close()
 	c := given(t, "--prometheus-address="+srv.URL, "--container-namespace-label=project", "--history-length=1h")
-	client, err := c.History.client(NewMetrics(prometheus.NewRegistry()))
+	client, err := c.History.Client(history.NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}

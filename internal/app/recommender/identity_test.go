@@ -148,7 +148,7 @@ func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 				start := func(i int) {
 					b := clusters[i]
 					recommenders[i] = newRecommender(b.config, b.dependencies())
-					if err := recommenders[i].checkpointer.load(t.Context()); err != nil {
+					if err := recommenders[i].checkpointer.Load(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
@@ -23,11 +24,7 @@ type Metrics struct {
 	aggregates prometheus.Gauge
 	responses  *prometheus.CounterVec
 	rejected   *prometheus.CounterVec
-	checkpoint *prometheus.CounterVec
-	history    *prometheus.CounterVec
-	backfill   *process.SnapshotGauge
-	requests   *prometheus.CounterVec   // to Prometheus
-	durations  *prometheus.HistogramVec // of requests to Prometheus
+	history    *history.Metrics
 	sources    *prometheus.CounterVec
 	quality    qualityMetrics
 }
@@ -55,29 +52,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of rejected usage samples, by reason.",
 		}, []string{"reason"}),
-		checkpoint: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_recommender", Name: "checkpoint_writes_total", Help: "Number of checkpoint writes, by outcome.",
-		}, []string{"outcome"}),
-		history: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_recommender", Name: "history_writes_total", Help: "Number of writes of UsageHistory objects, by outcome.",
-		}, []string{"outcome"}),
-		backfill: process.NewSnapshotGauge(prometheus.GaugeOpts{
-			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
-			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
-		}, "state"),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "prometheus_client_api_requests_count", Help: "Number of requests to Prometheus.",
-		}, []string{"code", "method"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Name: "prometheus_client_api_requests_duration_seconds", Help: "Duration of requests to Prometheus.",
-			Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
-		}, []string{"code", "method"}),
 		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by source: pod status or pod spec.",
 		}, []string{"source"}),
+		history: history.NewMetrics(reg),
 		quality: newQualityMetrics(reg),
 	}
-	reg.MustRegister(m.requests, m.durations, m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected, m.checkpoint, m.history, m.backfill)
+	reg.MustRegister(m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected)
 	return m
 }
 
@@ -103,15 +84,6 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 		}
 	}
 	m.objects.Publish(next)
-}
-
-// publishBackfill replaces the number of namespaces in each state of the backfill.
-func (m *Metrics) publishBackfill(count map[backfillState]int) {
-	next := m.backfill.Next()
-	for _, s := range []backfillState{backfillPending, backfillIncomplete, backfillDone} {
-		next.WithLabelValues(s.String()).Set(float64(count[s]))
-	}
-	m.backfill.Publish(next)
 }
 
 // countReading counts the requests of a reading, and the containers whose usage cannot be parsed.

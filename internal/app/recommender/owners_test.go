@@ -47,7 +47,7 @@ func (s *slowStore) Write(ctx context.Context, k checkpoint.Key, c usage.Checkpo
 func (b *bench) runWithStore(s *slowStore, d time.Duration) {
 	s.bench, s.count = b, map[checkpoint.Key]int{}
 	needs := b.dependencies()
-	needs.storage.checkpoints = s
+	needs.storage.Checkpoints = s
 	r := newRecommender(b.config, needs)
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()

@@ -11,10 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -129,9 +127,7 @@ func TestBackfill_historyOfDeletedPods_isAddedToTheirWorkload(t *testing.T) {
 				w := b.deployment("web", 3, "app")
 				b.autoscale("web", w)
 				b.usageErr = errors.New("away")
-				d := b.dependencies()
-				d.backfill = newBackfill(&tt.archive, &tt.archive, d.metrics, d.log)
-				r := newRecommender(b.config, d)
+				r := b.from(&tt.archive)
 				<-r.startBackfill(t.Context(), time.Now())
 				r.pass(t.Context(), time.Now())
 				got := 0
@@ -149,44 +145,5 @@ func TestBackfill_historyOfDeletedPods_isAddedToTheirWorkload(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestPodName_namesOfEachKind_matchOnlyTheirWorkload(t *testing.T) {
-	tests := []struct {
-		kind, pod string
-		want      bool
-	}{
-		{"Deployment", "web-6d4cf56db6-x7k9p", true},
-		{"Deployment", "web-api-6d4cf56db6-x7k9p", false},
-		{"Deployment", "web-x7k9p", false},
-		{"StatefulSet", "web-0", true},
-		{"StatefulSet", "web-12", true},
-		{"StatefulSet", "web-x7k9p", false},
-		{"DaemonSet", "web-x7k9p", true},
-		{"ReplicaSet", "web-x7k9p", true},
-		{"Job", "web-x7k9p", true},
-		{"Job", "web-3-x7k9p", true},
-		{"CronJob", "web-29383920-x7k9p", true},
-		{"CronJob", "web-x7k9p", false},
-		{"Rollout", "web-6d4cf56db6-x7k9p", true},
-		{"Deployment", "web2-6d4cf56db6-x7k9p", false},
-	}
-	for _, tt := range tests {
-		if got := podName(cluster.Workload{Kind: tt.kind, Name: "web"}).MatchString(tt.pod); got != tt.want {
-			t.Errorf("%s web, pod %s: matches %t, want %t", tt.kind, tt.pod, got, tt.want)
-		}
-	}
-}
-
-func TestClient_invalidHistoryFlag_returnsUsageError(t *testing.T) {
-	m := NewMetrics(prometheus.NewRegistry())
-	h := Defaults().History
-	if _, err := h.client(m); err != nil {
-		t.Errorf("default flags: %v", err)
-	}
-	h.Length = "eight days"
-	if _, err := h.client(m); err == nil || !errors.As(err, new(process.UsageError)) {
-		t.Errorf("error %v, want a UsageError", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -45,8 +46,8 @@ type sampler interface {
 type dependencies struct {
 	world    world
 	profiles profileLister
-	storage  storage
-	backfill *backfill // nil: usage history is loaded from checkpoints
+	storage  history.Storage
+	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
 	health   *process.Health
 	log      *slog.Logger
@@ -64,8 +65,8 @@ type recommender struct {
 	usageStore   *usage.Store
 	world        world
 	usage        sampler
-	checkpointer *checkpointer
-	backfill     *backfill // nil: usage history is loaded from checkpoints
+	checkpointer *history.Checkpointer
+	backfill     *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics      *Metrics
 	health       *process.Health
 	log          *slog.Logger
@@ -126,11 +127,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 	d := dependencies{world: world, usage: source, metrics: m, health: h, log: p.Log}
 	if c.Storage == "prometheus" {
-		client, err := c.History.client(m)
+		client, err := c.History.Client(m.history)
 		if err != nil {
 			return nil, err
 		}
-		d.backfill = newBackfill(client, world, m, p.Log)
+		d.backfill = history.NewBackfill(client, world, m.history, p.Log)
 	}
 	var last *recommender // of the last term, if its usage history is not stored
 	return func(ctx context.Context) error {
@@ -152,7 +153,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return err
 		}
 		d.profiles = profiles
-		d.storage = storage{checkpoint.NewCheckpoints(clients, o), histories}
+		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: histories}
 		r := newRecommender(*c, d)
 		if r.backfill != nil {
 			last = r
@@ -182,32 +183,11 @@ func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.
 
 // load reads the stored usage history, and which profile sized each autoscaler. It returns an error only if ctx ends before.
 func (r *recommender) load(ctx context.Context) error {
-	if err := r.checkpointer.load(ctx); err != nil {
+	if err := r.checkpointer.Load(ctx); err != nil {
 		return err
 	}
-	r.catalog.Stored(r.checkpointer.profileOf)
-	clear(r.checkpointer.profileOf)
+	r.catalog.Stored(r.checkpointer.TakeProfiles())
 	return nil
-}
-
-// awaitBackfill starts to read usage history from Prometheus and waits up to backfillGrace, so that the first pass has the history if
-// Prometheus responds promptly. The channel is closed when reading has ended.
-func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
-	clear(r.advisedFor) // another replica may have written recommendations since the last term
-	var done <-chan struct{}
-	process.Attempt(r.log, r.health, "usage history", func() {
-		r.catalog.ReadStatuses(r.world.Snapshot().Autoscalers)
-		done = r.startBackfill(ctx, time.Now())
-	})
-	if done == nil {
-		done = r.backfill.abandon(time.Now(), namespacesOf(r.served(r.world.Snapshot())))
-	}
-	select {
-	case <-done:
-	case <-time.After(backfillGrace):
-	case <-ctx.Done():
-	}
-	return done
 }
 
 // source returns how to create the sampler that the flags select: for the Metrics API or for external metrics.
@@ -237,7 +217,7 @@ func (r *recommender) end(ctx context.Context) {
 	}
 	ctx, cancel := process.WindUp(ctx, 10*time.Second)
 	defer cancel()
-	r.checkpointer.flush(ctx, time.Now(), r.served(r.world.Snapshot()))
+	r.checkpointer.Flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
 
 // newRecommender returns a recommender without usage history.
@@ -248,13 +228,22 @@ func newRecommender(c Config, d dependencies) *recommender {
 		config: c, catalog: catalog, workloads: sizing.NewWorkloads(),
 		profiles:   &profileReader{lister: d.profiles, catalog: catalog, log: d.log},
 		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, health: d.health, log: d.log,
-		checkpointer: newCheckpointer(c, store, d.storage, d.metrics, d.health, d.log),
+		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:      make([]uint64, len(usage.Rejections())),
 		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
 	}
 	r.usage = d.usage(r.serves)
 	return r
+}
+
+// checkpointer returns the configuration of the checkpointer. As upstream, the recommender stores nothing if it reads history from
+// Prometheus.
+func (c *Config) checkpointer() history.CheckpointerConfig {
+	return history.CheckpointerConfig{
+		Unsaved: c.Storage == "prometheus", DryRun: c.ReadOnly, NameGiven: c.NameGiven(),
+		Workers: c.Workers, WriteTimeout: c.CheckpointsTimeout, GCInterval: c.CheckpointsGC,
+	}
 }
 
 // params returns the parameters of the default profile.
@@ -323,11 +312,11 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.advise(ctx, now, v)
 	watch.Step("UpdateVPAs")
 
-	r.checkpointer.save(ctx, now, v.served)
+	r.checkpointer.Save(ctx, now, v.served)
 	watch.Step("MaintainCheckpoints")
 
 	if !slices.Contains(r.world.Stale(now), watcher.AutoscalersFeed) { // a stale watch may lack existing autoscalers
-		r.checkpointer.collect(ctx, now, snapshot.Autoscalers, r.catalog.Sizable(v.served))
+		r.checkpointer.Collect(ctx, now, snapshot.Autoscalers, r.catalog.Sizable(v.served))
 	}
 	watch.Step("GarbageCollect")
 
@@ -367,7 +356,7 @@ func (r *recommender) look(snapshot *cluster.Snapshot) view {
 // restore loads stored history into workloads that configure has prepared. It comes after configure, because stored model state is only used
 // if it fits the profile.
 func (r *recommender) restore(now time.Time, v view) {
-	r.checkpointer.restore(now, v.served)
+	r.checkpointer.Restore(now, v.served)
 	for _, w := range r.workloads.Restoring() {
 		r.workloads.Restored(r.usageStore, now, w, r.own(v.governing[w]))
 	}
@@ -383,7 +372,7 @@ func (r *recommender) prune(now time.Time) {
 	if len(removed) == 0 {
 		return
 	}
-	r.checkpointer.forget(removed)
+	r.checkpointer.Forget(removed)
 	r.log.Info("Removed expired usage history", slog.Int("containers", len(removed)))
 }
 

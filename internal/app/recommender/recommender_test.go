@@ -49,10 +49,11 @@ type bench struct {
 	profilesErr error
 	nodes       []cluster.Node
 	limits      cluster.LimitRange
-	stale       []string   // names of stale watches
-	leaks       int64      // bytes a day, with leak
-	leaked      time.Time  // when leak last increased usage
-	mu          sync.Mutex // for concurrent writers
+	stale       []string             // names of stale watches
+	leaks       int64                // bytes a day, with leak
+	leaked      time.Time            // when leak last increased usage
+	registry    *prometheus.Registry // of the last dependencies
+	mu          sync.Mutex           // for concurrent writers
 }
 
 func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
@@ -76,9 +77,10 @@ func (b *bench) Daemons() []cluster.Daemon           { return nil }
 
 // dependencies returns the dependencies of a recommender of the bench.
 func (b *bench) dependencies() dependencies {
+	b.registry = prometheus.NewRegistry()
 	return dependencies{
 		world: b, usage: always(b), profiles: b, storage: b.storage(),
-		metrics: NewMetrics(prometheus.NewRegistry()), health: process.NewHealth(time.Hour), log: slog.New(slog.DiscardHandler),
+		metrics: NewMetrics(b.registry), health: process.NewHealth(time.Hour), log: slog.New(slog.DiscardHandler),
 	}
 }
 

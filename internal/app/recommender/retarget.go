@@ -27,7 +27,7 @@ func (r *recommender) own(a *cluster.Autoscaler) *cluster.Autoscaler {
 	r.mu.Unlock()
 	target := last.target
 	if !known || last.uid != a.UID {
-		target = r.checkpointer.storedOf[a.Key]
+		target = r.checkpointer.StoredWorkload(a.Key)
 	}
 	if target.IsZero() || target == a.Target {
 		return a

@@ -45,29 +45,6 @@ func TestTerm_passPanics_nextPassStarts(t *testing.T) {
 	})
 }
 
-func TestBackfillPlan_termsWithoutPass_spansDoNotOverlap(t *testing.T) {
-	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	b := newBench(t)
-	b.autoscale("web", b.deployment("web", 1, "app"))
-	f := b.from(&archive{}).backfill
-	f.plan(start, b.autoscalers)
-	f.plan(start.Add(time.Hour), b.autoscalers)
-	jobs := f.plan(start.Add(2*time.Hour), b.autoscalers)
-	if len(jobs) != 1 {
-		t.Fatalf("%d jobs, want 1", len(jobs))
-	}
-	until := start.Add(-f.source.Length())
-	for _, s := range jobs[0].missing {
-		if s.from.Before(until) {
-			t.Errorf("span %v overlaps another: %v", s, jobs[0].missing)
-		}
-		until = s.to
-	}
-	if want := start.Add(2 * time.Hour); !until.Equal(want) {
-		t.Errorf("the spans end at %v, want %v: %v", until, want, jobs[0].missing)
-	}
-}
-
 func TestBackfillPlan_metricsAPIFailsAllTerm_nextTermReadsThatTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -87,22 +64,6 @@ func TestBackfillPlan_metricsAPIFailsAllTerm_nextTermReadsThatTime(t *testing.T)
 			t.Errorf("%d more samples with %d queries, want at least 5 with 2: 5 hours were missing", got, a.queries)
 		}
 	})
-}
-
-// The monotonic clock stops while a machine is suspended, so it would omit that time.
-func TestBackfill_observedUntil_isWallClockTime(t *testing.T) {
-	b := newBench(t)
-	b.autoscale("web", b.deployment("web", 1, "app"))
-	r := b.from(&archive{})
-	now := time.Now()
-	r.backfill.plan(now, b.autoscalers)
-	if got := r.backfill.observedUntil; got != now.Round(0) {
-		t.Errorf("observed until %v, want %v", got, now.Round(0))
-	}
-	r.pass(t.Context(), now)
-	if got := r.backfill.observedUntil; got != now.Round(0) {
-		t.Errorf("after a pass observed until %v, want %v", got, now.Round(0))
-	}
 }
 
 // panicsOnce is a cluster whose first snapshots panic.
@@ -142,7 +103,7 @@ func TestTerm_backfillPanicsAtStart_passesContinueAndNothingDecreases(t *testing
 			t.Errorf("conditions %+v", c)
 		}
 		b.term(r, 10*time.Minute, func(time.Duration) {})
-		if n := b.backfilled(r, "done"); n != 3 {
+		if n := b.backfilled("done"); n != 3 {
 			t.Errorf("in the next term %d namespaces are done, want 3", n)
 		}
 	})

@@ -46,6 +46,9 @@ type Config struct {
 	OOMRescue            string  // off, evict or delete
 	MakeRoom             string  // what is done to make room for resizes on full nodes
 	Mover                string  // how pods are replaced: evict, room or surge
+	EvictionBackoff      time.Duration
+	EarlyPasses          bool // run a pass before the end of the interval when pods wait for a change
+	UpdatingCondition    bool // write the condition Updating of VPAs
 	DryRun               bool
 
 	CapacityBeforeEviction string // off or ask
@@ -79,6 +82,7 @@ func Defaults() Config {
 		Mover:     plan.SurgeForRoom.String(),
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: kube.ProvisioningClass,
+		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
 	}
 }
 
@@ -127,6 +131,11 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")
 	fs.StringVar(&c.ProvisioningClass, "provisioning-class", c.ProvisioningClass, "Class of the ProvisioningRequests of --capacity-before-eviction. The autoscaler of the cluster must serve it.")
 	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
+	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left after an eviction without effect, for example because the replacement "+
+		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
+	fs.BoolVar(&c.EarlyPasses, "early-passes", c.EarlyPasses, "If true, also run a pass within a second after a change that pods wait for, such as an OOM kill, a deferred resize or a new recommendation. "+
+		"If false, run a pass every --updater-interval only, as upstream does.")
+	fs.BoolVar(&c.UpdatingCondition, "updating-condition", c.UpdatingCondition, "If true, report on each VPA how many of its pods have the recommended size, and why the others wait (condition Updating). If false, remove the condition.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 
@@ -163,6 +172,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if c.RateLimit > 0 && c.RateBurst < 1 {
 		errs = append(errs, fmt.Errorf("--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst))
+	}
+	if c.EvictionBackoff < 0 {
+		errs = append(errs, fmt.Errorf("--eviction-backoff must be at least 0, got %v", c.EvictionBackoff))
 	}
 	if c.BoostSyncs < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))

@@ -56,6 +56,12 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: time.Now().Add(-20 * time.Minute), Finished: time.Now().Add(-time.Minute)}
 		}
 	}
+	unadmitted := func(fake *fakeCluster) { // replacements have their old requests
+		fake.admits = false
+		for _, p := range fake.pods {
+			p.Created, p.Started = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+		}
+	}
 	away := func(fake *fakeCluster) { fake.stale = true }
 	small := func(fake *fakeCluster) {
 		fake.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(200, 100<<20), Ready: true}}
@@ -93,6 +99,8 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		"oom-rescue":             {"--oom-rescue=off", "evict", cluster.Recreate, crashing, time.Hour, 1, 0},
 		"namespace-share":        {"--max-change-per-hour-namespace=0.34", "evict", cluster.Recreate, nil, 30 * time.Minute, 3, 1},
 		"cluster-share":          {"--max-change-per-hour-cluster=0.34", "evict", cluster.Recreate, nil, 30 * time.Minute, 3, 1},
+		"eviction-backoff":       {"--eviction-backoff=24h", "evict", cluster.Recreate, unadmitted, 2 * time.Hour, 3, 1},
+		"no eviction-backoff":    {"--eviction-backoff=0", "evict", cluster.Recreate, unadmitted, 10 * time.Minute, 1, 10},
 		"dry-run":                {"--dry-run", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

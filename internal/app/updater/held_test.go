@@ -47,3 +47,23 @@ func TestUpdater_evictionIsRefusedAndPodIsDeleted_writesNoEventAboutAResize(t *t
 		}
 	})
 }
+
+// OOM-killed pods wait for the replacement of a deleted one. If it does not start, users get an event.
+func TestUpdater_replacementOfDeletedPodDoesNotStart_writesOneEvent(t *testing.T) {
+	for delay, want := range map[time.Duration]int{5 * time.Minute: 0, 50 * time.Minute: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newCrashCluster(t, cluster.Recreate, 3)
+			y.desired, y.delay = 1, delay
+			y.during(45 * time.Minute)
+			n := 0
+			for _, event := range y.recorded {
+				if strings.HasPrefix(event, "UpdateHeld web") && strings.Contains(event, "before the replacement of another deleted pod is ready") {
+					n++
+				}
+			}
+			if n != want || y.removed["delete"] == 0 {
+				t.Errorf("a replacement starts after %s: %d events that pods wait for it, want %d; actions %v, events %q", delay, n, want, y.removed, y.recorded)
+			}
+		})
+	}
+}

@@ -5,7 +5,9 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,13 +42,15 @@ type hpaAttempt struct {
 	failures   int
 	retryAfter time.Time
 	recorded   time.Time // when the first record was written; the watch may not show it yet
+	changed    time.Time // when a target was written last
 }
 
 const (
-	hpaTimeout     = 10 * time.Second // of one request
+	hpaTimeout     = 10 * time.Second // of all requests of a pass
 	hpaBackoff     = time.Minute      // after the first failure; doubled by each further one
 	hpaBackoffMost = 30 * time.Minute
-	recordDelay    = 5 * time.Minute // how long the watch may take to show a record
+	recordDelay    = 5 * time.Minute  // how long the watch may take to show a record
+	lowerPause     = 30 * time.Second // from a write until a target is lowered; the HPA delays a scale-down by minutes
 )
 
 // A scaleGuard holds back changes of pods whose HPA does not have the target for them.
@@ -92,9 +96,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			governing[a.Target] = a
 		}
 	}
-	var mu sync.Mutex
-	var writers errgroup.Group
-	writers.SetLimit(maxWorkers)
+	var jobs []hpaJob
 	exists := map[string]bool{}
 	for _, h := range s.list() {
 		exists[h.UID] = true
@@ -108,33 +110,82 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
+		jobs = append(jobs, hpaJob{h: h, step: step, held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+	}
+	s.carryOut(ctx, now, jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		for k := range j.h.Utilization {
+			if u := &j.h.Utilization[k]; j.h.Of(u) != nil {
+				g.metrics[j.h.Target] = append(g.metrics[j.h.Target], guardedMetric{u, j.held})
+			}
+		}
+	}
+	s.forget(exists)
+	return g
+}
+
+// An hpaJob is an HPA with its next step.
+type hpaJob struct {
+	h           *cluster.HorizontalAutoscaler
+	step        policy.ScaleStep
+	held        bool // the step is due, and is not carried out yet
+	isPreserved bool // its workload has a VPA that asks for it
+}
+
+// carryOut carries out the steps that are due, for at most hpaTimeout, because the changes of pods wait for them. HPAs of VPAs come
+// first: anyone can create an HPA with the annotation podfit.dev/scale-point. A later pass carries out the others.
+func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
+	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
+	defer cancel()
+	slices.SortStableFunc(jobs, func(x, y hpaJob) int {
+		switch {
+		case x.isPreserved == y.isPreserved:
+			return 0
+		case x.isPreserved:
+			return -1
+		}
+		return 1
+	})
+	var writers errgroup.Group
+	writers.SetLimit(maxWorkers)
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.held {
+			continue
+		}
 		writers.Go(func() error {
-			held := due
-			process.Attempt(s.log, s.health, h.Key.String(), func() { held = due && !s.write(ctx, now, h, &step) })
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range h.Utilization {
-				if u := &h.Utilization[i]; h.Of(u) != nil {
-					g.metrics[h.Target] = append(g.metrics[h.Target], guardedMetric{u, held})
-				}
+			if ctx.Err() == nil {
+				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step) })
 			}
 			return nil
 		})
 	}
 	_ = writers.Wait() // errors are logged where they occur
-	s.forget(exists)
-	return g
 }
 
-// write carries out a step. It reports whether the HPA is now as the step wants it.
+// mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
+// nothing. So requests that change all the time cause few writes.
+func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
+		return false
+	}
+	for i := range h.Utilization {
+		u := &h.Utilization[i]
+		if to, changes := step.Targets[u.Index]; changes && to > u.Percent {
+			return false
+		}
+	}
+	return true
+}
+
+// write carries out a step. It reports whether the HPA now has the target and the record of the step.
 func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
 	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
-	defer cancel()
 	var err error
 	if isRecord {
 		err = s.writer.Record(ctx, h, step.Points)
@@ -142,11 +193,14 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
+	if errors.Is(err, kube.ErrNotSent) {
+		return false // the rate limit of the client allows no more in this pass
+	}
 	if err != nil {
 		last.failures++
 		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
 		s.remember(h, last)
-		log.Warn("Cannot change a HorizontalPodAutoscaler; requests by which it scales are not changed until it can",
+		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
 			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "grant patch on horizontalpodautoscalers, as deploy/10-rbac.yaml does, or remove the annotation podfit.dev/hpa from the VPA"))
 		return false
@@ -154,6 +208,8 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 	last.failures, last.retryAfter = 0, time.Time{}
 	if isRecord {
 		last.recorded = now
+	} else {
+		last.changed = now
 	}
 	s.remember(h, last)
 	switch {

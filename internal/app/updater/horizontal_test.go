@@ -194,6 +194,7 @@ func TestUpdater_writeToHPAFails_requestsWaitForIt(t *testing.T) {
 		"refused once":                   {fail: func(call int) (bool, error) { return call != 2, map[bool]error{true: kube.ErrBusy}[call == 2] }, request: 460},
 		"unknown, and it was done":       {fail: func(call int) (bool, error) { return true, map[bool]error{true: errors.New("timeout")}[call < 5] }, request: 460},
 		"unknown, and it arrives late":   {fail: func(call int) (bool, error) { return call > 4, map[bool]error{true: errors.New("timeout")}[call <= 4] }, late: true, request: 460},
+		"not sent":                       {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrNotSent}[call <= 3] }, request: 460},
 		"others have changed the target": {fail: func(call int) (bool, error) { return call > 3, map[bool]error{true: kube.ErrInvalid}[call <= 3] }, request: 460},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -340,6 +341,112 @@ func TestUpdater_optInRemoved_targetIsRestoredWithThePods(t *testing.T) {
 		y.passes(u, 3, nil)
 		if got := y.hpa.Utilization[0].Percent; got != 80 || len(y.hpa.Points) != 0 {
 			t.Errorf("target %d %%, records %v; want 80 %% and none", got, y.hpa.Points)
+		}
+	})
+}
+
+// slowHPAs answers each write after nine seconds.
+type slowHPAs struct{ *hpaCluster }
+
+func (s slowHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.Record(ctx, h, points)
+}
+
+func (s slowHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	time.Sleep(9 * time.Second)
+	return s.hpaCluster.SetTargets(ctx, h, percent, points)
+}
+
+// Early passes pause for a multiple of the time for which a pass computes. A slow answer about the HPA of one tenant must not delay the
+// OOM rescue of others.
+func TestUpdater_slowWriteToHPA_isNoCostOfThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		u.scalePoints.writer = slowHPAs{y}
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+			if u.cost > 0 {
+				t.Errorf("the cost of the pass is %v, want none", u.cost)
+			}
+			time.Sleep(time.Minute)
+		}
+		if y.writes == 0 {
+			t.Error("no write to the HPA")
+		}
+	})
+}
+
+// The average request of pods that others change all the time causes few writes to the HPA, although early passes run each second. The scale
+// point is never too low.
+func TestUpdater_averageRequestChangesEachSecond_writesToHPAAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 600)
+		e := &y.autoscalers[0].Advice[0].Estimate
+		e.Lower, e.Upper = cluster.Amounts(1, 1<<20), cluster.Amounts(9000, 9<<30)
+		u := y.start()
+		u.pass(t.Context(), time.Now()) // the record
+		before := y.writes
+		for second := range 300 {
+			y.replace(y.pods[0], func(q *cluster.Pod) { q.Containers[0].Requests.CPU = []int64{500, 1400}[second%2] })
+			u.pass(t.Context(), time.Now())
+			y.observe()
+			time.Sleep(time.Second)
+		}
+		if n := y.writes - before; n == 0 || n > 25 {
+			t.Errorf("%d writes to the HPA in 300s, want a few", n)
+		}
+		if y.lowest < 500*80 {
+			t.Errorf("the scale point fell to %d, want at least %d", y.lowest, 500*80)
+		}
+	})
+}
+
+// deadHPAs answers no write, unless it is to the HPA of an autoscaler.
+type deadHPAs struct{ *hpaCluster }
+
+func (d deadHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
+	return d.SetTargets(ctx, h, nil, points)
+}
+
+func (d deadHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	if h.Namespace == "shop" {
+		return d.write(h, percent, points)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Anyone can create many HPAs with the annotation podfit.dev/scale-point. The writes to them must delay neither changes of pods nor the
+// writes to HPAs of VPAs.
+func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 650)
+		u := y.start()
+		all := []*cluster.HorizontalAutoscaler{}
+		for i := range 1000 {
+			all = append(all, &cluster.HorizontalAutoscaler{
+				Key: cluster.Key{Namespace: "a", Name: fmt.Sprint("hpa-", i)}, UID: fmt.Sprint("a-", i), Target: cluster.Workload{Namespace: "a", Name: fmt.Sprint(i)},
+				Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: 1, Percent: 1, Set: 1}},
+			})
+		}
+		u.scalePoints.list = func() []*cluster.HorizontalAutoscaler { return append(slices.Clone(all), y.hpa) }
+		u.scalePoints.writer = deadHPAs{y}
+		began := time.Now()
+		for y.average() != 650 && time.Since(began) < time.Hour {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 6*time.Minute {
+			t.Errorf("the pods have their size after %v", took)
+		}
+		failures := 0
+		for _, a := range u.scalePoints.attempts {
+			failures = max(failures, a.failures)
+		}
+		if n := len(u.scalePoints.attempts); n > 500 || failures > 10 {
+			t.Errorf("%d HPAs with failures, at most %d; want none that was not tried", n, failures)
 		}
 	})
 }

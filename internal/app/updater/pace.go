@@ -4,8 +4,10 @@
 package updater
 
 import (
+	"context"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -17,6 +19,24 @@ const earlyPeriod = time.Second
 // changeAwaiter starts an early pass when a change in the cluster occurs that pods wait for.
 type changeAwaiter interface {
 	AwaitChanges(watcher.Waits)
+}
+
+// urgentWatch signals changes because of which a pass before the end of the interval may change pods.
+type urgentWatch interface {
+	changeAwaiter
+	Urgent() <-chan struct{}
+}
+
+// loop runs passes until ctx ends: one per interval, and early ones unless --early-passes is false.
+func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context.Context, time.Time)) {
+	var early <-chan struct{} // never receives a value
+	if u.config.EarlyPasses {
+		early, u.waits = watch.Urgent(), watch
+	}
+	process.EveryOr(ctx, u.config.Interval, early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
+		pass(ctx, now)
+		return u.cost
+	})
 }
 
 // awaitChanges registers what the pods that are left wait for.

@@ -25,6 +25,7 @@ type signals struct {
 }
 
 func (s *signals) AwaitChanges(w watcher.Waits) { s.waits = w }
+func (s *signals) Urgent() <-chan struct{}      { return s.early }
 
 func (s *signals) Evict(ctx context.Context, p *cluster.Pod) error {
 	err := s.fakeCluster.Evict(ctx, p)
@@ -36,25 +37,25 @@ func (s *signals) Evict(ctx context.Context, p *cluster.Pod) error {
 	return err
 }
 
+// Without --early-passes, the next pass is at the next interval.
 func TestUpdater_replacementsAreReady_nextPodIsEvictedWithoutWaitingForTheInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeCluster(cluster.Recreate)
-		s := &signals{fakeCluster: fake, early: make(chan struct{}, 1)}
-		u := newUpdater(fake.config, fake, s, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-		u.waits = s
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		process.EveryOr(ctx, time.Minute, s.early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
-			u.pass(ctx, now)
-			return u.cost
+	for flag, want := range map[string]int{"--early-passes": 3, "--early-passes=false": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeCluster(cluster.Recreate)
+			fake.config = given(t, flag)
+			s := &signals{fakeCluster: fake, early: make(chan struct{}, 1)}
+			u := newUpdater(fake.config, fake, s, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			u.loop(ctx, s, u.pass)
+			if n := fake.count("evict "); n != want {
+				t.Errorf("%s: %d pods were evicted in 20s, want %d: %v", flag, n, want, fake.done)
+			}
+			if len(s.waits.Controllers) != 0 {
+				t.Errorf("%s: waits for %v at the end, want none", flag, s.waits.Controllers)
+			}
 		})
-		if n := fake.count("evict "); n != 3 {
-			t.Errorf("%d pods were evicted in 20s, want 3: %v", n, fake.done)
-		}
-		if len(s.waits.Controllers) != 0 {
-			t.Errorf("waits for %v at the end, want none", s.waits.Controllers)
-		}
-	})
+	}
 }
 
 func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {

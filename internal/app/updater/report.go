@@ -66,7 +66,7 @@ func (e *execution) publishPlan(w plan.World, decisions []plan.Decision) {
 	withResizable.Publish(false)
 }
 
-// publishOutcome publishes the decisions after they were carried out, and reports why pods were left.
+// publishOutcome publishes the decisions after they were carried out, and reports why pods were left unchanged.
 func (e *execution) publishOutcome(decisions []plan.Decision) {
 	e.metrics.publishDecisions(decisions)
 	current := make(map[string]notice, len(e.lastNotices))
@@ -85,7 +85,7 @@ func (e *execution) publishOutcome(decisions []plan.Decision) {
 // A notice is what users are told about a pod that is left. It is reported again only when it changes.
 type notice struct {
 	code       plan.ReasonCode
-	persists   bool            // the reason usually ends within one interval and did not
+	persists   bool            // the reason usually ends by itself, and has not for longer than usual
 	refused    plan.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
 	unanswered bool            // actions on the pod have been without an answer for long, whatever the current reason is
 }
@@ -95,9 +95,16 @@ func (e *execution) noticeOf(d *plan.Decision) notice {
 	if d.Reason.Code == plan.ReplicasUnknown {
 		n.persists = e.hasBeenUnknown(d.Pod.UID)
 	}
+	if d.Reason.Code == plan.RescueInProgress {
+		n.persists = d.Reason.For >= rescueTakesTooLong
+	}
 	_, n.unanswered = e.pass.Unanswered(*d)
 	return n
 }
+
+// rescueTakesTooLong is how long OOM-killed pods may wait for the replacement of a deleted pod before an event is written. The wait ends
+// after plan.Budget.StuckFor unless the replacement does not start, for example because no node has room for it.
+const rescueTakesTooLong = 15 * time.Minute
 
 // hasBeenUnknown reports whether the number of replicas of a pod's controller has been unknown for about an interval.
 func (e *execution) hasBeenUnknown(uid string) bool {

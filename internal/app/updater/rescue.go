@@ -5,14 +5,12 @@ package updater
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -28,6 +26,12 @@ type conditionWriter interface {
 type rescueState struct {
 	status, reason, message string    // status is watcher.Removed if there is no condition
 	done                    time.Time // when a pod was rescued last
+}
+
+// A rescueReport is the condition OOMRescue of an autoscaler, and whether it was written.
+type rescueReport struct {
+	rescueState
+	conditionAttempt
 }
 
 // writeRescueConditions updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
@@ -49,27 +53,29 @@ func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, au
 			next[d.Autoscaler.Key] = this
 		}
 	}
+	var due []conditionWrite
 	for _, a := range autoscalers {
-		before, known := e.rescueStates[a.Key]
+		report := e.rescueStates[a.Key]
+		if report == nil {
+			report = new(rescueReport)
+			e.rescueStates[a.Key] = report
+		}
 		state, active := next[a.Key]
-		isShown := before.status == watcher.True && now.Before(before.done.Add(rescueShown))
+		isShown := report.status == watcher.True && now.Before(report.done.Add(rescueShown))
 		if isShown && (!active || rank(&state) == 0) {
-			state = before
+			state = report.rescueState
 		}
-		if known && state == before {
-			continue
+		if state != report.rescueState {
+			report.rescueState, report.written = state, false
 		}
-		_, err := e.conditions.WriteConditions(ctx, a, now, watcher.Condition{
-			Type: v1alpha1.ConditionOOMRescue, Status: state.status, Reason: state.reason, Message: state.message,
-		})
-		if err != nil {
-			// The object has changed, for example. The next pass writes the condition.
-			e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
-			continue
+		if report.isDue(now) {
+			due = append(due, conditionWrite{a, []watcher.Condition{{
+				Type: v1alpha1.ConditionOOMRescue, Status: state.status, Reason: state.reason, Message: state.message,
+			}}, &report.conditionAttempt})
 		}
-		e.rescueStates[a.Key] = state
 	}
-	maps.DeleteFunc(e.rescueStates, func(key cluster.Key, _ rescueState) bool { return !e.governs(key) })
+	e.writeConditions(ctx, now, due)
+	maps.DeleteFunc(e.rescueStates, func(key cluster.Key, _ *rescueReport) bool { return !e.governs(key) })
 }
 
 // rescueReasons are the reasons of the condition OOMRescue after an action.

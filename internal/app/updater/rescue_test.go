@@ -356,10 +356,53 @@ func TestUpdater_conditionCannotBeWritten_nextPassWritesIt(t *testing.T) {
 		y.need, y.data, y.writeErr = func(time.Time) int64 { return 1 << 50 }, true, kube.ErrConflict
 		u := y.during(10 * time.Minute)
 		y.writeErr = nil
-		y.step(time.Now())
-		u.pass(t.Context(), time.Now())
+		for range 10 {
+			y.step(time.Now())
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
 		if got := y.last(); got.Status != watcher.False || got.Reason != plan.DataWouldBeLost.String() || len(y.conditions) != 1 {
 			t.Errorf("condition %+v after %d writes, want one write with the reason DataWouldBeLost", got, len(y.conditions))
+		}
+	})
+}
+
+// The recommendation for which a pod is rescued is often written at the same time, so that the first write of the condition fails.
+func TestUpdater_conditionConflictsOnce_rescueIsShownNevertheless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 1)
+		y.desired, y.writeErr = 0, kube.ErrConflict
+		u := y.during(time.Minute)
+		y.writeErr = nil
+		if y.removed["evict"] != 1 {
+			t.Fatalf("actions %v, want one eviction", y.removed)
+		}
+		for range 3 {
+			y.step(time.Now())
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		if got := y.last(); got.Status != watcher.True || got.Reason != v1alpha1.ReasonEvicted {
+			t.Errorf("condition %+v, want True with reason Evicted", got)
+		}
+	})
+}
+
+// Conditions of VPAs for which the API server does not answer do not delay the next pass for long, and not every pass.
+func TestUpdater_conditionWritesHang_passesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 1)
+		y.need, y.data = func(time.Time) int64 { return 1 << 50 }, true
+		u := updaterOf(y.fakeCluster, y)
+		u.world, u.conditions = y, hangingConditions{}
+		passes := 0
+		for began := time.Now(); time.Since(began) < 10*time.Minute; passes++ {
+			y.step(time.Now())
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if passes < 500 {
+			t.Errorf("%d passes in 10m, want about one in a second", passes)
 		}
 	})
 }

@@ -58,35 +58,51 @@ type rolloutReport struct {
 	reverted string // its message
 }
 
+// A rolloutShown is what was reported, and whether its conditions were written.
+type rolloutShown struct {
+	rolloutReport
+	conditionAttempt
+}
+
 // reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
 func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
+	var due []conditionWrite
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
-		before, known := e.rollouts[a.Key]
+		shown := e.rollouts[a.Key]
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
-		if report == before && (known || !a.Warned) {
-			continue
-		}
-		if report.problem != "" && report.problem != before.problem {
-			e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
-			e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
-		}
-		if report.reverted != "" && report.reverted != before.reverted {
-			e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
-			e.events.Autoscaler(a, kube.EventReverted, report.reverted)
-		}
-		if e.conditions != nil && !e.config.DryRun {
-			_, err := e.conditions.WriteConditions(ctx, a, now,
-				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
-				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted))
-			if err != nil { // the object has changed, for example; the next pass writes the conditions
-				e.log.Debug("Failed to write a condition", slog.String("vpa", a.Key.String()), slog.String("error", kube.Answer(err)))
+		if shown == nil {
+			if report == (rolloutReport{}) && !a.Warned {
 				continue
 			}
+			shown = new(rolloutShown)
+			e.rollouts[a.Key] = shown
 		}
-		e.rollouts[a.Key] = report
+		if report != shown.rolloutReport {
+			e.warnOf(a, report, shown.rolloutReport)
+			shown.rolloutReport, shown.written = report, false
+		}
+		if e.conditions != nil && !e.config.DryRun && shown.isDue(now) {
+			due = append(due, conditionWrite{a, []watcher.Condition{
+				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
+				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted),
+			}, &shown.conditionAttempt})
+		}
 	}
-	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ rolloutReport) bool { return !e.governs(key) })
+	e.writeConditions(ctx, now, due)
+	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
+}
+
+// warnOf logs what is new in a report, and writes a warning event about it.
+func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
+	if report.problem != "" && report.problem != before.problem {
+		e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
+		e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
+	}
+	if report.reverted != "" && report.reverted != before.reverted {
+		e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
+		e.events.Autoscaler(a, kube.EventReverted, report.reverted)
+	}
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,10 +35,13 @@ const (
 	// repeated after a restart. It is also how long the object of a workload without state is kept, because the next action
 	// often follows.
 	quietInterval = 5 * time.Minute
-	// announceTimeout limits how long the first action on a workload waits for the write before it.
+	// announceTimeout is the maximum time for which the first action on a workload waits until its UpdateState is written.
 	announceTimeout = 5 * time.Second
 	// storeTimeout limits the writes after a pass. The next pass continues.
 	storeTimeout = 10 * time.Second
+	// stateBackoff is the pause after a failed write of an object. Each further one doubles it. Announcements do not pause.
+	stateBackoff     = 10 * time.Second
+	stateBackoffMost = 10 * time.Minute
 	// loadTimeout limits one attempt to load all states.
 	loadTimeout = 5 * time.Minute
 	// loadAgainAfter is how often the updater checks whether states can be stored, if the CRD or a right is missing.
@@ -59,9 +63,15 @@ type states struct {
 	unavailable bool                            // the CRD or a right is missing
 	loadAgainAt time.Time                       // if unavailable
 	failing     bool                            // the last writes failed, which was logged
-	failed      int                             // failed writes of this pass
 	acting      map[cluster.Workload]*sync.Once // workloads that this pass acts on
 	written     map[cluster.Workload]stateWrite // the last write of each object in this term
+	failures    map[cluster.Workload]stateFailure
+}
+
+// A stateFailure describes the failed writes of an object since the last successful one.
+type stateFailure struct {
+	count      int
+	retryAfter time.Time
 }
 
 // A stateWrite describes the last write of an object, or the last time when it had not changed.
@@ -72,7 +82,7 @@ type stateWrite struct {
 }
 
 func newStates(store stateStore, m *Metrics, log *slog.Logger) *states {
-	return &states{store: store, metrics: m, log: log, written: map[cluster.Workload]stateWrite{}}
+	return &states{store: store, metrics: m, log: log, written: map[cluster.Workload]stateWrite{}, failures: map[cluster.Workload]stateFailure{}}
 }
 
 // load restores the stored states into the ledger. It retries until it succeeds or ctx ends, because the updater must not act
@@ -165,7 +175,7 @@ func (s *states) begin(ctx context.Context, pass *plan.Pass, ledger *plan.Ledger
 	}
 	s.exported = map[cluster.Workload]plan.State{}
 	s.mu.Lock()
-	s.acting, s.failed = map[cluster.Workload]*sync.Once{}, 0
+	s.acting = map[cluster.Workload]*sync.Once{}
 	s.mu.Unlock()
 	acts := slices.ContainsFunc(pass.Decisions(), func(d plan.Decision) bool { return d.Do != plan.Leave })
 	if !acts || !s.isActive() {
@@ -221,20 +231,29 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 	workers.SetLimit(maxWorkers)
 	for i := range due {
 		workers.Go(func() error {
-			s.write(ctx, now, &due[i], false)
+			if ctx.Err() == nil { // otherwise a later pass writes it
+				s.write(ctx, now, &due[i], false)
+			}
 			return nil
 		})
 	}
-	for _, w := range s.store.Stored() {
+	stored := s.store.Stored()
+	for _, w := range stored {
 		if current[w] || !all && !s.isUnused(now, w) {
 			continue
 		}
 		workers.Go(func() error {
-			s.remove(ctx, w)
+			if ctx.Err() == nil {
+				s.remove(ctx, now, w)
+			}
 			return nil
 		})
 	}
 	_ = workers.Wait() // errors are counted and logged where they occur
+	for _, w := range stored {
+		current[w] = true
+	}
+	maps.DeleteFunc(s.failures, func(w cluster.Workload, _ stateFailure) bool { return !current[w] })
 	s.reportFailures()
 }
 
@@ -243,6 +262,9 @@ func (s *states) save(ctx context.Context, now time.Time, ledger *plan.Ledger, b
 func (s *states) isDue(now time.Time, state *plan.State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now.Before(s.failures[state.Workload].retryAfter) {
+		return false
+	}
 	last, ok := s.written[state.Workload]
 	return !ok || last.acting || state.LastAction().After(last.action) || isQuiet(now, last.at)
 }
@@ -251,6 +273,9 @@ func (s *states) isDue(now time.Time, state *plan.State) bool {
 func (s *states) isUnused(now time.Time, w cluster.Workload) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now.Before(s.failures[w].retryAfter) {
+		return false
+	}
 	last, ok := s.written[w]
 	return !ok || last.acting || isQuiet(now, last.at)
 }
@@ -261,7 +286,7 @@ func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last
 func (s *states) write(ctx context.Context, now time.Time, state *plan.State, acting bool) {
 	wrote, err := s.store.Write(ctx, now, state)
 	if err != nil {
-		s.fail(ctx, state.Workload, err)
+		s.fail(ctx, now, state.Workload, err)
 		return
 	}
 	if wrote {
@@ -269,18 +294,20 @@ func (s *states) write(ctx context.Context, now time.Time, state *plan.State, ac
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.failures, state.Workload)
 	s.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
 }
 
-func (s *states) remove(ctx context.Context, w cluster.Workload) {
+func (s *states) remove(ctx context.Context, now time.Time, w cluster.Workload) {
 	if err := s.store.Delete(ctx, w); err != nil {
-		s.fail(ctx, w, err)
+		s.fail(ctx, now, w, err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.stateWrites.WithLabelValues(resultOK).Inc()
 	delete(s.written, w)
+	delete(s.failures, w)
 }
 
 // The values of the label result.
@@ -290,17 +317,20 @@ const (
 )
 
 // fail counts a failed write. The first of several failures in a row is logged.
-func (s *states) fail(ctx context.Context, w cluster.Workload, err error) {
+func (s *states) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
 	s.metrics.stateWrites.WithLabelValues(resultError).Inc()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed++
+	failure := s.failures[w]
+	failure.retryAfter = now.Add(min(stateBackoff<<min(failure.count, 10), stateBackoffMost))
+	failure.count++
+	s.failures[w] = failure
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
 		s.disable(err)
 	case !s.failing && ctx.Err() == nil:
 		s.failing = true
-		s.log.Warn("Cannot store an UpdateState; the updater tries again in each pass", slog.String("workload", w.String()), slog.Any("error", err))
+		s.log.Warn("Cannot store an UpdateState; the updater tries again after a pause", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 }
 
@@ -308,7 +338,7 @@ func (s *states) fail(ctx context.Context, w cluster.Workload, err error) {
 func (s *states) reportFailures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failing && s.failed == 0 {
+	if s.failing && len(s.failures) == 0 {
 		s.failing = false
 		s.log.Info("UpdateStates are stored again")
 	}

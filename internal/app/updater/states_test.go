@@ -549,3 +549,48 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 		}
 	})
 }
+
+// A hangingStates is a stateStore that does not answer writes of a namespace in time, for example because of a webhook of a tenant.
+type hangingStates struct {
+	*memoryStates
+	namespace string
+	tried     int
+}
+
+func (h *hangingStates) Write(ctx context.Context, now time.Time, s *plan.State) (bool, error) {
+	if s.Workload.Namespace != h.namespace {
+		return h.memoryStates.Write(ctx, now, s)
+	}
+	h.mu.Lock()
+	h.tried++
+	h.mu.Unlock()
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+// Each pass waits for the writes of the pass before, so they must not hang again and again.
+func TestUpdater_stateOfOneTenantCannotBeStored_passesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		fake.evictErr = kube.ErrForbidden
+		u := newTestUpdater(fake)
+		store := &hangingStates{memoryStates: newMemoryStates(), namespace: "shop"}
+		u.states.store = store
+		passes := 0
+		for began := time.Now(); time.Since(began) < 10*time.Minute; passes++ {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if passes < 400 || store.tried > 30 {
+			t.Errorf("%d passes and %d attempts to write in 10m, want about one pass in a second and few attempts", passes, store.tried)
+		}
+		if n := len(u.states.failures); n != 1 {
+			t.Errorf("%d failures are kept, want 1", n)
+		}
+		u.ledger = plan.NewLedger()
+		u.states.save(t.Context(), time.Now(), u.ledger, u.budget, false)
+		if n := len(u.states.failures); n != 0 {
+			t.Errorf("%d failures of workloads without state are kept", n)
+		}
+	})
+}

@@ -139,7 +139,11 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
 		return !e.config.Serves(a.Namespace) || failed[a.Key]
 	})
-	e.summaries.update(now, all, summarize(decisions))
+	var summaries map[cluster.Key]summary // without a summary, the condition is removed
+	if e.config.UpdatingCondition {
+		summaries = summarize(decisions)
+	}
+	e.summaries.update(now, all, summaries)
 }
 
 // forgetSummaries forgets autoscalers that are gone.

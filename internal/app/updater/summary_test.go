@@ -81,7 +81,7 @@ func (c *conditionLog) WriteConditions(_ context.Context, a *cluster.Autoscaler,
 	if c.last == nil {
 		c.last = map[string]watcher.Condition{}
 	}
-	if c.err == nil && c.last[a.UID] == (watcher.Condition{}) && say[0].Status == watcher.Removed {
+	if c.err == nil && c.last[a.UID].Status == watcher.Removed && say[0].Status == watcher.Removed {
 		return false, nil // there is none
 	}
 	c.all = append(c.all, a.Name+" "+say[0].Reason)
@@ -280,6 +280,79 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		}
 		if n := to.written(); n != 4 {
 			t.Errorf("%d writes, want 4: %v", n, to.all)
+		}
+	})
+}
+
+func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config = given(t, "--updating-condition=false")
+		u := newTestUpdater(fake)
+		to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.True}}} // an earlier updater wrote it
+		u.summaries = newSummaryWriter(to, fake.log)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go u.summaries.run(ctx)
+		for range 30 {
+			u.pass(ctx, time.Now())
+			time.Sleep(time.Minute)
+		}
+		if got := to.get(""); to.written() != 1 || got.Status != watcher.Removed {
+			t.Errorf("%d writes %v, last %+v; want one, which removes the condition", to.written(), to.all, got)
+		}
+	})
+}
+
+// A partlyHanging writer does not answer writes to VPAs of namespace "bad".
+type partlyHanging struct {
+	conditionLog
+	tried int
+}
+
+func (p *partlyHanging) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...watcher.Condition) (bool, error) {
+	if a.Namespace != "bad" {
+		return p.conditionLog.WriteConditions(ctx, a, now, say...)
+	}
+	p.mu.Lock()
+	p.tried++
+	p.mu.Unlock()
+	if a.Name == "panic" {
+		panic("bad object")
+	}
+	<-ctx.Done()
+	return false, errors.New("no answer")
+}
+
+// VPAs whose conditions cannot be written must not keep the conditions of others from being written.
+func TestSummaryWriter_writesOfOneTenantFail_othersAreWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &partlyHanging{}
+		w := newSummaryWriter(to, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		good := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
+		all := []*cluster.Autoscaler{{Key: cluster.Key{Namespace: "bad", Name: "panic"}, UID: "p"}}
+		for i := range 20 {
+			all = append(all, &cluster.Autoscaler{Key: cluster.Key{Namespace: "bad", Name: fmt.Sprint(i)}, UID: fmt.Sprint("bad-", i)})
+		}
+		all = append(all, good)
+		for i := range 3600 {
+			next := map[cluster.Key]summary{}
+			for _, a := range all {
+				next[a.Key] = summary{reason: "BackingOff", done: i / 60, total: 200}
+			}
+			w.update(time.Now(), all, next)
+			time.Sleep(time.Second)
+		}
+		if n := to.written(); n < 50 {
+			t.Errorf("%d writes of the summary that changes each minute in an hour, want about 60", n)
+		}
+		if to.tried > 21*12 {
+			t.Errorf("%d attempts on 21 VPAs in an hour, want a back-off", to.tried)
 		}
 	})
 }

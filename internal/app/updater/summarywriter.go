@@ -6,7 +6,9 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -21,13 +23,15 @@ const (
 	summaryPause = 10 * time.Second
 	// summaryRefresh is how often an unchanged condition is compared with the stored one, which another client may have changed.
 	summaryRefresh = 10 * time.Minute
-	// summaryForbidden is how long no condition is written after a refusal because of a missing right.
+	// summaryForbidden is how long no condition is written after the API server has refused a write because of a missing permission.
 	summaryForbidden = 10 * time.Minute
 	// summaryRate and summaryBurst limit the writes of all conditions, per second.
 	summaryRate  = 20
 	summaryBurst = 20
-	// summaryTimeout limits one write.
-	summaryTimeout = 30 * time.Second
+	// summaryTimeout limits one write. A write that fails is tried again after summaryPause, doubled by each further failure.
+	summaryTimeout = 5 * time.Second
+	// summaryWorkers is the number of writes at the same time, so that one without an answer does not delay others.
+	summaryWorkers = 4
 )
 
 // A summaryWriter writes the condition Updating. It writes in parallel to the passes and with a rate limit of its own, so that it
@@ -42,15 +46,16 @@ type summaryWriter struct {
 	shown     map[cluster.Key]shownSummary
 	pending   map[cluster.Key]pendingSummary
 	queue     []cluster.Key // of pending, in the order in which they were added
-	forbidden time.Time     // when a missing right prevented a write, zero if it did not
+	writing   map[cluster.Key]bool
+	forbidden time.Time // when a missing right prevented a write, zero if it did not
 }
 
 // A shownSummary is the last write of the condition of an autoscaler.
 type shownSummary struct {
 	summary
-	uid    string
-	at     time.Time
-	failed bool
+	uid      string
+	at       time.Time
+	failures int // in a row
 }
 
 type pendingSummary struct {
@@ -61,7 +66,7 @@ type pendingSummary struct {
 func newSummaryWriter(to conditionWriter, log *slog.Logger) *summaryWriter {
 	return &summaryWriter{
 		to: to, limit: rate.NewLimiter(summaryRate, summaryBurst), log: log, wake: make(chan struct{}, 1),
-		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{},
+		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{}, writing: map[cluster.Key]bool{},
 	}
 }
 
@@ -83,6 +88,13 @@ func (w *summaryWriter) update(now time.Time, all []*cluster.Autoscaler, next ma
 		}
 		w.pending[a.Key] = pendingSummary{s, a}
 	}
+	if len(w.queue) > 0 {
+		w.signal()
+	}
+}
+
+// signal wakes one worker.
+func (w *summaryWriter) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -94,9 +106,13 @@ func (w *summaryWriter) isDue(now time.Time, a *cluster.Autoscaler, s summary) b
 	last, known := w.shown[a.Key]
 	_, queued := w.pending[a.Key]
 	switch age := now.Sub(last.at); {
+	case w.writing[a.Key]:
+		return false // a later pass queues it
 	case queued, !known, last.uid != a.UID, age < 0:
 		return true // a queued summary is replaced by the newer one
-	case last.failed || !last.isSameAs(s):
+	case last.failures > 0:
+		return age >= min(summaryPause<<min(last.failures-1, 10), summaryRefresh)
+	case !last.isSameAs(s):
 		return age >= summaryPause
 	default:
 		return age >= summaryRefresh
@@ -105,6 +121,14 @@ func (w *summaryWriter) isDue(now time.Time, a *cluster.Autoscaler, s summary) b
 
 // run writes until ctx ends.
 func (w *summaryWriter) run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range summaryWorkers {
+		workers.Go(func() { w.work(ctx) })
+	}
+	workers.Wait()
+}
+
+func (w *summaryWriter) work(ctx context.Context) {
 	for {
 		p, ok := w.next()
 		if !ok {
@@ -132,25 +156,48 @@ func (w *summaryWriter) next() (pendingSummary, bool) {
 	w.queue = w.queue[1:]
 	p := w.pending[key]
 	delete(w.pending, key)
+	w.writing[key] = true
+	if len(w.queue) > 0 {
+		w.signal()
+	}
 	return p, true
 }
 
 func (w *summaryWriter) write(ctx context.Context, p pendingSummary) {
-	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
-	defer cancel()
 	now := time.Now()
-	wrote, err := w.to.WriteConditions(ctx, p.autoscaler, now, p.condition())
+	wrote, err := w.send(ctx, now, p)
 	w.record(ctx, now, p, err)
 	if wrote || err != nil {
 		_ = w.limit.Wait(ctx) // fails only if ctx ends
 	}
 }
 
+// send writes a condition. A panic, which a response with an unexpected object could cause, is an error.
+func (w *summaryWriter) send(ctx context.Context, now time.Time, p pendingSummary) (wrote bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("write condition Updating: panic: %v", cause)
+			w.log.Error("Skipped an object because of an internal error", slog.String("object", p.autoscaler.Key.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	return w.to.WriteConditions(ctx, p.autoscaler, now, p.condition())
+}
+
 // record stores the outcome of a write. If the object has changed meanwhile, a later pass writes the condition.
 func (w *summaryWriter) record(ctx context.Context, now time.Time, p pendingSummary, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.shown[p.autoscaler.Key] = shownSummary{p.summary, p.autoscaler.UID, now, err != nil}
+	delete(w.writing, p.autoscaler.Key)
+	shown := shownSummary{summary: p.summary, uid: p.autoscaler.UID, at: now}
+	if last := w.shown[p.autoscaler.Key]; err != nil {
+		shown.failures = 1
+		if last.uid == shown.uid {
+			shown.failures += last.failures
+		}
+	}
+	w.shown[p.autoscaler.Key] = shown
 	switch {
 	case errors.Is(err, kube.ErrForbidden):
 		clear(w.pending)
@@ -163,6 +210,6 @@ func (w *summaryWriter) record(ctx context.Context, now time.Time, p pendingSumm
 	case err == nil:
 		w.forbidden = time.Time{}
 	case ctx.Err() == nil:
-		w.log.Debug("Failed to write a condition", slog.String("vpa", p.autoscaler.Key.String()), slog.String("error", kube.Answer(err)))
+		w.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", p.autoscaler.Key.String()), slog.String("error", kube.Answer(err)))
 	}
 }

@@ -4,9 +4,11 @@
 package updater
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -44,6 +46,7 @@ type surges struct {
 	mu       sync.Mutex                         // guards the following while pods are changed
 	begun    map[cluster.Workload]bool          // surges that the watch may not show yet
 	attempts map[cluster.Workload]surgeAttempt  // failed steps
+	visited  map[cluster.Workload]surgeVisit    // Deployments with a record
 	active   map[cluster.Workload]cluster.Surge // of this pass
 	ended    []endedSurge                       // in this pass
 	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
@@ -54,7 +57,7 @@ type surges struct {
 func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
 	return &surges{
 		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
+		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{}, visited: map[cluster.Workload]surgeVisit{},
 	}
 }
 
@@ -62,6 +65,12 @@ func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges 
 type surgeAttempt struct {
 	failures   int
 	retryAfter time.Time
+}
+
+// A surgeVisit is the last read of a Deployment with a record.
+type surgeVisit struct {
+	at    time.Time
+	surge cluster.Surge // the record; empty if it is not known
 }
 
 // An endedSurge is a surge that ended without the removal of its pod.
@@ -75,6 +84,7 @@ const (
 	surgeBackoff     = 15 * time.Second // after the first failed step; doubled by each further one
 	surgeBackoffMost = 10 * time.Minute
 	maxSurgeSteps    = 100 // Deployments with a record that one pass reads
+	surgesPerSecond  = 10  // Deployments with a record that are read in a second, on average
 )
 
 // advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
@@ -109,7 +119,8 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	return &plan.Surges{Active: s.active, Scaled: scaled}
 }
 
-// due returns the Deployments with a surge whose next step may be tried now, and marks all of them as active.
+// due returns the Deployments with a surge whose next step may be tried now, and marks all of them as active. Those that were read longest
+// ago come first, because any tenant can put the annotation on many Deployments.
 func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluster.Workload {
 	all := s.source.Surging()
 	for w := range s.begun {
@@ -117,7 +128,10 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 			all = append(all, w)
 		}
 	}
-	slices.SortFunc(all, cluster.Workload.Compare)
+	slices.SortFunc(all, func(x, y cluster.Workload) int {
+		return cmp.Or(s.visited[x].at.Compare(s.visited[y].at), x.Compare(y))
+	})
+	pause := time.Duration(len(all)/surgesPerSecond) * time.Second
 	recorded := make(map[cluster.Workload]bool, len(all))
 	var due []cluster.Workload
 	for _, w := range all {
@@ -125,11 +139,15 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 		if !serves(w.Namespace) {
 			continue
 		}
-		s.active[w] = cluster.Surge{}
-		if !now.Before(s.attempts[w].retryAfter) && len(due) < maxSurgeSteps {
+		last := s.visited[w]
+		s.active[w] = last.surge
+		isPaused := now.Before(s.attempts[w].retryAfter) || now.Before(last.at.Add(pause)) && !now.Before(last.at)
+		if !isPaused && len(due) < maxSurgeSteps {
 			due = append(due, w)
+			s.visited[w] = surgeVisit{now, last.surge}
 		}
 	}
+	maps.DeleteFunc(s.visited, func(w cluster.Workload, _ surgeVisit) bool { return !recorded[w] })
 	for w := range s.attempts {
 		if !recorded[w] {
 			delete(s.attempts, w)
@@ -162,6 +180,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	}
 	s.mu.Lock()
 	s.active[w] = *d.Surge
+	s.visited[w] = surgeVisit{now, *d.Surge}
 	s.mu.Unlock()
 	move := plan.NextSurge(now, &d, pods, scaled)
 	if err := s.carryOut(ctx, now, &d, &move); err != nil {
@@ -274,6 +293,7 @@ func (s *surges) forget(w cluster.Workload) {
 	defer s.mu.Unlock()
 	delete(s.begun, w)
 	delete(s.active, w)
+	delete(s.visited, w)
 	delete(s.attempts, w)
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -496,5 +497,51 @@ func TestSurge_apiServerFails_isTriedAgainWithBackoffAndLoggedOnce(t *testing.T)
 	}
 	if y.deployment.Replicas != 3 || y.deployment.Recorded || y.count("evict") > 0 {
 		t.Errorf("%d replicas, record %+v, %v", y.deployment.Replicas, y.deployment.Surge, y.done)
+	}
+}
+
+// A surgeCrowd is a cluster in which a tenant has put the annotation podfit.dev/surge on many Deployments.
+type surgeCrowd struct {
+	all []cluster.Workload
+
+	mu    sync.Mutex
+	reads map[string]int // by namespace
+}
+
+func (y *surgeCrowd) Surging() []cluster.Workload               { return slices.Clone(y.all) }
+func (y *surgeCrowd) Scaled() (map[cluster.Workload]bool, bool) { return nil, true }
+func (y *surgeCrowd) Write(context.Context, *cluster.Deployment, int32, *cluster.Surge) error {
+	return nil
+}
+
+func (y *surgeCrowd) Read(_ context.Context, w cluster.Workload) (cluster.Deployment, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.reads[w.Namespace]++
+	return cluster.Deployment{Workload: w, Recorded: true}, nil // the record is invalid
+}
+
+// Each pass reads the Deployments with a record. The records of a tenant must keep no surge of another one from ending, and with early
+// passes, the reads must leave most of --kube-api-qps for changes of pods.
+func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testing.T) {
+	y := &surgeCrowd{reads: map[string]int{}}
+	for i := range 300 {
+		y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "a", Name: fmt.Sprint("web-", i)})
+	}
+	y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
+	fake := newFakeCluster(cluster.Recreate)
+	u := updaterOf(fake, fake)
+	s := newSurges(y, y, u)
+	now := time.Now()
+	for range 300 { // early passes
+		s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger)
+		now = now.Add(time.Second)
+	}
+	if total := y.reads["a"] + y.reads["shop"]; y.reads["shop"] < 5 || total > 12*300 {
+		t.Errorf("%d reads of the surge of another tenant, and %d in total in 300s; want at least 5, and at most 12 in a second", y.reads["shop"], total)
+	}
+	y.all = nil
+	if s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger); len(s.visited) > 0 {
+		t.Errorf("%d Deployments without a record are kept", len(s.visited))
 	}
 }

@@ -91,18 +91,13 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.waits = world
 		u.summaries = newSummaryWriter(world, p.Log)
 		writing, stop := context.WithCancel(ctx)
 		var writer sync.WaitGroup
 		writer.Go(func() { u.summaries.run(writing) })
 		defer writer.Wait()
 		defer stop()
-		pass := p.Recovering("updater", u.pass)
-		process.EveryOr(ctx, c.Interval, world.Urgent(), earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
-			pass(ctx, now)
-			return u.cost
-		})
+		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
 		return nil
 	}
@@ -205,8 +200,8 @@ type updater struct {
 
 	stale        func(now time.Time) []string  // returns the watched resources that are not up to date; nil: all are
 	conditions   conditionWriter               // nil: no conditions are written
-	rollouts     map[cluster.Key]rolloutReport // what was reported last
-	rescueStates map[cluster.Key]rescueState   // what was written last
+	rollouts     map[cluster.Key]*rolloutShown // what was reported last
+	rescueStates map[cluster.Key]*rescueReport // what is shown
 	summaries    *summaryWriter                // nil: no condition Updating is written
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
 }
@@ -227,7 +222,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		metrics: m, health: h, log: log, states: newStates(nil, m, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[plan.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]rescueState{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]rolloutReport{},
+		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
 	}
 }
 
@@ -258,6 +253,8 @@ func (c *Config) budget() plan.Budget {
 	b.MustFit = c.ReplacementMustFit
 	b.Window = c.Interval - c.Interval/10
 	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
+	b.EvictionBackoff = c.EvictionBackoff
+	b.BackoffMax = max(b.BackoffMax, c.EvictionBackoff)
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.Mover, _ = plan.ParseMover(c.Mover)
@@ -403,9 +400,11 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
 	u.awaitChanges(decisions)
-	e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
-	u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
-	clock.waiting(func() { e.execute(ctx) })
+	clock.waiting(func() {
+		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
+		u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
+		e.execute(ctx)
+	})
 	u.awaitChanges(decisions)
 	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)

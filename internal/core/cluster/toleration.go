@@ -13,7 +13,8 @@ type Tolerance uint8
 const (
 	NoTaint     Tolerance = 0
 	FirstListed Tolerance = 1   // the first of the list
-	AnyTaint    Tolerance = 255 // all taints, or not known
+	Unlisted    Tolerance = 254 // not known, because the list is full
+	AnyTaint    Tolerance = 255 // all taints
 )
 
 // Tolerations are the tolerations of a pod.

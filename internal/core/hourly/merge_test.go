@@ -95,7 +95,7 @@ func weightAt(w *Weights, bucket int) float64 {
 	return 0
 }
 
-func TestWeightsMerge_twoParts_equalsOneOfAllSamples(t *testing.T) {
+func TestWeightsMerge_twoParts_equalsTheWeightsOfAllSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, as := drawWeights(t)
 		b, bs := drawWeights(t)
@@ -110,7 +110,7 @@ func TestWeightsMerge_twoParts_equalsOneOfAllSamples(t *testing.T) {
 		ab, bc := merged(&a, &b), merged(&b, &c)
 		sameWeights(t, "a and b", ab, merged(&b, &a))
 		sameWeights(t, "a, b and c", merged(ab, &c), merged(&a, bc))
-		var all Weights // as one would have seen it
+		var all Weights // the weights after all samples in the order of time
 		for len(as)+len(bs) > 0 {
 			if len(bs) == 0 || len(as) > 0 && as[0].hour <= bs[0].hour {
 				as, bs = bs, as

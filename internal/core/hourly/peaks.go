@@ -108,7 +108,7 @@ func (p *Peaks) advance(end int32) {
 	p.end = end
 }
 
-// fit grows the ring by whole days, until it holds all hours since the first sample or the room is used up.
+// fit grows the ring by whole days, until it holds all hours since the first sample or has its maximum size.
 func (p *Peaks) fit(end int32) {
 	need := min(end-p.from, p.room)
 	if need <= int32(len(p.ring)) {
@@ -157,8 +157,8 @@ func (p *Peaks) Max(from, before int) Level {
 	return m
 }
 
-// Last returns the highest peak of a number of hours that end with an hour. If these have no samples, it returns that of the same
-// number of hours that end with the newest sample.
+// Last returns the highest peak of a number of hours, of which the last one is hour. If these hours have no samples, it returns the
+// highest peak of the same number of hours up to the newest sample.
 func (p *Peaks) Last(hours, hour int) Level {
 	if m := p.Max(hour+1-hours, hour+1); m > 0 {
 		return m

@@ -108,6 +108,11 @@ func asksLessThan(fits, before []policy.Fitted, part float64) bool {
 	return false
 }
 
+// asksSmaller reports whether fits is a smaller size than before: a request is lower by at least the given fraction, and none is higher.
+func asksSmaller(fits, before []policy.Fitted, part float64) bool {
+	return asksLessThan(fits, before, part) && !asksLessThan(before, fits, 0)
+}
+
 // asksOther reports whether fits changes a request of the pod's spec by at least the given fraction.
 func asksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
 	if asksLess(p, fits, part) {

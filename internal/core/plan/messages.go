@@ -207,14 +207,14 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: BackingOff, Example: Reason{Until: exampleTime, Have: 3, Text: "eviction"},
-		Meaning: "The last changes did not help: replacements came back without the recommended size, or a resize was undone. The workload is left as it is until the given time; the delay doubles up to 6 hours, from 30 minutes after an eviction and from 5 minutes after a resize. " +
+		Meaning: "The last changes did not help: replacements came back without the recommended size, or a resize was undone. The workload is left as it is until the given time; the delay doubles up to 6 hours, from `--eviction-backoff` after an eviction and from 5 minutes after a resize. " +
 			"Usually the admission webhook was not called for new pods, or another program sets requests after it.",
 		Remedy: "Compare the requests of a new pod with the VPA: `kubectl -n NAMESPACE get pod POD -o yaml`. Without the annotation `vpaUpdates`, the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml` " +
 			"and the log of the admission controller. With it, look in `metadata.managedFields` for the program that changed the requests afterwards.",
 	},
 	{
 		Code: ChangesTooOften, Example: Reason{Until: exampleTime, Have: 3},
-		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from 30 minutes to 6 hours. An OOM rescue does not wait. " +
+		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from `--eviction-backoff` to 6 hours. An OOM rescue does not wait. " +
 			"Usually the recommendation moves up and down.",
 		Remedy: "Look at the recommendation over time: `kubectl -n NAMESPACE get vpa NAME -o yaml`. If it moves up and down, check that one recommender writes it, and set `minAllowed` in the VPA, or use a `SizingProfile` with a longer history.",
 	},
@@ -373,7 +373,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code:    RescueInProgress,
-		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, or was OOM-killed with the new size, too.",
+		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, was OOM-killed with the new size, too, or has been running for 10 minutes without becoming ready.",
 		Remedy:  "No action is required. If the replacement does not become ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
 	},
 	{

@@ -106,7 +106,7 @@ func (l *Ledger) Refused(now time.Time, d Decision, r Refusal, ready int) {
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := refused{Refusal: r, at: now, n: l.attempts(d.Pod, before) + 1, ready: max(0, ready), with: d.With}
-	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksLessThan(d.With, before.with, noticeablyLess) {
+	if (r.Kind.dependsOnSize() || before.Kind.dependsOnSize()) && asksSmaller(d.With, before.with, noticeablyLess) {
 		next.n = 1 // the earlier attempts had other requests
 	}
 	switch {
@@ -186,7 +186,7 @@ func (l *Ledger) lastRefused(p *cluster.Pod) time.Time {
 // refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
 // least the size that a quota refused, within historyTTL.
 func (r refused) isLasting() bool {
-	if r.overQuota != nil && r.at.Sub(r.overQuotaAt) < historyTTL && !asksLessThan(r.with, r.overQuota, 0) {
+	if r.isOverQuota(r.at, r.with) {
 		return false
 	}
 	switch r.Kind {
@@ -199,6 +199,11 @@ func (r refused) isLasting() bool {
 	case DeniedByBudget, DeniedByQuota, NotReached, NotReadyInTime:
 	}
 	return false
+}
+
+// isOverQuota reports whether a quota refused a resize within historyTTL, and the given requests are not smaller.
+func (r refused) isOverQuota(now time.Time, with []policy.Fitted) bool {
+	return r.overQuota != nil && now.Sub(r.overQuotaAt) < historyTTL && !asksSmaller(with, r.overQuota, 0)
 }
 
 // unansweredAfter is how long actions on a pod may be without an answer before an event is written. Single lost answers and short
@@ -279,7 +284,11 @@ func (t *candidate) resizeRefused() (Reason, bool) {
 }
 
 // asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,
-// or with much smaller requests during it.
+// or with much smaller requests during it. What a quota refused is tried again during the back-off only if no request is higher:
+// otherwise a resize by a part, which shrinks no container, and one in full, which does, would be tried in turn.
 func (t *candidate) asksEnoughLess(r refused) bool {
+	if r.Kind == DeniedByQuota {
+		return asksSmaller(t.d.With, r.with, t.b.Threshold)
+	}
 	return asksLessThan(t.d.With, r.with, t.b.Threshold) || asksLessThan(t.d.With, r.with, 0) && !t.now.Before(r.until(t.b))
 }

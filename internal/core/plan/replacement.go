@@ -84,7 +84,7 @@ type Shortage struct {
 	Controller      cluster.Workload
 	Autoscaler      *cluster.Autoscaler
 	Evicted         int
-	Present, Wanted int // existing pods, with unscheduled and terminating ones; pods that should exist
+	Present, Wanted int // existing pods, with unscheduled ones and evicted ones that terminate; pods that should exist
 	Since           time.Time
 }
 
@@ -94,6 +94,7 @@ type replacementState struct {
 	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
+	evicted        int // leaving pods that were evicted, or may have been
 	created        int // pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
@@ -105,7 +106,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 	if l == nil || len(l.pending) == 0 {
 		return nil
 	}
-	type count struct{ there, leaving, created int }
+	type count struct{ there, leaving, evicted, created int }
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
@@ -119,6 +120,9 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 			c := counts[p.Controller]
 			if p.Deleting || l.isEvicted(now, p) || l.mayBeEvicted(now, p) {
 				c.leaving++
+				if slices.ContainsFunc(owed, func(e pendingEviction) bool { return e.uid == p.UID }) {
+					c.evicted++
+				}
 			} else {
 				c.there++
 				live[p.UID] = true
@@ -134,7 +138,7 @@ func (l *Ledger) replacementStates(now time.Time, w World) []replacementState {
 		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
-		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, created: n.created}
+		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, evicted: n.evicted, created: n.created}
 		c.wanted, c.known = replicas(controller, w.Scales[controller], n.there)
 		c.none = !c.known && w.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -173,9 +177,10 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions
-// are the ones without a replacement. It returns false if no pod is missing.
+// are the ones without a replacement. It returns false if no pod is missing. An evicted pod is not missing while it terminates, but any
+// other pod that terminates needs a replacement of its own.
 func (c *replacementState) missingSince() (time.Time, bool) {
-	missing := c.wanted - c.there - c.leaving
+	missing := c.wanted - c.there - c.evicted
 	if !c.known || missing <= 0 {
 		return time.Time{}, false
 	}
@@ -199,7 +204,7 @@ func (l *Ledger) shortages(now time.Time, w World, b Budget) (short map[cluster.
 		if since, missing := c.missingSince(); missing && !now.Before(since.Add(b.ReplacementFor)) {
 			short[c.controller] = Shortage{
 				Controller: c.controller, Autoscaler: c.governor, Evicted: len(c.evictions),
-				Present: c.there + c.leaving, Wanted: c.wanted, Since: since,
+				Present: c.there + c.evicted, Wanted: c.wanted, Since: since,
 			}
 		}
 	}

@@ -19,7 +19,8 @@ import (
 //   - it is not ready, and a container was OOM-killed minKills times in a row
 //   - its recommendation has more memory than it was killed with
 //   - no data is lost with it, and its controller replaces it
-//   - no other pod of the workload was deleted whose replacement is not ready yet
+//   - no other pod of the workload was deleted whose replacement is not ready yet, unless the replacement has been running for
+//     Budget.StuckFor: the pods of some databases become ready only together
 //
 // The back-off of deletions grows while the replacements are OOM-killed too (Ledger.rescues).
 
@@ -363,7 +364,7 @@ func (t *candidate) rescueInProgress() (Reason, bool) {
 	}
 	state := t.stateOf(last)
 	if state == replacementAbsent {
-		return Reason{Code: RescueInProgress}, true
+		return Reason{Code: RescueInProgress, For: t.now.Sub(last.at)}, true
 	}
 	if !t.isRepeated() {
 		return Reason{}, false
@@ -386,15 +387,16 @@ func (t *candidate) isRepeated() bool {
 type rescueState uint8
 
 const (
-	replacementAbsent rescueState = iota // does not exist or is not ready yet
+	replacementAbsent rescueState = iota // does not exist, or is not ready yet
 	replacementServing
 	replacementKilled // not ready because of OOM kills
+	replacementStuck  // not ready for another reason, for so long that it does not recover by itself
 )
 
 // stateOf returns the state of the replacement of the last deleted pod.
 func (t *candidate) stateOf(last rescue) rescueState {
 	workload := workloadOf(t.d.Pod)
-	state := replacementAbsent
+	var killed, waiting, isStuck bool
 	settled := !t.now.Before(last.at.Add(watchDelay))
 	for _, p := range t.pods {
 		switch {
@@ -407,13 +409,25 @@ func (t *candidate) stateOf(last rescue) rescueState {
 		case serves(p):
 			return replacementServing
 		case t.isCrashing(p):
-			state = replacementKilled
+			killed = true
+		case healthOf(t.now, t.b, p) == stuck:
+			isStuck = true
+		default:
+			waiting = true
 		}
 	}
-	if _, owes := t.w.Ledger.pending[t.d.Pod.Controller]; state == replacementAbsent && settled && (!owes || t.complete[t.d.Pod.Controller]) {
+	_, owes := t.w.Ledger.pending[t.d.Pod.Controller]
+	switch {
+	case killed:
+		return replacementKilled
+	case waiting:
+		return replacementAbsent
+	case isStuck:
+		return replacementStuck
+	case settled && (!owes || t.complete[t.d.Pod.Controller]):
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
-	return state
+	return replacementAbsent
 }
 
 // deletionRefused blocks a deletion during the back-off after a refusal.

@@ -228,7 +228,7 @@ func (s *pass) mayMove(d *Decision) bool {
 	if s.allowedFor(d.Autoscaler) < room.Move || !d.Autoscaler.Mode.Evicts() || len(d.With) == 0 || d.Do != Leave || !itself && !moveReasons[d.Reason.Code] {
 		return false
 	}
-	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance == cluster.AnyTaint || p.Phase != cluster.Running || !p.Ready ||
+	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted || p.Phase != cluster.Running || !p.Ready ||
 		p.Controller.Kind == "DaemonSet" || p.Controller.Kind == "Job" || isBoosted(p) {
 		return false
 	}
@@ -307,10 +307,16 @@ func (t *candidate) rest() room.Amount {
 }
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
-// after Budget.DeferredFor, but only if its requests are outside their bounds.
+// after Budget.DeferredFor, but only if its requests are outside their bounds, and if no quota refused the rest of the increase: it
+// would refuse the replacement, too.
 func (t *candidate) whileShortOfRoom() {
 	r := Reason{Code: AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
 	since := t.w.Ledger.lacking[t.d.Pod.UID].since
+	_, known := t.quotaView() // the checks for an eviction read known quotas
+	if last, ok := t.w.Ledger.refusal(t.d.Pod, Resize); ok && !known && last.isOverQuota(t.now, t.d.With) {
+		t.leave(r)
+		return
+	}
 	if t.d.Wanted.Code != Incomplete && t.now.Sub(since) > t.b.DeferredFor {
 		t.evictOr(ResizeWaiting, r)
 		return

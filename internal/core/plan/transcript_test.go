@@ -25,7 +25,7 @@ import (
 //
 //	pods NS/NAME COUNT [kind=K] [template=...] CONTAINER [/ CONTAINER]...  a workload, by default a Deployment whose
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
-//	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D] unscheduled deleting finished ownerless
+//	pod NS/POD OPTION...          changes one pod: age=D pending unready[=D, and it runs] unscheduled deleting finished ownerless
 //	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
 //	                              crash=KILLS[/data]: not ready because of KILLS OOM kills in a row, after oom=; with a data volume
 //	                              selector=KEY=VALUE affinity tolerates=KEY[=VALUE]:[EFFECT]
@@ -475,7 +475,7 @@ func (s *scene) changePod(f []string) error {
 		case "unready":
 			p.Ready, p.ReadySince = false, s.now
 			if value != "" {
-				p.ReadySince = ago(0)
+				p.Phase, p.ReadySince = cluster.Running, ago(0)
 			}
 		case "unscheduled":
 			p.Node, p.Phase, p.Ready, p.Started = "", cluster.Pending, false, time.Time{}

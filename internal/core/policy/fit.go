@@ -44,8 +44,19 @@ type Fitted struct {
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
 // limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
 // the bounds is restored (W-12). Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
-// l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode.
+// l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a request by which an HPA scales out
+// of the range of its scale point, podfit leaves these requests alone.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
+	fits := fit(a, l, p)
+	if keepsScalePoints(a, p, fits) {
+		return fits
+	}
+	without := *a
+	without.PreserveScalePoint = false
+	return fit(&without, l, p)
+}
+
+func fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
 	fits := boundedEstimates(a, l, p)
 	settle(a, l, p, fits)
 	return scaleToNode(a, l, p, fits)

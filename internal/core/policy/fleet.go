@@ -95,7 +95,7 @@ func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 	if f.config.Unscaled {
 		return nil
 	}
-	if p.Controller.Group == "apps" && p.Controller.Kind == "DaemonSet" {
+	if p.Controller.Kind == "DaemonSet" { // of any API group, as in the webhook
 		return f.OnNode(p.Node, cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name})
 	}
 	key := fleetKey{p.Place, p.Tolerance}
@@ -115,7 +115,7 @@ func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
 	i := int(p.Tolerance) - int(cluster.FirstListed)
 	switch {
-	case i < 0:
+	case i < 0, p.Tolerance == cluster.Unlisted: // of unlisted ones none is known, so that the size is not larger than in the webhook
 		return nil, false
 	case i >= len(f.config.Tolerations):
 		return nil, true

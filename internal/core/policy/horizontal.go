@@ -125,6 +125,26 @@ func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget,
 	}
 }
 
+// keepsScalePoints reports whether each request that fits change together with the target of an HPA is in the range of its scale point.
+func keepsScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted) bool {
+	if !a.PreserveScalePoint {
+		return true
+	}
+	for _, h := range a.Horizontal {
+		for i := range h.Utilization {
+			u := &h.Utilization[i]
+			point := h.Of(u)
+			if point == nil || point.Stopped() || !ChangesRequest(u, p, fits) {
+				continue
+			}
+			if r := RequestsAt(point); !r.contains(podRequest(u, p, fits), len(fits)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // splitRequests returns the sum of the requests on which a metric depends: those that podfit does not set, and those that it sets.
 func splitRequests(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget) (fixed, sized int64) {
 	for i := range p.Containers {

@@ -310,6 +310,10 @@ func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 		"a node selector":          {cluster.Pod{Place: cluster.Selected}, nil, []cluster.Resources{amountsOf(3, 7)}},
 		"no node for the selector": {cluster.Pod{Place: cluster.Selected + 1}, nil, nil},
 		"a toleration":             {cluster.Pod{Tolerance: cluster.FirstListed}, nil, []cluster.Resources{amountsOf(63, 127)}},
+		// Any tenant can fill the list of tolerations. The webhook knows the tolerations of the pod, so a size that is larger than those
+		// that it sets would cause evictions without effect.
+		"unlisted tolerations":     {cluster.Pod{Tolerance: cluster.Unlisted}, nil, []cluster.Resources{amountsOf(14, 61)}},
+		"tolerates all taints":     {cluster.Pod{Tolerance: cluster.AnyTaint}, nil, []cluster.Resources{amountsOf(63, 127)}},
 		"a node that can be added": {cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17)}}, []cluster.Resources{amountsOf(32, 16), amountsOf(14, 61)}},
 		"a tainted node that can be added": {
 			cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17), Taints: gpu}}, []cluster.Resources{amountsOf(14, 61)},
@@ -317,6 +321,10 @@ func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 		"a pod of a DaemonSet": {
 			cluster.Pod{Node: "big", Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil,
 			[]cluster.Resources{amountsOf(15, 63)},
+		},
+		"a pod of a DaemonSet of another API group": { // as in the webhook
+			cluster.Pod{Node: "small", Controller: cluster.Workload{Group: "apps.kruise.io", Kind: "DaemonSet", Namespace: "kube-system", Name: "x"}}, nil,
+			[]cluster.Resources{amountsOf(3, 7)},
 		},
 		"an unscheduled pod of a DaemonSet": {
 			cluster.Pod{Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil, nil,

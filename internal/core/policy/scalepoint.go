@@ -10,9 +10,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// The range of target utilizations that podfit sets, in percent of the request. Below, pods are too idle for the request to mean
-// anything; above, a pod has no room until the HPA has started another one. If the owner of the HPA has set a target outside of the
-// range, the range extends to that target.
+// The range of target utilizations that podfit sets, in percent of the request. Below it, most of the request is unused. Above it, a pod
+// has no reserve until the HPA has started another one. If the owner of the HPA has set a target outside of the range, the range extends
+// to that target.
 const (
 	LowestPercent  = 50
 	HighestPercent = 90
@@ -99,6 +99,7 @@ func NextScaleStep(now time.Time, h *cluster.HorizontalAutoscaler, requests []Me
 		r := requests[i]
 		point := h.Of(u)
 		switch {
+		case repeats(h, i): // the record belongs to the first of the metrics, and the request is left alone
 		case point == nil && (r.Now <= 0 || !r.Wanted):
 		case point == nil:
 			step.Points = append(step.Points, cluster.ScalePoint{Resource: u.Resource, Container: u.Container, Base: r.Now, Percent: u.Percent, Set: u.Percent})
@@ -107,6 +108,14 @@ func NextScaleStep(now time.Time, h *cluster.HorizontalAutoscaler, requests []Me
 		}
 	}
 	return step, len(step.Targets) > 0 || !slices.Equal(step.Points, h.Points)
+}
+
+// repeats reports whether an earlier metric of the HPA depends on the same request.
+func repeats(h *cluster.HorizontalAutoscaler, i int) bool {
+	u := &h.Utilization[i]
+	return slices.ContainsFunc(h.Utilization[:i], func(o cluster.UtilizationTarget) bool {
+		return o.Resource == u.Resource && o.Container == u.Container
+	})
 }
 
 // resetsExpire is the time after which an overwritten target does not count any more.

@@ -272,7 +272,7 @@ func TestTimeOfDay_nightlyPeak_isProvidedForAtNight(t *testing.T) {
 	}
 }
 
-func TestLeak_steadyGrowth_isToldFromOtherGrowth(t *testing.T) {
+func TestLeak_steadyGrowth_isDistinguishedFromOtherGrowth(t *testing.T) {
 	tests := map[string]struct {
 		days   int
 		amount func(h int) float64

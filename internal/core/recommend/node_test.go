@@ -52,7 +52,7 @@ func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 }
 
 // A node that is not ready for a minute changes no request.
-func TestSmallestNode_notReady_counts(t *testing.T) {
+func TestSmallestNode_nodeIsNotReady_isIncluded(t *testing.T) {
 	pods := []*cluster.Pod{{Node: "large", Place: cluster.Anywhere, Phase: cluster.Running}}
 	for _, ready := range []bool{true, false} {
 		nodes := NewNodes([]cluster.Node{

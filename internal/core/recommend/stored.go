@@ -13,8 +13,8 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// The model state of each algorithm has a form of its own and tells its newest time (usage.Extension): state of another
-// form is not read, nor state from the future, because samples of the present would not count beside it.
+// The stored model state of each algorithm has its own form and contains the time of its newest sample (usage.Extension). State in
+// another form is not read, and neither is state from the future, because new samples would have no effect on it.
 
 // Form implements usage.Extension.
 func (m *Memo) Form() string { return "adaptive/1" }

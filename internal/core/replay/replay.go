@@ -185,12 +185,12 @@ func wholeMillicores(cores float64) float64 {
 	return math.Ceil(cores*1000*(1-precision)) / 1000
 }
 
-// track tells the usage history about a pod with the current requests.
+// track adds a pod with its current requests to the usage history.
 func (r *run) track(key cluster.Key, at time.Time) {
 	r.book.Track(r.podNamed(key, slices.Clone(r.pod.Containers), at))
 }
 
-// trackAll tells the usage history about all pods with samples so far.
+// trackAll adds all pods that have samples so far to the usage history.
 func (r *run) trackAll(at time.Time) {
 	for i, key := range r.keys {
 		if r.tracked[i] {

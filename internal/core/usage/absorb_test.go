@@ -158,7 +158,7 @@ type tagged struct {
 }
 
 // The parameters of a profile change while history is read.
-func TestAbsorb_extensionReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
+func TestAbsorb_modelStateReplacedMeanwhile_hasTheNewParameters(t *testing.T) {
 	b := newBook()
 	b.Tick(noon)
 	with := func(parameter int) func() Extension {

@@ -44,7 +44,7 @@ func (s *ContainerHistory) Workload() cluster.Workload { return s.load.key }
 // pods are not stale.
 func (s *ContainerHistory) Stale() bool { return s.stale }
 
-// A Span tells how many samples of a resource there are, and of which time.
+// A Span is the number of samples of a resource and the time that they cover.
 type Span struct {
 	First, Last time.Time // when the first and last sample were taken; zero when there was none
 	Count       int

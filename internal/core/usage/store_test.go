@@ -74,7 +74,7 @@ func wantPeaks(t *testing.T, s *ContainerHistory, at time.Time, peaks map[float6
 	}
 }
 
-func TestObserve_podsOfOneWorkload_shareOneSeries(t *testing.T) {
+func TestObserve_podsOfOneWorkload_shareOneHistory(t *testing.T) {
 	b := newBook()
 	one, two := podOf(cart, "cart-1", "app", "proxy"), podOf(cart, "cart-2", "app", "proxy")
 	b.Track(one)

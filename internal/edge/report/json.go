@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 )
 
-// jsonSummary is a replay.Summary in JSON. Its fields are named like the figures.
+// jsonSummary is a replay.Summary in JSON. Its fields have the names of the figures in the report.
 type jsonSummary struct {
 	Containers     int      `json:"containers"`
 	Days           int      `json:"container_days"`

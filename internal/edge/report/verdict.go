@@ -11,7 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 )
 
-// NothingMeasured says why a comparison has no figures, and what to do.
+// NothingMeasured returns the reason why a comparison has no figures, and the remedy.
 var NothingMeasured = fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %d days, "+
 	"which are used for learning; provide a longer history", replay.Learning)
 

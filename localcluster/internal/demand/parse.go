@@ -311,7 +311,7 @@ func Duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// An Exit says when a container exits on its own, and its exit code.
+// An Exit is the time at which a container exits on its own, and its exit code.
 type Exit struct {
 	After time.Duration // age of the container
 	Code  int32

@@ -24,7 +24,7 @@ const (
 	progressInterval = 15 * time.Second
 )
 
-// announce says what is about to be built and how long that takes. It returns the number of packages that each artifact
+// announce prints what is built and how long that takes. It returns the number of packages that each artifact
 // compiles, in addition to those of the artifacts before it; 0 where the number is unknown.
 func (b *Builder) announce(ctx context.Context, artifacts []Artifact) []int {
 	if len(artifacts) == 0 {
@@ -49,7 +49,7 @@ func (b *Builder) announce(ctx context.Context, artifacts []Artifact) []int {
 	return counts
 }
 
-// estimate says how long the build of a number of packages takes.
+// estimate returns how long the build of a number of packages takes.
 func estimate(packages, cpus int) string {
 	cpu := time.Duration(packages) * cpuPerPackage
 	if cpu < time.Minute {
@@ -137,7 +137,7 @@ func (o *buildOutput) read(r io.Reader) {
 	}
 }
 
-// progress says how far the build is. Linking is the last step and prints nothing.
+// progress prints the progress of the build. Linking is the last step and prints nothing.
 func (o *buildOutput) progress(packages int) string {
 	compiled := o.compiled.Load()
 	downloaded := o.downloaded.Load()

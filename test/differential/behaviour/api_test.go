@@ -223,6 +223,11 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 		return nil, status
 	}
 	if !sameResources(next, p.pod) {
+		if s.onResize != nil {
+			s.onResize(w, p, w.Restart && anyContainer(next, p.pod, func(want, has corev1.ResourceRequirements) bool {
+				return want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
+			}))
+		}
 		s.change(p, func(q *corev1.Pod) { setResources(q, next) })
 		p.resized = max(s.minute(), 1)
 		p.resizes++

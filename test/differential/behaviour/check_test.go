@@ -18,10 +18,12 @@ import (
 const (
 	grace        = 12 // passes for which podfit may be behind upstream
 	attempts     = 40 // requests for one pod while nothing about it changes
-	outdated     = 15 // passes for which a reason may be outdated
+	outdated     = 8  // passes for which a reason may be outdated
 	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
 	unclear      = 5  // minutes for which an eviction without a response counts as carried out
+	stuckAfter   = 10 // minutes after which a pod that is not ready does not become ready by itself
 	retries      = 12 // evictions per day that may be ineffective
+	rescueFor    = 10 // minutes after an OOM kill in which a pod that is not ready may be changed whatever its minimum of replicas is
 )
 
 // never is a minute before the simulation.
@@ -36,6 +38,7 @@ type checker struct {
 	used      map[string]int
 
 	states    []state        // by workload
+	began     int            // minute in which the pass began
 	behind    lag            // over all workloads; used if there is a rate limit
 	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
 }
@@ -48,8 +51,9 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
-	rescued    bool // pods were deleted to rescue them
-	deleted    int  // the replica that was deleted last
+	rescued    bool // pods were changed to rescue them although other limits do not allow it
+	deleted    int  // the replica that was deleted last; -1 if none was
+	deletedAt  int  // minute of that deletion
 	futile     bool // some evicted pod was replaced without the recommended size
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 	missing    int  // last minute in which pods were missing
@@ -59,14 +63,16 @@ type state struct {
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
 	for range s.workloads {
-		c.states = append(c.states, state{acted: -1, evicted: -1, unreplaced: -1, missing: never, unready: never})
+		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
 	}
 	s.onEvict = c.evicting
 	s.onDelete = c.deleting
+	s.onResize = c.resizing
 	return c
 }
 
 func (c *checker) before(minute int) {
+	c.began = minute
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
@@ -89,20 +95,18 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if refusal != "" {
 		return
 	}
-	ready := w.count().ready
+	ready := c.readyInWatch(w)
 	least := w.minimum(c.sim.world)
-	tolerance := max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
+	tolerance := c.tolerance(w)
 	switch {
 	case w.Mode == "InPlace":
 		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
-	case st.live < least && !c.isRescue(p):
+	case st.live < least && !c.isRescue(w, p):
 		c.fail(minute, "disruption limits are respected", "%s is evicted with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
-	case c.sim.world.Lag > 0 && (w.OOM.NeedMB > 0 || w.Restart):
-		// The watch is stale: an updater cannot know which pods are not ready.
-	case isReady(p.pod) && ready-1 < w.Replicas-tolerance:
+	case p.unserved < c.oldest() && ready-1 < w.Replicas-tolerance:
 		c.fail(minute, "disruption limits are respected", "%s is evicted, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, ready-1, w.Replicas, tolerance)
 	}
 	// The stale watch does not show yet that a scale-down has removed pods. If the controller now wants as many pods as the watch
@@ -129,22 +133,96 @@ func (c *checker) deleting(w *simulated, p *replica) {
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted without --oom-rescue", p.pod.Name)
 	case p.pod.Status.ContainerStatuses[0].RestartCount < 3, isReady(p.pod), w.sameSize(p.pod):
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted with %d OOM kills", p.pod.Name, p.pod.Status.ContainerStatuses[0].RestartCount)
-	case c.sim.world.Lag == 0 && st.rescued && st.deleted < w.Replicas && !w.exists(st.deleted):
-		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement", p.pod.Name)
+	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !c.isReplaced(w, st.deleted):
+		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement that is ready", p.pod.Name)
 	}
-	st.acted, st.evicted, st.rescued, st.deleted = minute, minute, true, p.number
+	st.acted, st.evicted, st.rescued = minute, minute, true
+	st.deleted, st.deletedAt = p.number, minute
 	st.evictions++
 	st.futile = st.futile || w.Unsized.open(minute)
 }
 
-// exists reports whether a replica has a pod that is not being deleted.
-func (w *simulated) exists(number int) bool {
-	return slices.ContainsFunc(w.pods, func(p *replica) bool { return p.number == number && p.pod.DeletionTimestamp == nil })
+// resizing checks the disruption limits when a pod is resized (P2): they apply to resizes that restart a container, and the minimum
+// number of replicas applies to all, unless --in-place-skip-disruption-budget is set.
+func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
+	minute, st := c.sim.minute(), &c.states[w.index]
+	if w.Mode != "InPlace" && w.Mode != "InPlaceOrRecreate" {
+		c.fail(minute, "the update mode is respected", "%s is resized in mode %s", p.pod.Name, w.Mode)
+	}
+	if c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute) {
+		return // see evicting
+	}
+	least := w.minimum(c.sim.world)
+	if st.live < least && !c.sim.world.SkipBudget && !c.isRescue(w, p) && (restarts || !c.isRescueInService(w, p)) {
+		c.fail(minute, "disruption limits are respected", "%s is resized with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
+	}
+	if !restarts || p.unserved >= c.oldest() {
+		return
+	}
+	left := c.readyInWatch(w) - 1
+	for _, o := range w.pods {
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.replies["resize"] == "done" && o.last["resize"] >= c.began {
+			left-- // it was resized in this pass, too
+		}
+	}
+	if tolerance := c.tolerance(w); left < w.Replicas-tolerance {
+		c.fail(minute, "disruption limits are respected", "%s is restarted by a resize, which leaves %d of %d pods ready, and %d may be missing", p.pod.Name, left, w.Replicas, tolerance)
+	}
 }
 
-// isRescue reports whether podfit may change a pod although its workload has too few replicas.
-func (c *checker) isRescue(p *replica) bool {
-	return c.sim.world.Rescue && !isReady(p.pod) && p.wakesAt > 0
+// tolerance returns how many pods of a workload may be missing because of changes.
+func (c *checker) tolerance(w *simulated) int {
+	return max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
+}
+
+// isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.
+func (c *checker) isReplaced(w *simulated, number int) bool {
+	return slices.ContainsFunc(w.pods, func(p *replica) bool {
+		if p.number != number || p.pod.DeletionTimestamp != nil || p.startsAt < 0 {
+			return false
+		}
+		return isReady(p.pod) || p.killed >= 0 || c.sim.minute()-p.startsAt >= stuckAfter
+	})
+}
+
+// oldest returns the first minute whose state the watch may show in this pass.
+func (c *checker) oldest() int { return c.began - c.sim.world.Lag }
+
+// readyInWatch returns how many pods of a workload are ready, or were when the watch showed them.
+func (c *checker) readyInWatch(w *simulated) (n int) {
+	for _, p := range w.pods {
+		if p.pod.DeletionTimestamp == nil && (isReady(p.pod) || p.served >= c.oldest()) {
+			n++
+		}
+	}
+	return n
+}
+
+// isRescue reports whether podfit may evict a pod although its workload has too few replicas: it is not ready, so its eviction makes
+// nothing worse, it was OOM-killed minutes ago, and its replacement gets more memory. The container need not be down now: a pod that
+// does not become ready between its OOM kills serves as little as one in CrashLoopBackOff. What counts is what the watch showed.
+func (c *checker) isRescue(w *simulated, p *replica) bool {
+	return p.unserved >= c.oldest() && c.isRescueInService(w, p)
+}
+
+// isRescueInService reports whether podfit may resize a pod without a restart although its workload has too few replicas: it was
+// OOM-killed minutes ago, and gets more memory.
+func (c *checker) isRescueInService(w *simulated, p *replica) bool {
+	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && w.getsMoreMemory(p.pod)
+}
+
+// getsMoreMemory reports whether the replacement of a pod would be OOM-killed later: it has a larger memory limit, or without a limit a
+// larger memory request.
+func (w *simulated) getsMoreMemory(p *corev1.Pod) bool {
+	r, _, err := w.provider.GetContainersResourcesForPod(p, w.vpa)
+	if err != nil {
+		panic(err)
+	}
+	has := running(p, 0)
+	if limit := has.Limits.Memory(); !limit.IsZero() {
+		return r[0].Limits.Memory().Cmp(*limit) > 0
+	}
+	return r[0].Requests.Memory().Cmp(*has.Requests.Memory()) > 0
 }
 
 // after checks the results of a pass.
@@ -155,6 +233,7 @@ func (c *checker) after(minute int) {
 		for _, p := range w.pods {
 			if p.lastAt == minute && p.done {
 				st.acted = minute
+				st.rescued = st.rescued || c.sim.world.Rescue && p.killed >= 0 && st.live < w.minimum(c.sim.world)
 			}
 		}
 		for _, p := range w.pods {
@@ -207,12 +286,11 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		since := c.since(w, p, minute, verb)
 		// An action that stays refused for minutes must be reported, however often it was tried: a pod with a refused action waits
 		// for the other pods of its workload, which may take hours. Upstream does not report it; it logs each attempt.
-		// The VPA has the condition OOMKillLoop, and the next OOM kill leads to a deletion or an event.
-		if c.podfit.decisions[string(p.pod.UID)].Reason.Code == plan.FewKills {
-			continue
-		}
 		// A refusal for an earlier recommendation is obsolete. So is one before the kubelet completed a resize: after a resize by a part,
 		// the pod waits for room, and not for an eviction.
+		if verb == "evict" && c.isRescueReported(w, p, minute) {
+			continue
+		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
 		}
@@ -239,7 +317,44 @@ func eventsAbout(or string, codes ...plan.ReasonCode) *regexp.Regexp {
 
 // isReported reports whether users got an event about refused actions, or actions without a response, on pods of a workload.
 func (c *checker) isReported(w *simulated, verb string) bool {
-	return slices.ContainsFunc(c.podfit.events[w.namespace], refusalEvents[verb].MatchString)
+	return c.hasEvent(w, refusalEvents[verb])
+}
+
+func (c *checker) hasEvent(w *simulated, text *regexp.Regexp) bool {
+	return slices.ContainsFunc(c.podfit.events[w.namespace], text.MatchString)
+}
+
+// isRescueReported reports whether users know without an event about a refused eviction that an OOM-killed pod waits for its rescue.
+func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
+	st, why := &c.states[w.index], c.podfit.decisions[string(p.pod.UID)].Reason.Code
+	switch {
+	case !c.sim.world.Rescue || p.killed < 0:
+		return false
+	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
+		return true // the event about another pod that was deleted; this one is deleted next
+	case st.futile && c.hasEvent(w, backOffEvent):
+		return true // no pod of the workload is evicted during the back-off, and this one is not tried
+	case c.killsInWatch(p) >= 3:
+		return false
+	}
+	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
+	// too few replicas, which is reported, podfit tries to evict the pod only while it is down.
+	return why == plan.FewKills || why == plan.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+}
+
+// Texts of events about workloads with too few replicas, and about ineffective evictions.
+var (
+	tooFewEvent  = regexp.MustCompile("less than the minimum of")
+	backOffEvent = regexp.MustCompile("The last eviction had no lasting effect")
+)
+
+// killsInWatch returns how often a pod was OOM-killed, without a kill that the watch may not show yet.
+func (c *checker) killsInWatch(p *replica) int {
+	n := int(p.pod.Status.ContainerStatuses[0].RestartCount)
+	if p.killed > c.oldest() {
+		n--
+	}
+	return n
 }
 
 // since returns the minute since which changes of a pod to its current recommendation have been refused.
@@ -283,9 +398,13 @@ var conditions = map[string]func(observation) bool{
 		})
 	},
 	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
-	// out: until the watch must have shown the outcome, its replacement is awaited, too.
+	// out: until the watch must have shown the outcome, its replacement is awaited, too. After refused resizes, one pod is evicted to see
+	// whether it is replaced. If that eviction is refused, the next pod has its turn in the next pass.
 	"AwaitingReplacement": func(o observation) bool {
 		evicted := o.state().evicted
+		if slices.ContainsFunc(o.w.pods, func(p *replica) bool { return p != o.p && p.last["evict"] == o.minute && p.replies["evict"] != "" }) {
+			return true
+		}
 		return o.watchShows(o.state().missing) || evicted >= 0 && o.minute-evicted <= unclear+o.sim.world.Lag || o.w.unclear(o.minute)
 	},
 	"Starting":    func(o observation) bool { return o.p.pod.Status.Phase == corev1.PodPending },
@@ -294,7 +413,19 @@ var conditions = map[string]func(observation) bool{
 	"OutOfTime":   func(o observation) bool { return o.sim.world.Rate > 0 },
 	"BackingOff": func(o observation) bool {
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
-		return left <= 6*time.Hour+time.Minute && (o.state().evicted >= 0 || o.p.lastAt >= 0)
+		// The simulated webhook gives new pods the recommended size, but podfit expects what fits on the largest node.
+		tooLarge := o.sim.world.Nodes > 0 && slices.ContainsFunc(o.w.Advice, func(a advice) bool {
+			t, node := o.w.total(a.At), o.sim.world.Node
+			return a.At <= o.minute && (t.CPU > node.CPU || t.Memory > node.Memory)
+		})
+		// After a new recommendation, the stale watch shows a pod of the old size only after the next eviction, as if it replaced that pod.
+		since := slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At > 0 && a.At <= o.minute })
+		outdatedSize := o.sim.world.Lag > 0 && since
+		had := map[string]bool{
+			"eviction": o.state().futile || (tooLarge || outdatedSize) && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
+			"resize": o.w.undone > 0 || o.sim.world.Lag > 0, // the stale watch does not show the resize yet
+		}
+		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
 	},
 	"OverQuota": func(o observation) bool {
 		// Changes of other pods in this pass, or that the rate limit did not allow, need the rest of the quota.
@@ -317,8 +448,12 @@ var conditions = map[string]func(observation) bool{
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
 	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
 	"ResizeImpossible": resizeIs(corev1.PodResizePending, corev1.PodReasonInfeasible),
-	"ResizeFailed":     resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
-	"MemoryInUse":      resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError),
+	"ResizeFailed": func(o observation) bool {
+		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "error"
+	},
+	"MemoryInUse": func(o observation) bool {
+		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "memory in use"
+	},
 	"ResizeRunning": func(o observation) bool {
 		return !isResized(o.p.pod)
 	},
@@ -341,10 +476,26 @@ var conditions = map[string]func(observation) bool{
 	},
 }
 
-// hasRoom reports whether the node of the pod has room for the recommended target.
+// hasRoom reports whether the node of the pod has room for the recommended target. As for the scheduler, a pod that is asked to shrink
+// keeps its capacity until the kubelet has resized it.
 func (o observation) hasRoom() bool {
-	t := o.w.total(o.minute)
-	return o.sim.fits(o.p.pod.Spec.NodeName, o.p, t.CPU, t.Memory<<20)
+	if o.sim.world.Nodes == 0 {
+		return true
+	}
+	used := o.w.total(o.minute)
+	for _, w := range o.sim.workloads {
+		for _, p := range w.pods {
+			if p == o.p || p.pod.Spec.NodeName != o.p.pod.Spec.NodeName {
+				continue
+			}
+			for i := range p.pod.Spec.Containers {
+				asks, has := p.pod.Spec.Containers[i].Resources.Requests, running(p.pod, i).Requests
+				used.CPU += max(asks.Cpu().MilliValue(), has.Cpu().MilliValue())
+				used.Memory += max(asks.Memory().Value(), has.Memory().Value()) >> 20
+			}
+		}
+	}
+	return used.CPU <= o.sim.world.Node.CPU && used.Memory <= o.sim.world.Node.Memory
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -456,9 +607,12 @@ func (c *checker) compare(minute int) {
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
 		st.look(ours, w.Replicas, minute)
-		because := 0
-		if theirs.satisfied > ours.satisfied || theirs.ready > ours.ready {
-			because = c.explained(w, minute)
+		because, unready := 0, 0
+		if theirs.satisfied > ours.satisfied {
+			because = c.explained(w, minute, w.satisfied)
+		}
+		if theirs.ready > ours.ready {
+			unready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
 		}
 		satisfied += ours.satisfied
 		explained += because
@@ -466,7 +620,7 @@ func (c *checker) compare(minute int) {
 		wanted += theirs.satisfied
 		undone += w.undone
 		st.behind.note(theirs.satisfied-ours.satisfied, because, w.undone)
-		st.lacking.note(theirs.ready-ours.ready, because, w.undone)
+		st.lacking.note(theirs.ready-ours.ready, unready, w.undone)
 		if c.sim.world.Rate == 0 && st.behind.exceeds(grace*(1+c.sim.world.Lag), w.undone) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
@@ -549,8 +703,8 @@ func (c *checker) settled(minute int) bool {
 	return true
 }
 
-// explained returns the number of pods that are missing or unsatisfied because of a named difference.
-func (c *checker) explained(w *simulated, minute int) int {
+// explained returns the number of pods that are missing or not well because of a named difference.
+func (c *checker) explained(w *simulated, minute int, isWell func(*replica) bool) int {
 	n := 0
 	for number := range w.Replicas {
 		var p *replica
@@ -559,7 +713,7 @@ func (c *checker) explained(w *simulated, minute int) int {
 				p = o
 			}
 		}
-		if p != nil && w.satisfied(p) && isReady(p.pod) {
+		if p != nil && isWell(p) {
 			continue
 		}
 		for i := range differences {
@@ -734,12 +888,16 @@ var differences = []difference{
 			if verb == "resize" && o.w.Mode != "InPlace" && instead && !isRefusal(o.p.replies["evict"]) {
 				return false // podfit should have evicted the pod
 			}
-			// The back-off is about as long as the refusals have lasted.
+			// The back-off is about as long as the refusals have lasted: those of the resize and of the eviction that replaces it.
+			since := o.p.since[verb]
+			if verb == "evict" && o.w.Mode == "InPlaceOrRecreate" && isRefusal(o.p.replies["resize"]) {
+				since = min(since, o.p.since["resize"])
+			}
 			until := o.minute
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
-			return until-o.p.lastAt <= o.p.lastAt-o.p.since[verb]+2
+			return until-o.p.lastAt <= o.p.lastAt-since+2
 		},
 	},
 	{
@@ -779,10 +937,12 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			// Pods whose resize the node refuses are evicted, too. Upstream may use up its rate limit on refused resizes instead: it
-			// loses no pod then, and updates none.
-			node := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool { return f.What == nodeTooBig })
-			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || node)
+			// Pods whose resize is refused are evicted, too: unless by the node, one at a time, until the quota rejects a replacement.
+			// Upstream may use up its rate limit on refused resizes instead: it loses no pod then, and updates none.
+			refused := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool {
+				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
+			})
+			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || refused)
 		},
 	},
 	{
@@ -814,10 +974,12 @@ var differences = []difference{
 		},
 	},
 	{
-		// The disruption budget does not allow evictions of the rescued pods, which are ready. Upstream's pods never got the larger size.
+		// The disruption budget or the minimum number of replicas does not allow changes of the rescued pods, which are ready. Upstream's
+		// pods never got the larger size.
 		name: "OOM rescue", reason: "rescued pods keep a size that was recommended when they were OOM-killed; upstream left them too small, as is recommended now",
 		explains: func(o observation) bool {
-			return o.state().rescued && len(o.w.Advice) > 1 && o.why().Code == plan.DisruptionBudget
+			why := o.why().Code
+			return o.state().rescued && len(o.w.Advice) > 1 && (why == plan.DisruptionBudget || why == plan.TooFewReplicas)
 		},
 	},
 	{

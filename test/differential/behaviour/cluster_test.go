@@ -41,9 +41,10 @@ type simulation struct {
 	// podfit's webhook with the permission to read ResourceQuotas.
 	keepsSizeOverQuota bool
 
-	onScale  func(w *simulated)                           // called when the number of replicas has changed
-	onDelete func(w *simulated, p *replica)               // called for every deletion by an updater before it is carried out
-	onEvict  func(w *simulated, p *replica, reply string) // called for every eviction before it is carried out; reply is the refusal, or ""
+	onScale  func(w *simulated)                            // called when the number of replicas has changed
+	onDelete func(w *simulated, p *replica)                // called for every deletion by an updater before it is carried out
+	onEvict  func(w *simulated, p *replica, reply string)  // called for every eviction before it is carried out; reply is the refusal, or ""
+	onResize func(w *simulated, p *replica, restarts bool) // called for every resize before it is carried out
 }
 
 // simulated is a workload of a simulation.
@@ -88,6 +89,9 @@ type replica struct {
 	last     map[string]int         // the same, by verb
 	fine     int                    // last minute in which the pod was satisfied
 	late     bool                   // a resize was carried out after others were refused
+	served   int                    // last minute in which the pod was ready
+	unserved int                    // last minute in which the pod was not ready
+	killed   int                    // minute of the last OOM kill
 }
 
 func newSimulation(w *world) *simulation {
@@ -262,7 +266,10 @@ func (w *simulated) size(p *corev1.Pod) {
 func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
 	p.ResourceVersion = "0"
-	w.pods = append(w.pods, &replica{pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{}})
+	w.pods = append(w.pods, &replica{
+		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{},
+		served: never, unserved: never, killed: never,
+	})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
 	s.revision++
@@ -509,6 +516,7 @@ func (s *simulation) fits(node string, except *replica, millicores, bytes int64)
 // run is the work of the kubelet for a pod in one minute.
 func (s *simulation) run(w *simulated, p *replica, minute int) {
 	if p.pod.Spec.NodeName == "" || p.pod.DeletionTimestamp != nil {
+		p.unserved = minute
 		return
 	}
 	if p.pod.Status.Phase == corev1.PodPending {
@@ -546,6 +554,11 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 	s.resize(w, p, minute)
 	s.kill(w, p, minute)
 	ready := minute >= p.readyAt && p.wakesAt == 0 && !slices.Contains(w.NeverReady, p.number)
+	if ready {
+		p.served = minute
+	} else {
+		p.unserved = minute
+	}
 	if ready != isReady(p.pod) {
 		s.change(p, func(q *corev1.Pod) {
 			status := corev1.ConditionFalse
@@ -572,7 +585,7 @@ func (s *simulation) kill(w *simulated, p *replica, minute int) {
 			q.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
 		})
 	case p.wakesAt == 0 && !enough && minute >= p.diesAt:
-		p.wakesAt = minute + w.OOM.Every
+		p.wakesAt, p.killed = minute+w.OOM.Every, minute
 		s.change(p, func(q *corev1.Pod) {
 			c := &q.Status.ContainerStatuses[0]
 			c.RestartCount++

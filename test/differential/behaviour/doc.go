@@ -16,7 +16,8 @@
 //   - Not fewer pods are satisfied or ready than with upstream for more than a few passes, unless a named difference explains it
 //     in that world. Intended differences are listed in docs/migrate.md under the same name.
 //   - Minimum replicas, eviction tolerance and update mode are respected. The simulation enforces PodDisruptionBudgets.
-//     An OOM-killed pod may be deleted if podfit rescues pods, and only after the last deleted pod of its workload was replaced.
+//     An OOM-killed pod may be deleted if podfit rescues pods, and only after the last deleted pod of its workload has a replacement
+//     that is ready, or does not become ready by itself.
 //   - Attempts are bounded: a pod is not evicted or resized more than 40 times while nothing about it changes.
 //   - No pods are lost to a quota: no pod is evicted if a quota is known to reject its replacement.
 //   - Every pod that is not satisfied has a decision with a reason, and the reason is correct in the simulation.

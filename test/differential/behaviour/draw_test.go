@@ -48,6 +48,28 @@ func drawFullNodes(d cases.Dice) *world {
 	return w
 }
 
+// drawStaleQuotas returns a random world in which the watch is stale, each namespace has a quota, and each workload is scaled down.
+func drawStaleQuotas(d cases.Dice) *world {
+	w := draw(d)
+	w.Lag = 1 + d.IntN(3)
+	for i := range w.Workloads {
+		x := &w.Workloads[i]
+		if x.Quota == nil {
+			quota := cases.Pick[int64](d, 0, 100, 500, 1000, 2000)
+			x.Quota = &quota
+		}
+		x.Replicas = max(x.Replicas, 2)
+		if !x.scaledDown(0, w.Minutes) {
+			at := 0
+			if n := len(x.Scales); n > 0 {
+				at = x.Scales[n-1].At
+			}
+			x.Scales = append(x.Scales, scaling{At: at + 1 + d.IntN(40), Replicas: 1 + d.IntN(x.ends(w.Minutes)-1)})
+		}
+	}
+	return w
+}
+
 func drawWorkload(d cases.Dice) workload {
 	small, large := size{100, 128}, size{1000, 1024}
 	w := workload{Replicas: 1 + d.IntN(6), Mode: cases.Pick(d, "Recreate", "InPlaceOrRecreate", "InPlaceOrRecreate", "InPlace", "Auto"), Template: small}

@@ -37,6 +37,9 @@ func refuses(verb, what string, first bool) func(*workload) {
 
 func quota(millicores int64) func(*workload) { return func(w *workload) { w.Quota = &millicores } }
 
+// restart makes a resize of memory restart the container.
+func restart(w *workload) { w.Restart = true }
+
 // second adds a second container.
 func second(w *workload) { w.Second = true }
 
@@ -179,6 +182,13 @@ var known = map[string]*world{
 func stale(minutes int, ws ...workload) *world {
 	w := day(ws...)
 	w.Lag = minutes
+	return w
+}
+
+// rescuing returns a world in which podfit rescues OOM-killed pods.
+func rescuing(ws ...workload) *world {
+	w := day(ws...)
+	w.Rescue = true
 	return w
 }
 

@@ -6,7 +6,7 @@ package behaviour
 import "testing"
 
 // An explanation that comes and goes must not hide that podfit stays behind upstream.
-func TestLag_passes_countsUnexplainedOnes(t *testing.T) {
+func TestLag_passesBehindUpstream_countsThoseWithoutExplanation(t *testing.T) {
 	type pass struct{ missing, explained, undone int }
 	tests := map[string]struct {
 		passes []pass

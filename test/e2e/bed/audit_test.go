@@ -123,7 +123,7 @@ func TestAuditFacts_statusUpdates_nameTheLastWriter(t *testing.T) {
 	}
 }
 
-func TestAuditFacts_markRequests_areNoWrites(t *testing.T) {
+func TestAuditFacts_readOfAMark_isNotAWrite(t *testing.T) {
 	f := facts(t, `{"verb": "get", `+byAdmin+`, "objectRef": {"resource": "configmaps", "namespace": "`+markNamespace+`", "name": "mark-7"}, "responseStatus": {"code": 404}}`)
 	if f.mark != "mark-7" || len(f.writes) != 0 {
 		t.Errorf("got %+v", f)

@@ -431,7 +431,7 @@ func backsOff(j *judgement) (out []Violation) {
 	return out
 }
 
-// within returns the first most+1 writes that lie within a span of time, or nil.
+// within returns the first most+1 successive writes that lie within a span of time, or nil if no more than most do.
 func within(all []*Write, most int, span time.Duration) []*Write {
 	for i := 0; i+most < len(all); i++ {
 		if all[i+most].At.Sub(all[i].At) <= span {

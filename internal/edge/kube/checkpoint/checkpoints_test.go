@@ -264,9 +264,9 @@ func TestCheckpointName_longNames_areValid(t *testing.T) {
 	}
 }
 
-// FuzzCheckpointIsTotal decodes arbitrary checkpoints. podfit must not panic, and what it accepts must stay the same when it is written and
+// FuzzDecodeCheckpoint decodes arbitrary checkpoints. podfit must not panic, and what it accepts must stay the same when it is written and
 // decoded again.
-func FuzzCheckpointIsTotal(f *testing.F) {
+func FuzzDecodeCheckpoint(f *testing.F) {
 	o := checkpointObject{Spec: v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: "a", ContainerName: "b"}}
 	p := someCheckpoint(3)
 	status, err := json.Marshal(checkpointStatus(&p))

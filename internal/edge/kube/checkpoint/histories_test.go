@@ -419,9 +419,9 @@ func TestHistoryName_longNames_areValidAndDifferent(t *testing.T) {
 	}
 }
 
-// FuzzHistoryIsTotal decodes arbitrary UsageHistories. podfit must not panic, and what it accepts must stay the same when it is written
+// FuzzDecodeHistory decodes arbitrary UsageHistories. podfit must not panic, and what it accepts must stay the same when it is written
 // and decoded again.
-func FuzzHistoryIsTotal(f *testing.F) {
+func FuzzDecodeHistory(f *testing.F) {
 	status, err := json.Marshal(historyStatus([]usage.History{historyFrom("app", 0, "a"), historyFrom("proxy", 7, "\x00")}))
 	if err != nil {
 		f.Fatal(err)

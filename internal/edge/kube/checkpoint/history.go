@@ -160,8 +160,8 @@ func historyStatus(hs []usage.History) v1alpha1.UsageHistoryStatus {
 	return s
 }
 
-// historySum tells whether what is to be stored of a workload is what has been stored: without the times, which change
-// when nothing else does.
+// historySum returns a checksum of the stored fields of a workload, by which a change is detected. It omits times that change
+// without other changes.
 func historySum(hs []usage.History) uint64 {
 	sum := fnv.New64a()
 	part := func(b []byte) {

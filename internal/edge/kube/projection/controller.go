@@ -17,7 +17,7 @@ import (
 type ControllerState struct {
 	Parent cluster.Workload // the controller that owns it, zero when none does
 	Scale  cluster.Scale
-	Daemon *cluster.Daemon // only of a DaemonSet
+	Daemon *cluster.Daemon // only of a DaemonSet that takes room of its nodes
 
 	Surging bool // a Deployment with the annotation podfit.dev/surge
 }

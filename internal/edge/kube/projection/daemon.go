@@ -11,10 +11,19 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// daemon returns what a pod of a DaemonSet takes of a node, according to its template.
+// daemon returns what a pod of a DaemonSet takes of a node, according to its template. It returns nil if the DaemonSet does not take room
+// of all nodes that it selects: if most of its pods are not ready, or if its template names a node. Any tenant can create such a DaemonSet
+// with large requests, and the sizes of the pods of others depend on what DaemonSets leave.
 func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	spec := &o.Spec.Template.Spec
+	ready, desired := o.Status.NumberReady, o.Status.DesiredNumberScheduled
+	if ready <= 0 || ready < desired-ready || spec.NodeName != "" {
+		return nil
+	}
 	demand := policy.DemandOf(policy.Limits{}, Pod(&corev1.Pod{Spec: *spec}, nil), cluster.Standing{}, nil)
+	if requests := demand.Most().Requests; requests.CPU <= 0 && requests.Memory <= 0 {
+		return nil
+	}
 	d := &cluster.Daemon{
 		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Selector: NodeSelector(spec, in),
 		Somewhere: hasRequiredNodeAffinity(spec), Requests: demand.Most().Requests,

@@ -49,18 +49,19 @@ var poolSizes = map[string]struct {
 }
 
 // NodePools returns the largest nodes that the NodePools of Karpenter can add, from a NodePoolList in JSON. A node is not larger than the
-// limits of its pool and than its requirements on the size of instances. A pool without both can add nodes of any size.
+// limits of its pool and than its requirements on the size of instances. A pool without both can add nodes of any size. A pool that is not
+// readable is left out, so that it does not hide the others.
 func NodePools(list []byte) ([]cluster.NewNode, error) {
 	var all struct {
-		Items []nodePool `json:"items"`
+		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(list, &all); err != nil {
 		return nil, fmt.Errorf("decode NodePools: %w", err)
 	}
 	var out []cluster.NewNode
 	for i := range all.Items {
-		p := &all.Items[i]
-		if p.Metadata.DeletionTimestamp != nil {
+		var p nodePool
+		if err := json.Unmarshal(all.Items[i], &p); err != nil || p.Metadata.DeletionTimestamp != nil {
 			continue
 		}
 		var n cluster.NewNode

@@ -45,6 +45,10 @@ func TestNodePools_requirementsAndLimits_boundTheSize(t *testing.T) {
 			}
 		})
 	}
+	garbage := `{"items":[{"spec":{"limits":{"cpu":"many"}}},3,{"spec":{"limits":{"cpu":"1e18","memory":"-1"}}},{"spec":{"limits":{"cpu":"8"}}}]}`
+	if got, err := NodePools([]byte(garbage)); err != nil || len(got) != 1 || got[0].Size != cpu(8) {
+		t.Errorf("garbage beside a pool: got %+v (%v), want the pool", got, err)
+	}
 	if got, err := NodePools([]byte(`{"items":3}`)); err == nil {
 		t.Errorf("got %+v of an invalid list, want an error", got)
 	}

@@ -100,10 +100,10 @@ func TestTolerations_transientTaints_areOmitted(t *testing.T) {
 	for i := range 1000 {
 		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
 	}
-	if n := len(in.Tolerations()); n != int(cluster.AnyTaint-cluster.FirstListed) {
-		t.Errorf("%d different lists of tolerations are stored, want %d", n, cluster.AnyTaint-cluster.FirstListed)
+	if n := len(in.Tolerations()); n != int(cluster.Unlisted-cluster.FirstListed) {
+		t.Errorf("%d different lists of tolerations are stored, want %d", n, cluster.Unlisted-cluster.FirstListed)
 	}
-	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.AnyTaint {
+	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.Unlisted {
 		t.Errorf("tolerance when no more lists can be stored: %d", got)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// Pod returns the projection of a pod. It shares no memory with p but single strings. It never fails: missing and invalid fields
-// are left empty. Top is empty, because the topmost controller does not follow from the pod alone.
+// Pod returns the projection of a pod. It shares no memory with p except single strings. It never fails: missing and invalid fields
+// are left empty. Top is empty, because the pod alone does not contain its topmost controller.
 func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	name, uid := joined(p.Name, string(p.UID))
 	out := &cluster.Pod{

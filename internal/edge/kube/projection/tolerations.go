@@ -18,7 +18,7 @@ import (
 const maxTolerations = 16
 
 // A toleranceList has the different lists of tolerations of pods. Entries are never removed. A pod whose tolerations have no room
-// in the list counts as tolerating all taints. The mutex of the interner guards it.
+// in the list is Unlisted. The mutex of the interner guards it.
 type toleranceList struct {
 	known map[string]cluster.Tolerance
 	all   []cluster.Tolerations // from cluster.FirstListed on
@@ -41,8 +41,8 @@ func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
 		return known
 	}
 	next := len(l.all) + int(cluster.FirstListed)
-	if next >= int(cluster.AnyTaint) {
-		return cluster.AnyTaint
+	if next >= int(cluster.Unlisted) {
+		return cluster.Unlisted
 	}
 	if l.known == nil {
 		l.known = make(map[string]cluster.Tolerance)

@@ -15,6 +15,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -57,7 +58,9 @@ const AutoscalersFeed = "verticalpodautoscalers"
 func (w *World) addAutoscalers() {
 	c, ns := w.clients.Autoscalers, w.o.Namespace
 	addFeed(w, source[*autoscalerEntry]{
-		name: AutoscalersFeed,
+		Config: feed.Config{
+			Name: AutoscalersFeed, FieldSelector: w.namespaces(), Remedy: "install the CRDs: podfit crds | kubectl apply -f -",
+		},
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return kube.ListAutoscalers(ctx, c, ns, o)
 		},
@@ -70,8 +73,6 @@ func (w *World) addAutoscalers() {
 			}
 			return nil
 		},
-		fieldSelector: w.namespaces(),
-		remedy:        "install the CRDs: podfit crds | kubectl apply -f -",
 	}, &w.autoscalers)
 }
 

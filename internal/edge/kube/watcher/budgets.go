@@ -17,7 +17,7 @@ func (w *World) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget,
 	if w.budgetFeed == nil {
 		return nil, false
 	}
-	state := w.budgetFeed.state()
+	state := w.budgetFeed.State()
 	if !state.Synced || state.Forbidden || state.IsStale(time.Now()) {
 		return nil, false
 	}

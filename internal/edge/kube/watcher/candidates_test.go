@@ -67,7 +67,7 @@ func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", i)}, Target: web, Created: time.Unix(int64(i*7919%n), 0)}
 		all[a.Key] = &autoscalerEntry{Autoscaler: a}
 	}
-	w.autoscalers.replace(all)
+	w.autoscalers.Replace(all)
 	return all
 }
 
@@ -78,8 +78,8 @@ func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		all := relistAutoscalers(w, n)
-		w.autoscalers.replace(all)
-		w.autoscalers.replace(nil)
+		w.autoscalers.Replace(all)
+		w.autoscalers.Replace(nil)
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
 	}
@@ -99,7 +99,7 @@ func BenchmarkRelistOfAutoscalersOfOneTarget(b *testing.B) {
 			mu := new(timingMutex)
 			w.autoscalers.mu = mu
 			for b.Loop() {
-				w.autoscalers.replace(all)
+				w.autoscalers.Replace(all)
 			}
 			b.ReportMetric(float64(mu.longest.Microseconds()), "held-µs-at-most")
 		})

@@ -3,8 +3,9 @@
 
 // Package watcher watches the API server and stores what podfit needs to know about the cluster.
 //
-// It watches pods, autoscalers, controllers, limit ranges, resource quotas, nodes and eviction events, and stores their
-// projections (package projection). Errors of the API server never remove stored state. The package also writes the status of
+// It watches pods, autoscalers, controllers, limit ranges, resource quotas, nodes and eviction events (one feed.Feed for each), and stores
+// their projections (package projection). One World contains all of them behind one mutex, because owners, scales, rules and
+// snapshots combine several kinds of objects: that is one topic, so the package is not split further. Errors of the API server never remove stored state. The package also writes the status of
 // autoscalers, because the response to a write replaces the stored object before the watch delivers it.
 //
 // It makes no decisions.

@@ -29,14 +29,11 @@ func (w *World) addHeld() {
 		return
 	}
 	s := typed(v1alpha1.ResourceUpdateStates, c, heldSizeOf)
-	s.fieldSelector = w.namespaces()
-	s.lostWithout = "which recommendations were reverted after a canary"
-	s.remedy = "install the CRDs: podfit crds | kubectl apply -f -"
-	s.nonBlocking = true
-	f := addFeed(w, s, &w.helds)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.markReady()
+	s.FieldSelector = w.namespaces()
+	s.LostWithout = "which recommendations were reverted after a canary"
+	s.Remedy = "install the CRDs: podfit crds | kubectl apply -f -"
+	s.NonBlocking = true
+	addFeed(w, s, &w.helds).MakeOptional()
 }
 
 // heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.

@@ -21,9 +21,9 @@ const maxHPAs = 16
 func (w *World) addHorizontal() {
 	c := w.clients.Core.AutoscalingV2().HorizontalPodAutoscalers(w.o.Namespace)
 	s := typed(HorizontalFeed, c, projection.HorizontalAutoscaler)
-	s.fieldSelector = w.namespaces()
-	s.lostWithout = "by which requests HorizontalPodAutoscalers scale, and changes these requests as well"
-	s.remedy = "upgrade to Kubernetes 1.23 or later, which serves autoscaling/v2, or set --hpa=ignore"
+	s.FieldSelector = w.namespaces()
+	s.LostWithout = "by which requests HorizontalPodAutoscalers scale, and changes these requests as well"
+	s.Remedy = "upgrade to Kubernetes 1.23 or later, which serves autoscaling/v2, or set --hpa=ignore"
 	addFeed(w, s, &w.horizontal)
 }
 

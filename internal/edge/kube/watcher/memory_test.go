@@ -30,7 +30,7 @@ func TestWorld_cachedPod_takesAtMost600Bytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := projection.Pod(decoded, w.in)
-		w.pods.put(p.Key, p)
+		w.pods.Put(p.Key, p)
 	}
 	perPod := float64(kubetest.HeapBytes()-before) / pods
 	if w.pods.size != pods {
@@ -65,8 +65,8 @@ func largeWorld(t testing.TB, pods int) *World {
 	}
 	for i := range pods {
 		p := projection.Pod(kubetest.LargePod(i), w.in)
-		w.pods.put(p.Key, p)
-		sets.put(cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name}, projection.ControllerState{})
+		w.pods.Put(p.Key, p)
+		sets.Put(cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name}, projection.ControllerState{})
 	}
 	return w
 }

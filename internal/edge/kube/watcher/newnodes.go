@@ -22,6 +22,7 @@ import (
 const (
 	newNodesRefresh = 5 * time.Minute  // interval of reading the objects that describe nodes that can be added
 	newNodesRetry   = 10 * time.Second // after a failed read
+	newNodesTimeout = time.Minute      // of reading the objects of a kind
 	maxNewNodes     = 1000             // objects of a kind that are read
 )
 
@@ -61,7 +62,7 @@ func (w *World) readNewNodes(ctx context.Context) {
 
 // readable reads a kind of object. If the cluster does not have the kind, or podfit may not read it, there are no objects.
 func (w *World) readable(ctx context.Context, name string, read func(context.Context) ([]cluster.NewNode, error)) ([]cluster.NewNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
 	defer cancel()
 	all, err := read(ctx)
 	switch {

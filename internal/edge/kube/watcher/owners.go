@@ -32,7 +32,7 @@ type owners struct {
 // or has a scale subresource, or zero if there is none. The error is errPending, errCycle, or a missingError.
 func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.follow(w, o.kinds.find) }
 
-// follow is top with another look-up of kinds.
+// follow does the same as top, but finds kinds with the given function.
 func (o *owners) follow(w cluster.Workload, find func(projection.GroupKind) (kind, error)) (cluster.Workload, error) {
 	var best cluster.Workload
 	for range longestChain {

@@ -78,15 +78,15 @@ func (p *ownersPlayer) execute(f []string) string {
 		p.kinds(f[1:])
 	case "owner":
 		w := p.ref(f[1])
-		p.w.owners.known[projection.KindOf(w)].put(cluster.Key{Namespace: w.Namespace, Name: w.Name}, projection.ControllerState{Parent: owner})
+		p.w.owners.known[projection.KindOf(w)].Put(cluster.Key{Namespace: w.Namespace, Name: w.Name}, projection.ControllerState{Parent: owner})
 	case "gone":
 		w := p.ref(f[1])
-		p.w.owners.known[projection.KindOf(w)].remove(cluster.Key{Namespace: w.Namespace, Name: w.Name})
+		p.w.owners.known[projection.KindOf(w)].Remove(cluster.Key{Namespace: w.Namespace, Name: w.Name})
 	case "scale":
 		p.scale(p.ref(f[1]), f[2])
 	case "pod":
 		key := cluster.Key{Namespace: "shop", Name: f[1]}
-		p.w.pods.put(key, &cluster.Pod{Key: key, UID: f[1], Controller: owner})
+		p.w.pods.Put(key, &cluster.Pod{Key: key, UID: f[1], Controller: owner})
 	case "tops":
 		var out strings.Builder
 		for _, pod := range p.w.Snapshot().Pods {

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 )
 
 // addProfileNames watches the names of SizingProfiles. The names are only used for warnings, so startup does not wait for the
@@ -23,17 +24,17 @@ func (w *World) addProfileNames() {
 		Group: v1alpha1.GroupName, Version: v1alpha1.GroupVersion().Version, Resource: v1alpha1.ResourceSizingProfiles,
 	})
 	w.profileFeed = addFeed(w, source[struct{}]{
-		name:        v1alpha1.ResourceSizingProfiles,
-		list:        func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:       c.Watch,
-		project:     func(runtime.Object) struct{} { return struct{}{} },
-		lostWithout: "the names of SizingProfiles in warnings about misspelled recommender names",
-		remedy:      "if you want SizingProfiles, podfit crds | kubectl apply -f -",
-		nonBlocking: true,
+		Config: feed.Config{
+			Name:        v1alpha1.ResourceSizingProfiles,
+			LostWithout: "the names of SizingProfiles in warnings about misspelled recommender names",
+			Remedy:      "if you want SizingProfiles, podfit crds | kubectl apply -f -",
+			NonBlocking: true,
+		},
+		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:   c.Watch,
+		project: func(runtime.Object) struct{} { return struct{}{} },
 	}, &w.profileNames)
-	w.profileFeed.mu.Lock()
-	defer w.profileFeed.mu.Unlock()
-	w.profileFeed.markReady()
+	w.profileFeed.MakeOptional()
 }
 
 // ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster
@@ -42,7 +43,7 @@ func (w *World) ProfileNames() (names []string, known bool) {
 	if w.profileFeed == nil {
 		return nil, false
 	}
-	state := w.profileFeed.state()
+	state := w.profileFeed.State()
 	if state.Forbidden {
 		return nil, true
 	}

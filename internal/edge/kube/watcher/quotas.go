@@ -19,7 +19,7 @@ func (w *World) Quotas(namespace string) *cluster.Quotas {
 	if w.quotaFeed == nil {
 		return nil
 	}
-	state := w.quotaFeed.state()
+	state := w.quotaFeed.State()
 	if !state.Synced || state.Forbidden || state.IsStale(time.Now()) {
 		return nil
 	}

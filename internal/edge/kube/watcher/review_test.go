@@ -38,7 +38,7 @@ func loadedWorld(t testing.TB) *World {
 
 // addAutoscaler adds an autoscaler that references the target.
 func addAutoscaler(w *World, name string, target cluster.Workload) {
-	w.autoscalers.put(cluster.Key{Namespace: target.Namespace, Name: name},
+	w.autoscalers.Put(cluster.Key{Namespace: target.Namespace, Name: name},
 		&autoscalerEntry{Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: target.Namespace, Name: name}, Target: target}})
 }
 
@@ -65,7 +65,7 @@ func TestTopSoon_unknownKindOfAutoscalerTarget_requestsDiscovery(t *testing.T) {
 	if _, err := w.TopSoon(ended, target); !errors.Is(err, ErrOwnerUnknown) || len(w.owners.kinds.asked) != 1 || len(w.owners.kinds.wake) != 1 {
 		t.Errorf("error %v; discovery is requested for %v", err, w.owners.kinds.asked)
 	}
-	w.autoscalers.remove(cluster.Key{Namespace: "shop", Name: "x"})
+	w.autoscalers.Remove(cluster.Key{Namespace: "shop", Name: "x"})
 	if len(w.targetKinds) > 0 {
 		t.Errorf("kinds of deleted targets remain: %v", w.targetKinds)
 	}
@@ -134,7 +134,7 @@ func TestTopSoon_otherNamespacesHoldAllSlots_newNamespaceStillFindsItsOwner(t *t
 			}()
 			synctest.Wait()
 			reviewsOf(t, w, "hostile0", 1000) // these must not take the slot back
-			w.owners.known[projection.KindOf(set)].put(cluster.Key{Namespace: "shop", Name: "web-1"}, projection.ControllerState{})
+			w.owners.known[projection.KindOf(set)].Put(cluster.Key{Namespace: "shop", Name: "web-1"}, projection.ControllerState{})
 			if err := <-found; err != nil {
 				t.Errorf("%d other namespaces: %v", namespaces, err)
 			}
@@ -199,9 +199,9 @@ func TestPlacesInUse_podsInTheStore_onlyTheirSelectorsAreInUse(t *testing.T) {
 	kept := projection.Pod(kubetest.HostilePod(0), w.in)
 	deleted := projection.Pod(kubetest.HostilePod(1), w.in)
 	for _, p := range []*cluster.Pod{kept, deleted} {
-		w.pods.put(p.Key, p)
+		w.pods.Put(p.Key, p)
 	}
-	w.pods.remove(deleted.Key)
+	w.pods.Remove(deleted.Key)
 	if got := w.placesInUse(); len(got) != 1 || !got[kept.Place] {
 		t.Errorf("places in use %v, want only %d", got, kept.Place)
 	}

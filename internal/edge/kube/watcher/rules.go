@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -21,11 +22,12 @@ import (
 func (w *World) addRules() {
 	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	addFeed(w, source[cluster.ChangeRules]{
-		name:          "namespaces",
-		list:          func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:         c.Watch,
-		fieldSelector: w.namespaceNames(),
-		lostWithout:   "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow,
+		Config: feed.Config{
+			Name: "namespaces", FieldSelector: w.namespaceNames(),
+			LostWithout: "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow,
+		},
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch: c.Watch,
 		project: func(o runtime.Object) cluster.ChangeRules {
 			if m, ok := o.(metav1.Object); ok {
 				return projection.Rules(m.GetAnnotations())
@@ -37,8 +39,8 @@ func (w *World) addRules() {
 		return
 	}
 	s := typed("configmaps", w.clients.Core.CoreV1().ConfigMaps(w.o.FreezeSwitch.Namespace), projection.FreezeSwitch)
-	s.fieldSelector = "metadata.name=" + w.o.FreezeSwitch.Name
-	s.lostWithout = "whether the ConfigMap " + w.o.FreezeSwitch.String() + " freezes the cluster"
+	s.FieldSelector = "metadata.name=" + w.o.FreezeSwitch.Name
+	s.LostWithout = "whether the ConfigMap " + w.o.FreezeSwitch.String() + " freezes the cluster"
 	addFeed(w, s, &w.freezes)
 }
 

@@ -50,10 +50,12 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 	if !ok || e.UID != a.UID {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
-	return w.patchStatus(ctx, e, nextStatus(&e.status, a.Generation, advice, now, say), pruned)
+	next := nextStatus(&e.status, a.Generation, advice, now, say)
+	return w.patchStatus(ctx, e, next, pruned, kube.PatchOp{Op: "add", Path: "/status", Value: next})
 }
 
-// WriteConditions writes conditions of an autoscaler like WriteStatus. The recommendation and the observed generation are kept.
+// WriteConditions writes conditions of an autoscaler like WriteStatus. Other fields of the status, also those that podfit does not know, are
+// kept: the recommender may be another program.
 func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
@@ -63,12 +65,16 @@ func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now 
 	}
 	status := e.status
 	status.Conditions = nextConditions(e.status.Conditions, now, say)
-	return w.patchStatus(ctx, e, status, false)
+	change := kube.PatchOp{Op: "add", Path: "/status/conditions", Value: status.Conditions} // never null
+	if equality.Semantic.DeepEqual(e.status, v1.VerticalPodAutoscalerStatus{}) {            // the object may have no status yet
+		change = kube.PatchOp{Op: "add", Path: "/status", Value: status}
+	}
+	return w.patchStatus(ctx, e, status, false, change)
 }
 
-// patchStatus replaces the status of an autoscaler if it differs from the stored one. pruned is true if the CRD has no field
-// status.observedGeneration.
-func (w *World) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool) (bool, error) {
+// patchStatus changes the status of an autoscaler to the given one if it differs from the stored one. pruned is true if the CRD has no
+// field status.observedGeneration. change is the change of the object.
+func (w *World) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool, change kube.PatchOp) (bool, error) {
 	a := e.Autoscaler
 	seen := e.status
 	if pruned {
@@ -83,7 +89,7 @@ func (w *World) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.V
 	}
 	patch, err := json.Marshal([]kube.PatchOp{
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version},
-		{Op: "add", Path: "/status", Value: status},
+		change,
 	})
 	if err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)

@@ -39,7 +39,7 @@ func (w *World) Scaled() (scaled map[cluster.Workload]bool, known bool) {
 		return nil, false
 	}
 	for _, f := range w.feeds {
-		if s := f.state(); f.name == HorizontalFeed && (!s.Synced || s.Forbidden) {
+		if s := f.State(); f.Name() == HorizontalFeed && (!s.Synced || s.Forbidden) {
 			return nil, false
 		}
 	}

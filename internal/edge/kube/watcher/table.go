@@ -59,7 +59,7 @@ func (t *table[T]) get(k cluster.Key) (T, bool) {
 	return v, ok
 }
 
-func (t *table[T]) put(k cluster.Key, v T) {
+func (t *table[T]) set(k cluster.Key, v T) {
 	s := t.at[k.Namespace]
 	if s == nil {
 		if t.at == nil {
@@ -103,7 +103,7 @@ func (t *table[T]) split(s *shards[T], full *shard[T], name string) {
 	}
 }
 
-func (t *table[T]) remove(k cluster.Key) {
+func (t *table[T]) delete(k cluster.Key) {
 	s := t.at[k.Namespace]
 	if s == nil {
 		return
@@ -138,7 +138,7 @@ func (s *shard[T]) after(hash uint64) (uint64, bool) {
 	return next, next != 0
 }
 
-// A store is a table that a feed writes and that other goroutines read. A shared mutex guards it.
+// A store is a table that a feed writes and that other goroutines read. A shared mutex guards it. It implements feed.Sink.
 type store[T any] struct {
 	mu sync.Locker
 	table[T]
@@ -148,7 +148,8 @@ type store[T any] struct {
 	changed func(key cluster.Key, before, now *T) T
 }
 
-func (s *store[T]) put(key cluster.Key, v T) {
+// Put stores a value.
+func (s *store[T]) Put(key cluster.Key, v T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(key, v)
@@ -162,10 +163,11 @@ func (s *store[T]) keep(key cluster.Key, v T) {
 		}
 		v = s.changed(key, before, &v)
 	}
-	s.table.put(key, v)
+	s.table.set(key, v)
 }
 
-func (s *store[T]) remove(key cluster.Key) {
+// Remove removes a value, if there is one.
+func (s *store[T]) Remove(key cluster.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(key)
@@ -179,11 +181,11 @@ func (s *store[T]) drop(key cluster.Key) {
 	if s.changed != nil {
 		s.changed(key, &old, nil)
 	}
-	s.table.remove(key)
+	s.table.delete(key)
 }
 
-// replace replaces the content of the store in pieces. A reader sees the old or the new value of each object.
-func (s *store[T]) replace(all map[cluster.Key]T) {
+// Replace replaces the content of the store in pieces. A reader sees the old or the new value of each object.
+func (s *store[T]) Replace(all map[cluster.Key]T) {
 	var gone []cluster.Key
 	s.each(func(key cluster.Key, _ T) {
 		if _, ok := all[key]; !ok {

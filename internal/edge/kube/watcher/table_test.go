@@ -34,14 +34,14 @@ func TestStore_randomChanges_equalsAMap(t *testing.T) {
 			for range rnd.IntN(9000) {
 				all[tableKey(rnd.IntN(6000))] = rnd.Int()
 			}
-			s.replace(all)
+			s.Replace(all)
 			reference = maps.Clone(all)
 		default:
 			if rnd.IntN(5) < 3 {
-				s.put(key, v)
+				s.Put(key, v)
 				reference[key] = v
 			} else {
-				s.remove(key)
+				s.Remove(key)
 				delete(reference, key)
 			}
 		}
@@ -106,10 +106,10 @@ func TestStore_eachAndReplace_holdTheMutexForOnePieceAtATime(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"first list", func() { s.replace(all) }},
-		{"the same list again", func() { s.replace(all) }},
+		{"first list", func() { s.Replace(all) }},
+		{"the same list again", func() { s.Replace(all) }},
 		{"each", func() { s.each(func(cluster.Key, int) { mu.see() }) }},
-		{"an empty list", func() { s.replace(nil) }},
+		{"an empty list", func() { s.Replace(nil) }},
 	} {
 		mu.most = 0
 		mu.all = 0
@@ -141,7 +141,7 @@ func TestStore_objectsChangeDuringEach_othersAreVisitedOnce(t *testing.T) {
 	s := &store[int]{mu: &mu}
 	const n = 100 * pieceSize
 	for i := range n {
-		s.put(tableKey(i), i)
+		s.Put(tableKey(i), i)
 	}
 	stop := make(chan struct{})
 	var feed sync.WaitGroup
@@ -151,9 +151,9 @@ func TestStore_objectsChangeDuringEach_othersAreVisitedOnce(t *testing.T) {
 			case <-stop:
 				return
 			default: // objects with even numbers are deleted and created again, and new objects use their slots
-				s.remove(tableKey(i % n))
-				s.put(cluster.Key{Namespace: "new", Name: fmt.Sprint(i % n)}, -1)
-				s.put(tableKey(i%n), i%n)
+				s.Remove(tableKey(i % n))
+				s.Put(cluster.Key{Namespace: "new", Name: fmt.Sprint(i % n)}, -1)
+				s.Put(tableKey(i%n), i%n)
 			}
 		}
 	})

@@ -61,20 +61,20 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 	key := cluster.Key{Namespace: "shop", Name: "web-1"}
 	put := func(name string, crash *cluster.Crash) {
 		k := cluster.Key{Namespace: key.Namespace, Name: name}
-		w.pods.put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
+		w.pods.Put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: crash == nil, Crash: crash})
 	}
 	change := func(name string, to func(p *cluster.Pod)) {
 		k := cluster.Key{Namespace: key.Namespace, Name: name}
 		p := &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: true, Node: "n1", Controller: cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db"},
 			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}}
 		to(p)
-		w.pods.put(k, p)
+		w.pods.Put(k, p)
 	}
 	mode := cluster.Recreate
 	advise := func(name string, memory int64) {
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: key.Namespace, Name: name}, UID: name, Mode: mode}
 		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, memory)}}}
-		w.autoscalers.put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
+		w.autoscalers.Put(a.Key, &autoscalerEntry{Autoscaler: a, version: "1"})
 	}
 	signalled := func() bool {
 		select {
@@ -99,7 +99,7 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 		{"the pod is ready again", func() { put("web-1", nil) }, false},
 		{"a recommendation in mode Off", func() { mode = cluster.Off; advise("web", 3<<20) }, false},
 		{"another killed pod", func() { put("web-2", &cluster.Crash{}) }, true},
-		{"its deletion", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
+		{"its deletion", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "web-2"}) }, false},
 		{"a pod on a node", func() { change("db-1", func(*cluster.Pod) {}) }, false},
 		{"a pod of another node", func() { change("db-2", func(p *cluster.Pod) { p.Node = "n2" }) }, false},
 		{"a deferred resize", func() {
@@ -135,8 +135,8 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 				p.Containers[0].Requests = cluster.Amounts(300, 1<<30)
 			})
 		}, false},
-		{"a pod is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
-		{"a pod of another node is gone", func() { w.pods.remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
+		{"a pod is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
+		{"a pod of another node is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
 		{"a placeholder pod without a node", func() { change("hold", func(p *cluster.Pod) { p.Placeholder, p.Node, p.Ready = true, "", false }) }, false},
 		{"it gets a node", func() { change("hold", func(p *cluster.Pod) { p.Placeholder, p.Ready = true, false }) }, true},
 		{"it changes there", func() {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -33,19 +34,19 @@ func (w *World) addFeeds() {
 	w.addMetadataOnly("CronJob", "cronjobs")
 	if w.o.Pods != NoPods {
 		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
-		s.fieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
+		s.FieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
 		addFeed(w, s, &w.pods)
 	}
 	if w.o.Limits {
 		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
-		s.fieldSelector = w.namespaces()
+		s.FieldSelector = w.namespaces()
 		addFeed(w, s, &w.limitItems)
 	}
 	if w.o.Quotas {
 		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
-		s.fieldSelector = w.namespaces()
-		s.lostWithout = "whether a pod still fits its ResourceQuotas with a new size"
-		s.nonBlocking = true // podfit also runs without the right to read it
+		s.FieldSelector = w.namespaces()
+		s.LostWithout = "whether a pod still fits its ResourceQuotas with a new size"
+		s.NonBlocking = true // podfit also runs without the right to read it
 		w.quotaFeed = addFeed(w, s, &w.quotas)
 	}
 	if w.o.HPAs {
@@ -55,9 +56,9 @@ func (w *World) addFeeds() {
 		s := typed("poddisruptionbudgets", c.Core.PolicyV1().PodDisruptionBudgets(ns), func(b *policyv1.PodDisruptionBudget) cluster.DisruptionBudget {
 			return projection.DisruptionBudget(b, w.in)
 		})
-		s.fieldSelector = w.namespaces()
-		s.lostWithout = "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it"
-		s.nonBlocking = true
+		s.FieldSelector = w.namespaces()
+		s.LostWithout = "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it"
+		s.NonBlocking = true
 		w.budgetFeed = addFeed(w, s, &w.budgets)
 	}
 	if w.o.Profiles {
@@ -71,14 +72,14 @@ func (w *World) addFeeds() {
 	}
 	if w.o.Evictions {
 		s := typed("events", core.Events(ns), projection.MemoryEvictions)
-		s.fieldSelector = and(w.namespaces(), "reason=Evicted")
-		s.lostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
-		s.nonBlocking = true
+		s.FieldSelector = and(w.namespaces(), "reason=Evicted")
+		s.LostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
+		s.NonBlocking = true
 		addFeed(w, s, &w.evictions)
 	}
 	if w.o.Nodes {
 		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
-		s.lostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
+		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
 		addFeed(w, s, &w.nodes)
 	}
 }
@@ -111,8 +112,26 @@ func and(selectors ...string) string {
 	return strings.Join(parts, ",")
 }
 
-func addFeed[T any](w *World, src source[T], to sink[T]) *feed {
-	f := newFeed(src, to, w.log)
+// A source is a collection of the API server with the projection of its objects. It implements feed.Source.
+type source[T any] struct {
+	feed.Config
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	project func(runtime.Object) T
+}
+
+func (s source[T]) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return s.list(ctx, o)
+}
+
+func (s source[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, o)
+}
+
+func (s source[T]) Project(o runtime.Object) T { return s.project(o) }
+
+func addFeed[T any](w *World, src source[T], to *store[T]) *feed.Feed {
+	f := feed.New(src.Config, src, to, w.log)
 	w.feeds = append(w.feeds, f)
 	return f
 }
@@ -129,9 +148,9 @@ func typed[O any, L runtime.Object, T any, P interface {
 	runtime.Object
 }](name string, c lister[L], project func(P) T) source[T] {
 	return source[T]{
-		name:  name,
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch: c.Watch,
+		Config: feed.Config{Name: name},
+		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:  c.Watch,
 		project: func(o runtime.Object) T {
 			if p, ok := o.(P); ok {
 				return project(p)
@@ -145,9 +164,9 @@ func typed[O any, L runtime.Object, T any, P interface {
 // addController watches a kind of controller with its number of replicas.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	w.addOwners(kind, source[projection.ControllerState]{
-		name:  strings.ToLower(kind) + "s",
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch: c.Watch,
+		Config: feed.Config{Name: strings.ToLower(kind) + "s"},
+		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:  c.Watch,
 	})
 }
 
@@ -156,14 +175,14 @@ func (w *World) addMetadataOnly(kind, resource string) {
 	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: projection.GroupOfWellKnown(kind), Version: "v1", Resource: resource}).
 		Namespace(w.o.Namespace)
 	w.addOwners(kind, source[projection.ControllerState]{
-		name:  resource,
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch: c.Watch,
+		Config: feed.Config{Name: resource},
+		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:  c.Watch,
 	})
 }
 
 func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
-	src.fieldSelector = w.namespaces()
+	src.FieldSelector = w.namespaces()
 	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
 	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
 		if kind == deploymentKind {
@@ -181,7 +200,7 @@ func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 	before := w.owners.synced
 	w.owners.synced = func(k projection.GroupKind) bool {
 		if k == gk {
-			return f.state().Synced
+			return f.State().Synced
 		}
 		return before(k)
 	}

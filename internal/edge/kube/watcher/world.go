@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -24,7 +25,7 @@ type PodScope uint8
 const (
 	NoPods   PodScope = iota
 	LivePods          // pending and running pods
-	AllPods           // also terminated pods, whose status says how they ended
+	AllPods           // also terminated pods, whose status contains the cause of their end
 )
 
 // Options selects what is watched. Autoscalers and controllers are always watched.
@@ -60,7 +61,7 @@ type World struct {
 	o       Options
 	log     *slog.Logger
 	in      *projection.Interner
-	feeds   []*feed
+	feeds   []*feed.Feed
 	running sync.WaitGroup
 
 	mu          sync.Mutex
@@ -71,14 +72,14 @@ type World struct {
 	limits      map[string]cluster.LimitRange
 	quotas      store[cluster.Quota]
 	quotaSets   map[string]*cluster.Quotas
-	quotaFeed   *feed
+	quotaFeed   *feed.Feed
 
 	budgets    store[cluster.DisruptionBudget]
-	budgetFeed *feed  // nil if they are not watched
-	urgent     urgent // pods that an early pass may help
+	budgetFeed *feed.Feed // nil if they are not watched
+	urgent     urgent     // pods that an early pass may help
 
 	profileNames store[struct{}]
-	profileFeed  *feed // nil if they are not watched
+	profileFeed  *feed.Feed // nil if they are not watched
 
 	rules            store[cluster.ChangeRules] // of namespaces
 	freezes          store[cluster.Freeze]      // at most one
@@ -150,7 +151,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 // Start watches until ctx ends.
 func (w *World) Start(ctx context.Context) {
 	for _, f := range w.feeds {
-		w.running.Go(func() { f.run(ctx) })
+		w.running.Go(func() { f.Run(ctx) })
 	}
 	if w.o.Pods != NoPods {
 		w.running.Go(func() { w.forgetSelectors(ctx) })
@@ -179,70 +180,22 @@ func (w *World) Wait() { w.running.Wait() }
 func (w *World) WaitSynced(ctx context.Context) error {
 	for _, f := range w.feeds {
 		select {
-		case <-f.ready:
+		case <-f.Ready():
 		case <-ctx.Done():
-			if err := f.state().Err; err != nil {
-				return fmt.Errorf("list %s: %w: %w", f.name, ctx.Err(), err)
+			if err := f.State().Err; err != nil {
+				return fmt.Errorf("list %s: %w: %w", f.Name(), ctx.Err(), err)
 			}
-			return fmt.Errorf("list %s: %w", f.name, ctx.Err())
+			return fmt.Errorf("list %s: %w", f.Name(), ctx.Err())
 		}
 	}
 	return nil
-}
-
-// A FeedState is the health of one watch.
-type FeedState struct {
-	Resource     string
-	Synced       bool      // the resource has been listed once
-	Forbidden    bool      // podfit has no right to read the resource and runs without it
-	LastResponse time.Time // when the API server last answered or sent an event
-	Err          error     // the current failure, nil if there is none
-	FailedSince  time.Time
-
-	watched      bool      // a watch is open
-	idleSince    time.Time // if no watch is open: when the last watch ended, or the last list if that was later
-	hasBookmarks bool      // the API server sends bookmarks on this watch
-	nonBlocking  bool      // decisions about pods do not wait until the resource is up to date
-}
-
-// How long a resource may be without response before its stored state counts as stale.
-const (
-	maxUnwatched   = 2 * time.Minute  // no watch is open: the API server is unavailable or does not answer
-	maxBookmarkGap = 3 * time.Minute  // a watch with bookmarks is open: the API server sends one every minute
-	maxSilence     = 11 * time.Minute // a watch without bookmarks is open: the client renews it after ten minutes at most
-)
-
-// IsStale reports whether the stored state of the resource may be out of date. A watch without events is up to date until a
-// bookmark or a renewal is overdue. A watch that fails is up to date if it is open again within maxUnwatched.
-func (s *FeedState) IsStale(now time.Time) bool {
-	switch {
-	case s.Forbidden:
-		return false
-	case !s.Synced:
-		return true
-	case !s.watched:
-		return now.Sub(s.idleSince) > maxUnwatched
-	case s.hasBookmarks:
-		return now.Sub(s.LastResponse) > maxBookmarkGap
-	}
-	return now.Sub(s.LastResponse) > maxSilence
-}
-
-func (f *feed) state() FeedState {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return FeedState{
-		Resource: f.name, Synced: f.synced, Forbidden: f.forbidden, LastResponse: f.lastResponse, Err: f.err,
-		FailedSince: f.failedSince, watched: f.openWatches > 0, idleSince: f.idleSince, hasBookmarks: f.bookmarks > 1,
-		nonBlocking: f.nonBlocking,
-	}
 }
 
 // Stale returns the resources whose stored state may be out of date and that decisions about pods depend on.
 func (w *World) Stale(now time.Time) []string {
 	var out []string
 	for _, s := range w.Health() {
-		if !s.nonBlocking && s.IsStale(now) {
+		if !s.NonBlocking && s.IsStale(now) {
 			out = append(out, s.Resource)
 		}
 	}
@@ -250,10 +203,10 @@ func (w *World) Stale(now time.Time) []string {
 }
 
 // Health returns the health of all watches.
-func (w *World) Health() []FeedState {
-	out := make([]FeedState, 0, len(w.feeds))
+func (w *World) Health() []feed.State {
+	out := make([]feed.State, 0, len(w.feeds))
 	for _, f := range w.feeds {
-		out = append(out, f.state())
+		out = append(out, f.State())
 	}
 	return out
 }
@@ -262,7 +215,7 @@ func (w *World) Health() []FeedState {
 func (w *World) Synced() bool {
 	for _, f := range w.feeds {
 		select {
-		case <-f.ready:
+		case <-f.Ready():
 		default:
 			return false
 		}

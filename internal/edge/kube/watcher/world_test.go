@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -395,4 +397,19 @@ func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
 		panic(err)
 	}
 	return cs
+}
+
+func TestWorld_stale_omitsNonBlockingResources(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
+	w := startWorld(t, f, Options{Pods: LivePods, Nodes: true, Evictions: true})
+	if stale := w.Stale(time.Now()); len(stale) != 0 {
+		t.Errorf("stale resources %v, want none", stale)
+	}
+	stale := w.Stale(time.Now().Add(time.Hour))
+	for resource, want := range map[string]bool{"pods": true, "verticalpodautoscalers": true, "replicasets": true, "nodes": false, "events": false} {
+		if slices.Contains(stale, resource) != want {
+			t.Errorf("after an hour without response, %s stale: %t, want %t", resource, !want, want)
+		}
+	}
 }

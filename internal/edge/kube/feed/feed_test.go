@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package feed
 
 import (
 	"context"
@@ -21,16 +21,64 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// source is a Source of pods.
+type source struct {
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	project func(runtime.Object) *cluster.Pod
+}
+
+func (s source) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return s.list(ctx, o)
+}
+
+func (s source) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, o)
+}
+
+func (s source) Project(o runtime.Object) *cluster.Pod { return s.project(o) }
+
+// sink is a Sink of pods.
+type sink struct{ sync.Map }
+
+func (s *sink) Put(key cluster.Key, p *cluster.Pod) { s.Store(key, p) }
+
+func (s *sink) Remove(key cluster.Key) { s.Delete(key) }
+
+func (s *sink) Replace(all map[cluster.Key]*cluster.Pod) {
+	s.Clear()
+	for key, p := range all {
+		s.Store(key, p)
+	}
+}
+
+// logText is the text of a log.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func TestFeed_projectionOfOneObjectPanics_othersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		named := func(name, version string) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
 		}
 		events := watch.NewRaceFreeFake()
-		s := &store[*cluster.Pod]{mu: new(sync.Mutex)}
+		s := new(sink)
 		var out logText
-		f := newFeed(source[*cluster.Pod]{
-			name: "pods",
+		f := New(Config{Name: "pods"}, source{
 			list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Pod{*named("a", "1"), *named("bad-b", "2"), *named("c", "3")}}, nil
 			},
@@ -50,13 +98,13 @@ func TestFeed_projectionOfOneObjectPanics_othersAreKept(t *testing.T) {
 		}, s, slog.New(slog.NewTextHandler(&out, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.run(ctx) })
+		running.Go(func() { f.Run(ctx) })
 		synctest.Wait()
 		events.Add(named("bad-d", "8"))
 		events.Add(named("e", "9"))
 		synctest.Wait()
 		for name, want := range map[string]bool{"a": true, "bad-b": false, "c": true, "bad-d": false, "e": true} {
-			if _, got := s.get(cluster.Key{Namespace: "shop", Name: name}); got != want {
+			if _, got := s.Load(cluster.Key{Namespace: "shop", Name: name}); got != want {
 				t.Errorf("%s is in the store: %t, want %t", name, got, want)
 			}
 		}

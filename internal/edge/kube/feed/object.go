@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package feed
 
 import (
 	"fmt"
@@ -95,8 +95,8 @@ func projectEvent[T any](e watch.Event, project func(runtime.Object) T) watch.Ev
 
 // A projectionStore is the store of the reflector: it passes the projections to the sink.
 type projectionStore[T any] struct {
-	feed *feed
-	to   sink[T]
+	feed *Feed
+	to   Sink[T]
 }
 
 var _ cache.ReflectorStore = (*projectionStore[int])(nil)
@@ -104,7 +104,7 @@ var _ cache.ReflectorStore = (*projectionStore[int])(nil)
 // Add implements cache.ReflectorStore.
 func (s *projectionStore[T]) Add(o any) error {
 	if b, ok := o.(*projectedObject[T]); ok && s.isProjected(b) {
-		s.to.put(b.key(), b.value)
+		s.to.Put(b.key(), b.value)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s *projectionStore[T]) Add(o any) error {
 // of such an object is kept.
 func (s *projectionStore[T]) isProjected(b *projectedObject[T]) bool {
 	if b.panic != "" {
-		s.feed.log.Error("Skipped an object because of an internal error", slog.String("resource", s.feed.name),
+		s.feed.log.Error("Skipped an object because of an internal error", slog.String("resource", s.feed.config.Name),
 			slog.String("object", b.key().String()), slog.String("panic", b.panic))
 	}
 	return b.panic == ""
@@ -125,7 +125,7 @@ func (s *projectionStore[T]) Update(o any) error { return s.Add(o) }
 // Delete implements cache.ReflectorStore.
 func (s *projectionStore[T]) Delete(o any) error {
 	if b, ok := o.(*projectedObject[T]); ok {
-		s.to.remove(b.key())
+		s.to.Remove(b.key())
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (s *projectionStore[T]) Replace(list []any, _ string) error {
 			all[b.key()] = b.value
 		}
 	}
-	s.to.replace(all)
+	s.to.Replace(all)
 	s.feed.markSynced()
 	return nil
 }

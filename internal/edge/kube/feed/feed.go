@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package feed
 
 import (
 	"context"
@@ -29,31 +29,34 @@ const requestTimeout = time.Minute
 
 var errNoAnswer = errors.New("no answer in time")
 
-// A source is one collection of the API server, with the projection of its objects.
-type source[T any] struct {
-	name          string // plural, for logs and health
-	list          func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch         func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	project       func(runtime.Object) T
-	fieldSelector string
-	lostWithout   string // what podfit cannot do if it has no right to read the collection; "" if it cannot start without it
-	remedy        string // what to do if the API server does not have the collection
-	nonBlocking   bool   // decisions about pods do not wait until the collection is up to date
+// A Config describes a collection of the API server.
+type Config struct {
+	Name          string // plural, for logs and health
+	FieldSelector string
+	LostWithout   string // what podfit cannot do if it has no right to read the collection; "" if it cannot start without it
+	Remedy        string // what to do if the API server does not have the collection
+	NonBlocking   bool   // decisions about pods do not wait until the collection is up to date
 }
 
-// A sink stores projections. The feed calls it from one goroutine.
-type sink[T any] interface {
-	put(key cluster.Key, v T)
-	remove(key cluster.Key)
-	replace(all map[cluster.Key]T)
+// A Source lists and watches a collection of the API server, and projects its objects.
+type Source[T any] interface {
+	List(context.Context, metav1.ListOptions) (runtime.Object, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+	Project(runtime.Object) T
 }
 
-// A feed keeps a sink up to date with a source. While the API server is unavailable, the feed retries with a back-off of up
+// A Sink stores projections. The feed calls it from one goroutine.
+type Sink[T any] interface {
+	Put(key cluster.Key, v T)
+	Remove(key cluster.Key)
+	Replace(all map[cluster.Key]T)
+}
+
+// A Feed keeps a sink up to date with a source. While the API server is unavailable, the feed retries with a back-off of up
 // to about ten seconds, and the sink keeps its content.
-type feed struct {
-	name, lostWithout, remedy string
-	nonBlocking               bool
-	run                       func(context.Context)
+type Feed struct {
+	config    Config
+	reflector *cache.Reflector
 
 	mu           sync.Mutex
 	synced       bool
@@ -69,26 +72,36 @@ type feed struct {
 	log          *slog.Logger
 }
 
-func newFeed[T any](src source[T], to sink[T], log *slog.Logger) *feed {
-	f := &feed{
-		name: src.name, lostWithout: src.lostWithout, remedy: src.remedy, nonBlocking: src.nonBlocking,
-		ready: make(chan struct{}), log: log,
-	}
-	lw := listWatcher[T]{feed: f, source: src}
-	r := cache.NewReflectorWithOptions(
+// New returns a feed. It sends no request before Run.
+func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
+	f := &Feed{config: c, ready: make(chan struct{}), log: log}
+	lw := listWatcher[T]{feed: f, source: from}
+	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
 		nil, &projectionStore[T]{feed: f, to: to},
-		cache.ReflectorOptions{Name: "podfit", TypeDescription: src.name})
-	r.WatchListPageSize = kube.PageSize
-	f.run = func(ctx context.Context) { f.keepWatching(ctx, r) }
+		cache.ReflectorOptions{Name: "podfit", TypeDescription: c.Name})
+	f.reflector.WatchListPageSize = kube.PageSize
 	return f
 }
 
-// keepWatching lists and watches again and again until ctx ends. It does what Reflector.Run does, and records the errors.
-func (f *feed) keepWatching(ctx context.Context, r *cache.Reflector) {
+// Name returns the name of the collection.
+func (f *Feed) Name() string { return f.config.Name }
+
+// Ready returns a channel that is closed when the collection has been listed once, or podfit runs without it.
+func (f *Feed) Ready() <-chan struct{} { return f.ready }
+
+// MakeOptional makes the feed ready at once, so that nothing waits for the first list.
+func (f *Feed) MakeOptional() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.markReady()
+}
+
+// Run lists and watches again and again until ctx ends. It does what Reflector.Run does, and records the errors.
+func (f *Feed) Run(ctx context.Context) {
 	backoff := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 10 * time.Second, Steps: 38, Factor: 2, Jitter: 0.5}
 	_ = backoff.DelayWithReset(clock.RealClock{}, 2*time.Minute).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := r.ListAndWatchWithContext(ctx)
+		err := f.reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !errors.Is(err, io.EOF) {
 			f.recordResult(ctx, err)
 		}
@@ -98,15 +111,15 @@ func (f *feed) keepWatching(ctx context.Context, r *cache.Reflector) {
 
 // A listWatcher sends the requests of a feed. The objects it returns are projected already.
 type listWatcher[T any] struct {
-	feed   *feed
-	source source[T]
+	feed   *Feed
+	source Source[T]
 }
 
 // list requests one page of the collection.
 func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	page, err := l.source.list(request, pagedOptions(o, l.source.fieldSelector))
+	page, err := l.source.List(request, pagedOptions(o, l.feed.config.FieldSelector))
 	if err != nil && request.Err() != nil {
 		err = errors.Join(errNoAnswer, err)
 	}
@@ -114,15 +127,15 @@ func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime
 	if err != nil {
 		return nil, err
 	}
-	return projectPage(page, l.source.project)
+	return projectPage(page, l.source.Project)
 }
 
 // watch opens a watch of the collection. The watch ends after maxSilence at the latest.
 func (l listWatcher[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.FieldSelector = l.source.fieldSelector
+	o.FieldSelector = l.feed.config.FieldSelector
 	request, cancel := context.WithTimeout(ctx, maxSilence)
 	opening := time.AfterFunc(requestTimeout, cancel)
-	w, err := l.source.watch(request, o)
+	w, err := l.source.Watch(request, o)
 	if !opening.Stop() {
 		if err == nil {
 			w.Stop()
@@ -141,7 +154,7 @@ func (l listWatcher[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	l.feed.watchOpened()
 	apply := func(e watch.Event) watch.Event {
 		l.feed.eventReceived(ctx, e.Type)
-		return projectEvent(e, l.source.project)
+		return projectEvent(e, l.source.Project)
 	}
 	ended := func() {
 		cancel()
@@ -162,7 +175,7 @@ func pagedOptions(o metav1.ListOptions, fieldSelector string) metav1.ListOptions
 }
 
 // recordResult records the result of the last request or event, and logs failure and recovery once each.
-func (f *feed) recordResult(ctx context.Context, err error) {
+func (f *Feed) recordResult(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // podfit is stopping: the request failed because it was canceled
 	}
@@ -171,7 +184,7 @@ func (f *feed) recordResult(ctx context.Context, err error) {
 	now := time.Now()
 	if err == nil {
 		if f.err != nil {
-			f.log.Info("Watch recovered", slog.String("resource", f.name),
+			f.log.Info("Watch recovered", slog.String("resource", f.config.Name),
 				slog.Duration("duration", now.Sub(f.failedSince).Round(time.Second)))
 		}
 		f.lastResponse = now
@@ -185,7 +198,7 @@ func (f *feed) recordResult(ctx context.Context, err error) {
 	}
 	f.err = err
 	switch {
-	case f.lostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
+	case f.config.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 		f.continueWithout(err)
 	case first:
 		f.logFailure(err)
@@ -193,34 +206,34 @@ func (f *feed) recordResult(ctx context.Context, err error) {
 }
 
 // continueWithout makes podfit run without the collection, because it does not exist or podfit has no right to read it. The mutex is held.
-func (f *feed) continueWithout(err error) {
+func (f *Feed) continueWithout(err error) {
 	if !f.forbidden {
-		remedy := "grant list and watch on " + f.name + ", as deploy/10-rbac.yaml does"
+		remedy := "grant list and watch on " + f.config.Name + ", as deploy/10-rbac.yaml does"
 		if apierrors.IsNotFound(err) {
-			remedy = f.remedy
+			remedy = f.config.Remedy
 		}
-		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.name),
-			slog.String("impact", "podfit does not know "+f.lostWithout), slog.String("remedy", remedy), slog.Any("error", err))
+		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.config.Name),
+			slog.String("impact", "podfit does not know "+f.config.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
 	}
 	f.forbidden = true
 	f.markReady()
 }
 
-func (f *feed) logFailure(err error) {
-	resource := slog.String("resource", f.name)
+func (f *Feed) logFailure(err error) {
+	resource := slog.String("resource", f.config.Name)
 	cause := slog.Any("error", err)
 	switch {
 	case f.isReady:
 		f.log.Warn("Watch failed; the stored state is kept until it recovers", resource, cause)
-	case f.remedy != "" && apierrors.IsNotFound(err):
-		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.remedy), cause)
+	case f.config.Remedy != "" && apierrors.IsNotFound(err):
+		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.config.Remedy), cause)
 	default:
 		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, cause)
 	}
 }
 
 // watchOpened records that a watch is open.
-func (f *feed) watchOpened() {
+func (f *Feed) watchOpened() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.openWatches++
@@ -228,7 +241,7 @@ func (f *feed) watchOpened() {
 }
 
 // eventReceived records an event of a watch.
-func (f *feed) eventReceived(ctx context.Context, kind watch.EventType) {
+func (f *Feed) eventReceived(ctx context.Context, kind watch.EventType) {
 	f.recordResult(ctx, nil)
 	if kind == watch.Bookmark {
 		f.mu.Lock()
@@ -238,7 +251,7 @@ func (f *feed) eventReceived(ctx context.Context, kind watch.EventType) {
 }
 
 // watchEnded records that a watch is closed.
-func (f *feed) watchEnded() {
+func (f *Feed) watchEnded() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.openWatches--
@@ -246,7 +259,7 @@ func (f *feed) watchEnded() {
 }
 
 // markSynced records that a complete list is stored.
-func (f *feed) markSynced() {
+func (f *Feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
@@ -255,7 +268,7 @@ func (f *feed) markSynced() {
 }
 
 // markReady unblocks the callers that wait for the feed. The mutex is held.
-func (f *feed) markReady() {
+func (f *Feed) markReady() {
 	if !f.isReady {
 		f.isReady = true
 		close(f.ready)

@@ -1,14 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package watcher
+package feed
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // watchedPods is an empty list of pods. Each watch of it ends after eight minutes, as with an API server, and sends bookmarks if
@@ -94,9 +91,8 @@ func (p *watchedPods) stuck() bool {
 // it does not become stale within half an hour.
 func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store[*cluster.Pod]{mu: new(sync.Mutex)}
-		f := newFeed(source[*cluster.Pod]{
-			name: "pods",
+		s := new(sink)
+		f := New(Config{Name: "pods"}, source{
 			list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, p.answer(ctx)
 			},
@@ -105,9 +101,9 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 		}, s, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.run(ctx) })
+		running.Go(func() { f.Run(ctx) })
 		stale := func() bool {
-			now := f.state()
+			now := f.State()
 			return now.IsStale(time.Now())
 		}
 		if !stale() {
@@ -187,8 +183,7 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 					}
 					return nil
 				}
-				f := newFeed(source[*cluster.Pod]{
-					name: "pods",
+				f := New(Config{Name: "pods"}, source{
 					list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, first(ctx, "list")
 					},
@@ -204,17 +199,17 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 						return w, nil
 					},
 					project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
-				}, &store[*cluster.Pod]{mu: new(sync.Mutex)}, slog.New(slog.DiscardHandler))
+				}, new(sink), slog.New(slog.DiscardHandler))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var running sync.WaitGroup
-				running.Go(func() { f.run(ctx) })
+				running.Go(func() { f.Run(ctx) })
 				time.Sleep(requestTimeout + 100*time.Millisecond)
-				if s := f.state(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is retried at once
+				if s := f.State(); hangs == "list" && !errors.Is(s.Err, errNoAnswer) { // a watch is retried at once
 					t.Errorf("after a request without a response: error %v, want %v", s.Err, errNoAnswer)
 				}
 				time.Sleep(20 * time.Second)
-				if s := f.state(); !s.Synced || !s.watched || s.Err != nil {
+				if s := f.State(); !s.Synced || !s.watched || s.Err != nil {
 					t.Errorf("after the retry: %+v", s)
 				}
 				time.Sleep(maxSilence)
@@ -228,20 +223,5 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 				running.Wait()
 			})
 		})
-	}
-}
-
-func TestWorld_stale_omitsNonBlockingResources(t *testing.T) {
-	f := kubetest.NewFakeAPI(t)
-	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
-	w := startWorld(t, f, Options{Pods: LivePods, Nodes: true, Evictions: true})
-	if stale := w.Stale(time.Now()); len(stale) != 0 {
-		t.Errorf("stale resources %v, want none", stale)
-	}
-	stale := w.Stale(time.Now().Add(time.Hour))
-	for resource, want := range map[string]bool{"pods": true, "verticalpodautoscalers": true, "replicasets": true, "nodes": false, "events": false} {
-		if slices.Contains(stale, resource) != want {
-			t.Errorf("after an hour without response, %s stale: %t, want %t", resource, !want, want)
-		}
 	}
 }

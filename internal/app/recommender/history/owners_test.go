@@ -1,24 +1,16 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package recommender
+package history
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
-	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
@@ -121,87 +113,29 @@ func TestOwnerResolver_selectorUnknown_podWithLabelsIsFoundByName(t *testing.T) 
 	}
 }
 
-// faultyArchive panics for one namespace, times out for some, and does not answer requests for selectors.
-type faultyArchive struct {
-	*archive
-	panics    string   // namespace
-	slow      []string // namespaces whose queries time out
-	selectors int      // requests for selectors
-}
-
-func (b *faultyArchive) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
-	if namespace == b.panics {
-		panic("a defect")
-	}
-	if slices.Contains(b.slow, namespace) {
-		return func(yield func(usage.Sample, error) bool) {
-			yield(usage.Sample{}, fmt.Errorf("read the history of namespace %s: %w", namespace, context.DeadlineExceeded))
-		}
-	}
-	return b.archive.HistorySince(ctx, namespace, from, now)
-}
-
-func (b *faultyArchive) Selector(ctx context.Context, _ cluster.Workload) (labels.Selector, error) {
-	b.selectors++
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func TestBackfill_oneNamespacePanics_theOthersAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := manyNamespaces(t, 4)
-		a := &faultyArchive{archive: &archive{}, panics: "ns-1"}
-		r := b.from(a.archive)
-		r.backfill.source = a
-		b.term(r, 5*time.Minute, func(time.Duration) {})
-		if b.backfilled(r, "done") != 3 || b.backfilled(r, "incomplete") != 1 {
-			t.Errorf("%d namespaces are done and %d incomplete, want 3 and 1", b.backfilled(r, "done"), b.backfilled(r, "incomplete"))
-		}
-	})
-}
-
-func TestBackfill_selectorsCannotBeRead_historyIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := manyNamespaces(t, 20)
-		a := &faultyArchive{archive: &archive{}}
-		r := b.from(a.archive)
-		r.backfill.selectors = a
-		b.term(r, 5*time.Minute, func(time.Duration) {})
-		if n := b.backfilled(r, "done"); n != 20 || a.selectors != 1 {
-			t.Errorf("after five minutes %d of 20 namespaces are done; %d selectors were requested, want 1", n, a.selectors)
-		}
-	})
-}
-
-func TestBackfill_namespaceTimesOut_othersAreReadAndDoNotReportIt(t *testing.T) {
-	tests := map[string]struct {
-		slow []string
-		done int
+func TestPodName_namesOfEachKind_matchOnlyTheirWorkload(t *testing.T) {
+	tests := []struct {
+		kind, pod string
+		want      bool
 	}{
-		"one":          {[]string{"ns-1"}, 5},
-		"two apart":    {[]string{"ns-1", "ns-3"}, 4},
-		"two in a row": {[]string{"ns-1", "ns-2"}, 1},
+		{"Deployment", "web-6d4cf56db6-x7k9p", true},
+		{"Deployment", "web-api-6d4cf56db6-x7k9p", false},
+		{"Deployment", "web-x7k9p", false},
+		{"StatefulSet", "web-0", true},
+		{"StatefulSet", "web-12", true},
+		{"StatefulSet", "web-x7k9p", false},
+		{"DaemonSet", "web-x7k9p", true},
+		{"ReplicaSet", "web-x7k9p", true},
+		{"Job", "web-x7k9p", true},
+		{"Job", "web-3-x7k9p", true},
+		{"CronJob", "web-29383920-x7k9p", true},
+		{"CronJob", "web-x7k9p", false},
+		{"Rollout", "web-6d4cf56db6-x7k9p", true},
+		{"Deployment", "web2-6d4cf56db6-x7k9p", false},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := manyNamespaces(t, 6)
-				a := &faultyArchive{archive: &archive{}, slow: tt.slow}
-				r := b.from(a.archive)
-				r.backfill.source = a
-				b.term(r, 5*time.Minute, func(time.Duration) {})
-				if n := b.backfilled(r, "done"); n != tt.done {
-					t.Errorf("%d of 6 namespaces are done, want %d", n, tt.done)
-				}
-				for i, of := range b.autoscalers {
-					for j := range b.autoscalers {
-						failure := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
-						if i != j && says(b.written[of.Key], failure, fmt.Sprint("ns-", j)) {
-							t.Errorf("the condition of the VPA in ns-%d names ns-%d", i, j)
-						}
-					}
-				}
-			})
-		})
+	for _, tt := range tests {
+		if got := podName(cluster.Workload{Kind: tt.kind, Name: "web"}).MatchString(tt.pod); got != tt.want {
+			t.Errorf("%s web, pod %s: matches %t, want %t", tt.kind, tt.pod, got, tt.want)
+		}
 	}
 }

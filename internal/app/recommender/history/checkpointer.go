@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package recommender
+package history
 
 import (
 	"cmp"
@@ -40,10 +40,10 @@ type modelStateStore interface {
 	Collect(ctx context.Context, needed checkpoint.Needed) (int, error)
 }
 
-// storage stores the usage history and the model state.
-type storage struct {
-	checkpoints checkpointStore
-	modelStates modelStateStore
+// Storage stores the usage history and the model state.
+type Storage struct {
+	Checkpoints checkpointStore
+	ModelStates modelStateStore
 }
 
 // Limits of the history that is lost if the process is killed: at most ten minutes, and at most a twentieth of the history. After
@@ -58,11 +58,21 @@ const (
 // next pass continues.
 const collectTimeout = time.Minute
 
-// checkpointer writes the usage history and the model state to storage, and restores them. The recommender's goroutine owns it.
-type checkpointer struct {
-	config     Config
+// CheckpointerConfig is the configuration of a Checkpointer.
+type CheckpointerConfig struct {
+	Unsaved      bool          // nothing is written, because history is read from Prometheus at each start
+	DryRun       bool          // nothing is written or deleted
+	NameGiven    bool          // --recommender-name is set, so there are no profiles
+	Workers      int           // number of concurrent writers
+	WriteTimeout time.Duration // maximum time of the writes of a pass
+	GCInterval   time.Duration // time between two garbage collections
+}
+
+// A Checkpointer writes the usage history and the model state to storage, and restores them. The recommender's goroutine owns it.
+type Checkpointer struct {
+	config     CheckpointerConfig
 	usageStore *usage.Store
-	store      storage
+	store      Storage
 	metrics    *Metrics
 	health     *process.Health // gets progress signals, because storing can take longer than the limit of the health check
 	log        *slog.Logger
@@ -81,8 +91,9 @@ type checkpointer struct {
 	resumeAt map[usage.Ref]cluster.Key // the VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint
 }
 
-func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *process.Health, log *slog.Logger) *checkpointer {
-	return &checkpointer{
+// NewCheckpointer returns a Checkpointer for a usage store, before Load.
+func NewCheckpointer(c CheckpointerConfig, u *usage.Store, store Storage, m *Metrics, h *process.Health, log *slog.Logger) *Checkpointer {
+	return &Checkpointer{
 		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
 		loadedCheckpoints: map[checkpoint.Key]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
 		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
@@ -91,12 +102,12 @@ func newCheckpointer(c Config, u *usage.Store, store storage, m *Metrics, h *pro
 	}
 }
 
-// load reads all checkpoints and model state. It retries until it succeeds or ctx ends. The recommender must not run without
+// Load reads all checkpoints and model state. It retries until it succeeds or ctx ends. The recommender must not run without
 // them, because it would overwrite them.
-func (k *checkpointer) load(ctx context.Context) error {
+func (k *Checkpointer) Load(ctx context.Context) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		checkpoints, checkpointsErr := k.store.checkpoints.Load(ctx)
-		modelStates, modelStatesErr := k.store.modelStates.Load(ctx)
+		checkpoints, checkpointsErr := k.store.Checkpoints.Load(ctx)
+		modelStates, modelStatesErr := k.store.ModelStates.Load(ctx)
 		err := errors.Join(checkpointsErr, modelStatesErr)
 		if err == nil {
 			k.loadedCheckpoints = checkpoints
@@ -117,8 +128,18 @@ func (k *checkpointer) load(ctx context.Context) error {
 	}
 }
 
+// TakeProfiles returns the SizingProfile of each VPA whose loaded checkpoints name one, and forgets them.
+func (k *Checkpointer) TakeProfiles() map[cluster.Key]string {
+	profiles := k.profileOf
+	k.profileOf = map[cluster.Key]string{}
+	return profiles
+}
+
+// StoredWorkload returns the workload that the newest loaded checkpoint of a VPA is for. It is zero if there is none.
+func (k *Checkpointer) StoredWorkload(vpa cluster.Key) cluster.Workload { return k.storedOf[vpa] }
+
 // noteStoredWorkloads records the workload of the newest checkpoint of each VPA.
-func (k *checkpointer) noteStoredWorkloads() {
+func (k *Checkpointer) noteStoredWorkloads() {
 	clear(k.storedOf)
 	newest := map[cluster.Key]time.Time{}
 	for key, c := range k.loadedCheckpoints {
@@ -130,7 +151,7 @@ func (k *checkpointer) noteStoredWorkloads() {
 }
 
 // noteStoredProfiles records the SizingProfile in the newest checkpoint of each VPA.
-func (k *checkpointer) noteStoredProfiles() {
+func (k *Checkpointer) noteStoredProfiles() {
 	clear(k.profileOf)
 	newest := map[cluster.Key]time.Time{}
 	for key, c := range k.loadedCheckpoints {
@@ -142,15 +163,15 @@ func (k *checkpointer) noteStoredProfiles() {
 }
 
 // sizingProfile returns the name of the SizingProfile of a VPA, or "" if a built-in profile sizes it.
-func (k *checkpointer) sizingProfile(a *cluster.Autoscaler) string {
-	if _, builtin := recommend.Builtin(a.Recommender); builtin || k.config.NameGiven() {
+func (k *Checkpointer) sizingProfile(a *cluster.Autoscaler) string {
+	if _, builtin := recommend.Builtin(a.Recommender); builtin || k.config.NameGiven {
 		return ""
 	}
 	return a.Recommender
 }
 
-// restore adds the loaded history of served VPAs to the usage store.
-func (k *checkpointer) restore(now time.Time, ours []*cluster.Autoscaler) {
+// Restore adds the loaded history of served VPAs to the usage store.
+func (k *Checkpointer) Restore(now time.Time, ours []*cluster.Autoscaler) {
 	k.restoreCheckpoints(now, ours)
 	if len(k.loadedModelStates) == 0 {
 		return
@@ -171,7 +192,7 @@ func (k *checkpointer) restore(now time.Time, ours []*cluster.Autoscaler) {
 
 // restoreCheckpoints adds the loaded checkpoints of served VPAs, with the model state of their containers, to the usage store. If
 // several VPAs have a checkpoint of a container, the first one is used, because all contain the same history.
-func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
+func (k *Checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autoscaler) {
 	if len(k.loadedCheckpoints) == 0 {
 		return
 	}
@@ -209,7 +230,7 @@ func (k *checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autosca
 
 // restorable returns the keys of the loaded checkpoints whose VPAs are served and have a target. Checkpoints of older VPAs come
 // first.
-func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.Key {
+func (k *Checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.Key {
 	var keys []checkpoint.Key
 	for key := range k.loadedCheckpoints {
 		if a := served[key.Autoscaler]; a != nil && !a.Target.IsZero() {
@@ -225,7 +246,7 @@ func (k *checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []
 }
 
 // takeModelState removes the loaded model state of a container and returns it, or zero if the workload has no extension.
-func (k *checkpointer) takeModelState(ref usage.Ref) usage.History {
+func (k *Checkpointer) takeModelState(ref usage.Ref) usage.History {
 	hs := k.loadedModelStates[ref.Workload]
 	i := slices.IndexFunc(hs, func(h usage.History) bool { return h.Container == ref.Container })
 	if i < 0 || !k.usageStore.Extended(ref.Workload) {
@@ -236,8 +257,8 @@ func (k *checkpointer) takeModelState(ref usage.Ref) usage.History {
 	return h
 }
 
-// save stores the changed histories that are due, in the order of Pending, until --checkpoints-timeout is over.
-func (k *checkpointer) save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
+// Save stores the changed histories that are due, in the order of Pending, until --checkpoints-timeout is over.
+func (k *Checkpointer) Save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(s *usage.ContainerHistory, last time.Time) bool {
 		if at, _ := s.LastOOM(); at.After(last) {
 			return true
@@ -262,17 +283,17 @@ func saveInterval(w cluster.Workload, at time.Time) int64 {
 	return (at.Unix() + int64(offset.Sum32())%seconds) / seconds
 }
 
-// flush stores all changed histories. It is called when the process ends.
-func (k *checkpointer) flush(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
+// Flush stores all changed histories. It is called when the process ends.
+func (k *Checkpointer) Flush(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(*usage.ContainerHistory, time.Time) bool { return true })
 }
 
 // write stores the changed histories for which due returns true. due gets the history and the time when it was last stored.
-func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.ContainerHistory, time.Time) bool) {
-	if k.config.Storage == "prometheus" || k.config.ReadOnly { // as upstream: with Prometheus, history is read at each start
+func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.ContainerHistory, time.Time) bool) {
+	if k.config.Unsaved || k.config.DryRun {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.config.CheckpointsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.config.WriteTimeout)
 	defer cancel()
 	vpas := make(map[cluster.Workload][]*cluster.Autoscaler, len(ours))
 	for _, a := range ours {
@@ -328,7 +349,7 @@ func (k *checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 
 // storeWorkload stores the model state of a workload and the checkpoints of some of its containers. refs and checkpoints have the
 // same indices. It calls stored with the index of each checkpoint that is stored.
-func (k *checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, refs []usage.Ref, checkpoints []usage.Checkpoint, vpas []*cluster.Autoscaler, stored func(int)) {
+func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, refs []usage.Ref, checkpoints []usage.Checkpoint, vpas []*cluster.Autoscaler, stored func(int)) {
 	defer func() { k.health.Active(time.Now()) }()
 	if len(refs) == 0 {
 		return
@@ -365,23 +386,23 @@ func byWorkload(refs []usage.Ref) [][]usage.Ref {
 
 // storeModelStates stores the model state of a workload if it changed, and reports whether it is stored. If not, the checkpoints
 // contain it. It is stored before the checkpoints, so that each OOM kill in a checkpoint is in the model state too.
-func (k *checkpointer) storeModelStates(ctx context.Context, w cluster.Workload, modelStates []usage.History) bool {
+func (k *Checkpointer) storeModelStates(ctx context.Context, w cluster.Workload, modelStates []usage.History) bool {
 	if len(modelStates) == 0 {
 		return true
 	}
-	wrote, err := k.store.modelStates.Write(ctx, w, modelStates)
+	wrote, err := k.store.ModelStates.Write(ctx, w, modelStates)
 	switch {
 	case err == nil:
 		if wrote {
-			k.metrics.history.WithLabelValues("written").Inc()
+			k.metrics.modelStates.WithLabelValues("written").Inc()
 		}
 		return true
 	case ctx.Err() != nil:
-		k.metrics.history.WithLabelValues("postponed").Inc()
+		k.metrics.modelStates.WithLabelValues("postponed").Inc()
 	case errors.Is(err, kube.ErrUnsupported): // the store logs this once
-		k.metrics.history.WithLabelValues("carried").Inc()
+		k.metrics.modelStates.WithLabelValues("carried").Inc()
 	default:
-		k.metrics.history.WithLabelValues("failed").Inc()
+		k.metrics.modelStates.WithLabelValues("failed").Inc()
 		k.log.Warn("Cannot write model state to a UsageHistory; the checkpoints contain it until a write succeeds", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 	return false
@@ -399,7 +420,7 @@ func sizedByAny(container string, vpas []*cluster.Autoscaler) bool {
 // storeCheckpoint writes the checkpoint of a container for each VPA that references its workload. It reports whether all VPAs were
 // tried and at least one write succeeded. A failed write does not affect the other VPAs. If the time is over, the next call
 // resumes with the first VPA that was not tried.
-func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
+func (k *Checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
 	wrote := false
 	from, resumed := k.takeResume(ref)
 	for _, a := range vpas {
@@ -411,20 +432,20 @@ func (k *checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 			continue
 		}
 		c.Profile = k.sizingProfile(a)
-		err := k.store.checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
+		err := k.store.Checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
 		switch {
 		case err == nil:
 			k.health.Active(time.Now())
-			k.metrics.checkpoint.WithLabelValues("written").Inc()
+			k.metrics.checkpoints.WithLabelValues("written").Inc()
 			wrote = true
 		case ctx.Err() != nil || nearlyOver(ctx):
-			k.metrics.checkpoint.WithLabelValues("postponed").Inc()
+			k.metrics.checkpoints.WithLabelValues("postponed").Inc()
 			if wrote {
 				k.noteResume(ref, a.Key)
 			}
 			return false
 		default:
-			k.metrics.checkpoint.WithLabelValues("failed").Inc()
+			k.metrics.checkpoints.WithLabelValues("failed").Inc()
 			k.log.Warn("Cannot write a checkpoint; the next pass retries", slog.String("vpa", a.Key.String()), slog.String("container", ref.Container), slog.Any("error", err))
 		}
 	}
@@ -438,7 +459,7 @@ func nearlyOver(ctx context.Context) bool {
 }
 
 // takeResume removes and returns the VPA with which storing a container resumes. It returns false if the last call tried all VPAs.
-func (k *checkpointer) takeResume(ref usage.Ref) (cluster.Key, bool) {
+func (k *Checkpointer) takeResume(ref usage.Ref) (cluster.Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, ok := k.resumeAt[ref]
@@ -447,16 +468,16 @@ func (k *checkpointer) takeResume(ref usage.Ref) (cluster.Key, bool) {
 }
 
 // noteResume records the VPA with which storing a container resumes.
-func (k *checkpointer) noteResume(ref usage.Ref, at cluster.Key) {
+func (k *Checkpointer) noteResume(ref usage.Ref, at cluster.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.resumeAt[ref] = at
 }
 
-// forget marks containers whose history expired, so that collect deletes their checkpoints.
-func (k *checkpointer) forget(refs []usage.Ref) {
+// Forget marks containers whose history expired, so that Collect deletes their checkpoints.
+func (k *Checkpointer) Forget(refs []usage.Ref) {
 	for _, r := range refs {
-		if !k.config.ReadOnly { // a dry run deletes nothing
+		if !k.config.DryRun {
 			k.expired[r] = true
 		}
 		delete(k.savedAt, r)
@@ -464,11 +485,11 @@ func (k *checkpointer) forget(refs []usage.Ref) {
 	}
 }
 
-// collect deletes unused checkpoints and UsageHistories at the interval of --checkpoints-gc-interval. A checkpoint is unused if its
+// Collect deletes unused checkpoints and UsageHistories at the interval of --checkpoints-gc-interval. A checkpoint is unused if its
 // VPA does not exist, or if its VPA is served and the history of the container expired. Other checkpoints of VPAs of another
 // recommender are kept.
-func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
-	if now.Sub(k.collectedAt) < k.config.CheckpointsGC || k.config.ReadOnly {
+func (k *Checkpointer) Collect(ctx context.Context, now time.Time, all, ours []*cluster.Autoscaler) {
+	if now.Sub(k.collectedAt) < k.config.GCInterval || k.config.DryRun {
 		return
 	}
 	before := k.collectedAt
@@ -476,10 +497,10 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	unused := k.unused(all, ours)
-	deletedCheckpoints, err := k.store.checkpoints.Collect(ctx, unused)
+	deletedCheckpoints, err := k.store.Checkpoints.Collect(ctx, unused)
 	k.health.Active(time.Now())
 	needed := k.needed(all, ours)
-	deletedHistories, historiesErr := k.store.modelStates.Collect(ctx, needed)
+	deletedHistories, historiesErr := k.store.ModelStates.Collect(ctx, needed)
 	k.health.Active(time.Now())
 	k.unmarkUnreferenced(all)
 	err = errors.Join(err, historiesErr)
@@ -509,7 +530,7 @@ func (k *checkpointer) collect(ctx context.Context, now time.Time, all, ours []*
 
 // unused returns the checkpoints that are not used any more: those of VPAs that do not exist, and of containers of served VPAs whose
 // history expired.
-func (k *checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused {
+func (k *Checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused {
 	expired := make(map[cluster.Workload][]string, len(k.expired))
 	for ref := range k.expired {
 		if k.usageStore.Series(ref.Workload, ref.Container) == nil {
@@ -525,9 +546,9 @@ func (k *checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused
 	return unused
 }
 
-// unmarkUnreferenced removes the marks of expired containers whose workload no VPA references. collect deletes their checkpoints
+// unmarkUnreferenced removes the marks of expired containers whose workload no VPA references. Collect deletes their checkpoints
 // without a mark, because their VPA does not exist. So the marks do not accumulate if deleting fails.
-func (k *checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
+func (k *Checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 	if len(k.expired) == 0 {
 		return
 	}
@@ -544,14 +565,14 @@ func (k *checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 //     that recommender has no profiles and cannot decide.
 //   - The namespace has a VPA whose target cannot be read, and which may reference the workload.
 //   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
-func (k *checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
+func (k *Checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
 	own := keySet(ours)
 	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Namespaces: map[string]bool{}}
 	for _, a := range all {
 		switch {
 		case a.Target.IsZero():
 			needed.Namespaces[a.Namespace] = true
-		case !own[a.Key] || k.config.NameGiven(), k.usageStore.Extended(a.Target) && len(k.usageStore.All(a.Target)) > 0:
+		case !own[a.Key] || k.config.NameGiven, k.usageStore.Extended(a.Target) && len(k.usageStore.All(a.Target)) > 0:
 			needed.Workloads[a.Target] = true
 		}
 	}

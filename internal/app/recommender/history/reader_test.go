@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package recommender
+package history
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func cpuSample(pod string, at time.Time) usage.Sample {
 }
 
 func TestHistoryReader_sampleIsRepeated_isUsedOnce(t *testing.T) {
-	job, owners := historyJob(t)
+	job, owners := historyJob()
 	at := job.missing[0].from.Add(time.Hour)
 	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
 	for range 3 {
@@ -32,7 +32,7 @@ func TestHistoryReader_sampleIsRepeated_isUsedOnce(t *testing.T) {
 
 // A deleted pod gets a substitute in the store, until the history is read. Existing pods stay tracked.
 func TestHistoryReader_deletedPods_areTrackedWhileReading(t *testing.T) {
-	job, owners := historyJob(t)
+	job, owners := historyJob()
 	owners.add(shopCandidate("web", labels.Nothing()))
 	from := job.missing[0].from
 	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}

@@ -1,0 +1,130 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// source reads past usage.
+type source interface {
+	// Length is the length of the history that is read.
+	Length() time.Duration
+	// PodLabels returns the labels of all pods of that time.
+	PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]prom.Labels, error)
+	// HistorySince yields the samples of a namespace, the oldest first. It ends with the first error.
+	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
+}
+
+// read reads the missing history of a namespace into the job's store. Afterwards job.missing is the history that could not be
+// read.
+func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfillJob) error {
+	for _, pod := range owners.pods {
+		if pod.Namespace == job.namespace {
+			job.store.Track(pod)
+		}
+	}
+	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	var err error
+	for attempt := range backfillAttempts {
+		err = r.read(ctx, f.source)
+		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
+			break
+		}
+		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
+	}
+	r.end()
+	f.log.Info("Read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("samples", r.samples),
+		slog.Int("used", r.accepted), slog.Bool("complete", err == nil))
+	return err
+}
+
+// A historyReader adds the past samples of a namespace to the job's store. For a deleted pod it tracks one substitute pod per
+// container, because the other containers of the pod are not known.
+type historyReader struct {
+	owners    *ownerResolver
+	job       *backfillJob
+	trackedAs map[podContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
+	samples   int                          // read
+	accepted  int                          // accepted by the store
+}
+
+// A podContainer is a container of a pod.
+type podContainer struct {
+	pod       cluster.Key
+	container string
+}
+
+func (r *historyReader) read(ctx context.Context, from source) error {
+	job := r.job
+	for len(job.missing) > 0 {
+		s := &job.missing[0]
+		last := s.from
+		for sample, err := range from.HistorySince(ctx, job.namespace, s.from, s.to) {
+			if err != nil {
+				if last.After(s.from) {
+					s.from = last.Add(1)
+				}
+				return err
+			}
+			if !sample.At.Before(s.from) && !sample.At.After(s.to) {
+				last = sample.At
+				r.observe(sample)
+			}
+		}
+		job.missing = job.missing[1:]
+	}
+	return nil
+}
+
+func (r *historyReader) observe(s usage.Sample) {
+	r.samples++
+	container := podContainer{s.Pod, s.Container}
+	key, known := r.trackedAs[container]
+	if !known {
+		key = r.track(s.Pod, s.Container)
+		r.trackedAs[container] = key
+	}
+	if key == (cluster.Key{}) {
+		return
+	}
+	s.Pod = key
+	if !r.job.store.Observe(s).Empty() {
+		r.accepted++
+	}
+}
+
+// track returns the pod in the store that gets the samples of a container: the pod itself if it exists, or else a substitute
+// that it tracks. It returns zero if the samples are not needed.
+func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
+	store := r.job.store
+	if store.Tracked(pod) {
+		return pod
+	}
+	w := r.owners.workload(pod)
+	if w.IsZero() || !r.job.requested[w] {
+		return cluster.Key{}
+	}
+	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
+	store.Track(&cluster.Pod{
+		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
+	})
+	return key
+}
+
+// end removes the substitute pods from the store.
+func (r *historyReader) end() {
+	for container, key := range r.trackedAs {
+		if key != container.pod && key != (cluster.Key{}) {
+			r.job.store.Forget(key)
+		}
+	}
+}

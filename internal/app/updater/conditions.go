@@ -1,0 +1,76 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+const (
+	// conditionsTimeout limits the writes of conditions after a pass, because the next pass waits for them.
+	conditionsTimeout = 5 * time.Second
+	// conditionBackoff is the pause after a failed write. Each further one doubles it.
+	conditionBackoff     = time.Second
+	conditionBackoffMost = 10 * time.Minute
+)
+
+// A conditionAttempt is the state of the write of conditions of one autoscaler. A change of the conditions sets written to false.
+type conditionAttempt struct {
+	written    bool
+	failures   int // in a row
+	retryAfter time.Time
+}
+
+func (c *conditionAttempt) isDue(now time.Time) bool { return !c.written && !now.Before(c.retryAfter) }
+
+func (c *conditionAttempt) record(now time.Time, err error) {
+	if err == nil {
+		*c = conditionAttempt{written: true}
+		return
+	}
+	c.retryAfter = now.Add(min(conditionBackoff<<min(c.failures, 10), conditionBackoffMost))
+	c.failures++
+}
+
+// A conditionWrite is a write that is due.
+type conditionWrite struct {
+	autoscaler *cluster.Autoscaler
+	say        []watcher.Condition
+	attempt    *conditionAttempt
+}
+
+// writeConditions writes conditions in parallel. What fails, for example because the object has changed, or is not done in time, is
+// written by a later pass.
+func (e *execution) writeConditions(ctx context.Context, now time.Time, due []conditionWrite) {
+	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
+	defer cancel()
+	var workers errgroup.Group
+	workers.SetLimit(maxWorkers)
+	for _, w := range due {
+		workers.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // not tried
+			}
+			key := w.autoscaler.Key.String()
+			err := errors.New("internal error")
+			process.Attempt(e.log, e.health, key, func() { _, err = e.conditions.WriteConditions(ctx, w.autoscaler, now, w.say...) })
+			w.attempt.record(now, err)
+			if err != nil {
+				e.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))
+			}
+			return nil
+		})
+	}
+	_ = workers.Wait() // errors are logged where they occur
+}
