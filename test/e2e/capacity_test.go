@@ -27,7 +27,7 @@ const atOnce = 5 * time.Second
 // TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode has pods that may run on one node, which is full. When a second node is added,
 // placeholder pods get that node, the pods are evicted one after the other, and no replacement is Pending for long.
 func TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode(t *testing.T) {
-	p, old, addNode := fullNode(t)
+	p, old, addNode := fullNode(t, withPlaceholders)
 	p.eventually("a placeholder pod waits for a node", measured, func(ctx context.Context) error {
 		held, err := p.placeholders(ctx)
 		if err == nil && (len(held) != 1 || held[0].Spec.NodeName != "") {
@@ -75,7 +75,7 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p, old, addNode := fullNode(t)
+	p, old, addNode := fullNode(t, withRequests)
 	provisioned := map[string]bool{}
 	var added string
 	p.eventually("the pods have the new size, and no request is left", measured+2*resized, func(ctx context.Context) error {
@@ -121,8 +121,8 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 
 // fullNode starts an updater and two pods of the workload steady, which may run on nodes with a label. The only such node has no room for
 // their new size. The result gives the label to a second node and returns its name.
-func fullNode(t *testing.T) (p *place, old []corev1.Pod, addNode func() string) {
-	p = newPlace(t, withCapacity) // the shared updater ignores this namespace
+func fullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNode func() string) {
+	p = newPlace(t, namespace) // the shared updater ignores this namespace
 	u, err := p.healthy(t.Context(), bed.Updater().Named("updater-with-capacity").With("--updater-interval=5s"))
 	if err != nil {
 		t.Fatal(err)

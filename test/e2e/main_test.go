@@ -89,13 +89,14 @@ func recommender() bed.Component { return bed.Recommender().With("--recommender-
 
 func updater() bed.Component {
 	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
-		"--ignored-vpa-object-namespaces="+withoutRoom+","+withCapacity)
+		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests)
 }
 
 // The namespaces of tests that start their own updaters.
 const (
-	withoutRoom  = "replacement-may-not-fit"
-	withCapacity = "capacity-before-eviction"
+	withoutRoom      = "replacement-may-not-fit"
+	withPlaceholders = "placeholder-pods"
+	withRequests     = "provisioning-requests"
 )
 
 func admission() (bed.Component, error) {
