@@ -85,6 +85,17 @@ bench: ## Benchmark podfit and upstream's code side by side, and check the budge
 bench-apply: ## Simulate how full clusters get the requests that pods need, with podfit's rules and upstream's
 	@go -C test/bench run ./apply
 
+# VPAS is the number of VPAs, and UPDATER is podfit or upstream. EVICTIONFLAGS are more flags; those after -- are of the updater.
+VPAS ?= 1000
+UPDATER ?= podfit
+EVICTIONFLAGS ?=
+
+.PHONY: bench-evictions
+bench-evictions: ## Measure how fast an updater evicts the pods of VPAS=1000 VPAs on a real API server; UPDATER=upstream to compare
+	@mkdir -p .cache/bin
+	@$(STEP) "compile the benchmark" env CGO_ENABLED=0 go -C test/e2e build -trimpath -o $(CURDIR)/.cache/bin/evictions ./evictions
+	@.cache/bin/evictions -vpas=$(VPAS) -updater=$(UPDATER) $(EVICTIONFLAGS)
+
 .PHONY: microbench
 microbench: ## Run Go benchmarks; options: BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt to compare
 	@mkdir -p .cache/bench

@@ -27,7 +27,7 @@ const atOnce = 5 * time.Second
 // TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode has pods that may run on one node, which is full. When a second node is added,
 // placeholder pods get that node, the pods are evicted one after the other, and no replacement is Pending for long.
 func TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode(t *testing.T) {
-	p, old, addNode := fullNode(t, withPlaceholders)
+	p, old, addNode := withFullNode(t, withPlaceholders)
 	p.eventually("a placeholder pod waits for a node", measured, func(ctx context.Context) error {
 		held, err := p.placeholders(ctx)
 		if err == nil && (len(held) != 1 || held[0].Spec.NodeName != "") {
@@ -75,7 +75,7 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p, old, addNode := fullNode(t, withRequests)
+	p, old, addNode := withFullNode(t, withRequests)
 	provisioned := map[string]bool{}
 	var added string
 	p.eventually("the pods have the new size, and no request is left", measured+2*resized, func(ctx context.Context) error {
@@ -119,9 +119,9 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 	p.scheduledAtOnce("steady", added)
 }
 
-// fullNode starts an updater and two pods of the workload steady, which may run on nodes with a label. The only such node has no room for
+// withFullNode starts an updater and two pods of the workload steady, which may run on nodes with a label. The only such node has no room for
 // their new size. The result gives the label to a second node and returns its name.
-func fullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNode func() string) {
+func withFullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNode func() string) {
 	p = newPlace(t, namespace) // the shared updater ignores this namespace
 	u, err := p.healthy(t.Context(), bed.Updater().Named("updater-with-capacity").With("--updater-interval=5s"))
 	if err != nil {
@@ -133,10 +133,10 @@ func fullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNo
 		t.Fatalf("%d nodes, error %v", len(nodes.Items), err)
 	}
 	full, added := nodes.Items[0].Name, nodes.Items[1].Name
-	p.labelNode(full, `"yes"`)
+	p.setCapacityLabel(full, `"yes"`)
 	t.Cleanup(func() {
-		p.labelNode(full, "null")
-		p.labelNode(added, "null")
+		p.setCapacityLabel(full, "null")
+		p.setCapacityLabel(added, "null")
 	})
 	w := steady("steady")
 	other := spec{Name: "other", Replicas: 1, Requests: `{cpu: "6", memory: 50Mi}`}
@@ -147,7 +147,7 @@ func fullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNo
 	old = p.start("steady", 2)
 	p.apply(autoscaler("steady", "", "steady", "Recreate", `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "3"}}]}`))
 	return p, old, func() string {
-		p.labelNode(added, `"yes"`)
+		p.setCapacityLabel(added, `"yes"`)
 		return added
 	}
 }
@@ -167,8 +167,8 @@ func (p *place) scheduledAtOnce(app, node string) {
 	}
 }
 
-// labelNode sets the label by which the pods of the test select nodes to a JSON value.
-func (p *place) labelNode(name, value string) {
+// setCapacityLabel sets the label by which the pods of the test select nodes to a JSON value.
+func (p *place) setCapacityLabel(name, value string) {
 	p.Helper()
 	patch := `{"metadata": {"labels": {"test.podfit.dev/capacity": ` + value + `}}}`
 	if _, err := p.CoreV1().Nodes().Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {

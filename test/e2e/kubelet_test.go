@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // resizeRestarts has containers that the kubelet restarts for a resize of their memory. Each is restarted once, and no pod is replaced.
@@ -35,6 +36,7 @@ func resizeRestarts(t *testing.T, name string) {
 	p.eventually("the pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
 	p.eventually("each container is restarted", resized, once)
 	p.always("no container is restarted again", 15*time.Second, once)
+	p.resizedOnce()
 }
 
 // memoryDecreaseRefused has containers that use more memory than their new limit. The kubelet refuses to lower it. The pods keep their
@@ -74,4 +76,111 @@ func memoryDecreaseRefused(t *testing.T, name string) {
 		}
 		return p.same("steady", old)(ctx)
 	})
+	p.resizedOnce()
+}
+
+// TestUpdater_fullNode_eachStateOfAResizeEndsAsDocumented has a node that a large pod fills.
+//
+//	deferred    the resize does not fit now: the pod is not evicted, and has its size when the node has room
+//	infeasible  no node can ever hold the size: the kubelet is not asked, and the pod is not evicted
+func TestUpdater_fullNode_eachStateOfAResizeEndsAsDocumented(t *testing.T) {
+	p := newPlace(t, "full-node")
+	const gate = "--feature-gates=InPlace=true"
+	p.restartUpdater(gate, "--make-room=off", "--min-replicas=1")
+	p.restartAdmission(gate)
+	full := p.node(2)
+	p.labelNode(full, "full", "yes")
+	onNode := func(w spec) string {
+		return strings.Replace(w.manifest(), "  containers:", "  nodeSelector: {full: \"yes\"}\n      containers:", 1)
+	}
+	filler, deferred, infeasible := steady("filler"), steady("deferred"), steady("infeasible")
+	filler.Replicas, deferred.Replicas, infeasible.Replicas = 1, 1, 1
+	filler.Requests = fmt.Sprintf("{cpu: %dm, memory: 50Mi}", full.Status.Allocatable.Cpu().MilliValue()-400)
+	p.apply(onNode(filler), onNode(deferred), onNode(infeasible))
+	old := map[string][]corev1.Pod{}
+	for _, w := range []spec{filler, deferred, infeasible} {
+		old[w.Name] = p.start(w.Name, 1)
+	}
+	p.eventually("the webhook accepts mode InPlace", resized, func(ctx context.Context) error {
+		return p.ApplyYAML(ctx, p.ns, deferred.ownAutoscaler("InPlace"))
+	})
+	p.apply(infeasible.ownAutoscaler("InPlace"))
+	p.advise("900m", "262144k", "deferred")
+	p.advise("20", "262144k", "infeasible")
+
+	pending := func(ctx context.Context) error {
+		pods, err := p.pods(ctx, "deferred")
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonDeferred {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no pod of %d has the condition", len(pods))
+	}
+	p.eventually("the kubelet defers the resize", resized, pending)
+	p.eventually("the condition of the VPA says so", resized, p.says("deferred", updatingCondition, "ResizeWaiting"))
+	p.eventually("the condition says that no node fits", resized, p.says("infeasible", updatingCondition, "Unplaceable"))
+	p.always("no pod is replaced", 12*time.Second, all(p.same("deferred", old["deferred"]), p.same("infeasible", old["infeasible"]), p.same("filler", old["filler"]), pending))
+	if n := p.attempts(old["deferred"][0].Name, "resize"); n != 1 {
+		t.Errorf("%d requests to resize the pod whose resize is deferred, want 1", n)
+	}
+	if n := p.attempts(old["infeasible"][0].Name, "resize"); n > 0 {
+		t.Errorf("%d requests to resize a pod to a size that no node can hold", n)
+	}
+
+	if err := p.AppsV1().Deployments(p.ns).Delete(t.Context(), "filler", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the resize completes when the node has room", resized, all(p.sized("deferred", 1, "app cpu=900m memory=262144k"), p.same("deferred", old["deferred"])))
+	p.eventually("the condition says that the pod has its size", resized, func(ctx context.Context) error {
+		c, err := p.condition(ctx, "deferred", updatingCondition)
+		if err == nil && (c.Status != corev1.ConditionFalse || c.Reason != "UpToDate") {
+			err = fmt.Errorf("the condition is %+v", c)
+		}
+		return err
+	})
+	p.resizedOnce()
+}
+
+// restartAdmission replaces the admission controller by one with additional arguments until the test ends.
+func (p *place) restartAdmission(args ...string) {
+	p.Helper()
+	start := func(ctx context.Context, args ...string) {
+		p.admission.Kill()
+		c, err := admission()
+		if err == nil {
+			p.admission, err = p.healthy(ctx, c.With(args...))
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+	}
+	start(p.Context(), args...)
+	p.Cleanup(func() { start(context.Background()) })
+}
+
+// resizedOnce checks that the updater has sent each resize of a pod of the namespace only once.
+func (p *place) resizedOnce() {
+	p.Helper()
+	log, err := p.witness.Log(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, w := range log.Writes {
+		if w.Namespace == p.ns && w.User == "vpa-updater" && w.Subresource == "resize" {
+			wish := w.UID + " " + fmt.Sprint(w.Requests)
+			if seen[wish]++; seen[wish] == 2 {
+				p.Errorf("the same resize is requested again: %v", &w)
+			}
+		}
+	}
+	if len(seen) == 0 {
+		p.Error("no resize was requested")
+	}
 }

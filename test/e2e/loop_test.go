@@ -58,6 +58,9 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"resize-restarts-containers":        resizeRestarts,
 		"memory-decrease-refused":           memoryDecreaseRefused,
 		"surge":                             surgeReplacesPods,
+		"beside-hpa":                        besideHPA,
+		"freeze-and-windows":                freezeAndWindows,
+		"canaries":                          canaries,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

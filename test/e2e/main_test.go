@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,5 +141,5 @@ func (w *world) healthy(ctx context.Context, component bed.Component) (*bed.Podf
 
 // components returns the running components.
 func (w *world) components() []*bed.Podfit {
-	return []*bed.Podfit{w.recommender, w.updater, w.admission}
+	return slices.DeleteFunc([]*bed.Podfit{w.recommender, w.updater, w.admission}, func(c *bed.Podfit) bool { return c == nil })
 }

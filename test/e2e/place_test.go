@@ -32,7 +32,13 @@ type place struct {
 // newPlace creates a namespace for a test.
 func newPlace(t *testing.T, name string) *place {
 	t.Helper()
-	p := &place{T: t, world: shared, ns: name}
+	return newPlaceIn(t, shared, name)
+}
+
+// newPlaceIn creates a namespace for a test in a cluster of its own.
+func newPlaceIn(t *testing.T, w *world, name string) *place {
+	t.Helper()
+	p := &place{T: t, world: w, ns: name}
 	p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}")
 	t.Cleanup(p.clear)
 	t.Cleanup(func() {

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,7 +17,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -111,13 +109,11 @@ func TestPodfit_replacesUpstream_continuesFromItsState(t *testing.T) {
 // buildUpstream builds upstream if necessary and returns the folder of its executables.
 func buildUpstream(t *testing.T, root string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
-	cmd.Dir, cmd.Stderr = filepath.Join(root, "test", "upstream"), os.Stderr
-	out, err := cmd.Output()
+	dir, err := bed.BuildUpstream(t.Context(), root, os.Stderr)
 	if err != nil {
-		t.Fatalf("build upstream: %v", err)
+		t.Fatal(err)
 	}
-	return string(bytes.TrimSpace(out))
+	return dir
 }
 
 // flagSet returns the flags of the components, for both implementations.

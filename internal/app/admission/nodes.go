@@ -44,10 +44,7 @@ func (t *nodeTable) Sizes(p *corev1.Pod) *policy.NodeSizes {
 			return fleet.OnNode(p.Spec.NodeName, cluster.Key{Namespace: p.Namespace, Name: o.Name})
 		}
 	}
-	var selector []string
-	if a := p.Spec.Affinity; a == nil || a.NodeAffinity == nil { // as for running pods, a required node affinity hides the selector
-		selector = projection.NodeSelector(&p.Spec, nil)
-	}
+	selector, _ := projection.NodeSelector(&p.Spec, nil) // as for running pods, all nodes count if it is not evaluated
 	tolerations, known := projection.TolerationsOf(&p.Spec)
 	return fleet.For(selector, tolerations, !known)
 }

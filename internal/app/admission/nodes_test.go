@@ -28,7 +28,7 @@ func (f *fakeNodes) Nodes() []cluster.Node {
 }
 func (f *fakeNodes) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
 func (f *fakeNodes) Daemons() []cluster.Daemon           { return nil }
-func (f *fakeNodes) Selectors() [][]string               { return nil }
+func (f *fakeNodes) Selectors() []cluster.NodeSelector   { return nil }
 func (f *fakeNodes) Tolerations() []cluster.Tolerations  { return nil }
 
 func TestNodeTable_newPod_getsTheSizesOfItsNodes(t *testing.T) {
@@ -47,7 +47,12 @@ func TestNodeTable_newPod_getsTheSizesOfItsNodes(t *testing.T) {
 	}{
 		"no restriction":         {corev1.Pod{}, []cluster.Resources{large}},
 		"node selector":          {corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a"}}}, []cluster.Resources{small}},
-		"required node affinity": {corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a"}, Affinity: required}}, []cluster.Resources{large}},
+		"affinity not evaluated": {corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a"}, Affinity: required}}, []cluster.Resources{large}},
+		"required node affinity to labels": {corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"b"}}},
+			}}},
+		}}}}, []cluster.Resources{small}},
 		"toleration": {
 			corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}}}, []cluster.Resources{gpu},
 		},

@@ -98,7 +98,7 @@ func (c *horizontalConflict) message(a *cluster.Autoscaler, pods []*cluster.Pod)
 		r := policy.RequestsAt(point)
 		s += fmt.Sprintf("podfit preserves its scale point of %d %% of %s: it changes the target of the HPA together with the request, which stays between %s and %s per pod.",
 			point.Percent, cluster.Format(c.Metric.Resource, point.Base), cluster.Format(c.Metric.Resource, r.Low), cluster.Format(c.Metric.Resource, r.High))
-	case policy.NotScaled:
+	case policy.NotScaled, policy.TargetNotWritten: // only the updater knows the latter
 	}
 	if missing := containerWithout(pods, c.Metric); missing != "" {
 		s += fmt.Sprintf(" Container %s has no %s request, so the HPA cannot compute the utilization. Set the request in the pod template.", missing, name)

@@ -201,8 +201,7 @@ var conditionMessages = []ConditionMessage{
 	{
 		Type: v1alpha1.ConditionNeedsLargerNode, Status: watcher.True, Reason: v1alpha1.ReasonScaledDown,
 		Meaning: "The recommendation of all containers of a pod together fits on no node that may take the pod. The containers are scaled down in proportion, none below its lower bound. " +
-			"The status keeps the recommendation. The message has the number of pods, the requests that a node must hold in addition to its DaemonSet pods, and the requests that the pods get. " +
-			"Required node affinity is not evaluated.",
+			"The status keeps the recommendation. The message has the number of pods, the requests that a node must hold in addition to its DaemonSet pods, and the requests that the pods get.",
 		Remedy: "Add a node of that size, or set `maxAllowed`. To see the sizes of nodes, run " + seeNodes +
 			" If your cluster autoscaler adds larger nodes, set `--max-node-cpu` and `--max-node-memory` for all components. To get the behaviour of upstream, set `--fit-nodes=false`.",
 	},

@@ -70,7 +70,7 @@ func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
 }
 
 func (b *bench) Nodes() []cluster.Node               { return b.nodes }
-func (b *bench) Selectors() [][]string               { return nil }
+func (b *bench) Selectors() []cluster.NodeSelector   { return nil }
 func (b *bench) Tolerations() []cluster.Tolerations  { return nil }
 func (b *bench) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
 func (b *bench) Daemons() []cluster.Daemon           { return nil }

@@ -163,6 +163,7 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 		limit = rate.Inf
 	}
 	u.states.store = slowStates{rate.NewLimiter(limit, burst)}
+	u.states.parallel = true
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Minute)
 	defer cancel()
 	process.EveryOr(ctx, time.Minute, f.early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
@@ -172,6 +173,7 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 		}
 		return u.cost
 	})
+	u.states.saving.Wait()
 	return f.done.Sub(began)
 }
 

@@ -30,6 +30,7 @@ type horizontalWriter interface {
 type scalePoints struct {
 	list   func() []*cluster.HorizontalAutoscaler
 	writer horizontalWriter // nil: no HPA is changed
+	gateOf func(*cluster.Snapshot, cluster.Workload) freezeGate
 	health *process.Health
 	log    *slog.Logger
 
@@ -110,7 +111,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
-		jobs = append(jobs, hpaJob{h: h, step: step, held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+		jobs = append(jobs, hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
 	}
 	s.carryOut(ctx, now, jobs)
 	for i := range jobs {
@@ -129,6 +130,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 type hpaJob struct {
 	h           *cluster.HorizontalAutoscaler
 	step        policy.ScaleStep
+	gate        freezeGate
 	held        bool // the step is due, and is not carried out yet
 	isPreserved bool // its workload has a VPA that asks for it
 }
@@ -156,7 +158,7 @@ func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob
 		}
 		writers.Go(func() error {
 			if ctx.Err() == nil {
-				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step) })
+				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })
 			}
 			return nil
 		})
@@ -179,13 +181,14 @@ func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, st
 	return true
 }
 
-// write carries out a step. It reports whether the HPA now has the target and the record of the step.
-func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+// write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
+func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freezeGate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
-	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) {
+	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
 		return false
 	}
+	ctx = kube.WithGate(ctx, gate)
 	var err error
 	if isRecord {
 		err = s.writer.Record(ctx, h, step.Points)
@@ -193,8 +196,9 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
-	if errors.Is(err, kube.ErrNotSent) {
-		return false // the rate limit of the client allows no more in this pass
+	var stopped *frozenError
+	if errors.Is(err, kube.ErrNotSent) || errors.As(err, &stopped) {
+		return false // the rate limit of the client allows no more in this pass, or a freeze has begun
 	}
 	if err != nil {
 		last.failures++
@@ -224,6 +228,28 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		log.Info("Changed the target of a HorizontalPodAutoscaler")
 	}
 	return true
+}
+
+// markUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
+// scales wait for it, and the others are changed.
+func (s *scalePoints) markUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return now.Before(s.attempt(h).retryAfter) }
+	for i, a := range all {
+		if !slices.ContainsFunc(a.Horizontal, unwritable) {
+			continue
+		}
+		b := *a
+		b.Horizontal = slices.Clone(a.Horizontal)
+		for j, h := range b.Horizontal {
+			if unwritable(h) {
+				marked := *h
+				marked.Unwritable = true
+				b.Horizontal[j] = &marked
+			}
+		}
+		all[i] = &b
+	}
+	return all
 }
 
 func (s *scalePoints) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {

@@ -20,7 +20,9 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -37,6 +39,11 @@ type hpaCluster struct {
 	writes int
 	late   func() // a write that arrives after the pass
 	lowest int64  // lowest scale point of all times, in percent × millicores
+	frozen bool   // by the ConfigMap of the cluster
+}
+
+func (y *hpaCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
+	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen}}
 }
 
 // newHPACluster returns a cluster whose pods request 500m of CPU. The recommendation is target.
@@ -133,7 +140,7 @@ func (y *hpaCluster) observe() {
 func (y *hpaCluster) start() *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.scalePoints = scalePoints{
-		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, health: u.health, log: y.log,
+		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, gateOf: u.gateOf, health: u.health, log: y.log,
 	}
 	return u
 }
@@ -447,6 +454,108 @@ func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
 		}
 		if n := len(u.scalePoints.attempts); n > 500 || failures > 10 {
 			t.Errorf("%d HPAs with failures, at most %d; want none that was not tried", n, failures)
+		}
+	})
+}
+
+// A freeze begins when the pods have grown and the target of the HPA has not followed yet. The target is not changed before the freeze
+// ends, also if the VPA is deleted.
+func TestUpdater_freezeBeforeTheTargetFollows_targetWaits(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("VPA deleted: %t", deleted), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newHPACluster(t, 650)
+				u := y.start()
+				for range 20 {
+					y.passes(u, 1, nil)
+					if y.average() == 650 {
+						break
+					}
+				}
+				before, target := y.writes, y.hpa.Utilization[0].Percent
+				if y.average() != 650 || target <= percentOf(650) {
+					t.Fatalf("request %d, target %d %%; want a target that has not followed yet", y.average(), target)
+				}
+				y.frozen = true
+				autoscalers := y.autoscalers
+				if deleted {
+					y.autoscalers = nil
+				}
+				y.passes(u, 10, nil)
+				if got := y.hpa.Utilization[0].Percent; y.writes != before || got != target {
+					t.Errorf("%d writes to the HPA during the freeze, target %d %%; want none and %d %%", y.writes-before, got, target)
+				}
+				y.frozen, y.autoscalers = false, autoscalers
+				y.passes(u, 2, nil)
+				if got := y.hpa.Utilization[0].Percent; got != percentOf(650) {
+					t.Errorf("target %d %% after the freeze, want %d %%", got, percentOf(650))
+				}
+			})
+		})
+	}
+}
+
+// A freeze that begins while the write of a target waits for the rate limit of the client is no failure of the write.
+func TestUpdater_freezeStopsTheWriteOfATarget_writeIsTriedAfterTheFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		var text bytes.Buffer
+		y.log = slog.New(slog.NewTextHandler(&text, nil))
+		y.fail = func(int) (bool, error) {
+			if y.frozen {
+				return true, nil
+			}
+			y.frozen = true
+			return false, fmt.Errorf("patch: %w", &frozenError{})
+		}
+		u := y.start()
+		y.passes(u, 1, nil)
+		if y.writes != 1 || len(y.done) > 0 {
+			t.Fatalf("%d writes, done %q; want one write that is stopped", y.writes, y.done)
+		}
+		y.frozen, y.fail = false, nil
+		y.passes(u, 20, nil)
+		if got := y.hpa.Utilization[0].Percent; y.average() != 460 || got != percentOf(460) {
+			t.Errorf("request %d, target %d %%; want 460 and %d %%", y.average(), got, percentOf(460))
+		}
+		if strings.Contains(text.String(), "Cannot change a HorizontalPodAutoscaler") {
+			t.Errorf("a freeze is logged as a failure: %s", text.String())
+		}
+	})
+}
+
+// Only the request by which the HPA scales waits for it. The memory request is changed.
+func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newHPACluster(t, 460)
+		u := y.start()
+		y.passes(u, 1, nil) // records the scale point
+		y.fail = func(int) (bool, error) { return false, kube.ErrForbidden }
+		y.passes(u, 3, nil)
+		needs := *y.autoscalers[0]
+		r := cluster.Amounts(460, 500<<20)
+		needs.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: r, Target: r, Upper: r}}}
+		y.autoscalers[0] = &needs
+		y.passes(u, 5, nil)
+		for _, p := range y.pods {
+			if got := p.Containers[0].Requests; got != cluster.Amounts(500, 500<<20) {
+				t.Errorf("pod %s requests %v, want the memory of the recommendation and the CPU as before", p.Name, got)
+			}
+		}
+		u.update(t.Context(), time.Now())
+		decisions := u.update(t.Context(), time.Now().Add(time.Second)) // after a write that failed just now, or before the next attempt
+		for _, d := range decisions {
+			if d.Reason.Code != plan.HPANotWritten || d.Do != plan.Leave {
+				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
+			}
+		}
+		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != plan.HPANotWritten.String() || got.done > 0 {
+			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
+		}
+		y.fail = nil
+		y.passes(u, 60, nil)
+		if got := y.hpa.Utilization[0].Percent; y.average() != 460 || got != percentOf(460) {
+			t.Errorf("request %d, target %d %%; want 460 and %d %% when the HPA can be written again", y.average(), got, percentOf(460))
 		}
 	})
 }

@@ -39,17 +39,20 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 	})
 }
 
-// awaitChanges registers what the pods that are left wait for.
-func (u *updater) awaitChanges(decisions []plan.Decision) {
+// awaitChanges registers what the pods that are left and the surges wait for.
+func (u *updater) awaitChanges(decisions []plan.Decision, inProgress *plan.Surges) {
 	if u.waits != nil {
-		u.waits.AwaitChanges(waitsOf(decisions))
+		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
 	}
 }
 
-func waitsOf(decisions []plan.Decision) watcher.Waits {
-	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}}
+func waitsOf(decisions []plan.Decision, inProgress *plan.Surges) watcher.Waits {
+	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
 	for i := range decisions {
 		d := &decisions[i]
+		if d.Do == plan.Surge || inProgress.Has(d.Pod.Top) {
+			waits.Surging[d.Pod.Controller] = true
+		}
 		switch {
 		case d.Do != plan.Leave:
 		case waitsForRoom[d.Reason.Code]:

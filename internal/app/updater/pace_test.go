@@ -72,7 +72,7 @@ func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 		"fits":            {code: plan.Fits},
 		"is evicted":      {do: plan.Evict, code: plan.BelowRange},
 	} {
-		got := waitsOf([]plan.Decision{{Pod: pod, Do: c.do, Reason: plan.Reason{Code: c.code}}})
+		got := waitsOf([]plan.Decision{{Pod: pod, Do: c.do, Reason: plan.Reason{Code: c.code}}}, nil)
 		if got.Nodes["n1"] != c.node || got.Controllers[pod.Controller] != c.owner {
 			t.Errorf("%s: got %+v", name, got)
 		}

@@ -33,22 +33,35 @@ func (e *execution) frozen(d *plan.Decision) (plan.Reason, bool) {
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
 func (e *execution) gate(ctx context.Context, d *plan.Decision) (context.Context, error) {
-	g := freezeGate{e, d}
+	g := freezeGate{e.world.Rules, d.Autoscaler}
 	return kube.WithGate(ctx, g), g.Closed()
 }
 
-// A freezeGate is closed while a freeze stops a decision.
+// A freezeGate is closed while a freeze stops changes of the pods of an autoscaler.
 type freezeGate struct {
-	e *execution
-	d *plan.Decision
+	rules      func(*cluster.Autoscaler) rollout.Rules
+	autoscaler *cluster.Autoscaler
 }
 
 // Closed implements kube.Gate.
 func (g freezeGate) Closed() error {
-	if reason, frozen := g.e.frozen(g.d); frozen {
+	if reason, frozen := plan.FrozenBy(g.rules(g.autoscaler)); frozen {
 		return &frozenError{reason}
 	}
 	return nil
+}
+
+// gateOf returns the gate of requests about a workload, such as those that change its replicas or its HPA. If no autoscaler targets the
+// workload, the freezes of its namespace and of the cluster count.
+func (u *updater) gateOf(s *cluster.Snapshot, w cluster.Workload) freezeGate {
+	a := cluster.Governing(s.AutoscalersOf(w), u.budget.StartupBoost)
+	if a == nil {
+		a = cluster.Oldest(s.AutoscalersOf(w))
+	}
+	if a == nil {
+		a = &cluster.Autoscaler{Key: cluster.Key{Namespace: w.Namespace}}
+	}
+	return freezeGate{u.world.Rules, a}
 }
 
 // A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.

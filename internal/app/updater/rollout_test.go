@@ -150,6 +150,7 @@ func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
 		}
 		c.err = nil
 		for range 5 {
+			time.Sleep(time.Minute)
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Minute)
 		}
@@ -253,4 +254,30 @@ func TestConfig_freezeConfigMap_selectsTheSwitchInTheNamespaceOfPodfit(t *testin
 			}
 		})
 	}
+}
+
+// The status of the VPA cannot be written, for example because a webhook denies it. Nothing is reported in each pass because of that.
+func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.WindowProblem = "the annotation has no window"
+		var logged lines
+		y.log = logged.logger()
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{err: errors.New("denied")}
+		u.conditions = c
+		for range 60 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Second)
+		}
+		if n := y.eventCount("InvalidAnnotation"); n != 1 || logged.count("An annotation is invalid") != 1 {
+			t.Errorf("%d events, %d log lines", n, logged.count("An annotation is invalid"))
+		}
+		c.err = nil
+		time.Sleep(time.Minute)
+		u.pass(t.Context(), time.Now())
+		if len(c.written) != 1 {
+			t.Errorf("conditions %q", c.written)
+		}
+	})
 }

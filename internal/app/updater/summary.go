@@ -23,7 +23,11 @@ type summary struct {
 	done, total  int    // pods with the recommended size; pods that the autoscaler updates
 	changing     int    // pods that the pass has changed
 	pod, message string // an example of a pod that waits
+	cause        string // the object that the message names and on which the user may act; "" if there is none
 }
+
+// namesObject are the reasons whose text is an object on which the user may act. Another object with the same reason is another cause.
+var namesObject = map[plan.ReasonCode]bool{plan.Frozen: true, plan.LeftToHPA: true}
 
 // isSameAs reports whether two summaries differ at most in the wording of the reason.
 func (s summary) isSameAs(o summary) bool {
@@ -52,6 +56,9 @@ func (s summary) condition() watcher.Condition {
 // notUpdated are the reasons to leave a pod that the autoscaler does not update at all.
 var notUpdated = map[plan.ReasonCode]bool{plan.ModeOff: true, plan.GateOff: true, plan.NoAdvice: true}
 
+// waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size.
+var waitsNevertheless = map[plan.ReasonCode]bool{plan.AlreadyEvicted: true, plan.AlreadyGone: true, plan.HPANotWritten: true}
+
 // summarize returns the summaries of the autoscalers that update pods, after the decisions were carried out.
 func summarize(decisions []plan.Decision) map[cluster.Key]summary {
 	waiting := map[cluster.Key][]*plan.Decision{}
@@ -67,7 +74,7 @@ func summarize(decisions []plan.Decision) map[cluster.Key]summary {
 		switch {
 		case d.Do != plan.Leave:
 			s.changing++
-		case d.Wanted.Code == plan.Fits && d.Reason.Code != plan.AlreadyEvicted && d.Reason.Code != plan.AlreadyGone:
+		case d.Wanted.Code == plan.Fits && !waitsNevertheless[d.Reason.Code]:
 			s.done++
 		default:
 			waiting[key] = append(waiting[key], d)
@@ -92,6 +99,9 @@ func (s summary) explained(waiting []*plan.Decision) summary {
 		why := d.Reason
 		why.Until, why.For = time.Time{}, 0 // they change with each attempt
 		s.reason, s.pod = d.Reason.Code.String(), d.Pod.Name
+		if namesObject[d.Reason.Code] {
+			s.cause = d.Reason.Text
+		}
 		s.message += fmt.Sprintf(" %d %s; pod %s: %s", len(waiting), verb(len(waiting)), d.Pod.Name, why.String())
 	case s.changing > 0:
 		s.reason = v1alpha1.ReasonInProgress

@@ -145,6 +145,26 @@ func TestSummaryWriter_sameSubstance_isNotWrittenAgain(t *testing.T) {
 	})
 }
 
+// The reason stays the same when the freeze of a namespace ends and that of the VPA lasts. The condition must name the freeze that lasts.
+func TestSummaryWriter_anotherSwitchFreezes_conditionNamesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		w, _ := startSummaries(t, to)
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
+		frozenBy := func(by string) {
+			d := plan.Decision{Pod: &cluster.Pod{Key: a.Key}, Autoscaler: a, Wanted: plan.Reason{Code: plan.BelowRange}, Reason: plan.Reason{Code: plan.Frozen, Text: by}}
+			w.update(time.Now(), []*cluster.Autoscaler{a}, summarize([]plan.Decision{d}))
+			synctest.Wait()
+		}
+		frozenBy("annotation podfit.dev/freeze of namespace shop")
+		time.Sleep(summaryPause)
+		frozenBy("annotation podfit.dev/freeze of VPA shop/web")
+		if got := to.get("1").Message; !strings.Contains(got, "VPA shop/web") {
+			t.Errorf("the message is %q", got)
+		}
+	})
+}
+
 func TestSummaryWriter_noConditionAndNoSummary_nothingIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &conditionLog{}

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -32,6 +33,7 @@ type deploymentWriter interface {
 type surgeSource interface {
 	Surging() []cluster.Workload // with the annotation podfit.dev/surge
 	Scaled() (scaled map[cluster.Workload]bool, known bool)
+	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
 // surges carries out surges. The record of a surge is on its Deployment, so that the next updater goes on with it.
@@ -45,11 +47,13 @@ type surges struct {
 
 	mu       sync.Mutex                         // guards the following while pods are changed
 	begun    map[cluster.Workload]bool          // surges that the watch may not show yet
+	records  map[cluster.Workload]lastRecord    // what the Deployments had when they were last read or written
 	attempts map[cluster.Workload]surgeAttempt  // failed steps
-	visited  map[cluster.Workload]surgeVisit    // Deployments with a record
 	active   map[cluster.Workload]cluster.Surge // of this pass
 	ended    []endedSurge                       // in this pass
 	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
+	held     map[cluster.Workload]bool          // Deployments whose surge a freeze stops, which was logged
+	tried    map[cluster.Workload]time.Time     // when the last step of a surge was tried
 
 	forbidden bool // a missing right was logged
 }
@@ -57,20 +61,21 @@ type surges struct {
 func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
 	return &surges{
 		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{}, visited: map[cluster.Workload]surgeVisit{},
+		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
+		records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
 	}
+}
+
+// A lastRecord is the record that a Deployment had when podfit last read or wrote it.
+type lastRecord struct {
+	uid   string // of the Deployment
+	surge cluster.Surge
 }
 
 // A surgeAttempt is what is known about failed steps of a surge.
 type surgeAttempt struct {
 	failures   int
 	retryAfter time.Time
-}
-
-// A surgeVisit is the last read of a Deployment with a record.
-type surgeVisit struct {
-	at    time.Time
-	surge cluster.Surge // the record; empty if it is not known
 }
 
 // An endedSurge is a surge that ended without the removal of its pod.
@@ -81,10 +86,11 @@ type endedSurge struct {
 
 const (
 	surgeTimeout     = 10 * time.Second // of all requests of one step
+	surgesTimeout    = 20 * time.Second // of all steps of one pass, so that steps without an answer do not delay other changes
 	surgeBackoff     = 15 * time.Second // after the first failed step; doubled by each further one
 	surgeBackoffMost = 10 * time.Minute
 	maxSurgeSteps    = 100 // Deployments with a record that one pass reads
-	surgesPerSecond  = 10  // Deployments with a record that are read in a second, on average
+	surgesPerSecond  = 10  // Deployments with a record that are read in a second in one namespace, on average
 )
 
 // advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
@@ -98,11 +104,14 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	due := s.due(now, serves)
 	if len(due) > 0 {
 		pods := snapshot()
+		gates := s.gates(pods.Autoscalers, due)
+		steps, cancel := context.WithTimeout(ctx, surgesTimeout)
+		defer cancel()
 		var workers errgroup.Group
 		workers.SetLimit(maxWorkers)
 		for _, w := range due {
 			workers.Go(func() error {
-				process.Attempt(s.log, s.health, w.String(), func() { s.step(ctx, now, w, pods.PodsOf(w), scaled[w]) })
+				process.Attempt(s.log, s.health, w.String(), func() { s.step(steps, now, w, pods.PodsOf(w), scaled[w], gates[w]) })
 				return nil
 			})
 		}
@@ -119,78 +128,196 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 	return &plan.Surges{Active: s.active, Scaled: scaled}
 }
 
-// due returns the Deployments with a surge whose next step may be tried now, and marks all of them as active. Those that were read longest
-// ago come first, because any tenant can put the annotation on many Deployments.
-func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluster.Workload {
-	all := s.source.Surging()
-	for w := range s.begun {
-		if !slices.Contains(all, w) {
-			all = append(all, w)
+// A surgeGate is closed while a freeze stops the surge of a Deployment: each of its steps removes a pod, or prepares that.
+type surgeGate struct {
+	source      surgeSource
+	autoscalers []*cluster.Autoscaler // of the Deployment; one that has only a namespace if there is none
+}
+
+// Closed implements kube.Gate.
+func (g surgeGate) Closed() error {
+	for _, a := range g.autoscalers {
+		if reason, frozen := plan.FrozenBy(g.source.Rules(a)); frozen {
+			return &frozenError{reason}
 		}
 	}
-	slices.SortFunc(all, func(x, y cluster.Workload) int {
-		return cmp.Or(s.visited[x].at.Compare(s.visited[y].at), x.Compare(y))
-	})
-	pause := time.Duration(len(all)/surgesPerSecond) * time.Second
+	return nil
+}
+
+// gates returns the gate of each Deployment.
+func (s *surges) gates(all []*cluster.Autoscaler, due []cluster.Workload) map[cluster.Workload]surgeGate {
+	out := make(map[cluster.Workload]surgeGate, len(due))
+	for _, w := range due {
+		out[w] = surgeGate{source: s.source}
+	}
+	for _, a := range all {
+		if g, ok := out[a.Target]; ok {
+			g.autoscalers = append(g.autoscalers, a)
+			out[a.Target] = g
+		}
+	}
+	for w, g := range out {
+		if len(g.autoscalers) == 0 {
+			g.autoscalers = []*cluster.Autoscaler{{Key: cluster.Key{Namespace: w.Namespace}}}
+			out[w] = g
+		}
+	}
+	return out
+}
+
+// due returns the Deployments with a surge whose next step is tried now, and marks all of them as active.
+func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluster.Workload {
+	all := s.source.Surging()
 	recorded := make(map[cluster.Workload]bool, len(all))
-	var due []cluster.Workload
 	for _, w := range all {
 		recorded[w] = true
+	}
+	for w := range s.begun {
+		recorded[w] = true
+	}
+	for w := range s.records { // others may have removed the annotation
+		recorded[w] = true
+	}
+	count := map[string]int{}
+	for w := range recorded {
+		count[w.Namespace]++
+	}
+	var due []cluster.Workload
+	for w := range recorded {
 		if !serves(w.Namespace) {
 			continue
 		}
-		last := s.visited[w]
-		s.active[w] = last.surge
-		isPaused := now.Before(s.attempts[w].retryAfter) || now.Before(last.at.Add(pause)) && !now.Before(last.at)
-		if !isPaused && len(due) < maxSurgeSteps {
+		s.active[w] = s.records[w].surge // until it is read
+		retry := s.attempts[w].retryAfter
+		isPaused := now.Before(retry) && !retry.After(now.Add(surgeBackoffMost)) // after it, the clock was set back
+		pause := time.Duration(count[w.Namespace]/surgesPerSecond) * time.Second
+		wasRead := now.Before(s.tried[w].Add(pause)) && !now.Before(s.tried[w])
+		if !isPaused && !wasRead {
 			due = append(due, w)
-			s.visited[w] = surgeVisit{now, last.surge}
 		}
 	}
-	maps.DeleteFunc(s.visited, func(w cluster.Workload, _ surgeVisit) bool { return !recorded[w] })
-	for w := range s.attempts {
-		if !recorded[w] {
-			delete(s.attempts, w)
-		}
+	isOver := func(w cluster.Workload) bool { return !recorded[w] }
+	maps.DeleteFunc(s.attempts, func(w cluster.Workload, _ surgeAttempt) bool { return isOver(w) })
+	maps.DeleteFunc(s.tried, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
+	for _, reported := range []map[cluster.Workload]bool{s.invalid, s.held} {
+		maps.DeleteFunc(reported, func(w cluster.Workload, _ bool) bool { return isOver(w) })
 	}
-	for w := range s.invalid {
-		if !recorded[w] {
-			delete(s.invalid, w)
-		}
+	due = s.inTurn(due)
+	for _, w := range due {
+		s.tried[w] = now
 	}
 	return due
 }
 
+// inTurn returns at most maxSurgeSteps Deployments. The namespaces alternate, and the least recently tried Deployment comes first, so that
+// many records in one namespace do not delay the surges of others.
+func (s *surges) inTurn(due []cluster.Workload) []cluster.Workload {
+	slices.SortFunc(due, func(a, b cluster.Workload) int { return cmp.Or(s.tried[a].Compare(s.tried[b]), a.Compare(b)) })
+	count := map[string]int{}
+	round := make(map[cluster.Workload]int, len(due))
+	for _, w := range due {
+		round[w] = count[w.Namespace]
+		count[w.Namespace]++
+	}
+	slices.SortStableFunc(due, func(a, b cluster.Workload) int { return cmp.Compare(round[a], round[b]) })
+	return due[:min(len(due), maxSurgeSteps)]
+}
+
 // step reads a Deployment and carries out the next step of its surge.
-func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool) {
-	ctx, cancel := context.WithTimeout(ctx, surgeTimeout)
-	defer cancel()
-	d, err := s.writer.Read(ctx, w)
-	if errors.Is(err, kube.ErrNotFound) || err == nil && !d.Recorded {
-		s.forget(w)
+func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool, gate surgeGate) {
+	if s.isFrozen(w, gate) {
 		return
 	}
-	if err != nil {
+	limited, cancel := context.WithTimeout(kube.WithGate(ctx, gate), surgeTimeout)
+	defer cancel()
+	d, err := s.writer.Read(limited, w)
+	lost, isLost := s.lost(&d)
+	switch {
+	case err != nil && !errors.Is(err, kube.ErrNotFound):
 		s.fail(ctx, now, w, err)
 		return
-	}
-	if d.Surge == nil {
-		s.reportInvalid(w)
+	case err == nil && isLost:
+		if err := s.restore(limited, &d, lost, pods); err != nil {
+			s.fail(ctx, now, w, err)
+		}
+		return
+	case err != nil, !d.Recorded:
+		s.forget(w)
+		return
+	case d.Surge == nil:
+		s.reportInvalid(now, w)
 		return
 	}
 	s.mu.Lock()
 	s.active[w] = *d.Surge
-	s.visited[w] = surgeVisit{now, *d.Surge}
 	s.mu.Unlock()
+	s.remember(&d, *d.Surge)
 	move := plan.NextSurge(now, &d, pods, scaled)
-	if err := s.carryOut(ctx, now, &d, &move); err != nil {
+	if err := s.carryOut(limited, now, &d, &move); err != nil {
 		s.fail(ctx, now, w, err)
 		return
 	}
 	s.mu.Lock()
 	delete(s.attempts, w)
+	if d.Deleting {
+		s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)} // nothing is due any more
+	}
 	s.mu.Unlock()
 	s.report(&d, &move)
+}
+
+// isFrozen reports whether a freeze stops the surge of a Deployment, and logs it once.
+func (s *surges) isFrozen(w cluster.Workload, gate surgeGate) bool {
+	err := gate.Closed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.held, w)
+		return false
+	}
+	if !s.held[w] {
+		s.held[w] = true
+		s.log.Info("A freeze stops a surge; the Deployment has one replica more until the freeze ends", slog.String("workload", w.String()), slog.String("reason", err.Error()))
+	}
+	return true
+}
+
+// remember keeps the record of a Deployment, in case that others remove it.
+func (s *surges) remember(d *cluster.Deployment, record cluster.Surge) {
+	if d.Foreign {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[d.Workload] = lastRecord{d.UID, record}
+}
+
+// lost returns the record that others have removed from a Deployment or replaced, if it still has the additional replica of podfit. "kubectl
+// rollout undo" replaces all annotations by those of a ReplicaSet, for example.
+func (s *surges) lost(d *cluster.Deployment) (cluster.Surge, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.records[d.Workload]
+	isLost := ok && last.uid == d.UID && !d.Deleting && (!d.Recorded || d.Foreign) && !last.surge.Lowered && d.Replicas == last.surge.Replicas+1
+	return last.surge, isLost
+}
+
+// restore sets spec.replicas and the deletion cost back after others have removed the record of a surge.
+func (s *surges) restore(ctx context.Context, d *cluster.Deployment, lost cluster.Surge, pods []*cluster.Pod) error {
+	for _, p := range pods {
+		if p.UID == lost.UID && p.Live() && p.DeletionCost == cluster.LowestDeletionCost {
+			if err := s.setCost(ctx, p, lost.Cost); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.writer.Write(ctx, d, lost.Replicas, nil); err != nil {
+		return err
+	}
+	s.forget(d.Workload)
+	s.metrics.surges.WithLabelValues(surgeFailed).Inc()
+	s.log.Warn("Another client removed the record of a surge; spec.replicas is set back", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
+	return nil
 }
 
 // carryOut carries out one step of a surge.
@@ -206,7 +333,10 @@ func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 		return s.setCost(ctx, move.Pod, cluster.LowestDeletionCost)
 	case plan.SurgeLower:
 		record.Lowered, record.Deadline = true, plan.RemovalDeadline(now)
-		return s.writer.Write(ctx, d, record.Replicas, &record)
+		if err := s.writer.Write(ctx, d, record.Replicas, &record); err != nil {
+			return err
+		}
+		s.remember(d, record)
 	case plan.SurgeTakeBack:
 		return s.writer.Write(ctx, d, record.Replicas, nil)
 	case plan.SurgeForget:
@@ -240,6 +370,7 @@ func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if err := s.writer.Write(ctx, &d, record.Replicas+1, &record); err != nil {
 		return s.refusalOf(err)
 	}
+	s.remember(&d, record)
 	if err := s.setCost(ctx, p, cluster.LowestDeletionCost); err != nil {
 		s.log.Debug("Failed to set the deletion cost of a pod; the next pass tries again", slog.String("pod", p.Key.String()), slog.String("error", kube.Answer(err)))
 	}
@@ -292,14 +423,16 @@ func (s *surges) forget(w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.begun, w)
+	delete(s.records, w)
 	delete(s.active, w)
-	delete(s.visited, w)
 	delete(s.attempts, w)
 }
 
-// fail records a failed step. The next pass after the back-off tries again with the Deployment as it is then.
+// fail records a failed step, unless ctx, the context of all steps, has ended. The next pass after the back-off tries again with the
+// Deployment as it is then.
 func (s *surges) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
-	if ctx.Err() != nil {
+	var frozen *frozenError
+	if ctx.Err() != nil || errors.As(err, &frozen) {
 		return
 	}
 	s.mu.Lock()
@@ -343,9 +476,10 @@ func (s *surges) report(d *cluster.Deployment, move *plan.SurgeMove) {
 }
 
 // reportInvalid logs once that a record is invalid. podfit does not change the Deployment then.
-func (s *surges) reportInvalid(w cluster.Workload) {
+func (s *surges) reportInvalid(now time.Time, w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)}
 	if !s.invalid[w] {
 		s.invalid[w] = true
 		s.log.Warn("The annotation podfit.dev/surge of a Deployment is invalid; no pod of it is surged", slog.String("workload", w.String()),

@@ -5,6 +5,7 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +21,9 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // A surgeCluster is a Deployment with its controllers.
@@ -38,9 +42,17 @@ type surgeCluster struct {
 	leastReady int
 	readErr    error
 	writeErr   error
+	hangs      bool // writes have no answer
+	reads      map[string]int
+	neighbours []cluster.Workload // Deployments of other tenants with an invalid record
 
 	killer
 	states *memoryStates // nil: the updater stores nothing. Otherwise the time must be that of a bubble
+	frozen bool          // by the ConfigMap of the cluster
+}
+
+func (y *surgeCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
+	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen}}
 }
 
 func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
@@ -62,15 +74,24 @@ func (y *surgeCluster) Scaled() (map[cluster.Workload]bool, bool) {
 }
 
 func (y *surgeCluster) Surging() []cluster.Workload {
+	if y.neighbours != nil {
+		return append(slices.Clone(y.neighbours), y.deployment.Workload)
+	}
 	if y.deployment.Recorded && !y.watchLags {
 		return []cluster.Workload{y.deployment.Workload}
 	}
 	return nil
 }
 
-func (y *surgeCluster) Read(context.Context, cluster.Workload) (cluster.Deployment, error) {
+func (y *surgeCluster) Read(_ context.Context, w cluster.Workload) (cluster.Deployment, error) {
 	y.killer.mu.Lock()
 	defer y.killer.mu.Unlock()
+	if y.reads != nil {
+		y.reads[w.Name]++
+	}
+	if w != y.deployment.Workload {
+		return cluster.Deployment{Workload: w, Recorded: true}, nil
+	}
 	if y.dead {
 		return cluster.Deployment{}, errKilled
 	}
@@ -80,7 +101,12 @@ func (y *surgeCluster) Read(context.Context, cluster.Workload) (cluster.Deployme
 	return d, y.readErr
 }
 
-func (y *surgeCluster) Write(_ context.Context, d *cluster.Deployment, replicas int32, s *cluster.Surge) error {
+func (y *surgeCluster) Write(ctx context.Context, d *cluster.Deployment, replicas int32, s *cluster.Surge) error {
+	if y.hangs {
+		y.done = append(y.done, "hang")
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return y.write(func() error {
 		if y.writeErr != nil {
 			return y.writeErr
@@ -89,7 +115,7 @@ func (y *surgeCluster) Write(_ context.Context, d *cluster.Deployment, replicas 
 			return kube.ErrInvalid
 		}
 		y.version++
-		y.deployment.Replicas, y.deployment.Recorded, y.deployment.Surge = replicas, s != nil, nil
+		y.deployment.Replicas, y.deployment.Recorded, y.deployment.Surge, y.deployment.Foreign = replicas, s != nil, nil, false
 		if s != nil {
 			record := *s
 			y.deployment.Surge = &record
@@ -275,6 +301,37 @@ func TestSurge_updaterIsKilledOften_endsWithTheOldReplicas(t *testing.T) {
 				y.reconcile(y.now.Add(30 * time.Second))
 			}
 			y.checkEnd(3, 3)
+		}
+	}
+}
+
+// A freeze begins at each pass of a surge, and ends before or after the deadline of the surge. Nothing is written meanwhile, and the surge
+// completes afterwards.
+func TestSurge_freezeAtAnyPass_waitsAndCompletesAfterwards(t *testing.T) {
+	for before := range 5 {
+		for _, minutes := range []int{3, 30} {
+			y := newSurgeCluster(t, 1)
+			u := y.start()
+			pass := func() {
+				u.pass(t.Context(), y.now)
+				y.reconcile(y.now.Add(30 * time.Second))
+			}
+			for range before {
+				pass()
+			}
+			y.frozen = true
+			written := y.requests
+			for range 2 * minutes {
+				pass()
+			}
+			if y.requests != written {
+				t.Errorf("freeze of %d minutes after %d passes: %d requests during the freeze", minutes, before, y.requests-written)
+			}
+			y.frozen = false
+			for range 20 {
+				pass()
+			}
+			y.checkEnd(1, 1)
 		}
 	}
 }
@@ -509,6 +566,7 @@ type surgeCrowd struct {
 }
 
 func (y *surgeCrowd) Surging() []cluster.Workload               { return slices.Clone(y.all) }
+func (y *surgeCrowd) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
 func (y *surgeCrowd) Scaled() (map[cluster.Workload]bool, bool) { return nil, true }
 func (y *surgeCrowd) Write(context.Context, *cluster.Deployment, int32, *cluster.Surge) error {
 	return nil
@@ -518,7 +576,10 @@ func (y *surgeCrowd) Read(_ context.Context, w cluster.Workload) (cluster.Deploy
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.reads[w.Namespace]++
-	return cluster.Deployment{Workload: w, Recorded: true}, nil // the record is invalid
+	if w.Namespace == "a" {
+		return cluster.Deployment{Workload: w, Recorded: true}, nil // the record is invalid
+	}
+	return cluster.Deployment{Workload: w, Recorded: true, Replicas: 4, Surge: &cluster.Surge{Pod: "web-1", Replicas: 3}}, nil
 }
 
 // Each pass reads the Deployments with a record. The records of a tenant must keep no surge of another one from ending, and with early
@@ -538,10 +599,189 @@ func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testin
 		now = now.Add(time.Second)
 	}
 	if total := y.reads["a"] + y.reads["shop"]; y.reads["shop"] < 5 || total > 12*300 {
-		t.Errorf("%d reads of the surge of another tenant, and %d in total in 300s; want at least 5, and at most 12 in a second", y.reads["shop"], total)
+		t.Errorf("%d reads of the surge of another tenant, and %d in total in 300s; want at least 5, and at most 12 per second", y.reads["shop"], total)
 	}
 	y.all = nil
-	if s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger); len(s.visited) > 0 {
-		t.Errorf("%d Deployments without a record are kept", len(s.visited))
+	if s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger); len(s.tried) > 0 {
+		t.Errorf("%d Deployments without a record are kept", len(s.tried))
 	}
+}
+
+// surging returns a cluster in which the surge of one of three pods has begun, and its updater. The new pods become ready after a time.
+func surging(t *testing.T, starts time.Duration) (*surgeCluster, *updater) {
+	y := newSurgeCluster(t, 3)
+	y.starts = starts
+	u := y.start()
+	u.pass(t.Context(), y.now)
+	y.reconcile(y.now.Add(30 * time.Second))
+	if y.deployment.Replicas != 4 || !y.deployment.Recorded {
+		t.Fatal("no surge began")
+	}
+	return y, u
+}
+
+// passes runs passes every 30 seconds.
+func (y *surgeCluster) passes(u *updater, minutes int) {
+	for range 2 * minutes {
+		u.pass(y.t.Context(), y.now)
+		y.reconcile(y.now.Add(30 * time.Second))
+	}
+}
+
+// Each end of a surge removes a pod, so none happens during a freeze. The surge goes on after it.
+func TestSurge_freezeBegins_noPodIsRemovedUntilItEnds(t *testing.T) {
+	for name, starts := range map[string]time.Duration{"the new pod is ready": 30 * time.Second, "the new pod is not ready": 15 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			y, u := surging(t, starts)
+			before := y.requests
+			y.frozen = true
+			y.passes(u, 30)
+			if y.requests != before || len(y.pods) != 4 || y.deployment.Replicas != 4 {
+				t.Errorf("%d writes during the freeze, %d pods, %d replicas", y.requests-before, len(y.pods), y.deployment.Replicas)
+			}
+			y.frozen, y.starts = false, 30*time.Second
+			y.passes(u, 90)
+			y.checkEnd(3, 3)
+		})
+	}
+}
+
+// The write of the next step waits for a mutating webhook that does not answer, for example.
+func TestSurge_writeHasNoAnswer_isTriedAgainWithBackoffAndLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, u := surging(t, 30*time.Second)
+		var logged lines
+		u.surges.log = logged.logger()
+		y.hangs = true
+		for range 60 {
+			u.pass(t.Context(), y.now)
+			y.reconcile(y.now.Add(10 * time.Second))
+		}
+		if n := y.count("hang"); n < 2 || n > 8 {
+			t.Errorf("%d attempts in 10 minutes, want a few", n)
+		}
+		if n := logged.count("Cannot go on with a surge"); n != 1 {
+			t.Errorf("%d warnings, want 1", n)
+		}
+	})
+}
+
+// A tenant writes an invalid record to each of a thousand Deployments. The surge of another tenant goes on.
+func TestSurge_manyInvalidRecordsOfATenant_doNotDelayOthers(t *testing.T) {
+	y, u := surging(t, 30*time.Second)
+	for i := range 1000 {
+		w := y.deployment.Workload
+		w.Namespace, w.Name = "aaa", fmt.Sprint("junk-", i)
+		y.neighbours = append(y.neighbours, w)
+	}
+	y.reads = map[string]int{}
+	y.passes(u, 5)
+	if y.deployment.Surge != nil && y.deployment.Surge.UID == "0" || y.created < 2 {
+		t.Errorf("the surge did not go on: %+v, %d pods created", y.deployment.Surge, y.created)
+	}
+	y.passes(u, 60)
+	total := 0
+	for name, n := range y.reads {
+		if strings.HasPrefix(name, "junk-") {
+			total += n
+		}
+	}
+	if total > 1000*8 {
+		t.Errorf("%d reads of invalid records in 65 minutes, want at most one in 10 minutes each", total)
+	}
+}
+
+// "kubectl rollout undo" replaces all annotations of a Deployment by those of a ReplicaSet: by none, or by an old record.
+func TestSurge_rolloutUndoRemovesTheRecord_replicasAreSetBack(t *testing.T) {
+	for name, undo := range map[string]func(*cluster.Deployment){
+		"no record": func(d *cluster.Deployment) { d.Recorded, d.Surge = false, nil },
+		"an old record": func(d *cluster.Deployment) {
+			d.Surge, d.Foreign = &cluster.Surge{Replicas: 7, Pod: "x", UID: "x"}, true
+		},
+		"not valid": func(d *cluster.Deployment) { d.Surge, d.Foreign = nil, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			y, u := surging(t, time.Hour)
+			u.pass(t.Context(), y.now)
+			y.version++
+			undo(&y.deployment)
+			y.autoscalers = nil // no further surge
+			y.passes(u, 5)
+			if y.deployment.Replicas != 3 || y.deployment.Recorded && y.deployment.Surge != nil {
+				t.Errorf("%d replicas, record %+v", y.deployment.Replicas, y.deployment.Surge)
+			}
+			for _, p := range y.pods {
+				if p.DeletionCost != 0 {
+					t.Errorf("pod %s keeps the deletion cost %d", p.Name, p.DeletionCost)
+				}
+			}
+		})
+	}
+}
+
+// An old record comes back with "kubectl rollout undo" after the surge. The number of replicas belongs to the user, even if it is the one
+// of the record plus one.
+func TestSurge_rolloutUndoRestoresAnOldRecord_replicasStay(t *testing.T) {
+	y := newSurgeCluster(t, 3)
+	y.config.Mover = plan.MoveByEviction.String()
+	y.autoscalers = nil
+	y.deployment.Recorded, y.deployment.Foreign = true, true
+	y.deployment.Surge = &cluster.Surge{Replicas: 2, Pod: "gone", UID: "gone", Deadline: y.now.Add(-time.Hour)}
+	y.run(5)
+	if y.deployment.Replicas != 3 || y.deployment.Recorded {
+		t.Errorf("%d replicas, record %+v", y.deployment.Replicas, y.deployment.Surge)
+	}
+}
+
+func TestSurge_strategyAllowsNoAdditionalPod_podsAreEvicted(t *testing.T) {
+	y := newSurgeCluster(t, 3)
+	y.deployment.Exclusive = true
+	y.run(60)
+	if n := y.count("evict"); n != 3 || y.requests != 3 || y.deployment.Replicas != 3 {
+		t.Errorf("%d evictions, %d writes, %d replicas", n, y.requests, y.deployment.Replicas)
+	}
+}
+
+// The Deployment cannot be read for a while. The pod that its surge removes is still known, and is not evicted.
+func TestSurge_deploymentCannotBeRead_podIsNotEvicted(t *testing.T) {
+	y, u := surging(t, time.Hour)
+	u.budget.Mover = plan.SurgeForRoom // from now on, pods are evicted
+	y.autoscalers[0].MinReplicas = 1
+	old := y.deployment.Surge.Pod
+	y.readErr = errors.New("internal error")
+	for range 20 {
+		u.pass(t.Context(), y.now)
+		y.now = y.now.Add(time.Second)
+	}
+	if y.count("evict "+old) > 0 {
+		t.Errorf("%v", y.done)
+	}
+}
+
+// A waitRecorder keeps what an updater waits for.
+type waitRecorder struct{ waits watcher.Waits }
+
+func (r *waitRecorder) AwaitChanges(w watcher.Waits) { r.waits = w }
+
+// A surge of a pod within its bounds, such as one that moves to make room, gives its pods no reason to wait. Without a signal, the next
+// step would follow after the interval.
+func TestSurge_inProgress_itsPodsSignalTheNextStep(t *testing.T) {
+	y := newSurgeCluster(t, 1)
+	u, r := y.start(), &waitRecorder{}
+	u.waits = r
+	step := func(what string, want bool) {
+		t.Helper()
+		u.pass(t.Context(), y.now)
+		if got := r.waits.Surging[y.pods[0].Controller]; got != want {
+			t.Errorf("%s: the controller signals: %v, want %v", what, got, want)
+		}
+	}
+	step("a surge begins", true)
+	y.reconcile(y.now.Add(time.Second))
+	step("the additional pod is not ready", true)
+	y.reconcile(y.now.Add(time.Minute))
+	step("the replicas are set back", true)
+	y.reconcile(y.now.Add(time.Second))
+	step("the surge has ended", false)
+	y.checkEnd(1, 1)
 }

@@ -72,7 +72,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), health: h, log: p.Log}
+			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), gateOf: u.gateOf, health: h, log: p.Log}
 		}
 		if !c.ReadOnly {
 			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
@@ -86,6 +86,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 				return err
 			}
 			u.states.store = store
+			u.states.parallel = true
 		}
 		if err := u.states.load(ctx, u.restore); err != nil {
 			return process.Ended(ctx, err)
@@ -375,7 +376,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.served(s.Autoscalers)
+	served := u.scalePoints.markUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
@@ -399,13 +400,13 @@ func (u *updater) update(ctx context.Context, now time.Time) []plan.Decision {
 	u.reportRooms(served, pass.Rooms())
 	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
-	u.awaitChanges(decisions)
+	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() {
 		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
 		u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
 		e.execute(ctx)
 	})
-	u.awaitChanges(decisions)
+	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })

@@ -63,7 +63,7 @@ func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
 func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
 	return y.budgets, true
 }
-func (y *fakeCluster) Selectors() [][]string                     { return nil }
+func (y *fakeCluster) Selectors() []cluster.NodeSelector         { return nil }
 func (y *fakeCluster) Tolerations() []cluster.Tolerations        { return nil }
 func (y *fakeCluster) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
 func (y *fakeCluster) NewNodes() ([]cluster.NewNode, bool)       { return nil, true }
@@ -85,7 +85,7 @@ func (y *fakeCluster) Resize(_ context.Context, p *cluster.Pod, with []policy.Fi
 		return y.resizeErr
 	}
 	y.done = append(y.done, "resize "+p.Name)
-	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests })
+	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests.Or(q.Containers[0].Requests) })
 	return nil
 }
 

@@ -14,11 +14,13 @@ type Deployment struct {
 	MinReady  time.Duration // spec.minReadySeconds
 	Deleting  bool
 	Owned     bool   // another controller owns it, and may write spec.replicas
+	Exclusive bool   // its strategy allows no additional pod: Recreate, or maxSurge 0
 	Observed  bool   // the status belongs to the current spec
 	Pods      int32  // status.replicas: pods of all ReplicaSets
 	Updated   int32  // status.updatedReplicas: pods of the newest ReplicaSet
 	Annotated bool   // it has annotations
 	Recorded  bool   // it has the annotation podfit.dev/surge
+	Foreign   bool   // another client wrote that annotation
 	Surge     *Surge // nil if it has no such annotation, or an invalid one
 }
 

@@ -6,8 +6,8 @@ package cluster
 // A Daemon is a DaemonSet, whose pods take room of each node that they run on.
 type Daemon struct {
 	Key
-	Selector    []string // node selector, each as "key=value", sorted
-	Somewhere   bool     // a required node affinity restricts its nodes; which is not evaluated
+	Selector    NodeSelector
+	Somewhere   bool // its node selector or required node affinity is not evaluated, so its nodes are unknown
 	Tolerations Tolerations
 	Requests    Resources // of one pod
 }

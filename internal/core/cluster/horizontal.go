@@ -12,6 +12,7 @@ type HorizontalAutoscaler struct {
 	Target      Workload            // spec.scaleTargetRef without the API version
 	Utilization []UtilizationTarget // at most MostMetrics, in the order of the spec
 	Points      []ScalePoint        // annotation podfit.dev/scale-point; nil if absent or not readable
+	Unwritable  bool                // podfit could not write it, and does not try again now; not part of the object
 }
 
 // MostMetrics is the maximum number of metrics of an HPA that podfit reads.

@@ -3,8 +3,6 @@
 
 package cluster
 
-import "slices"
-
 // LimitRange is the combination of the LimitRange objects of one namespace: the lowest maximum, the highest minimum and the
 // last default of each type. The zero value has no bounds.
 type LimitRange struct {
@@ -42,14 +40,4 @@ type Node struct {
 	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
 	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted
-}
-
-// Matches reports whether a node has all labels of a selector, each as "key=value".
-func (n *Node) Matches(selector []string) bool {
-	for _, label := range selector {
-		if _, ok := slices.BinarySearch(n.Labels, label); !ok {
-			return false
-		}
-	}
-	return true
 }

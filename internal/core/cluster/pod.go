@@ -54,14 +54,14 @@ type Pod struct {
 // exceed the pod-level request, and no limit of a container may exceed the pod-level limit.
 type PodResources struct{ Requests, Limits Resources }
 
-// A Place identifies the nodes that a pod may run on: an index into the list of all node selectors. Most pods of a cluster share
-// a few node selectors.
+// A Place identifies the nodes that a pod may run on: an index into the list of all NodeSelectors. Most pods of a cluster share
+// a few of them.
 type Place uint16
 
 // The predefined places.
 const (
 	Anywhere  Place = iota // any node without a taint
-	Somewhere              // not known, for example because of an affinity
+	Somewhere              // not known, for example because of an affinity that is not evaluated
 	Selected               // the first selector of the list
 )
 

@@ -72,7 +72,7 @@ func (t *candidate) awaitsCanary() (Reason, bool) {
 	case s.Phase == rollout.Watching:
 		return Reason{Code: AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
 	case s.Phase == rollout.Starting:
-		return Reason{Code: AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, s.UID != p.UID
+		return Reason{Code: AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
 	case s.Accepts(sizes(t.d.With)):
 		return Reason{}, false
 	}

@@ -22,6 +22,7 @@ type canaries struct {
 	now    time.Time
 	kills  bool // the kubelet kills containers with the new size
 	never  bool // pods with the new size are never ready
+	defers bool // resizes wait for room on the node
 	stored []State
 	serial int
 	writes []string // actions on pods that were carried out
@@ -88,6 +89,10 @@ func (c *canaries) carryOut(d *Decision) {
 	q.Containers = slices.Clone(q.Containers)
 	c.writes = append(c.writes, fmt.Sprintf("%s %s", d.Do, q.UID))
 	if d.Do == Resize {
+		if c.defers {
+			q.Containers[0].Applied = &cluster.Applied{Requests: q.Containers[0].Requests}
+			q.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: c.now}
+		}
 		q.Containers[0].Requests = d.With[0].Requests
 		pods[i] = &q
 		return
@@ -95,7 +100,7 @@ func (c *canaries) carryOut(d *Decision) {
 	c.serial++
 	q.UID, q.Created, q.Started, q.Ready = fmt.Sprint("new-", c.serial), c.now.Add(time.Second), c.now.Add(time.Second), false
 	held := storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
-	q.Containers[0] = cluster.Container{Name: "app", Requests: held.Advice[0].Target}
+	q.Containers[0], q.Resize = cluster.Container{Name: "app", Requests: held.Advice[0].Target}, nil
 	pods[i] = &q
 }
 
@@ -298,5 +303,104 @@ func TestCanary_annotationIsRemoved_holdEnds(t *testing.T) {
 	}
 	if c.count() != 4 || c.w.Ledger.Canary(c.a.Target).Phase != rollout.Idle {
 		t.Errorf("%d pods have the new size", c.count())
+	}
+}
+
+// The node has no room for the canary. No other pod is changed until that has the size and has run well with it.
+func TestCanary_resizeIsDeferred_noOtherPodIsChangedMeanwhile(t *testing.T) {
+	for mode, want := range map[cluster.Mode]struct{ pods, writes int }{
+		cluster.InPlace:           {1, 1}, // waits
+		cluster.InPlaceOrRecreate: {4, 5}, // the canary is evicted after 5 minutes
+	} {
+		c := newCanaries(t, 4, mode)
+		c.b.InPlace = true
+		c.defers = true
+		for minute := range 60 {
+			c.pass(noCrash)
+			if n := c.count(); minute < 14 && n > 1 {
+				t.Fatalf("%s: %d pods are changed after %d minutes: %q", mode, n, minute, c.writes)
+			}
+			if mode == cluster.InPlaceOrRecreate && minute > 6 {
+				c.defers = false
+			}
+			c.tick()
+		}
+		if c.count() != want.pods || len(c.writes) != want.writes {
+			t.Errorf("%s: %d pods are changed, want %d: %q", mode, c.count(), want.pods, c.writes)
+		}
+	}
+}
+
+// A canary that is not ready because of its new size does not wait for a change window, or for the next hour, to get its old size.
+func TestCanary_failsOutsideOfTheWindow_podThatIsNotReadyIsReverted(t *testing.T) {
+	for name, c := range map[string]struct{ ready, reverted bool }{"not ready": {false, true}, "ready": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			sim := newCanaries(t, 4, cluster.InPlaceOrRecreate)
+			sim.b.NamespaceShare = 0.25
+			sim.pass(noCrash)
+			sim.w.Requested = RequestedBy(sim.w.Governed[0].Pods)
+			sim.a.Rules.Windows = []cluster.ChangeWindow{{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: 127, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}}
+			for i, p := range sim.w.Governed[0].Pods {
+				if p.Containers[0].Requests.CPU == 100 {
+					q := *p
+					q.Containers = slices.Clone(p.Containers)
+					q.Containers[0].Restarts, q.Ready, q.ReadySince = 9, c.ready, sim.now
+					sim.w.Governed[0].Pods[i] = &q
+				}
+			}
+			sim.now = sim.now.Add(time.Minute)
+			sim.pass(noCrash)
+			if got := sim.count() == 0; got != c.reverted {
+				t.Errorf("reverted %t, %q", got, sim.writes)
+			}
+		})
+	}
+}
+
+// A record of a pod in another namespace comes from an object that a user has changed.
+func TestLedger_storedSurgeOfAPodInAnotherNamespace_isForgotten(t *testing.T) {
+	w, _ := shrinking(1)
+	evil := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "evil", Name: "x"}
+	var pods []PodState
+	for _, do := range []Act{Evict, Resize, Delete, Surge} {
+		pods = append(pods, PodState{UID: w.Governed[0].Pods[0].UID, Name: "db-0", Do: do, At: noon, Attempts: 50, Failed: &FailedState{Refusal: Refusal{Kind: NotReadyInTime}}})
+	}
+	w.Ledger.Restore(noon, []State{{Workload: evil, Pods: pods}})
+	p := Begin(noon, w, DefaultBudget())
+	w.Ledger.Learn(noon, w, p.Decisions())
+	if len(w.Ledger.refusals) > 0 {
+		t.Errorf("records of another namespace are kept: %v", w.Ledger.refusals)
+	}
+}
+
+// An OOM-killed pod gets more memory in place, and its container restarts with it. That restart is no reason to take the memory back.
+func TestCanary_oomRescue_restartWithMoreMemoryIsNoRegression(t *testing.T) {
+	c := newCanaries(t, 3, cluster.InPlaceOrRecreate)
+	c.b.Rescue = RescueByDeletion
+	c.a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(1000, 3<<30), Target: cluster.Amounts(1000, 4<<30), Upper: cluster.Amounts(1000, 5<<30)}
+	pods := c.w.Governed[0].Pods
+	killed := *pods[0]
+	killed.Ready, killed.Containers = false, []cluster.Container{{Name: "app", Requests: cluster.Amounts(1000, 1<<30), Restarts: 4,
+		Exit: &cluster.Exit{OOM: true, Kills: 4, Now: true, Started: c.now.Add(-time.Minute), Finished: c.now.Add(-10 * time.Second)}}}
+	pods[0] = &killed
+	c.pass(noCrash)
+	if got := pods[0].Containers[0].Requests.Memory; got != 4<<30 {
+		t.Fatalf("memory %d, %q", got, c.writes)
+	}
+	served := *pods[0]
+	served.Ready, served.ReadySince, served.Containers = true, c.now.Add(time.Minute), slices.Clone(served.Containers)
+	served.Containers[0].Restarts, served.Containers[0].Exit = 5, &cluster.Exit{OOM: true, Kills: 4, Started: c.now.Add(-time.Minute), Finished: c.now.Add(-10 * time.Second)}
+	pods[0] = &served
+	for range 30 {
+		c.tick()
+		c.pass(noCrash)
+		if s := c.w.Ledger.Canary(c.a.Target); s.Phase == rollout.Held {
+			t.Fatalf("reverted: %+v, %q", s, c.writes)
+		}
+	}
+	for _, p := range pods {
+		if p.Containers[0].Requests.Memory != 4<<30 {
+			t.Errorf("pod %s has %v: %q", p.Name, p.Containers[0].Requests, c.writes)
+		}
 	}
 }

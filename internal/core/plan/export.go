@@ -148,7 +148,7 @@ func (l *Ledger) forgetPods(ds []Decision) {
 			delete(l.resizes, uid)
 			delete(l.evicted, uid)
 			delete(l.lacking, uid)
-			for _, do := range []Act{Evict, Resize, Delete} {
+			for _, do := range []Act{Evict, Resize, Delete, Surge} {
 				delete(l.refusals, refusedKey{uid, do})
 			}
 		}

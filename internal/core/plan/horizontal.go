@@ -8,7 +8,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// leftToHPA returns LeftToHPA if a pod would change without the HPAs of its workload. Otherwise it returns the given reason.
+// leftToHPA returns LeftToHPA or HPANotWritten if a pod would change without the HPAs of its workload. Otherwise it returns the given
+// reason.
 func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise Reason) Reason {
 	if len(a.Horizontal) == 0 {
 		return otherwise
@@ -22,6 +23,9 @@ func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise Reason
 	}
 	for i := range fits {
 		state, h := policy.HorizontalOf(a, fits[i].Container, v.wanted.Resource)
+		if state == policy.TargetNotWritten {
+			return Reason{Code: HPANotWritten}
+		}
 		if state.IsLeft() {
 			r := v.wanted
 			r.Code, r.Text = LeftToHPA, h.HPA.Name

@@ -15,7 +15,7 @@ import (
 type nodeSizes struct {
 	unknown     bool
 	nodes       []cluster.Node // nodes that accept new pods
-	selectors   [][]string
+	selectors   []cluster.NodeSelector
 	tolerations []cluster.Tolerations
 	largest     map[nodeKey][]cluster.Resources
 	byName      map[string]cluster.Resources
@@ -52,7 +52,7 @@ func nodeSizesOf(w World) nodeSizes {
 }
 
 // fit reports whether a pod with the given requests fits on a node, or on one that can be added. A pod of a DaemonSet is replaced on its own node. For other
-// pods, node selector and tolerations count; required node affinity is not evaluated.
+// pods, node selector, required node affinity and tolerations count.
 func (pl nodeSizes) fit(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
 	if pl.unknown {
@@ -95,7 +95,7 @@ func (pl nodeSizes) largestFor(key nodeKey) []cluster.Resources {
 
 // accepting returns whether a node accepts a pod by its labels and taints.
 func (pl nodeSizes) accepting(key nodeKey) func(*cluster.Node) bool {
-	var selector []string
+	var selector cluster.NodeSelector
 	if i := int(key.place) - int(cluster.Selected); i >= 0 && i < len(pl.selectors) {
 		selector = pl.selectors[i]
 	}

@@ -29,7 +29,7 @@ func (s *pass) decide() []Decision {
 		n += len(g.Pods)
 	}
 	ds := make([]Decision, 0, n)
-	for _, g := range s.w.Governed {
+	for _, g := range s.inTurn() {
 		ds = s.decideOn(g, ds)
 	}
 	s.makeRoom(ds)
@@ -99,6 +99,7 @@ type pass struct {
 
 	canaries map[cluster.Workload]rollout.State // of workloads with canaries
 	radius   *radius                            // nil if the amount of changes is not limited
+	closed   map[cluster.Key]windowState        // of autoscalers with candidates
 	reserved map[string][]cluster.PodResources  // amounts of the namespace's quotas that the decisions use
 
 	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace

@@ -4,7 +4,9 @@
 package plan
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -18,15 +20,31 @@ type radius struct {
 	unknown    time.Time // until then, changes of the last hour are unknown; zero if all are known
 }
 
-// RequestedBy returns the requests of live pods by namespace.
+// RequestedBy returns the requests of running pods by namespace.
 func RequestedBy(pods []*cluster.Pod) map[string]cluster.Resources {
 	out := map[string]cluster.Resources{}
 	for _, p := range pods {
 		if p.Live() {
-			out[p.Namespace] = out[p.Namespace].Add(total(p, nil))
+			out[p.Namespace] = out[p.Namespace].Add(runningRequests(p))
 		}
 	}
 	return out
+}
+
+// runningRequests returns the requests that a node has granted to a running pod, which its size limits. Other requests have no limit: with
+// a pod that no node can hold, a tenant could make any share of the cluster small, or use it up.
+func runningRequests(p *cluster.Pod) cluster.Resources {
+	var sum cluster.Resources
+	if p.Phase != cluster.Running || p.Node == "" {
+		return sum
+	}
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Role != cluster.Init {
+			requests, _ := c.Running()
+			sum = sum.Add(requests)
+		}
+	}
+	return sum
 }
 
 // LimitsRadius reports whether the share of requests that is changed in an hour is limited.
@@ -43,11 +61,14 @@ func newRadius(now time.Time, w World, b Budget) *radius {
 		out.cluster.Total = out.cluster.Total.Add(amount)
 	}
 	for workload, list := range w.Ledger.changes {
-		list = rollout.Recent(list, now)
-		out.cluster.Changes = append(out.cluster.Changes, list...)
 		if of := out.namespaces[workload.Namespace]; of != nil {
-			of.Changes = append(of.Changes, list...)
+			of.Changes = append(of.Changes, rollout.Recent(list, now)...)
 		}
+	}
+	for _, ns := range slices.Sorted(maps.Keys(out.namespaces)) {
+		of := out.namespaces[ns]
+		of.Changes = rollout.Capped(of.Changes, of.Total)
+		out.cluster.Changes = append(out.cluster.Changes, of.Changes...)
 	}
 	if since := w.Ledger.changesSince; !since.IsZero() && now.Before(since.Add(rollout.Span)) {
 		out.unknown = since.Add(rollout.Span)
@@ -60,24 +81,37 @@ func (r *radius) plan(p *cluster.Pod) {
 	if r == nil {
 		return
 	}
-	size := total(p, nil)
+	size := runningRequests(p)
 	r.cluster.Planned = r.cluster.Planned.Add(size)
 	if of := r.namespaces[p.Namespace]; of != nil {
 		of.Planned = of.Planned.Add(size)
 	}
 }
 
+// inTurn returns the governed pods in the order in which decisions are made. If the share of the cluster is limited, the least recently served
+// namespaces come first, so that the same namespaces do not use it up again and again.
+func (s *pass) inTurn() []Governed {
+	if s.b.ClusterShare >= 1 {
+		return s.w.Governed
+	}
+	out := slices.Clone(s.w.Governed)
+	slices.SortStableFunc(out, func(a, b Governed) int {
+		return s.w.Ledger.served[a.Autoscaler.Namespace].Compare(s.w.Ledger.served[b.Autoscaler.Namespace])
+	})
+	return out
+}
+
 // overRadius blocks a change that would exceed the share of requests that may be changed in an hour. A pod with a container that was
-// OOM-killed does not wait, and counts.
+// OOM-killed does not wait, and counts. A pod that does not run does not count and does not wait.
 func (t *candidate) overRadius() (Reason, bool) {
 	r := t.pass.radius
-	if r == nil || t.d.Wanted.Code == OutOfMemory {
+	if r == nil || t.d.Wanted.Code == OutOfMemory || t.isFailedCanary() || t.d.Pod.Phase != cluster.Running || t.d.Pod.Node == "" {
 		return Reason{}, false
 	}
 	if !r.unknown.IsZero() {
 		return Reason{Code: BlastRadius, Until: r.unknown}, true
 	}
-	size := total(t.d.Pod, nil)
+	size := runningRequests(t.d.Pod)
 	for _, of := range []struct {
 		name   string
 		limit  *rollout.Radius
@@ -102,7 +136,9 @@ func (p *Pass) countChange(d Decision) {
 		return
 	}
 	l, w := p.w.Ledger, workloadOf(d.Pod)
-	l.changes[w] = rollout.Record(l.changes[w], p.now, total(d.Pod, nil))
+	if size := runningRequests(d.Pod); size.CPU > 0 || size.Memory > 0 {
+		l.changes[w] = rollout.Record(l.changes[w], p.now, size)
+	}
 }
 
 // AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of

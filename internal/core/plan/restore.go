@@ -76,11 +76,11 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	at := past(now, p.At)
-	if p.UID == "" || at.IsZero() || p.Do != Evict && p.Do != Resize && p.Do != Delete || l.isOfOther(p.UID, w) {
+	if p.UID == "" || at.IsZero() || p.Do == Leave || p.Do > Surge || l.isOfOther(p.UID, w) {
 		return
 	}
 	switch {
-	case p.Failed != nil && p.Failed.Kind > OutcomeIsUnknown:
+	case p.Failed != nil && p.Failed.Kind > NotReadyInTime:
 		return
 	case p.Failed != nil:
 		f := p.Failed
@@ -89,7 +89,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 			lost: past(now, f.Lost), since: past(now, f.LostSince), failing: failingSince(f.Kind, at, past(now, f.Failing)), ready: max(0, f.Ready), with: p.With,
 			overQuota: f.OverQuota, overQuotaAt: past(now, f.OverQuotaAt),
 		})
-	case !p.Done, p.Do == Delete: // a deletion that was carried out is stored as an eviction, and in State.Deletion
+	case !p.Done, p.Do == Delete, p.Do == Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
 	case p.Do == Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})

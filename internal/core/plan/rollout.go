@@ -27,7 +27,7 @@ func FrozenBy(r rollout.Rules) (Reason, bool) {
 
 // switchedOff blocks all actions during a freeze and outside of the change windows. A container that was OOM-killed soon after its start,
 // and one whose startup boost has ended, do not wait for a window: the first does not serve, and the second has the extra CPU only for
-// its start. Nothing is changed during a freeze.
+// its start. A canary that is not ready gets its size back at any time. Nothing is changed during a freeze.
 func (t *candidate) switchedOff() (Reason, bool) {
 	rules := t.w.rulesOf(t.d.Autoscaler)
 	if r, frozen := FrozenBy(rules); frozen {
@@ -36,12 +36,31 @@ func (t *candidate) switchedOff() (Reason, bool) {
 	if t.passesWindows() {
 		return Reason{}, false
 	}
-	closed, outside := rollout.Outside(t.now, rules)
-	return Reason{Code: OutsideWindow, Until: closed.Until, Text: closed.Problem}, outside
+	closed, known := t.closed[t.d.Autoscaler.Key]
+	if !known {
+		closed.Closed, closed.outside = rollout.Outside(t.now, rules)
+		if t.closed == nil {
+			t.closed = map[cluster.Key]windowState{}
+		}
+		t.closed[t.d.Autoscaler.Key] = closed
+	}
+	return Reason{Code: OutsideWindow, Until: closed.Until, Text: closed.Problem}, closed.outside
+}
+
+// A windowState is the result of rollout.Outside for an autoscaler, which is kept for a pass because it takes up to milliseconds.
+type windowState struct {
+	rollout.Closed
+	outside bool
 }
 
 func (t *candidate) passesWindows() bool {
-	return t.d.Wanted.Code == OutOfMemory || t.d.Wanted.Code == BoostOver
+	return t.d.Wanted.Code == OutOfMemory || t.d.Wanted.Code == BoostOver || t.isFailedCanary()
+}
+
+// isFailedCanary reports whether a pod is not ready and has a size that was reverted.
+func (t *candidate) isFailedCanary() bool {
+	s := t.pass.canaries[workloadOf(t.d.Pod)]
+	return t.d.Autoscaler.Canary.On && s.Phase == rollout.Held && !t.d.Pod.Ready && rollout.HasSize(t.d.Pod, s.After)
 }
 
 // waiting returns the text for a change that the user's rules delay.

@@ -40,6 +40,15 @@ type Surges struct {
 	Scaled map[cluster.Workload]bool          // workloads with an HPA
 }
 
+// Has reports whether a surge of a Deployment is in progress, as far as is known.
+func (s *Surges) Has(deployment cluster.Workload) bool {
+	if s == nil {
+		return false
+	}
+	_, active := s.Active[deployment]
+	return active
+}
+
 // isSurging reports whether a surge removes the pod.
 func (s *pass) isSurging(p *cluster.Pod) bool {
 	if s.w.Surges == nil {
@@ -178,9 +187,10 @@ func (s *pass) endSurge(d *Decision) {
 	}
 }
 
-// move decides on the surge or else the eviction of a pod that moves to make room, if no check blocks it.
+// move decides on the surge or the eviction of a pod that moves to make room, if no check blocks it. A pod that can be surged is not evicted
+// because its surge must wait, for example for another one of the workload.
 func (t *candidate) move(surge, evict []check, because ReasonCode) {
-	if t.surges(true) && !t.isBlocked(t.d, surge) {
+	if t.surges(true) {
 		t.try(Surge, surge, because)
 		return
 	}
@@ -189,7 +199,10 @@ func (t *candidate) move(surge, evict []check, because ReasonCode) {
 
 // isMovable reports whether move would move the pod.
 func (t *candidate) isMovable(surge, evict []check) bool {
-	return t.surges(true) && !t.isBlocked(t.d, surge) || !t.isBlocked(t.d, evict)
+	if t.surges(true) {
+		return !t.isBlocked(t.d, surge)
+	}
+	return !t.isBlocked(t.d, evict)
 }
 
 // SurgeFailed records that the surge of a pod ended without its removal. The next one is tried after a back-off.

@@ -52,11 +52,21 @@ func TestNextSurge_eachState_hasItsStep(t *testing.T) {
 		"the new pod is not ready": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
 		"another pod is not ready: the ReplicaSet would remove that one": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait,
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[1].Ready = false }},
-		"the old pod is not ready": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Ready = false }},
+		"the old pod is not ready: the ReplicaSet removes it first": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeLower,
+			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Ready = false }},
+		"the updater was away until after the deadline": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeLower},
+		"late, and the deletion cost cannot be set": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, failed: "deletion cost", kind: Denied,
+			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].DeletionCost = 5 }},
+		"the strategy is Recreate now": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, unmark: true, failed: "strategy", kind: Unsupported,
+			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Exclusive = true }},
+		"another client wrote the record": {replicas: 3, record: record, pods: surgePods("a", "new"), want: SurgeForget, failed: "another client", kind: ServerBusy,
+			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Foreign = true }},
 		"not ready for minReadySeconds": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.MinReady = time.Hour }},
-		"a pod too many terminates": {replicas: 3, record: record, pods: surgePods("old", "a", "new", "leaving"), want: SurgeWait,
-			change: func(d *cluster.Deployment, ps []*cluster.Pod) { ps[3].Deleting = true }},
+		"a pod terminates slowly: the ReplicaSet does not count it": {replicas: 3, record: record, pods: surgePods("old", "a", "new", "leaving"), want: SurgeLower,
+			change: func(d *cluster.Deployment, ps []*cluster.Pod) { d.Pods, d.Updated, ps[3].Deleting = 3, 3, true }},
+		"one of the others terminates": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait,
+			change: func(d *cluster.Deployment, ps []*cluster.Pod) { ps[1].Deleting = true }},
 		"the old pod is gone":        {replicas: 3, record: record, pods: surgePods("a", "new"), want: SurgeTakeBack},
 		"the old pod terminates":     {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeTakeBack, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},
 		"the Deployment is deleted":  {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: SurgeWait, change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Deleting = true }},
@@ -71,6 +81,7 @@ func TestNextSurge_eachState_hasItsStep(t *testing.T) {
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Observed, d.Updated = false, 0 }},
 		"late, and no new pod":     {replicas: 3, record: record, pods: surgePods("old", "a"), late: true, want: SurgeTakeBack, unmark: true, failed: "no additional pod", kind: DeniedByQuota},
 		"late, and without node":   {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "no node has room", kind: DeniedByNode, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Node, ps[2].Ready = "", false }},
+		"late, but ready":          {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeLower},
 		"late, and not ready":      {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: SurgeTakeBack, unmark: true, failed: "not all pods were ready within 10m", kind: NotReadyInTime, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[2].Ready = false }},
 		"lowered, the pod lives":   {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeWait},
 		"lowered, the pod leaves":  {replicas: 2, record: lowered, pods: surgePods("old", "a", "new"), want: SurgeForget, change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Deleting = true }},
@@ -109,6 +120,7 @@ func TestStartSurge_deploymentThatCannotSurge_isRefused(t *testing.T) {
 	p := surgePods("a")[0]
 	for name, change := range map[string]func(*cluster.Deployment){
 		"another controller owns it": func(d *cluster.Deployment) { d.Owned = true },
+		"no additional pod allowed":  func(d *cluster.Deployment) { d.Exclusive = true },
 		"another surge":              func(d *cluster.Deployment) { d.Recorded = true },
 		"deleted":                    func(d *cluster.Deployment) { d.Deleting = true },
 		"a rollout":                  func(d *cluster.Deployment) { d.Updated = 1 },
@@ -187,7 +199,14 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 		"the pod is surged already": {func(w *World, _ *Budget) {
 			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-0", Pod: "c-0"}}
 		}, Leave},
-		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, Surge},
+		"another pod is surged": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {UID: "c-1", Pod: "c-1"}}
+		}, Leave},
+		"the record of a surge is not known": {func(w *World, _ *Budget) {
+			w.Surges.Active = map[cluster.Workload]cluster.Surge{c: {}}
+		}, Leave},
+		"a rollout was in progress": {func(w *World, _ *Budget) { w.Ledger.SurgeFailed(noon, w.Pods[2], Refusal{Kind: ServerBusy}) }, Leave},
+		"few replicas":              {func(w *World, b *Budget) { b.MinReplicas = 5 }, Surge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, b := roomToMove()
@@ -224,5 +243,21 @@ func TestPlan_surgeForRoomInProgress_nothingElseMoves(t *testing.T) {
 	}
 	if n := w.Ledger.lacking["b-0"].moves; n != 1 {
 		t.Errorf("%d moves are recorded, want 1", n)
+	}
+}
+
+// A new leader does not repeat a surge whose additional pod was not ready, before the end of its back-off.
+func TestLedger_surgeFailed_backoffSurvivesARestart(t *testing.T) {
+	for _, kind := range []RefusalKind{NotReadyInTime, ServerBusy, DeniedByQuota} {
+		w, _ := shrinking(1)
+		p := w.Governed[0].Pods[0]
+		for i := range 5 {
+			w.Ledger.SurgeFailed(noon.Add(time.Duration(i)*time.Minute), p, Refusal{Kind: kind, Text: "not all pods were ready"})
+		}
+		want, _ := w.Ledger.refusal(p, Surge)
+		got, ok := restored(noon.Add(10*time.Minute), w.Ledger, DefaultBudget()).refusal(p, Surge)
+		if !ok || got.Kind != want.Kind || got.n != want.n || !got.at.Equal(want.at) {
+			t.Errorf("kind %d: got %+v, want %+v", kind, got, want)
+		}
 	}
 }

@@ -55,6 +55,8 @@ func StartSurge(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.S
 	switch {
 	case d.Owned:
 		return cluster.Surge{}, &Refusal{Kind: Unsupported, Text: "another controller owns the Deployment and may write its replicas"}
+	case d.Exclusive:
+		return cluster.Surge{}, &Refusal{Kind: Unsupported, Text: exclusiveText}
 	case d.Recorded || d.Deleting:
 		return cluster.Surge{}, &Refusal{Kind: ServerBusy, Text: "the Deployment has another surge, or is being deleted"}
 	case !d.Observed || d.Pods != d.Replicas || d.Updated != d.Replicas || d.Replicas < 1:
@@ -63,12 +65,18 @@ func StartSurge(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.S
 	return cluster.Surge{Replicas: d.Replicas, Pod: p.Name, UID: p.UID, Cost: p.DeletionCost, Deadline: now.Add(surgeFor)}, nil
 }
 
+// exclusiveText is why a Deployment whose strategy allows no additional pod is not surged: two of its pods may damage their data.
+const exclusiveText = "the strategy of the Deployment (Recreate, or maxSurge 0) allows no additional pod"
+
 // NextSurge returns the next step of the surge that is recorded on a Deployment. pods are the pods of the Deployment; scaled is true if
 // an HPA scales it. spec.replicas is only written while it has the value that podfit wrote.
 func NextSurge(now time.Time, d *cluster.Deployment, pods []*cluster.Pod, scaled bool) SurgeMove {
 	s := d.Surge
-	if s == nil || d.Deleting {
+	switch {
+	case s == nil || d.Deleting:
 		return SurgeMove{}
+	case d.Foreign:
+		return SurgeMove{Do: SurgeForget, Failed: &Refusal{Kind: ServerBusy, Text: "another client wrote the record, for example \"kubectl rollout undo\", which copies it from a ReplicaSet"}}
 	}
 	v := surgeView{now: now, d: d, Surge: s, pods: pods}
 	for _, p := range pods {
@@ -107,6 +115,7 @@ func (v *surgeView) lowered() SurgeMove {
 // raised decides while the Deployment has one replica more.
 func (v *surgeView) raised(scaled bool) SurgeMove {
 	others, ready := v.others()
+	complete := others == int(v.Replicas) && ready == others
 	switch {
 	case v.d.Replicas != v.Replicas+1:
 		return v.end(SurgeForget, ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas+1, v.d.Replicas))
@@ -116,37 +125,43 @@ func (v *surgeView) raised(scaled bool) SurgeMove {
 		return v.end(SurgeTakeBack, Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
 	case v.d.Observed && v.d.Updated != v.d.Pods || v.hasOtherRevision():
 		return v.end(SurgeTakeBack, ServerBusy, "a rollout began meanwhile")
-	case v.isLate(surgeFor):
-		kind, text := v.cause(others)
-		return v.end(SurgeTakeBack, kind, text)
-	case v.old.DeletionCost != cluster.LowestDeletionCost:
-		return SurgeMove{Do: SurgeMark, Pod: v.old}
-	case v.d.Observed && others == int(v.Replicas) && ready == others && v.old.Ready:
+	case v.d.Exclusive:
+		return v.end(SurgeTakeBack, Unsupported, exclusiveText)
+	case complete && v.d.Observed && v.isMarked(): // also after the deadline, because the updater may have been away
 		return SurgeMove{Do: SurgeLower, Pod: v.old}
+	case v.isLate(surgeFor):
+		kind, text := v.cause(others, complete)
+		return v.end(SurgeTakeBack, kind, text)
+	case !v.isMarked():
+		return SurgeMove{Do: SurgeMark, Pod: v.old}
 	}
 	return SurgeMove{Pod: v.old}
 }
 
 // end returns the end of a surge whose pod lives on.
 func (v *surgeView) end(do SurgeStep, kind RefusalKind, text string) SurgeMove {
-	marked := v.old != nil && v.old.DeletionCost == cluster.LowestDeletionCost && v.Cost != cluster.LowestDeletionCost
+	marked := v.old != nil && v.isMarked() && v.Cost != cluster.LowestDeletionCost
 	return SurgeMove{Do: do, Unmark: marked, Pod: v.old, Failed: &Refusal{Kind: kind, Text: text}}
 }
+
+// isMarked reports whether the pod to remove has the lowest deletion cost.
+func (v *surgeView) isMarked() bool { return v.old.DeletionCost == cluster.LowestDeletionCost }
 
 // isLate reports whether the deadline has passed. A deadline that is too far in the future was written with another clock.
 func (v *surgeView) isLate(within time.Duration) bool {
 	return !v.now.Before(v.Deadline) || v.Deadline.After(v.now.Add(2*within))
 }
 
-// others returns the number of other pods that have not finished, and of those among them that are ready for spec.minReadySeconds. A
-// pod that terminates is not ready: the ReplicaSet does not count it, but until it is gone the state is not clear.
+// others returns the number of other pods that the ReplicaSet counts, and of those among them that are ready for spec.minReadySeconds.
+// If all of them are ready, the ReplicaSet removes the marked pod first, whether or not that is ready. It does not count pods that
+// terminate: one on a lost node would delay the surge without end.
 func (v *surgeView) others() (all, ready int) {
 	for _, p := range v.pods {
-		if p.UID == v.UID || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		if p.UID == v.UID || !p.Live() {
 			continue
 		}
 		all++
-		if serves(p) && !p.Deleting && !v.now.Before(p.ReadySince.Add(v.d.MinReady)) {
+		if serves(p) && !v.now.Before(p.ReadySince.Add(v.d.MinReady)) {
 			ready++
 		}
 	}
@@ -165,7 +180,10 @@ func (v *surgeView) hasOtherRevision() bool {
 
 // cause returns why the new pod is not ready in time. If it does not exist or has no node, an eviction may help, because the pod to
 // remove gives up what the new one lacks.
-func (v *surgeView) cause(others int) (RefusalKind, string) {
+func (v *surgeView) cause(others int, complete bool) (RefusalKind, string) {
+	if complete && !v.isMarked() {
+		return Denied, "the deletion cost of the pod could not be set"
+	}
 	if others < int(v.Replicas) {
 		return DeniedByQuota, "no additional pod was created, for example because of a ResourceQuota"
 	}

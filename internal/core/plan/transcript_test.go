@@ -69,7 +69,7 @@ type scene struct {
 	limits      map[string]policy.Limits
 	nodes       []cluster.Node
 	answers     map[string]string // of the API server, by pod and act
-	selects     [][]string
+	selects     []cluster.NodeSelector
 	tolerations []cluster.Tolerations
 	budgets     map[string][]cluster.DisruptionBudget
 	fit         bool // pods are scaled down to the nodes
@@ -518,7 +518,7 @@ func (s *scene) changePod(f []string) error {
 				}
 			}
 		case "selector":
-			s.selects = append(s.selects, []string{value})
+			s.selects = append(s.selects, cluster.NodeSelector{Labels: []string{value}})
 			p.Place = cluster.Selected + cluster.Place(len(s.selects)-1)
 		case "node":
 			p.Node = value

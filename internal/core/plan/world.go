@@ -31,7 +31,7 @@ type World struct {
 
 	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
 	// among them could be placed on any node whose taints it tolerates.
-	Selectors [][]string
+	Selectors []cluster.NodeSelector
 
 	// Tolerations are those that pods have, from cluster.FirstListed on (Pod.Tolerance). A pod whose tolerations are not
 	// among them counts as one that tolerates all taints.

@@ -25,8 +25,8 @@ func (n *NodeSizes) Hold(requests cluster.Resources) bool {
 type FleetConfig struct {
 	Nodes       []cluster.Node
 	Daemons     []cluster.Daemon
-	Selectors   [][]string            // node selectors of pods, from cluster.Selected on (Pod.Place)
-	Tolerations []cluster.Tolerations // tolerations of pods, from cluster.FirstListed on (Pod.Tolerance)
+	Selectors   []cluster.NodeSelector // of pods, from cluster.Selected on (Pod.Place)
+	Tolerations []cluster.Tolerations  // tolerations of pods, from cluster.FirstListed on (Pod.Tolerance)
 
 	// New are the nodes that an autoscaler of the cluster can add.
 	New []cluster.NewNode
@@ -89,8 +89,8 @@ func left(n *cluster.Node, daemons []cluster.Daemon, except cluster.Key) cluster
 	return out
 }
 
-// Of returns the sizes of the nodes that may take a pod. A pod of a DaemonSet stays on its node. For other pods, node selector and
-// tolerations count; required node affinity is not evaluated.
+// Of returns the sizes of the nodes that may take a pod. A pod of a DaemonSet stays on its node. For other pods, node selector, required
+// node affinity and tolerations count.
 func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 	if f.config.Unscaled {
 		return nil
@@ -101,7 +101,7 @@ func (f *Fleet) Of(p *cluster.Pod) *NodeSizes {
 	key := fleetKey{p.Place, p.Tolerance}
 	sizes, known := f.sizes[key]
 	if !known {
-		var selector []string
+		var selector cluster.NodeSelector
 		if i := int(p.Place) - int(cluster.Selected); i >= 0 && i < len(f.config.Selectors) {
 			selector = f.config.Selectors[i]
 		}
@@ -146,9 +146,9 @@ func (f *Fleet) OnNode(node string, daemon cluster.Key) *NodeSizes {
 	return &NodeSizes{Largest: []cluster.Resources{left(f.nodes[i].Node, f.config.Daemons, daemon)}}
 }
 
-// For returns the sizes of the nodes that accept a pod by its node selector and tolerations. If no existing node does, the nodes for the
+// For returns the sizes of the nodes that accept a pod by their labels, names and taints. If no existing node does, the nodes for the
 // pod are unknown, unless nodes can be added.
-func (f *Fleet) For(selector []string, tolerations cluster.Tolerations, anyTaint bool) *NodeSizes {
+func (f *Fleet) For(selector cluster.NodeSelector, tolerations cluster.Tolerations, anyTaint bool) *NodeSizes {
 	if f.config.Unscaled {
 		return nil
 	}

@@ -19,13 +19,14 @@ const (
 	SeveralMetrics                             // more than one metric depends on the request, so podfit does not change it
 	ScalePointMissing                          // podfit has not recorded the scale point on the HPA yet, so it does not change the request
 	ScalePointStopped                          // others overwrite the target of the HPA, so podfit does not change the request
+	TargetNotWritten                           // podfit could not write the target of the HPA, so it does not change the request now
 	ScalePointPreserved                        // podfit changes the request and the target of the HPA together
 )
 
 // IsLeft reports whether podfit does not change the request.
 func (s HorizontalState) IsLeft() bool {
 	switch s {
-	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped:
+	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped, TargetNotWritten:
 		return true
 	case NotScaled, ScalePointPreserved:
 		return false
@@ -55,6 +56,8 @@ func HorizontalOf(a *cluster.Autoscaler, container string, res cluster.Resource)
 		return ScalePointMissing, first
 	case point.Stopped():
 		return ScalePointStopped, first
+	case first.HPA.Unwritable:
+		return TargetNotWritten, first
 	}
 	return ScalePointPreserved, first
 }

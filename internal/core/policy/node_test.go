@@ -41,7 +41,7 @@ func nodesOf(sizes ...cluster.Resources) *policy.NodeSizes {
 	for i, s := range sizes {
 		f.Nodes = append(f.Nodes, cluster.Node{Name: string(rune('a' + i)), Allocatable: s})
 	}
-	return policy.NewFleet(f).For(nil, nil, false)
+	return policy.NewFleet(f).For(cluster.NodeSelector{}, nil, false)
 }
 
 func requestsOf(fits []policy.Fitted) []cluster.Resources {
@@ -283,6 +283,11 @@ func TestFit_randomPods_scalingKeepsItsPromises(t *testing.T) {
 	}
 }
 
+// inPools returns the required node affinity to nodes of one of the pools.
+func inPools(pools ...string) cluster.NodeSelector {
+	return cluster.NodeSelector{Terms: []cluster.NodeTerm{{{Prefix: "pool=", Values: pools}}}}
+}
+
 func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 	gpu := []cluster.Taint{{Key: "gpu", Effect: "NoSchedule"}}
 	tolerates := cluster.Tolerations{{Key: "gpu", Exists: true}}
@@ -296,10 +301,11 @@ func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 		},
 		Daemons: []cluster.Daemon{
 			{Key: cluster.Key{Namespace: "kube-system", Name: "proxy"}, Requests: amountsOf(1, 1), Tolerations: cluster.Tolerations{{Exists: true}}},
-			{Key: cluster.Key{Namespace: "kube-system", Name: "only-b"}, Requests: amountsOf(1, 2), Selector: []string{"pool=b"}},
+			{Key: cluster.Key{Namespace: "kube-system", Name: "only-b"}, Requests: amountsOf(1, 2), Selector: cluster.NodeSelector{Labels: []string{"pool=b"}}},
+			{Key: cluster.Key{Namespace: "kube-system", Name: "only-c"}, Requests: amountsOf(2, 2), Selector: inPools("c")},
 			{Key: cluster.Key{Namespace: "kube-system", Name: "unknown"}, Requests: amountsOf(9, 9), Somewhere: true},
 		},
-		Selectors: [][]string{{"pool=a"}, {"pool=c"}}, Tolerations: []cluster.Tolerations{tolerates},
+		Selectors: []cluster.NodeSelector{{Labels: []string{"pool=a"}}, {Labels: []string{"pool=c"}}, inPools("a"), inPools("a", "b")}, Tolerations: []cluster.Tolerations{tolerates},
 	}
 	for name, c := range map[string]struct {
 		pod  cluster.Pod
@@ -308,6 +314,8 @@ func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
 	}{
 		"any node without a taint": {cluster.Pod{}, nil, []cluster.Resources{amountsOf(14, 61)}},
 		"a node selector":          {cluster.Pod{Place: cluster.Selected}, nil, []cluster.Resources{amountsOf(3, 7)}},
+		"a node affinity":          {cluster.Pod{Place: cluster.Selected + 2}, nil, []cluster.Resources{amountsOf(3, 7)}},
+		"an affinity to two pools": {cluster.Pod{Place: cluster.Selected + 3}, nil, []cluster.Resources{amountsOf(14, 61)}},
 		"no node for the selector": {cluster.Pod{Place: cluster.Selected + 1}, nil, nil},
 		"a toleration":             {cluster.Pod{Tolerance: cluster.FirstListed}, nil, []cluster.Resources{amountsOf(63, 127)}},
 		// Any tenant can fill the list of tolerations. The webhook knows the tolerations of the pod, so a size that is larger than those

@@ -14,13 +14,13 @@ type Nodes struct {
 	known     bool
 	all       []cluster.Node
 	byName    map[string]*cluster.Node
-	selectors [][]string
+	selectors []cluster.NodeSelector
 	least     map[cluster.Place]int64 // millicores of the smallest without taint
 }
 
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
 // changes often, and a request must not change with it.
-func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
+func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
 	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
@@ -37,8 +37,8 @@ func NewNodes(all []cluster.Node, selectors [][]string) *Nodes {
 func (n *Nodes) Known() bool { return n.known }
 
 // Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 if there are no live pods or no
-// nodes for them. A pod may run on its current node, and on nodes without taints that match its node selector. Tolerations are
-// ignored. For a pod with a required node affinity only its current node counts.
+// nodes for them. A pod may run on its current node, and on nodes without taints that match its node selector and required node
+// affinity. Tolerations are ignored. If the affinity is not evaluated, only its current node counts.
 func (n *Nodes) Smallest(pods []*cluster.Pod) int64 {
 	least := int64(math.MaxInt64)
 	for _, p := range pods {
@@ -63,7 +63,7 @@ func (n *Nodes) open(place cluster.Place) int64 {
 		return least
 	}
 	least = math.MaxInt64
-	var selector []string
+	var selector cluster.NodeSelector
 	if place >= cluster.Selected {
 		if i := int(place - cluster.Selected); i < len(n.selectors) {
 			selector = n.selectors[i]

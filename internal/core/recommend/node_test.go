@@ -16,7 +16,7 @@ func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 	young, cordoned, control := node("young", 0), node("cordoned", 1), node("control", 2, "pool=control")
 	cordoned.Cordoned, control.Tainted = true, true
 	nodes := NewNodes([]cluster.Node{young, cordoned, control, node("a", 4, "arch=arm64", "pool=small"), node("b", 16, "arch=amd64", "pool=large")},
-		[][]string{{"pool=large"}, {"arch=amd64", "pool=large"}, {"arch=arm64", "pool=large"}, {"pool=control"}})
+		[]cluster.NodeSelector{{Labels: []string{"pool=large"}}, {Labels: []string{"arch=amd64", "pool=large"}}, {Labels: []string{"arch=arm64", "pool=large"}}, {Labels: []string{"pool=control"}}})
 	places := map[string]cluster.Place{"": cluster.Anywhere, "affinity": cluster.Somewhere, "pool=large": 2, "arch=amd64,pool=large": 3,
 		"arch=arm64,pool=large": 4, "pool=control": 5, "one that has just come": 6}
 	pod := func(on, selector string) *cluster.Pod {

@@ -24,6 +24,8 @@ import (
 //	 ├──────────────────────────────────────────────────────── Held                                       │
 //	 └────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
+// A canary whose resize waits, for example for room on its node, goes back to Starting until the resize is carried out.
+//
 // Starting is stored before the canary is changed, so that an updater that starts after a crash finds out what was done. The cool-down
 // doubles with each revert in a row, so that a size that never works costs fewer and fewer attempts.
 
@@ -33,7 +35,7 @@ type Phase uint8
 // The phases.
 const (
 	Idle     Phase = iota // there is no canary
-	Starting              // the change of a canary is decided, and its outcome is not known
+	Starting              // the change of a canary is decided, and its outcome is not known, or its resize is not carried out yet
 	Watching              // the canary has the new size, or its replacement will
 	Accepted              // pods may get the size of the canary
 	Held                  // the size was reverted; the size before applies until the end of the cool-down
@@ -56,6 +58,8 @@ const (
 	DefaultWatch = 10 * time.Minute
 	// startTimeout is how long the watch may take to show a change whose outcome is not known.
 	startTimeout = 5 * time.Minute
+	// skew is how much the clock of the API server, which sets the creation time of pods, may differ from the one of the updater.
+	skew = time.Minute
 	// Cooldown is how long a recommendation is held back after the first revert. It doubles with each revert in a row.
 	Cooldown    = 24 * time.Hour
 	maxCooldown = 32 * 24 * time.Hour
@@ -79,15 +83,22 @@ type State struct {
 	Until      time.Time        // end of the cool-down, in phase Held
 	Before     []Size           // its requests before the change
 	After      []Size           // its requests after the change
-	Restarts   int32            // restarts of its containers before the change, and those that the change causes
+	Restarts   int32            // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
 	Cause      Cause
 	Reverts    int // in a row
 }
 
+// wasDown is the value of State.Restarts if the canary was not ready before the change: then its restarts, and that it is not ready, are no
+// evidence against the size.
+const wasDown = math.MaxInt32
+
 // Start returns the state in which a pod is the canary.
 func (s State) Start(now time.Time, p *cluster.Pod, after []Size, causesRestart bool) State {
 	next := State{Phase: Starting, Pod: p.Name, UID: p.UID, Controller: p.Controller, Since: now, After: after, Restarts: restartsOf(p), Reverts: s.Reverts}
-	if causesRestart {
+	switch {
+	case !p.Ready:
+		next.Restarts = wasDown
+	case causesRestart:
 		next.Restarts += int32(len(after))
 	}
 	for _, a := range after {
@@ -127,46 +138,75 @@ func (s State) Observe(now time.Time, watch time.Duration, pods []*cluster.Pod) 
 	return s
 }
 
-// observeStart finds out whether a change was carried out. Pods with the new size and a missing canary show that it was.
+// observeStart finds out whether a change was carried out. Pods with the new size and a missing canary show that it was. If a resize took
+// long, the watch begins now.
 func (s State) observeStart(now time.Time, pods []*cluster.Pod) State {
-	exists := slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.UID == s.UID && p.Live() })
+	i := slices.IndexFunc(pods, func(p *cluster.Pod) bool { return p.UID == s.UID && p.Live() })
 	switch {
-	case len(s.canaries(pods)) > 0 || !exists:
+	case i < 0:
 		return s.Changed()
-	case now.Sub(s.Since) >= startTimeout:
+	case HasSize(pods[i], s.After):
+		if now.Sub(s.Since) > skew {
+			s.Since = now
+		}
+		return s.Changed()
+	case len(s.canaries(pods)) > 0:
+		return s.Changed()
+	case now.Sub(s.Since) >= startTimeout && !s.isResizing(pods[i]):
 		return s.Cancel()
 	}
 	return s
 }
 
+// isResizing reports whether a pod asks for the new size, and the kubelet is going to carry that out.
+func (s State) isResizing(p *cluster.Pod) bool {
+	if p.Resize == nil || p.Resize.State != cluster.ResizeDeferred && p.Resize.State != cluster.ResizeInProgress {
+		return false
+	}
+	return !HasSize(p, s.After) && hasSize(p, s.After, func(c *cluster.Container) cluster.Resources { return c.Requests })
+}
+
 func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster.Pod) State {
 	canaries := s.canaries(pods)
-	late := now.Sub(s.Since) >= watch
 	if slices.ContainsFunc(pods, func(p *cluster.Pod) bool {
 		return p.Live() && p.Controller != s.Controller && !p.Created.Before(s.Since.Truncate(time.Second))
 	}) {
 		return s.Cancel() // another revision is rolled out, so nothing is known about the size
 	}
 	if len(canaries) == 0 {
-		if late {
+		switch {
+		case slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.UID == s.UID && p.Live() && s.isResizing(p) }):
+			s.Phase = Starting
+		case now.Sub(s.Since) >= watch:
 			return s.Cancel()
 		}
 		return s
 	}
-	watched := true
+	// Pods that are created later, for example by an HPA, are watched too. But they delay the end only if they are created in the time of
+	// the watch, because otherwise a workload that is scaled often would wait without end.
+	good, waiting := 0, 0
 	for _, p := range canaries {
+		since := s.Since
+		if p.Created.After(since) {
+			since = p.Created
+		}
+		late := now.Sub(since) >= watch
 		switch {
 		case s.isOOMKilled(p):
 			return s.revert(now, OOMKilled)
 		case s.hasRestarted(p):
 			return s.revert(now, Restarted)
+		case !p.Ready && late && s.Restarts == wasDown:
+			return s.Cancel()
 		case !p.Ready && late:
 			return s.revert(now, NotReady)
-		case !p.Ready || now.Sub(p.ReadySince) < watch && p.ReadySince.After(s.Since) || !late:
-			watched = false
+		case p.Ready && late && (now.Sub(p.ReadySince) >= watch || !p.ReadySince.After(s.Since)):
+			good++
+		case p.Created.Before(s.Since.Add(watch)):
+			waiting++
 		}
 	}
-	if !watched {
+	if good == 0 || waiting > 0 {
 		return s
 	}
 	s.Phase, s.Reverts = Accepted, 0
@@ -177,16 +217,25 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
 	var out []*cluster.Pod
 	for _, p := range pods {
-		if p.Live() && (p.UID == s.UID || !p.Created.Before(s.Since.Truncate(time.Second))) && HasSize(p, s.After) {
+		if p.Live() && (p.UID == s.UID || !p.Created.Before(s.Since.Truncate(time.Second).Add(-skew))) && HasSize(p, s.After) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
+// isOOMKilled reports whether a container was OOM-killed since the change. A container that was OOM-killed again and again before counts only
+// if it was started after the change: it may have been killed once more before the kubelet carried that out.
 func (s State) isOOMKilled(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
-		return c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
+		if c.Exit == nil || !c.Exit.OOM {
+			return false
+		}
+		since := c.Exit.Finished
+		if s.Restarts == wasDown {
+			since = c.Exit.Started
+		}
+		return since.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
 	})
 }
 
@@ -194,7 +243,7 @@ func (s State) isOOMKilled(p *cluster.Pod) bool {
 // what it depends on.
 func (s State) hasRestarted(p *cluster.Pod) bool {
 	allowed := s.Restarts
-	if p.UID != s.UID {
+	if p.UID != s.UID && s.Restarts != wasDown {
 		allowed = 1
 	}
 	return restartsOf(p) > allowed
@@ -244,12 +293,20 @@ func (s State) Accepts(target []Size) bool {
 
 // HasSize reports whether a pod runs with a size, apart from rounding.
 func HasSize(p *cluster.Pod, size []Size) bool {
+	return hasSize(p, size, func(c *cluster.Container) cluster.Resources {
+		requests, _ := c.Running()
+		return requests
+	})
+}
+
+// hasSize reports whether some requests of the containers of a pod are a size, apart from rounding.
+func hasSize(p *cluster.Pod, size []Size, of func(*cluster.Container) cluster.Resources) bool {
 	for _, s := range size {
 		c := p.Container(s.Container)
 		if c == nil {
 			return false
 		}
-		requests, _ := c.Running()
+		requests := of(c)
 		for _, res := range cluster.All {
 			want, set := s.Requests.Get(res)
 			if has := requests.Amount(res); set && math.Abs(float64(has)-float64(want)) > rounding(res) {
@@ -271,7 +328,7 @@ func rounding(res cluster.Resource) float64 {
 // Hold returns the autoscaler with the recommendation that applies to its pods: the size before a reverted one, or its own. A memory
 // target above both sizes is kept, because it comes from a need that neither of them meets.
 func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
-	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) {
+	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {
 		return a
 	}
 	held := *a

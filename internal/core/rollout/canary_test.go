@@ -182,6 +182,11 @@ func TestHold_revertedSize_previousSizeApplies(t *testing.T) {
 	if s.Hold(s.Until, a) != a {
 		t.Error("held after the cool-down")
 	}
+	if far := s; far.Hold(noon, a) == a {
+		t.Error("not held")
+	} else if far.Until = noon.Add(maxCooldown + time.Hour); far.Hold(noon, a) != a {
+		t.Error("held by a stored time that is too far in the future")
+	}
 	off := *a
 	off.Canary.On = false
 	if s.Hold(noon, &off) != &off || watching().Hold(noon, a) != a {
@@ -191,5 +196,108 @@ func TestHold_revertedSize_previousSizeApplies(t *testing.T) {
 	more.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, 2<<30)}}}
 	if got := s.Hold(noon, &more).Advice[0].Target; got != cluster.Amounts(1000, 2<<30) {
 		t.Errorf("target %v, want the larger need of memory", got)
+	}
+}
+
+// asks makes a pod ask for the new size without having it yet.
+func asks(state cluster.ResizeState) func(*cluster.Pod) {
+	return func(p *cluster.Pod) {
+		p.Containers[0].Applied = &cluster.Applied{Requests: before}
+		p.Resize = &cluster.Resize{State: state, Since: noon}
+	}
+}
+
+// Pods that are created while the canary is watched, for example by an HPA, need time to become ready, too.
+func TestState_podsCreatedDuringTheWatch_haveTheirOwnTime(t *testing.T) {
+	starting := func(p *cluster.Pod) { p.Ready = false }
+	canary := running("c", after, createdAt(noon.Add(30*time.Second)))
+	for name, c := range map[string]struct {
+		now   time.Duration
+		pods  []*cluster.Pod
+		phase Phase
+	}{
+		"a pod of a scale-up starts":              {11 * time.Minute, []*cluster.Pod{canary, running("d", after, createdAt(noon.Add(10*time.Minute+50*time.Second)), starting)}, Watching},
+		"the canary was drained and starts again": {11 * time.Minute, []*cluster.Pod{running("e", after, createdAt(noon.Add(10*time.Minute)), starting)}, Watching},
+		"a pod of a scale-up never gets ready":    {21 * time.Minute, []*cluster.Pod{canary, running("d", after, createdAt(noon.Add(9*time.Minute)), starting)}, Held},
+		"a pod of a scale-up is not watched long": {15 * time.Minute, []*cluster.Pod{canary, running("d", after, createdAt(noon.Add(8*time.Minute)))}, Watching},
+		"one of many scale-ups starts, later":     {25 * time.Minute, []*cluster.Pod{canary, running("d", after, createdAt(noon.Add(24*time.Minute)), starting)}, Accepted},
+		"only a late replacement, too early":      {25 * time.Minute, []*cluster.Pod{running("e", after, createdAt(noon.Add(20*time.Minute)))}, Watching},
+		"only a late replacement":                 {32 * time.Minute, []*cluster.Pod{running("e", after, createdAt(noon.Add(20*time.Minute)))}, Accepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := watching().Observe(noon.Add(c.now), watch, c.pods); got.Phase != c.phase {
+				t.Errorf("phase %d, want %d", got.Phase, c.phase)
+			}
+		})
+	}
+}
+
+// The creation time of a pod is by the clock of the API server.
+func TestState_clockOfTheAPIServerIsBehind_replacementIsTheCanary(t *testing.T) {
+	replacement := running("c", after, createdAt(noon.Add(-20*time.Second)))
+	if got := watching().Observe(noon.Add(12*time.Minute), watch, []*cluster.Pod{replacement}); got.Phase != Accepted {
+		t.Errorf("phase %d", got.Phase)
+	}
+	replacement.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: noon.Add(time.Minute)}
+	if got := watching().Observe(noon.Add(5*time.Minute), watch, []*cluster.Pod{replacement}); got.Phase != Held {
+		t.Errorf("phase %d after an OOM kill", got.Phase)
+	}
+}
+
+// A resize that waits for room is not observed before it is carried out, and no other pod becomes the canary meanwhile.
+func TestState_resizeOfTheCanaryWaits_watchBeginsWhenItIsCarriedOut(t *testing.T) {
+	for _, state := range []cluster.ResizeState{cluster.ResizeDeferred, cluster.ResizeInProgress} {
+		s := watching()
+		for minute := range 60 {
+			s = s.Observe(noon.Add(time.Duration(minute)*time.Minute), watch, []*cluster.Pod{running("a", after, asks(state)), running("b", before)})
+			if s.Phase != Starting {
+				t.Fatalf("phase %d after %d minutes", s.Phase, minute)
+			}
+		}
+		done := noon.Add(time.Hour)
+		pods := []*cluster.Pod{running("a", after), running("b", before)}
+		if s = s.Observe(done, watch, pods); s.Phase != Watching {
+			t.Fatalf("phase %d when it was carried out", s.Phase)
+		}
+		if s = s.Observe(done.Add(9*time.Minute), watch, pods); s.Phase != Watching {
+			t.Fatalf("phase %d after 9 minutes", s.Phase)
+		}
+		if s = s.Observe(done.Add(10*time.Minute), watch, pods); s.Phase != Accepted {
+			t.Errorf("phase %d after 10 minutes", s.Phase)
+		}
+	}
+	for _, state := range []cluster.ResizeState{cluster.ResizeInfeasible, cluster.ResizeError} {
+		pods := []*cluster.Pod{running("a", after, asks(state))}
+		if s := watching().Observe(noon.Add(12*time.Minute), watch, pods); s.Phase != Idle {
+			t.Errorf("phase %d after a resize that is never carried out", s.Phase)
+		}
+	}
+}
+
+// A pod that was down before the change shows only that a size helps. That it is still down has another cause, or the same one as before.
+func TestState_canaryWasDownBefore_isNoRegression(t *testing.T) {
+	crashing := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 7 }
+	again := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 12 }
+	serving := func(p *cluster.Pod) { p.Ready, p.ReadySince, p.Containers[0].Restarts = true, noon.Add(time.Minute), 8 }
+	s := State{}.Start(noon, running("a", before, crashing), []Size{{"app", after}}, false).Changed()
+	for name, c := range map[string]struct {
+		now   time.Duration
+		pod   *cluster.Pod
+		phase Phase
+	}{
+		"restarts with the new size": {time.Minute, running("a", after, again), Watching},
+		"is still down":              {12 * time.Minute, running("a", after, again), Idle},
+		"its replacement is down":    {12 * time.Minute, running("c", after, createdAt(noon.Add(time.Second)), again), Idle},
+		"is OOM-killed before it starts with the new size": {5 * time.Minute, running("a", after, again, func(p *cluster.Pod) {
+			p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-time.Second), Finished: noon.Add(time.Second)}
+		}), Watching},
+		"is OOM-killed with the new size": {5 * time.Minute, running("a", after, again, killed), Held},
+		"serves with the new size":        {12 * time.Minute, running("a", after, serving), Accepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.Observe(noon.Add(c.now), watch, []*cluster.Pod{c.pod, running("b", before)}); got.Phase != c.phase {
+				t.Errorf("phase %d, want %d", got.Phase, c.phase)
+			}
+		})
 	}
 }

@@ -49,6 +49,23 @@ func Recent(list []Change, now time.Time) []Change {
 	return out
 }
 
+// Capped returns the newest changes of a list, the oldest first, so that their sum is at most a maximum. The last one may be a part of a
+// change. A namespace whose pods are changed twice in an hour counts once, and an amount in a stored object that a user has changed counts
+// at most as much as the namespace has.
+func Capped(list []Change, most cluster.Resources) []Change {
+	ordered := slices.SortedStableFunc(slices.Values(list), func(a, b Change) int { return b.At.Compare(a.At) })
+	var out []Change
+	for _, c := range ordered {
+		c.Requests = cluster.Amounts(min(c.Requests.CPU, most.CPU), min(c.Requests.Memory, most.Memory))
+		most = cluster.Amounts(most.CPU-c.Requests.CPU, most.Memory-c.Requests.Memory)
+		if c.Requests.CPU > 0 || c.Requests.Memory > 0 {
+			out = append(out, c)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
 func (c Change) expires() time.Time { return c.At.Add(Span + time.Minute) }
 
 // A Radius limits the share of requests that is changed in an hour.

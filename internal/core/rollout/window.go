@@ -92,8 +92,12 @@ func lastStart(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
 // Next returns the first start of a window after now, and false if there is none.
 func Next(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
 	year, month, day := now.In(w.Zone).Date()
-	for ahead := range horizon {
-		date := time.Date(year, month, day+ahead, 12, 0, 0, 0, time.UTC)
+	date := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+	for end := date.AddDate(0, 0, horizon); date.Before(end); date = date.AddDate(0, 0, 1) {
+		if !has(w.Months, int(date.Month())) {
+			date = time.Date(date.Year(), date.Month()+1, 0, 12, 0, 0, 0, time.UTC) // the last day of the month
+			continue
+		}
 		if !startsOn(w, date) {
 			continue
 		}

@@ -157,3 +157,35 @@ func TestFrozen_severalSwitches_namesTheWidest(t *testing.T) {
 		})
 	}
 }
+
+// The days of months without a start are not searched one by one: the next start may be eight years ahead.
+func TestNext_fewMonths_isTheSameAsDayByDay(t *testing.T) {
+	for month := 1; month <= 12; month++ {
+		for _, day := range []int{1, 28, 29, 30, 31} {
+			w := daily(time.UTC, 23, 30, time.Hour)
+			w.Months, w.Days, w.AnyDay = 1<<month, 1<<day, false
+			for _, now := range []time.Time{at(t, "2095-12-31T23:30:00Z"), at(t, "2026-02-28T23:29:59Z"), at(t, "2026-01-31T00:00:00Z"), at(t, "2028-02-29T23:30:00Z")} {
+				var want time.Time
+				for ahead := 0; ahead < horizon && want.IsZero(); ahead++ {
+					start := time.Date(now.Year(), now.Month(), now.Day()+ahead, 23, 30, 0, 0, time.UTC)
+					if int(start.Month()) == month && start.Day() == day && start.After(now) {
+						want = start
+					}
+				}
+				if got, found := Next(now, &w); !got.Equal(want) || found == want.IsZero() {
+					t.Errorf("%d-%d after %v: %v, want %v", month, day, now, got, want)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkNext_leapDay(b *testing.B) {
+	w := cluster.ChangeWindow{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: every, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}
+	now := time.Date(2096, time.March, 1, 0, 0, 0, 0, time.UTC)
+	for b.Loop() {
+		if _, found := Next(now, &w); !found {
+			b.Fatal("no start")
+		}
+	}
+}

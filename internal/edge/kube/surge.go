@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -71,6 +72,8 @@ func deploymentOf(w cluster.Workload, o *appsv1.Deployment) cluster.Deployment {
 		Deleting: o.DeletionTimestamp != nil, Owned: metav1.GetControllerOfNoCopy(o) != nil, Observed: o.Status.ObservedGeneration >= o.Generation,
 		Pods: o.Status.Replicas, Updated: o.Status.UpdatedReplicas, Annotated: len(o.Annotations) > 0, Recorded: recorded,
 	}
+	d.Exclusive = isExclusive(&o.Spec.Strategy)
+	d.Foreign = recorded && isForeign(o.ManagedFields)
 	if o.Spec.Replicas != nil {
 		d.Replicas = *o.Spec.Replicas
 	}
@@ -80,7 +83,45 @@ func deploymentOf(w cluster.Workload, o *appsv1.Deployment) cluster.Deployment {
 	return d
 }
 
-// Write sets the replicas and the record of a surge in one request; without a record, it removes the annotation. If the Deployment has
+// isExclusive reports whether a strategy allows no pod beyond spec.replicas: two pods at the same time may damage their data.
+func isExclusive(s *appsv1.DeploymentStrategy) bool {
+	if s.Type == appsv1.RecreateDeploymentStrategyType {
+		return true
+	}
+	if s.RollingUpdate == nil || s.RollingUpdate.MaxSurge == nil {
+		return false
+	}
+	most, err := intstr.GetScaledValueFromIntOrPercent(s.RollingUpdate.MaxSurge, 100, true)
+	return err != nil || most <= 0
+}
+
+// isForeign reports whether another client than podfit wrote the record of a surge, by the managed fields of a Deployment: a Deployment
+// copies its annotations to its ReplicaSet, and "kubectl rollout undo" copies them back later. If no entry has the record, because another
+// client removes managed fields, it counts as written by podfit.
+func isForeign(entries []metav1.ManagedFieldsEntry) bool {
+	foreign := false
+	for i := range entries {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		raw := entries[i].FieldsV1
+		if raw == nil || json.Unmarshal(raw.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, owns := fields.Metadata.Annotations["f:"+v1alpha1.AnnotationSurge]; !owns {
+			continue
+		}
+		if strings.HasPrefix(entries[i].Manager, agent) {
+			return false
+		}
+		foreign = true
+	}
+	return foreign
+}
+
+// Write sets the replicas and the record of a surge in one request; without a record, it removes the annotation, if there is one. If the Deployment has
 // changed since it was read, nothing is written. The scale subresource has no annotations, so the Deployment itself is patched.
 func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, replicas int32, s *cluster.Surge) error {
 	ops := []PatchOp{
@@ -91,9 +132,10 @@ func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, rep
 		ops = append(ops, PatchOp{Op: "test", Path: "/spec/replicas", Value: d.Replicas}, PatchOp{Op: "replace", Path: "/spec/replicas", Value: replicas})
 	}
 	key := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.AnnotationSurge)
-	if s == nil {
+	switch {
+	case s == nil && d.Recorded:
 		ops = append(ops, PatchOp{Op: "remove", Path: key})
-	} else {
+	case s != nil:
 		text, err := json.Marshal(surgeRecord{Replicas: s.Replicas, Pod: s.Pod, UID: s.UID, Cost: s.Cost, Deadline: s.Deadline.UTC().Truncate(time.Second), Lowered: s.Lowered})
 		if err != nil {
 			return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)

@@ -120,3 +120,67 @@ func TestDeploymentWriter_refusedOrGone_errorHasTheReason(t *testing.T) {
 		t.Errorf("without the right: %v", err)
 	}
 }
+
+// A Deployment with the strategy Recreate, or with maxSurge 0, must never have an additional pod: two pods of it may damage their data.
+func TestDeploymentWriter_strategyAllowsNoAdditionalPod_isExclusive(t *testing.T) {
+	for name, c := range map[string]struct {
+		strategy string
+		want     bool
+	}{
+		"default":            {`{}`, false},
+		"rolling update":     {`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"}}`, false},
+		"recreate":           {`{"type":"Recreate"}`, true},
+		"no surge":           {`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`, true},
+		"no surge, percent":  {`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"0%","maxUnavailable":1}}`, true},
+		"surge by one":       {`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`, false},
+		"a value that is no": {`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"x"}}`, true},
+	} {
+		f := kubetest.NewFakeAPI(t)
+		f.Apply(deploymentsPath, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"shop","name":"web","uid":"d"},"spec":{"strategy":`+c.strategy+`}}`)
+		d, err := NewDeploymentWriter(clientsOf(f)).Read(t.Context(), webDeployment)
+		if err != nil || d.Exclusive != c.want {
+			t.Errorf("%s: %t, error %v", name, d.Exclusive, err)
+		}
+	}
+}
+
+// A Deployment copies its annotations to its ReplicaSet, and "kubectl rollout undo" copies them back. Such a record has another owner.
+func TestDeploymentWriter_recordOfAnotherClient_isForeign(t *testing.T) {
+	owns := func(manager, key string) string {
+		return `{"manager":"` + manager + `","operation":"Update","apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{".":{},"f:` + key + `":{}}}}}`
+	}
+	for name, c := range map[string]struct {
+		managed string
+		want    bool
+	}{
+		"podfit":                 {owns("kubectl", "x") + "," + owns("podfit", "podfit.dev/surge"), false},
+		"kubectl":                {owns("kubectl-rollout", "podfit.dev/surge") + "," + owns("podfit", "x"), true},
+		"both":                   {owns("argocd", "podfit.dev/surge") + "," + owns("podfit", "podfit.dev/surge"), false},
+		"managers were removed":  {`{}`, false},
+		"invalid managed fields": {`{"manager":"x","fieldsV1":{"f:metadata":[]}}`, false},
+	} {
+		f := kubetest.NewFakeAPI(t)
+		applyDeployment(f, `,"annotations":{"podfit.dev/surge":"{\"replicas\":3,\"uid\":\"u\"}"},"managedFields":[`+c.managed+`]`, "4")
+		d, err := NewDeploymentWriter(clientsOf(f)).Read(t.Context(), webDeployment)
+		if err != nil || d.Foreign != c.want || d.Surge == nil {
+			t.Errorf("%s: %+v, error %v", name, d, err)
+		}
+	}
+}
+
+// A record that others have removed cannot be removed again: a JSON patch that removes a missing field is invalid.
+func TestDeploymentWriter_recordWasRemovedByOthers_replicasAreSetBack(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	applyDeployment(f, "", "4")
+	w := NewDeploymentWriter(clientsOf(f))
+	d, err := w.Read(t.Context(), webDeployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context(), &d, 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Object(deploymentsPath, "shop/web")["spec"].(map[string]any)["replicas"]; n != float64(3) {
+		t.Errorf("%v replicas", n)
+	}
+}

@@ -25,6 +25,7 @@ const (
 	maxSelector       = 100 // labels in the node selector
 	maxTolerations    = 100
 	maxPlacementNames = 64 << 10 // bytes of each of these fields
+	maxNodeAffinity   = 16 << 10 // bytes of a required node affinity
 )
 
 // A nodeSelector is the node selector of a pod. It is unknown if it exceeds its bounds.
@@ -70,8 +71,8 @@ func (t *tolerations) UnmarshalJSON(text []byte) error {
 // A podAffinity is the affinity of a pod: whether it refers to pods of other namespaces, and to which nodes it restricts the pod.
 type podAffinity struct {
 	crossNamespace
-	restricts bool   // there is a required node affinity
-	node      string // the only node that it allows, as for pods of DaemonSets; "" if it is another affinity
+	required *corev1.NodeSelector // the required node affinity, without terms if it exceeds its bounds; nil if there is none
+	node     string               // the only node that it allows, as for pods of DaemonSets; "" if it is another affinity
 }
 
 func (a *podAffinity) UnmarshalJSON(text []byte) error {
@@ -81,17 +82,21 @@ func (a *podAffinity) UnmarshalJSON(text []byte) error {
 		} `json:"nodeAffinity"`
 	}
 	err := errors.Join(a.crossNamespace.UnmarshalJSON(text), kjson.Unmarshal(text, &from))
-	a.restricts = len(from.NodeAffinity.Required) > 0
-	if required := from.NodeAffinity.Required; a.restricts && len(required) < maxName {
-		a.node = onlyNode(required)
+	text = from.NodeAffinity.Required
+	if len(text) == 0 {
+		return err
 	}
+	a.required = &corev1.NodeSelector{}
+	if len(text) <= maxNodeAffinity && kjson.Unmarshal(bytes.Clone(text), a.required) != nil {
+		a.required = &corev1.NodeSelector{}
+	}
+	a.node = onlyNode(a.required)
 	return err
 }
 
 // onlyNode returns the node that a required node affinity names, or "" if it is of another form.
-func onlyNode(required []byte) string {
-	var s corev1.NodeSelector
-	if kjson.Unmarshal(bytes.Clone(required), &s) != nil || len(s.NodeSelectorTerms) != 1 {
+func onlyNode(s *corev1.NodeSelector) string {
+	if len(s.NodeSelectorTerms) != 1 {
 		return ""
 	}
 	t := &s.NodeSelectorTerms[0]
@@ -108,12 +113,12 @@ func onlyNode(required []byte) string {
 // affinity encodes a as an affinity. standingOf decodes what concerns other namespaces, and policy.NodeSizes the rest.
 func (a *podAffinity) affinity() *corev1.Affinity {
 	out := a.crossNamespace.affinity()
-	if !a.restricts {
+	if a.required == nil {
 		return out
 	}
 	if out == nil {
 		out = &corev1.Affinity{}
 	}
-	out.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
+	out.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: a.required}
 	return out
 }

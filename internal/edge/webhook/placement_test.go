@@ -29,6 +29,7 @@ func TestDecodePod_placement_isDecodedWithinBounds(t *testing.T) {
 		tolerations []corev1.Toleration
 		node        string
 		restricted  bool
+		unknown     bool // the affinity has no terms
 	}{
 		"none": {spec: `"nodeSelector":null,"tolerations":null,"affinity":null`},
 		"node selector and toleration": {
@@ -45,6 +46,8 @@ func TestDecodePod_placement_isDecodedWithinBounds(t *testing.T) {
 		"labels of nodes":         {spec: field(`{"matchExpressions":[{"key":"a","operator":"Exists"}]}`), restricted: true},
 		"preferred affinity":      {spec: `"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[]}}`},
 		"affinity to other pods":  {spec: `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"namespaces":["b"]}]}}`},
+		"too long affinity":       {spec: field(`{"matchExpressions":[{"key":"` + strings.Repeat("x", maxNodeAffinity) + `","operator":"Exists"}]}`), restricted: true, unknown: true},
+		"invalid affinity":        {spec: field(`{"matchExpressions":[{"key":3}]}`), restricted: true, unknown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := decodePod([]byte(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}],` + c.spec + `}}`))
@@ -54,6 +57,11 @@ func TestDecodePod_placement_isDecodedWithinBounds(t *testing.T) {
 			restricted := p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil
 			if !reflect.DeepEqual(p.Spec.NodeSelector, c.selector) || !reflect.DeepEqual(p.Spec.Tolerations, c.tolerations) || p.Spec.NodeName != c.node || restricted != c.restricted {
 				t.Errorf("selector %v, tolerations %v, node %q, restricted %t", p.Spec.NodeSelector, p.Spec.Tolerations, p.Spec.NodeName, restricted)
+			}
+			if restricted {
+				if got := len(p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms); (got == 0) != c.unknown {
+					t.Errorf("%d terms", got)
+				}
 			}
 			if got := standingOf(p).CrossNamespaceAffinity == cluster.Yes; got != strings.Contains(c.spec, "podAffinity") {
 				t.Errorf("affinity to other namespaces: %t", got)

@@ -212,7 +212,7 @@ func (v *view) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget, 
 	return out, true
 }
 
-func (v *view) Selectors() [][]string { return nil }
+func (v *view) Selectors() []cluster.NodeSelector { return nil }
 
 // NewNodes returns no nodes that can be added.
 func (v *view) NewNodes() ([]cluster.NewNode, bool) { return nil, true }

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +41,7 @@ type Cluster struct {
 
 	control  string // URL
 	auditLog string // path, "" when there is none
+	pids     map[Part]int
 }
 
 // startup is how long a cluster may take to become ready, without the build.
@@ -80,6 +83,18 @@ func BuildCluster(ctx context.Context, root string, progress io.Writer) (string,
 	return filepath.Join(root, ".cache", "bin", "localcluster"), nil
 }
 
+// BuildUpstream builds the components of upstream's release if they are missing, and returns the folder of their executables.
+func BuildUpstream(ctx context.Context, root string, progress io.Writer) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "run", ".")
+	cmd.Dir = filepath.Join(root, "test", "upstream")
+	cmd.Stderr = progress
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build upstream: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	ready := filepath.Join(c.Dir, "ready.json")
 	args := []string{
@@ -116,13 +131,23 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if err != nil || text == nil {
 		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
-	var info struct{ Kubeconfig, Control, AuditLog string }
+	var info struct {
+		Kubeconfig, Control, AuditLog string
+		Parts                         []struct {
+			Name Part
+			PID  int
+		}
+	}
 	if err := json.Unmarshal(text, &info); err != nil {
 		return fmt.Errorf("read %s: %w", ready, err)
 	}
 	c.Kubeconfig = info.Kubeconfig
 	c.control = info.Control
 	c.auditLog = info.AuditLog
+	c.pids = map[Part]int{}
+	for _, part := range info.Parts {
+		c.pids[part.Name] = part.PID
+	}
 	c.Kube, err = NewKube(c.Kubeconfig)
 	return err
 }
@@ -150,6 +175,12 @@ const (
 func (c *Cluster) PartTail(p Part, lines int) string {
 	return tail(filepath.Join(c.Dir, "cluster", "logs", string(p)+".log"), lines)
 }
+
+// PartPID returns the process ID of a part when the cluster was started.
+func (c *Cluster) PartPID(p Part) int { return c.pids[p] }
+
+// PIDs returns the process IDs of all parts when the cluster was started.
+func (c *Cluster) PIDs() []int { return slices.Collect(maps.Values(c.pids)) }
 
 // StopPart stops a part and returns when it has exited.
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }

@@ -25,23 +25,17 @@ func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 		return nil
 	}
 	d := &cluster.Daemon{
-		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Selector: NodeSelector(spec, in),
-		Somewhere: hasRequiredNodeAffinity(spec), Requests: demand.Most().Requests,
+		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Requests: demand.Most().Requests,
 	}
+	var known bool
+	d.Selector, known = NodeSelector(spec, in)
+	d.Somewhere = !known
 	d.Tolerations, _ = TolerationsOf(spec)
 	return d
 }
-
-// NodeSelector returns the node selector of a pod, each as "key=value", sorted.
-func NodeSelector(p *corev1.PodSpec, in *Interner) []string { return pairs(p.NodeSelector, in) }
 
 // TolerationsOf returns the tolerations of a pod. It returns false if there are too many, so that the pod counts as tolerating all taints.
 func TolerationsOf(p *corev1.PodSpec) (all cluster.Tolerations, ok bool) {
 	all = tolerations(p)
 	return all, len(all) <= maxTolerations
-}
-
-func hasRequiredNodeAffinity(p *corev1.PodSpec) bool {
-	a := p.Affinity
-	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }

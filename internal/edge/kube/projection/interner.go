@@ -4,10 +4,11 @@
 package projection
 
 import (
-	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -23,17 +24,42 @@ type Interner struct {
 	mu         sync.Mutex
 	young, old map[string]string
 	youngBytes int                      // total length of the strings in young
-	places     map[string]cluster.Place // by selector, "key=value" joined by commas
+	places     map[string]cluster.Place // by selector, see nameOf
 	selectors  []selector               // by place, from cluster.Selected on
 	free       []cluster.Place          // unused places
+	affinities int                      // selectors with an affinity
 	tolerances toleranceList
+	zones      map[string]*time.Location // time zones of change windows, by name
 }
 
-// A selector is a node selector of pods.
+// maxZones bounds the number of time zones that are shared: the IANA database has about 600. A zone takes 4 KB.
+const maxZones = 1024
+
+// ShareZones makes the change windows of objects share the memory of equal time zones.
+func (in *Interner) ShareZones(r *cluster.ChangeRules) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := range r.Windows {
+		zone := &r.Windows[i].Zone
+		name := (*zone).String()
+		known, ok := in.zones[name]
+		switch {
+		case ok:
+			*zone = known
+		case len(in.zones) < maxZones:
+			if in.zones == nil {
+				in.zones = map[string]*time.Location{}
+			}
+			in.zones[name] = *zone
+		}
+	}
+}
+
+// A selector is the node selector and the required node affinity of pods.
 type selector struct {
-	pairs []string // nil if the place is free
-	seen  bool     // a pod with it was projected since the last call of ForgetSelectors
-	stale bool     // the last call of ForgetSelectors found no pod with it
+	cluster.NodeSelector      // zero if the place is free
+	seen                 bool // a pod with it was projected since the last call of ForgetSelectors
+	stale                bool // the last call of ForgetSelectors found no pod with it
 }
 
 const (
@@ -48,6 +74,7 @@ const (
 	// maxSelectors bounds the number of node selectors, and longestSelector the length of one. Pods with other selectors have
 	// the place cluster.Somewhere.
 	maxSelectors    = 4096
+	maxAffinities   = 256 // selectors with an affinity; it takes longer to compare them with nodes
 	longestSelector = 4 << 10
 )
 
@@ -74,35 +101,48 @@ func (in *Interner) String(s string) string {
 	return s
 }
 
-// place returns the place of a pod: the nodes that its node selector and node affinity allow.
-func (in *Interner) place(p *corev1.PodSpec) cluster.Place {
-	if hasRequiredNodeAffinity(p) {
-		return cluster.Somewhere
-	}
-	if len(p.NodeSelector) == 0 {
+// place returns the place of a pod: the nodes that its node selector and required node affinity allow. Each pod of a DaemonSet has an
+// affinity to its own node, which is not stored.
+func (in *Interner) place(p *corev1.Pod) cluster.Place {
+	hasAffinity := requiredNodeAffinity(&p.Spec) != nil
+	if len(p.Spec.NodeSelector) == 0 && !hasAffinity {
 		return cluster.Anywhere
 	}
-	if in == nil || selectorLength(p.NodeSelector) > longestSelector {
+	if in == nil || hasAffinity && isOfDaemonSet(p) {
 		return cluster.Somewhere
 	}
-	pairs := pairs(p.NodeSelector, in)
-	name := strings.Join(pairs, ",")
+	s, ok := NodeSelector(&p.Spec, in)
+	if !ok {
+		return cluster.Somewhere
+	}
+	name := nameOf(&s)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	place, known := in.places[name]
 	if !known {
+		if hasAffinity && in.affinities >= maxAffinities {
+			return cluster.Somewhere
+		}
 		place = in.newPlace()
 		if place == cluster.Somewhere {
 			return place
+		}
+		if hasAffinity {
+			in.affinities++
 		}
 		if in.places == nil {
 			in.places = make(map[string]cluster.Place)
 		}
 		in.places[name] = place
-		in.selectors[place-cluster.Selected].pairs = pairs
+		in.selectors[place-cluster.Selected].NodeSelector = s
 	}
 	in.selectors[place-cluster.Selected].seen = true
 	return place
+}
+
+func isOfDaemonSet(p *corev1.Pod) bool {
+	c := metav1.GetControllerOfNoCopy(p)
+	return c != nil && c.Kind == "DaemonSet"
 }
 
 // newPlace returns an unused place, or Somewhere if there is none left. The mutex is held.
@@ -127,13 +167,13 @@ func selectorLength(selector map[string]string) int {
 	return n
 }
 
-// Selectors returns the node selectors of pods: the selector of place p is at index p - cluster.Selected.
-func (in *Interner) Selectors() [][]string {
+// Selectors returns the selectors of the nodes of pods: that of place p is at index p - cluster.Selected.
+func (in *Interner) Selectors() []cluster.NodeSelector {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	out := make([][]string, len(in.selectors))
+	out := make([]cluster.NodeSelector, len(in.selectors))
 	for i := range in.selectors {
-		out[i] = in.selectors[i].pairs
+		out[i] = in.selectors[i].NodeSelector
 	}
 	return out
 }
@@ -142,7 +182,7 @@ func (in *Interner) Selectors() [][]string {
 func (in *Interner) Crowded() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return len(in.places) > maxSelectors/4
+	return len(in.places) > maxSelectors/4 || in.affinities > maxAffinities/4
 }
 
 // ForgetSelectors frees each place that is unused in this call and in the call before, if no pod with it was projected in
@@ -159,6 +199,9 @@ func (in *Interner) ForgetSelectors(used map[cluster.Place]bool) {
 		case !s.stale:
 			s.stale = true
 		default:
+			if len(s.Terms) > 0 {
+				in.affinities--
+			}
 			*s = selector{}
 			delete(in.places, name)
 			in.free = append(in.free, place)

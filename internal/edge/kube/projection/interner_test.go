@@ -80,8 +80,8 @@ func TestInterner_selectorUnusedInTwoCleanups_isFreedForAnotherPod(t *testing.T)
 		t.Errorf("place of the used selector changed from %d to %d", kept.Place, got)
 	}
 	want := fmt.Sprintf("key%08d=value%08d", maxSelectors+20, maxSelectors+20)
-	if s := in.Selectors(); s[p.Place-cluster.Selected][0] != want {
-		t.Errorf("selector of the new pod %q, want %q", s[p.Place-cluster.Selected][0], want)
+	if s := in.Selectors(); s[p.Place-cluster.Selected].Labels[0] != want {
+		t.Errorf("selector of the new pod %q, want %q", s[p.Place-cluster.Selected].Labels, want)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestPod_nodeSelectorsAndAffinity_determinePlace(t *testing.T) {
 	if small != cluster.Selected || large != cluster.Selected+1 || again != small {
 		t.Errorf("places %d, %d and %d", small, large, again)
 	}
-	if diff := cmp.Diff([][]string{{"arch=arm64", "pool=small"}, {"pool=large"}}, in.Selectors()); diff != "" {
+	if diff := cmp.Diff([]cluster.NodeSelector{{Labels: []string{"arch=arm64", "pool=small"}}, {Labels: []string{"pool=large"}}}, in.Selectors()); diff != "" {
 		t.Error(diff)
 	}
 	if got := place(nil, nil); got != cluster.Anywhere {
@@ -49,7 +49,7 @@ func TestNode_taintsAndLabels_areKept(t *testing.T) {
 		}, nil)
 	}
 	node := func(effect corev1.TaintEffect) cluster.Node { return tainted(corev1.Taint{Key: "k", Effect: effect}) }
-	if n := node(corev1.TaintEffectNoSchedule); !n.Tainted || !n.Matches([]string{"arch=arm64", "pool=small"}) || n.Matches([]string{"pool=large"}) {
+	if n := node(corev1.TaintEffectNoSchedule); !n.Tainted || !n.Matches(cluster.NodeSelector{Labels: []string{"arch=arm64", "pool=small"}}) || n.Matches(cluster.NodeSelector{Labels: []string{"pool=large"}}) {
 		t.Errorf("NoSchedule: %+v", n)
 	}
 	if n := node(corev1.TaintEffectNoExecute); !n.Tainted {

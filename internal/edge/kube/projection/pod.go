@@ -25,7 +25,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		UID:         uid,
 		Controller:  ControllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:        in.String(p.Spec.NodeName),
-		Place:       in.place(&p.Spec),
+		Place:       in.place(p),
 		Tolerance:   in.tolerance(&p.Spec),
 		LocalData:   hasLocalData(p.Spec.Volumes),
 		Tied:        isTied(&p.Spec),

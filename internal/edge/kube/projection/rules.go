@@ -70,6 +70,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		return nil, fmt.Errorf("the annotation has %d bytes, more than %d", len(text), maxRuleText)
 	}
 	var out []cluster.ChangeWindow
+	zones := map[string]*time.Location{}
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '|' }) {
 		part = strings.TrimSpace(part)
 		if part == "" {
@@ -78,7 +79,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		if len(out) == maxWindows {
 			return nil, fmt.Errorf("there are more than %d windows", maxWindows)
 		}
-		w, err := changeWindow(part)
+		w, err := changeWindow(part, zones)
 		if err != nil {
 			return nil, fmt.Errorf("window %q: %w", shortened(oneLine(part), maxQuoted), err)
 		}
@@ -90,18 +91,23 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 	return out, nil
 }
 
-func changeWindow(text string) (cluster.ChangeWindow, error) {
+// changeWindow parses one window. It adds its time zone to zones, or takes it from there.
+func changeWindow(text string, zones map[string]*time.Location) (cluster.ChangeWindow, error) {
 	parts := strings.Split(text, ";")
 	if len(parts) < 2 || len(parts) > 3 {
 		return cluster.ChangeWindow{}, fmt.Errorf("it must have the form \"schedule; duration; time zone\", got %d parts", len(parts))
 	}
 	zone := time.UTC
 	if len(parts) == 3 {
-		z, err := location(strings.TrimSpace(parts[2]))
-		if err != nil {
-			return cluster.ChangeWindow{}, err
+		name := strings.TrimSpace(parts[2])
+		if zones[name] == nil {
+			z, err := location(name)
+			if err != nil {
+				return cluster.ChangeWindow{}, err
+			}
+			zones[name] = z
 		}
-		zone = z
+		zone = zones[name]
 	}
 	duration, err := time.ParseDuration(strings.TrimSpace(parts[1]))
 	if err != nil {

@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,5 +153,38 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 	}
 	if got := canary(nil); got != (cluster.Canary{}) {
 		t.Errorf("got %+v without annotations", got)
+	}
+}
+
+// A time zone takes 4 KB, and a tenant may write 16 windows into each of many annotations.
+func TestRules_sameZoneInManyWindows_isLoadedOnce(t *testing.T) {
+	var in Interner
+	text := strings.Repeat("0 1 * * *; 1h; Europe/Berlin|", 16)
+	first, second := Rules(map[string]string{rollout.AnnotationWindow: text}), Rules(map[string]string{rollout.AnnotationWindow: text})
+	in.ShareZones(&first)
+	in.ShareZones(&second)
+	if len(first.Windows) != 16 || len(second.Windows) != 16 {
+		t.Fatalf("%d and %d windows", len(first.Windows), len(second.Windows))
+	}
+	for _, w := range append(first.Windows, second.Windows...) {
+		if w.Zone != first.Windows[0].Zone {
+			t.Fatal("another copy of the zone")
+		}
+	}
+	alone := Rules(map[string]string{rollout.AnnotationWindow: text})
+	for _, w := range alone.Windows {
+		if w.Zone != alone.Windows[0].Zone {
+			t.Fatal("another copy of the zone in the same annotation")
+		}
+	}
+	for i := range 2 * maxZones { // names with more slashes are names of the same file
+		r := cluster.ChangeRules{Windows: []cluster.ChangeWindow{{Zone: time.FixedZone(fmt.Sprint("zone-", i), i)}}}
+		in.ShareZones(&r)
+		if _, offset := time.Unix(0, 0).In(r.Windows[0].Zone).Zone(); offset != i {
+			t.Fatalf("zone %d has the offset %d", i, offset)
+		}
+	}
+	if len(in.zones) > maxZones {
+		t.Errorf("%d zones are kept", len(in.zones))
 	}
 }

@@ -68,10 +68,13 @@ func (w *World) addAutoscalers() {
 			return kube.WatchAutoscalers(ctx, c, ns, o)
 		},
 		project: func(o runtime.Object) *autoscalerEntry {
-			if a, ok := o.(*kube.AutoscalerObject); ok {
-				return projectAutoscaler(a)
+			a, ok := o.(*kube.AutoscalerObject)
+			if !ok {
+				return nil
 			}
-			return nil
+			entry := projectAutoscaler(a)
+			w.in.ShareZones(&entry.Rules)
+			return entry
 		},
 	}, &w.autoscalers)
 }

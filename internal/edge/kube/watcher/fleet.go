@@ -23,7 +23,7 @@ type FleetOptions struct {
 type Nodes interface {
 	Nodes() []cluster.Node
 	Daemons() []cluster.Daemon
-	Selectors() [][]string              // node selectors of pods
+	Selectors() []cluster.NodeSelector  // of pods
 	Tolerations() []cluster.Tolerations // of pods
 	NewNodes() (all []cluster.NewNode, known bool)
 }

@@ -48,7 +48,7 @@ func TestWorld_autoscalerOfNodes_sizesOfNewNodesAreRead(t *testing.T) {
 			var text logText
 			w := startWorld(t, f, Options{Nodes: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
 			kubetest.Eventually(t, "the new nodes are known", func() bool { _, known := w.NewNodes(); return known })
-			if got := Fleet(w, FleetOptions{Scale: true}).For([]string{"no=node"}, nil, false).Largest; !reflect.DeepEqual(got, c.want) {
+			if got := Fleet(w, FleetOptions{Scale: true}).For(cluster.NodeSelector{Labels: []string{"no=node"}}, nil, false).Largest; !reflect.DeepEqual(got, c.want) {
 				t.Errorf("sizes %v, want %v", got, c.want)
 			}
 			if n := strings.Count(text.String(), "which nodes can be added"); n < c.logged || c.logged == 0 && n > 0 {
@@ -64,7 +64,7 @@ func TestFleet_newNodesAreNotRead_podsAreNotScaled(t *testing.T) {
 	f.Reply("GET "+nodePoolsPath, 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)
 	w := startWorld(t, f, Options{Nodes: true})
 	kubetest.Eventually(t, "a read has failed", func() bool { return f.Refusals("GET "+nodePoolsPath) > 0 })
-	if sizes := Fleet(w, FleetOptions{Scale: true}).For(nil, nil, false); sizes != nil {
+	if sizes := Fleet(w, FleetOptions{Scale: true}).For(cluster.NodeSelector{}, nil, false); sizes != nil {
 		t.Errorf("sizes %v, want nil", sizes)
 	}
 }

@@ -29,10 +29,13 @@ func (w *World) addRules() {
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
 		project: func(o runtime.Object) cluster.ChangeRules {
-			if m, ok := o.(metav1.Object); ok {
-				return projection.Rules(m.GetAnnotations())
+			m, ok := o.(metav1.Object)
+			if !ok {
+				return cluster.ChangeRules{}
 			}
-			return cluster.ChangeRules{}
+			rules := projection.Rules(m.GetAnnotations())
+			w.in.ShareZones(&rules)
+			return rules
 		},
 	}, &w.rules)
 	if w.o.FreezeSwitch.Name == "" {

@@ -156,7 +156,7 @@ func (w *World) Daemons() []cluster.Daemon {
 }
 
 // Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
-func (w *World) Selectors() [][]string { return w.in.Selectors() }
+func (w *World) Selectors() []cluster.NodeSelector { return w.in.Selectors() }
 
 // Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
 func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }

@@ -21,6 +21,7 @@ type urgent struct {
 type Waits struct {
 	Nodes       map[string]bool           // on which pods wait for room
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
+	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
 }
 
 func newUrgent() urgent {
@@ -32,8 +33,8 @@ func newUrgent() urgent {
 // or another spec; a placeholder pod got a node; or what AwaitChanges names has happened. Several signals may be combined in one value.
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
-// AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, and pods of the controllers that
-// become ready. The maps must not be changed afterwards.
+// AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
+// ready, and pods of surges that become ready or are gone. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,9 +83,15 @@ func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {
 	// The replacement of a rescued pod ends the wait of the next one, so a pod that becomes ready beside crashing ones counts too.
 	isReady := now != nil && now.Ready && (before == nil || !before.Ready)
 	if is && now.Live() || isReady && (u.crashing[namespace] > 0 || u.waits.Controllers[now.Controller]) ||
-		isDeferred(now) && !isDeferred(before) || holdsRoom(now) && !holdsRoom(before) || u.freesRoom(before, now) {
+		isDeferred(now) && !isDeferred(before) || holdsRoom(now) && !holdsRoom(before) || u.freesRoom(before, now) || u.continuesSurge(before, now, isReady) {
 		u.notify()
 	}
+}
+
+// continuesSurge reports whether the next step of a surge may be possible: its additional pod is ready, or the pod that it replaces is gone.
+func (u *urgent) continuesSurge(before, now *cluster.Pod, isReady bool) bool {
+	isGone := before != nil && (now == nil || now.UID != before.UID)
+	return isGone && u.waits.Surging[before.Controller] || isReady && u.waits.Surging[now.Controller]
 }
 
 func isDeferred(p *cluster.Pod) bool {

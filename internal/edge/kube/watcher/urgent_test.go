@@ -152,3 +152,41 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 		t.Errorf("namespaces with killed pods: %v, want none", w.urgent.crashing)
 	}
 }
+
+func TestWorld_podsOfASurge_signalAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	owner := cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
+	put := func(name string, ready bool, of cluster.Workload) {
+		k := cluster.Key{Namespace: "shop", Name: name}
+		w.pods.Put(k, &cluster.Pod{Key: k, UID: name, Phase: cluster.Running, Ready: ready, Node: "n1", Controller: of})
+	}
+	remove := func(name string) { w.pods.Remove(cluster.Key{Namespace: "shop", Name: name}) }
+	put("old", true, owner)
+	put("other", true, cluster.Workload{Kind: "ReplicaSet", Namespace: "shop", Name: "db-1"})
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"an additional pod of a workload without a surge", func() { put("early", true, owner) }, false},
+		{"the surge begins", func() { w.AwaitChanges(Waits{Surging: map[cluster.Workload]bool{owner: true}}) }, false},
+		{"an additional pod", func() { put("new", false, owner) }, false},
+		{"it becomes ready", func() { put("new", true, owner) }, true},
+		{"it stays ready", func() { put("new", true, owner) }, false},
+		{"a pod of another workload is gone", func() { remove("other") }, false},
+		{"the old pod is gone", func() { remove("old") }, true},
+		{"the surge ends", func() { w.AwaitChanges(Waits{}) }, false},
+		{"a pod is gone after it", func() { remove("early") }, false},
+	} {
+		step.do()
+		signalled := false
+		select {
+		case <-w.Urgent():
+			signalled = true
+		default:
+		}
+		if signalled != step.want {
+			t.Errorf("%s: signalled %v, want %v", step.what, signalled, step.want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A NodeSelector selects the nodes that a pod may run on: the node selector and the required node affinity of the pod. The zero value
+// selects all nodes.
+type NodeSelector struct {
+	Labels []string   // the node selector: a node has all of these labels, each as "key=value", sorted
+	Terms  []NodeTerm // the affinity: one of these terms holds; none if there is no affinity
+}
+
+// A NodeTerm holds for a node if all of its requirements hold. Without requirements it holds for no node.
+type NodeTerm []NodeRequirement
+
+// A NodeRequirement is a condition on one label of a node, or on its name.
+type NodeRequirement struct {
+	Prefix string // the key of the label and "="; "" for the name of the node
+	Op     NodeOp
+	Values []string // for NodeIn and NodeNotIn
+	Bound  int64    // for NodeAbove and NodeBelow
+}
+
+// A NodeOp is an operator of a NodeRequirement.
+type NodeOp uint8
+
+// The operators.
+const (
+	NodeIn NodeOp = iota
+	NodeNotIn
+	NodeExists
+	NodeDoesNotExist
+	NodeAbove // the value is an integer greater than Bound (Gt)
+	NodeBelow // the value is an integer less than Bound (Lt)
+)
+
+// Matches reports whether a node is selected.
+func (n *Node) Matches(s NodeSelector) bool {
+	for _, label := range s.Labels {
+		if _, ok := slices.BinarySearch(n.Labels, label); !ok {
+			return false
+		}
+	}
+	return len(s.Terms) == 0 || slices.ContainsFunc(s.Terms, n.meets)
+}
+
+func (n *Node) meets(t NodeTerm) bool {
+	for i := range t {
+		if !t[i].holds(n) {
+			return false
+		}
+	}
+	return len(t) > 0
+}
+
+func (r *NodeRequirement) holds(n *Node) bool {
+	value, exists := n.Name, true
+	if r.Prefix != "" {
+		value, exists = n.label(r.Prefix)
+	}
+	switch r.Op {
+	case NodeIn:
+		return exists && slices.Contains(r.Values, value)
+	case NodeNotIn:
+		return !exists || !slices.Contains(r.Values, value)
+	case NodeExists:
+		return exists
+	case NodeDoesNotExist:
+		return !exists
+	case NodeAbove, NodeBelow:
+		v, err := strconv.ParseInt(value, 10, 64)
+		if !exists || err != nil {
+			return false
+		}
+		return r.Op == NodeAbove && v > r.Bound || r.Op == NodeBelow && v < r.Bound
+	}
+	return false
+}
+
+// label returns the value of the label that begins with a prefix, which ends with "=".
+func (n *Node) label(prefix string) (value string, exists bool) {
+	i, _ := slices.BinarySearch(n.Labels, prefix)
+	if i == len(n.Labels) {
+		return "", false
+	}
+	return strings.CutPrefix(n.Labels[i], prefix)
+}

@@ -1,0 +1,115 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func podWithAffinity(terms ...corev1.NodeSelectorTerm) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+	}}}}
+}
+
+func expressions(all ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: all}
+}
+
+func TestNodeSelector_requiredAffinity_isProjected(t *testing.T) {
+	many := make([]corev1.NodeSelectorRequirement, maxRequirements+1)
+	for i := range many {
+		many[i] = corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpExists}
+	}
+	term := func(all ...cluster.NodeRequirement) *cluster.NodeSelector {
+		return &cluster.NodeSelector{Terms: []cluster.NodeTerm{all}}
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want *cluster.NodeSelector // nil: not evaluated
+	}{
+		"no affinity": {&corev1.Pod{}, &cluster.NodeSelector{}},
+		"operators": {
+			podWithAffinity(expressions(
+				corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpIn, Values: []string{"x", "y"}},
+				corev1.NodeSelectorRequirement{Key: "b", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"x"}},
+				corev1.NodeSelectorRequirement{Key: "c", Operator: corev1.NodeSelectorOpExists},
+				corev1.NodeSelectorRequirement{Key: "d", Operator: corev1.NodeSelectorOpDoesNotExist},
+				corev1.NodeSelectorRequirement{Key: "e", Operator: corev1.NodeSelectorOpGt, Values: []string{"3"}},
+				corev1.NodeSelectorRequirement{Key: "f", Operator: corev1.NodeSelectorOpLt, Values: []string{"-4"}},
+			)),
+			term(cluster.NodeRequirement{Prefix: "a=", Values: []string{"x", "y"}}, cluster.NodeRequirement{Prefix: "b=", Op: cluster.NodeNotIn, Values: []string{"x"}},
+				cluster.NodeRequirement{Prefix: "c=", Op: cluster.NodeExists}, cluster.NodeRequirement{Prefix: "d=", Op: cluster.NodeDoesNotExist},
+				cluster.NodeRequirement{Prefix: "e=", Op: cluster.NodeAbove, Bound: 3}, cluster.NodeRequirement{Prefix: "f=", Op: cluster.NodeBelow, Bound: -4}),
+		},
+		"name of a node": {
+			podWithAffinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}),
+			term(cluster.NodeRequirement{Values: []string{"n1"}}),
+		},
+		"two terms, one without requirements": {podWithAffinity(corev1.NodeSelectorTerm{}, expressions(many[0])),
+			&cluster.NodeSelector{Terms: []cluster.NodeTerm{{}, {{Prefix: "a=", Op: cluster.NodeExists}}}}},
+		"no terms":              {podWithAffinity(), nil},
+		"unknown operator":      {podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "a", Operator: "Like"})), nil},
+		"unknown field":         {podWithAffinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "spec.x", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}), nil},
+		"no number":             {podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpGt, Values: []string{"x"}})), nil},
+		"two numbers":           {podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpLt, Values: []string{"1", "2"}})), nil},
+		"too many requirements": {podWithAffinity(expressions(many...)), nil},
+		"too many values":       {podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpIn, Values: make([]string, maxNodeValues+1)})), nil},
+		"too long":              {podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: string(make([]byte, longestSelector+1)), Operator: corev1.NodeSelectorOpExists})), nil},
+	} {
+		got, ok := NodeSelector(&c.pod.Spec, new(Interner))
+		if ok != (c.want != nil) {
+			t.Errorf("%s: evaluated: %t", name, ok)
+			continue
+		}
+		if c.want != nil {
+			if diff := cmp.Diff(*c.want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	}
+}
+
+func TestPod_requiredAffinities_shareABoundedNumberOfPlaces(t *testing.T) {
+	in := new(Interner)
+	zone := func(zone string) *corev1.Pod {
+		return podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}))
+	}
+	first := Pod(zone("a"), in).Place
+	if again := Pod(zone("a"), in).Place; first != cluster.Selected || again != first {
+		t.Errorf("places %d and %d of the same affinity, want %d", first, again, cluster.Selected)
+	}
+	both := zone("a")
+	both.Spec.NodeSelector = map[string]string{"pool": "x"}
+	if got := Pod(both, in).Place; got == first || got == cluster.Somewhere {
+		t.Errorf("place %d with a node selector, want another one", got)
+	}
+	agent := zone("b")
+	agent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: new(true)}}
+	if got := Pod(agent, in).Place; got != cluster.Somewhere {
+		t.Errorf("place %d of a pod of a DaemonSet", got)
+	}
+	for i := range maxAffinities {
+		Pod(zone(fmt.Sprint(i)), in)
+	}
+	if got := Pod(zone("one more"), in).Place; got != cluster.Somewhere {
+		t.Errorf("place %d with all affinities in use", got)
+	}
+	if !in.Crowded() {
+		t.Error("Crowded returned false with all affinities in use")
+	}
+	for range 3 {
+		in.ForgetSelectors(nil)
+	}
+	if got := Pod(zone("one more"), in).Place; got == cluster.Somewhere {
+		t.Error("an affinity is not stored after unused ones were freed")
+	}
+}
