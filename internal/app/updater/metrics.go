@@ -86,10 +86,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
 		Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
-			"placeholder (a placeholder pod held it) or free.",
+			"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"capacity"})
-	for _, capacity := range []string{capacityFree, capacityHeld} {
+	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
 		m.pending.WithLabelValues(capacity)
 	}
 	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites, m.surges)

@@ -163,8 +163,8 @@ var needsAttention = map[decision.ReasonCode]bool{
 	decision.EvictionRefused: true, decision.DisruptionBudget: true, decision.ResizeRefused: true, decision.ResizeOverQuota: true,
 	decision.Frozen:    true,
 	decision.OverQuota: true, decision.HPANotWritten: true, decision.ServerNotReached: true,
-	decision.CapacityNotFound: true,
-	decision.DataWouldBeLost:  true, decision.BudgetsUnknown: true, decision.BudgetOfOthers: true, decision.NotEnoughMemory: true, decision.DeletionRefused: true,
+	decision.CapacityNotFound: true, decision.NoCapacityProvider: true,
+	decision.DataWouldBeLost: true, decision.BudgetsUnknown: true, decision.BudgetOfOthers: true, decision.NotEnoughMemory: true, decision.DeletionRefused: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.

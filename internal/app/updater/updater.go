@@ -80,9 +80,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
 		}
 		u.conditions = world
-		if c.WatchesAllPods() {
-			u.capacity.client = kube.NewPlaceholders(clients, c.PlaceholderImage)
-		}
+		u.capacity = newCapacity(c, clients)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -385,7 +383,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
 	w.Surges = inProgress
-	w.Provider = u.provider(ctx, now)
+	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())

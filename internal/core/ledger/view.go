@@ -9,5 +9,5 @@ import "podfit.dev/podfit/internal/core/cluster"
 type View struct {
 	Governed     []cluster.Governed
 	Scales       map[cluster.Workload]cluster.Scale
-	Placeholders map[cluster.Key]*cluster.Pod // that live, by name
+	Requests map[cluster.Key]*cluster.CapacityRequest // that live, by name
 }

@@ -17,9 +17,24 @@ import (
 )
 
 func (s *scene) setProvider(f []string) error {
-	s.provider = NoProvider
-	if f[0] == "placeholders" {
-		s.provider = PlaceholderPods
+	s.provider = map[string]Provider{
+		"off": NotAsked, "none": NoProvider, "placeholders": PlaceholderPods, "requests": ProvisioningRequests, "both": PlaceholderPods | ProvisioningRequests,
+	}[f[0]]
+	return nil
+}
+
+// provision sets the state of the ProvisioningRequests.
+func (s *scene) provision(f []string) error {
+	for i := range s.requests {
+		r := &s.requests[i]
+		switch f[0] {
+		case "accepts":
+			r.State = cluster.RequestAccepted
+		case "provides":
+			r.State = cluster.RequestProvided
+		case "fails":
+			r.State, r.Text = cluster.RequestFailed, strings.Join(f[1:], " ")
+		}
 	}
 	return nil
 }
@@ -52,16 +67,20 @@ func placeholderOf(pod cluster.Key) cluster.Key {
 
 func (s *scene) remove(key cluster.Key) {
 	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
+	s.requests = slices.DeleteFunc(slices.Clone(s.requests), func(r cluster.CapacityRequest) bool { return r.Key == key })
 }
 
-// executeCapacity creates and deletes placeholder pods, as the API server answers.
+// executeCapacity creates and deletes requests for capacity, as the API server answers.
 func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 	steps := pass.CapacitySteps()
 	for i := range steps {
 		step := &steps[i]
 		act, key, why := "reserve", cluster.Key{}, ""
-		if step.Placeholder != nil {
-			act, key, why = "release", step.Placeholder.Key, " ("+string(step.Release)+")"
+		if step.Request != nil {
+			act, key, why = "release", step.Request.Key, " ("+string(step.Release)+")"
+		}
+		if step.Kind == cluster.ProvisioningRequest {
+			why += " ProvisioningRequest"
 		}
 		if step.Pod != nil {
 			key = placeholderOf(step.Pod.Key)
@@ -83,11 +102,15 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 }
 
 func (s *scene) applyCapacity(step *CapacityStep) {
-	if step.Placeholder != nil {
-		s.remove(step.Placeholder.Key)
+	if step.Request != nil {
+		s.remove(step.Request.Key)
 		return
 	}
 	key := cluster.PlaceholderOf(step.Pod)
+	if step.Kind == cluster.ProvisioningRequest {
+		s.requests = append(slices.Clone(s.requests), cluster.CapacityRequest{Key: key, UID: "uid-" + key.String(), Kind: step.Kind, Created: s.now, Size: step.Size})
+		return
+	}
 	s.pods = append(s.pods, &cluster.Pod{
 		Key: key, UID: "uid-" + key.String(), Created: s.now, Phase: cluster.Pending, Priority: -1000000,
 		Placeholder: true,
@@ -156,7 +179,7 @@ func TestPlan_placeholderOfUnknownPod_isDeleted(t *testing.T) {
 	s.run(t, "try")
 	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Name == "web-0" })
 	steps := Begin(s.now, s.world(), s.budget).CapacitySteps()
-	if len(steps) == 0 || steps[0].Placeholder == nil || steps[0].Release != ReleaseGone {
+	if len(steps) == 0 || steps[0].Request == nil || steps[0].Release != ReleaseGone {
 		t.Errorf("steps %+v, want the deletion first", steps)
 	}
 }

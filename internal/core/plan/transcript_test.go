@@ -56,9 +56,10 @@ import (
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
 //	kubelet                       the kubelet does the resizes on the nodes that have room, and defers the others
-//	provider placeholders|none    who provides capacity before an eviction
+//	provider off|none|placeholders|requests|both  how capacity is asked for before an eviction
+//	autoscaler accepts|provides|fails TEXT        what the cluster autoscaler does about ProvisioningRequests
 //	scheduler                     places the pods without a node where there is room
-//	lose NS/POD                   somebody deletes the placeholder of a pod
+//	lose NS/POD                   another client deletes the request for capacity for a pod
 //	rooms                         prints the plans for nodes that are too full
 type scene struct {
 	now         time.Time
@@ -78,6 +79,7 @@ type scene struct {
 	newNodes    []cluster.NewNode
 	daemons     []cluster.Daemon
 	provider    Provider
+	requests    []cluster.CapacityRequest
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
@@ -106,7 +108,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
 		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "new-node": s.addNewNode, "daemon": s.addDaemon, "budget": s.setBudget,
 		"after": s.after, "ready": s.ready, "kubelet": s.kubelet,
-		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder,
+		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder, "autoscaler": s.provision,
 		"rooms": func([]string) error {
 			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
 				out.WriteString(p.Table())
@@ -135,7 +137,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 func (s *scene) world() World {
 	return World{
 		Governed: cluster.Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider,
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider, Requests: s.requests,
 	}
 }
 
@@ -260,8 +262,8 @@ func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook b
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
 	}
-	if answer == "ok" && d.Placeholder != nil {
-		defer s.remove(d.Placeholder.Key)
+	if answer == "ok" && d.Request != nil {
+		defer s.remove(d.Request.Key)
 	}
 	switch answer {
 	case "ok", "unseen":
