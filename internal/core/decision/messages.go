@@ -316,7 +316,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: OverQuota, Example: Reason{Text: "the memory requests of the pod are 2Gi, and ResourceQuota compute has 1Gi left"},
-		Meaning: "With the recommended size, the pod would exceed a ResourceQuota of its namespace. It is left as it is until the quota has room. The evicted pod counts until it has ended, so a replacement must fit beside it.",
+		Meaning: "With the recommended size, the pod would exceed a ResourceQuota of its namespace. It is left as it is until the quota has room. The evicted pod counts until it has ended, so a replacement must fit beside it. If podfit may not read quotas, a refused resize of another pod of the workload shows that there is no room.",
 		Remedy:  "Run `kubectl -n NAMESPACE describe resourcequota`. Raise the quota, or set `maxAllowed` in the VPA.",
 	},
 	{
@@ -413,7 +413,8 @@ var leaveMessages = []Message{
 	{
 		Code: AwaitingRoom, Example: Reason{Text: "memory=72Mi"},
 		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The rest follows when the node has room. The text has what the node lacks. " +
-			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it.",
+			"If the requests of the pod are still outside their bounds after 5 minutes, the pod is evicted, if the update mode allows it. " +
+			"If podfit may not read quotas, it first requests the whole increase, which a quota may refuse, and waits for the kubelet for another 5 minutes.",
 		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
 	},
 	{

@@ -24,6 +24,12 @@ type RoomShortage struct {
 // LackOfRoom returns what is recorded about a pod whose node was too full for its resize; the zero value if nothing is.
 func (l *Ledger) LackOfRoom(p *cluster.Pod) RoomShortage { return l.lacking[p.UID] }
 
+// IsAskedInFull reports whether a pod that was resized by a part was asked for all of its increase since.
+func (l *Ledger) IsAskedInFull(p *cluster.Pod) bool {
+	part, last := l.lacking[p.UID].With, l.resizes[p.UID].with
+	return part != nil && change.AsksLessThan(part, last, 0)
+}
+
 // notePart records a resize by a part. A later resize in full does not end the shortage: it may be deferred again.
 func (l *Ledger) notePart(now time.Time, d Attempt) {
 	if !d.Part {

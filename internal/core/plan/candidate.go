@@ -31,6 +31,7 @@ var evictionChecks = []check{
 	(*candidate).switchedOff,
 	(*candidate).replacementRefused,
 	(*candidate).replacementOverQuota,
+	(*candidate).siblingOverQuota,
 	(*candidate).unplaceable,
 	(*candidate).requirementsUnmet,
 	(*candidate).replacementMissing,

@@ -112,6 +112,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		ready = g.ready - g.changed
 	}
 	p.w.Ledger.Refused(p.now, own.attempt(p.now, d), r, ready)
+	if r.Kind == decision.DeniedByQuota && own.scope != nil && own.scope.quotasAsked {
+		p.noteQuotaRefusal(own.scope, own.Pod)
+	}
 	if r.Kind == decision.OutcomeIsUnknown {
 		p.countChange(d)
 		p.canaryChanged(own, false)
@@ -158,6 +161,11 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt) []decision.Decision {
 	g := p.group(own)
 	trial := last.Kind.LeavesReplacementOpen()
+	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
+		p.endCanary(own)
+		p.leave(own, over)
+		return p.giveBack(own)
+	}
 	switch {
 	case p.hasProbe(own):
 		p.endCanary(own)

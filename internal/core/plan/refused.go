@@ -69,14 +69,12 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 	return r.Reason(t.b.Delays, decision.Resize), true
 }
 
-// asksEnoughLess reports whether a resize that a node or quota refused may be tried again: with smaller requests after the back-off,
-// or with much smaller requests during it. What a quota refused is tried again during the back-off only if no request is higher:
-// otherwise a resize by a part, which shrinks no container, and one in full, which does, would be tried in turn.
+// asksEnoughLess reports whether a resize that a node or quota refused may be tried again: during the back-off with much smaller
+// requests, and none that is higher: otherwise a resize by a part, which shrinks no container, and one in full, which does, would be tried
+// in turn. After the back-off, what a node refused is tried again if any request is lower.
 func (t *candidate) asksEnoughLess(r ledger.FailedAttempt) bool {
-	if r.Kind == decision.DeniedByQuota {
-		return change.AsksSmaller(t.d.With, r.With, t.b.Threshold)
-	}
-	return change.AsksLessThan(t.d.With, r.With, t.b.Threshold) || change.AsksLessThan(t.d.With, r.With, 0) && !t.now.Before(r.Until(t.b.Delays))
+	return change.AsksSmaller(t.d.With, r.With, t.b.Threshold) ||
+		r.Kind == decision.DeniedByNode && !t.now.Before(r.Until(t.b.Delays)) && change.AsksLessThan(t.d.With, r.With, 0)
 }
 
 // isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to test whether it is

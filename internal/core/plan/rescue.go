@@ -140,6 +140,7 @@ var rescueChecks = []check{
 	(*candidate).sameSize,
 	(*candidate).replacementRefused,
 	(*candidate).replacementOverQuota,
+	(*candidate).siblingOverQuota,
 	(*candidate).unplaceable,
 	(*candidate).requirementsUnmet,
 	(*candidate).replacementMissing,

@@ -291,20 +291,22 @@ func (t *candidate) rest() room.Amount {
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
 // after Budget.DeferredFor, but only if its requests are outside their bounds, and if no quota refused the rest of the increase: it
-// would refuse the replacement, too.
+// would refuse the replacement, too. If the quotas are not known, the pod is first asked for the rest, so that a quota can refuse it.
 func (t *candidate) whileShortOfRoom() {
 	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
 	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
 	_, known := t.quotaView() // the checks for an eviction read known quotas
-	if last, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize); ok && !known && last.IsOverQuota(t.now, t.d.With) {
+	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	switch {
+	case failed && !known && last.IsOverQuota(t.now, t.d.With):
 		t.leave(r)
-		return
-	}
-	if t.d.Wanted.Code != decision.Incomplete && t.now.Sub(since) > t.b.DeferredFor {
+	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:
+		t.leave(r)
+	case !known && !t.w.Ledger.IsAskedInFull(t.d.Pod) && t.d.Autoscaler.Mode.Evicts():
+		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+	default:
 		t.evictOr(decision.ResizeWaiting, r)
-		return
 	}
-	t.leave(r)
 }
 
 // shrinkFirst puts the resizes on a node that only lower requests in front of those that need room there. A resize that was refused

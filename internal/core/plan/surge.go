@@ -68,6 +68,7 @@ var surgeChecks = []check{
 	(*candidate).switchedOff,
 	(*candidate).replacementRefused,
 	(*candidate).replacementOverQuota,
+	(*candidate).siblingOverQuota,
 	(*candidate).unplaceable,
 	(*candidate).requirementsUnmet,
 	(*candidate).replacementMissing,

@@ -90,12 +90,14 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, errNotOpened
 	}
 	pod, status := s.answer(w, p, verb, what, q.Header.Get("Content-Type"), body)
-	if verb != "annotate" {
-		said := ""
-		if status != nil {
-			said = status.Message
-		}
-		s.record(w, p, verb, said)
+	switch {
+	case verb == "annotate":
+	case status == nil:
+		s.record(w, p, verb, "")
+	case status.Message == otherUID: // the request was for an earlier pod of this name
+		s.note("%s %s: %s", verb, p.pod.Name, status.Message)
+	default:
+		s.record(w, p, verb, status.Message)
 	}
 	switch {
 	case what == lostReply && status == nil:
@@ -105,6 +107,9 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	return reply(q, pod)
 }
+
+// otherUID is the reply to a request for a pod that was replaced by another one of the same name.
+const otherUID = "Precondition failed: UID in precondition"
 
 // record stores a request to change a pod and its reply; the reply is "" if the request was carried out.
 func (s *simulation) record(w *simulated, p *replica, verb, said string) {
@@ -211,7 +216,7 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error(), p.pod.Name)
 	}
 	if next.UID != p.pod.UID {
-		return nil, refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
+		return nil, refusal(http.StatusConflict, metav1.StatusReasonConflict, otherUID, p.pod.Name)
 	}
 	if verb == "annotate" {
 		if !maps.Equal(next.Annotations, p.pod.Annotations) {
@@ -271,7 +276,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), p.pod.Name)
 	}
 	if o := obj.(*policyv1.Eviction).DeleteOptions; o != nil && o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != p.pod.UID {
-		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "Precondition failed: UID in precondition", p.pod.Name)
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict, otherUID, p.pod.Name)
 	}
 	if p.pod.DeletionTimestamp != nil {
 		w.evictedLeaving = true

@@ -4,6 +4,7 @@
 package behaviour
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,11 +119,31 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if p.over && w.exceedsQuota(p, minute) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted because a quota refused its resize", p.pod.Name)
 	}
+	if o := c.overQuotaBeside(w, p); o != nil {
+		c.fail(minute, "no pods are lost to a quota", "%s is evicted although a quota refused the resize of %s", p.pod.Name, o.pod.Name)
+	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
+}
+
+// overQuotaBeside returns a pod whose resize a quota refused, so that podfit knows that it would refuse the replacement of another one,
+// too: both grow by the same, and the quota has no more room since.
+func (c *checker) overQuotaBeside(w *simulated, p *replica) *replica {
+	minute := c.sim.minute()
+	if c.sim.world.Lag > 0 || !w.exceedsQuota(p, minute) {
+		return nil
+	}
+	for _, o := range w.pods {
+		refused := o.last["resize"]
+		recent := minute-refused <= 15 && !slices.ContainsFunc(w.Advice, func(a advice) bool { return a.At > refused && a.At <= minute })
+		if o != p && o.over && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
+			return o
+		}
+	}
+	return nil
 }
 
 // deleting checks the deletion of a pod: it is not ready because of OOM kills, and the last pod that was deleted has been replaced.
@@ -334,6 +355,8 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return true // the event about another pod that was deleted; this one is deleted next
 	case st.futile && c.hasEvent(w, backOffEvent):
 		return true // no pod of the workload is evicted during the back-off, and this one is not tried
+	case c.sim.world.Rate > 0 && minute-p.last["evict"] <= c.turn():
+		return true // each pod gets one attempt in a turn, and the next one leads to a deletion or an event if the pod was OOM-killed again
 	case c.killsInWatch(p) >= 3:
 		return false
 	}
@@ -347,6 +370,15 @@ var (
 	tooFewEvent  = regexp.MustCompile("less than the minimum of")
 	backOffEvent = regexp.MustCompile("The last eviction had no lasting effect")
 )
+
+// turn returns the number of minutes in which the rate limit allows one eviction of each pod.
+func (c *checker) turn() int {
+	pods := 0
+	for _, w := range c.sim.workloads {
+		pods += w.Replicas
+	}
+	return int(math.Ceil(float64(pods) / c.sim.world.Rate))
+}
 
 // killsInWatch returns how often a pod was OOM-killed, without a kill that the watch may not show yet.
 func (c *checker) killsInWatch(p *replica) int {
@@ -399,10 +431,15 @@ var conditions = map[string]func(observation) bool{
 	},
 	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
 	// out: until the watch must have shown the outcome, its replacement is awaited, too. After refused resizes, one pod is evicted to see
-	// whether it is replaced. If that eviction is refused, the next pod has its turn in the next pass.
+	// whether it is replaced. If that eviction is refused, the next pod has its turn in the next pass. If the rate limit does not allow
+	// it, it is planned again in the next pass.
 	"AwaitingReplacement": func(o observation) bool {
 		evicted := o.state().evicted
-		if slices.ContainsFunc(o.w.pods, func(p *replica) bool { return p != o.p && p.last["evict"] == o.minute && p.replies["evict"] != "" }) {
+		if slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
+			waits := o.sim.world.Rate > 0 && (why == decision.RateLimited || why == decision.OutOfTime)
+			return p != o.p && (p.last["evict"] == o.minute && p.replies["evict"] != "" || waits)
+		}) {
 			return true
 		}
 		return o.watchShows(o.state().missing) || evicted >= 0 && o.minute-evicted <= unclear+o.sim.world.Lag || o.w.unclear(o.minute)
@@ -436,7 +473,11 @@ var conditions = map[string]func(observation) bool{
 				pods++
 			}
 		}
-		return o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
+		// A quota that podfit cannot read refused the resize of another pod, which is not tried again before its back-off ends.
+		beside := !o.sim.world.Quotas && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+			return p.over && o.minute-p.last["resize"] <= 105
+		})
+		return beside || o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
 	},
 	"ChangesTooOften": func(o observation) bool {
 		return o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute && o.state().evicted >= 0
@@ -519,6 +560,14 @@ func (w *simulated) unclear(minute int) bool {
 // isTemporary reports whether the next attempt may succeed after a reply.
 func isTemporary(reply string) bool {
 	return slices.Contains([]string{noReply, notSent, faults[busy429].Message, faults[failed500].Message, faults[conflict].Message}, reply)
+}
+
+// failsAll reports whether all requests with a verb fail in a minute, whatever the pod is, and may succeed later.
+func (w *simulated) failsAll(verb string, minute int) bool {
+	return slices.ContainsFunc(w.Faults, func(f fault) bool {
+		temporary := slices.Contains([]string{noReply, notSent, busy429, failed500, conflict}, f.What)
+		return f.Verb == verb && temporary && !f.First && f.Every == 0 && f.When.open(minute)
+	})
 }
 
 // resizeIs returns a function that reports whether the pod has a resize condition of a type with a reason.
@@ -775,6 +824,14 @@ var differences = []difference{
 		},
 	},
 	{
+		// While all evictions fail, podfit sends one request for the workload in each pass.
+		name: "W-14 pods that are not ready", reason: "upstream had evicted more pods when evictions began to fail, because it had not waited until evicted pods were ready again",
+		explains: func(o observation) bool {
+			why := o.why().Code
+			return (why == decision.NotReady || why == decision.BudgetSpent) && o.w.failsAll("evict", o.minute)
+		},
+	},
+	{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements did not have the recommended size",
 		explains: func(o observation) bool {
 			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
@@ -899,7 +956,23 @@ var differences = []difference{
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
-			return until-o.p.lastAt <= o.p.lastAt-since+2
+			slack := 2
+			if o.why().Code == decision.DisruptionBudget {
+				slack += (until - o.p.lastAt) / 4 // an attempt that was made early, because more pods were ready, counts, too
+			}
+			return until-o.p.lastAt <= o.p.lastAt-since+slack
+		},
+	},
+	{
+		// The pod waits for the eviction of another one, but that fails, too. Upstream would have resized it in the meantime.
+		name: "refused actions", reason: "podfit repeats a refused resize after its back-off, also while the evictions that replace refused resizes fail",
+		explains: func(o observation) bool {
+			if o.p == nil || o.why().Code != decision.AwaitingReplacement || !isRefusal(o.p.replies["resize"]) {
+				return false
+			}
+			fails := slices.ContainsFunc(o.w.pods, func(p *replica) bool { return isRefusal(p.replies["evict"]) })
+			last := o.p.last["resize"]
+			return fails && o.minute-last <= last-o.p.since["resize"]+2
 		},
 	},
 	{

@@ -161,12 +161,26 @@ var known = map[string]*world{
 		grow("InPlaceOrRecreate", 4).with(second),
 	}},
 
+	// A resize by a part keeps the memory, which the target lowers. A node that is too small for it must not be asked in each pass.
+	"a node is too small for resizes by a part": {Minutes: 240, Min: 2, Tolerance: 0.5, Nodes: 1, Node: size{1200, 16384}, Workloads: []workload{
+		grow("InPlace", 4).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) { w.Advice[0].Target.Memory = 40 }),
+	}},
+
+	// podfit resizes the pod by what fits on its node, which the quota admits. It must not evict it for the rest, which the quota rejects.
+	"a quota rejects the rest of a resize by a part, under a rate limit": {Minutes: 120, Min: 1, Tolerance: 0.5, Rate: 0.9731, Nodes: 1, Node: size{2000, 65536}, Workloads: []workload{
+		grow("Recreate", 2).with(refuses("evict", busy429, false)), shrink("Recreate", 1).with(refuses("evict", busy429, false)),
+		grow("InPlaceOrRecreate", 2).with(second).with(quota(500)),
+	}},
+
 	// The replacement of the first evicted pod is awaited for hours.
 	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
 
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
+	"a quota rejects the resizes that a webhook does not deny, under a rate limit": limited(0.9731, grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
+		w.Faults = []fault{{Verb: "resize", What: denied400, When: always, Every: 2}}
+	})),
 	"a quota rejects each resize, and some resizes have no response": day(grow("InPlaceOrRecreate", 4).with(quota(100)).with(func(w *workload) {
 		w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 600, To: 700}}}
 	})),

@@ -1,0 +1,87 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A quotaRefusal is the last refusal of a resize of a controller's pod by a quota. Without the permission to read quotas, it shows
+// that the quota has no room for the replacement of another pod that grows as much.
+type quotaRefusal struct {
+	at    time.Time
+	text  string // of the API server
+	with  []policy.Fitted
+	grows cluster.PodResources // what the resize asked for in addition
+}
+
+// siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
+// that grows no more. That resize is tried again after its back-off, which shows whether the quota has room by now.
+func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
+	if t.w.Limits[t.d.Pod.Namespace].Quotas != nil {
+		return decision.Reason{}, false
+	}
+	r, ok := t.quotaRefusals(t.scope)[t.d.Pod.Controller]
+	if !ok || change.AsksSmaller(t.d.With, r.with, 0) || !covers(t.growth(t.d.Pod, t.d.With), r.grows) {
+		return decision.Reason{}, false
+	}
+	return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
+}
+
+// quotaRefusals returns the last refusal of a resize by a quota for each controller of a scope.
+func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload]quotaRefusal {
+	if !sc.quotasAsked {
+		sc.quotasAsked = true
+		for _, p := range sc.pods {
+			s.noteQuotaRefusal(sc, p)
+		}
+	}
+	return sc.overQuota
+}
+
+// turnFor is how long a refused resize may wait for its turn after its back-off.
+const turnFor = 15 * time.Minute
+
+// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again.
+func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
+	last, ok := s.w.Ledger.LastFailure(p, decision.Resize)
+	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) || !last.OverQuotaAt.After(sc.overQuota[p.Controller].at) {
+		return
+	}
+	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}
+	if last.Kind == decision.DeniedByQuota {
+		r.text = last.Text
+	}
+	if sc.overQuota == nil {
+		sc.overQuota = map[cluster.Workload]quotaRefusal{}
+	}
+	sc.overQuota[p.Controller] = r
+}
+
+// growth returns what a quota counts for a pod with new requests in addition to its current ones.
+func (s *pass) growth(p *cluster.Pod, with []policy.Fitted) cluster.PodResources {
+	standing := standingOf(p)
+	fitted, own := policy.DemandOf(s.w.Limits[p.Namespace], p, standing, with), policy.DemandOf(policy.Limits{}, p, standing, nil)
+	return fitted.Growth(&own)
+}
+
+// covers reports whether an increase is at least as large as another one in every amount that the other one increases.
+func covers(grows, other cluster.PodResources) bool {
+	any := false
+	for _, of := range [...]struct{ grows, other cluster.Resources }{{grows.Requests, other.Requests}, {grows.Limits, other.Limits}} {
+		for _, res := range cluster.All {
+			least := of.other.Amount(res)
+			if least > 0 && of.grows.Amount(res) < least {
+				return false
+			}
+			any = any || least > 0
+		}
+	}
+	return any
+}

@@ -1,0 +1,82 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// growing returns a world with pods that have 100m and 128Mi, and should have 1 and 1Gi. podfit cannot read the quotas.
+func growing(replicas int) (World, *cluster.Autoscaler) {
+	w, a := shrinking(replicas)
+	a.Mode = cluster.InPlaceOrRecreate
+	a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(500, 512<<20), Target: cluster.Amounts(1000, 1<<30), Upper: cluster.Amounts(2000, 2<<30)}
+	for _, p := range w.Governed[0].Pods {
+		p.Containers[0].Requests = cluster.Amounts(100, 128<<20)
+	}
+	return w, a
+}
+
+// A quota that has refused the resize of a pod would refuse the replacement of another pod that grows as much. So that pod is not
+// evicted, although a webhook denied its resize, or its node is too small.
+func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
+	tests := map[string]struct {
+		kind   decision.RefusalKind
+		change func(*World)
+		after  time.Duration // since the quota refused the resize
+		evicts bool
+	}{
+		"webhook denies":             {kind: decision.Denied},
+		"node is too small":          {kind: decision.DeniedByNode},
+		"ten minutes later":          {kind: decision.Denied, after: 10 * time.Minute},
+		"an hour later":              {kind: decision.Denied, after: time.Hour, evicts: true},
+		"quotas are known":           {kind: decision.Denied, evicts: true, change: func(w *World) { w.Limits = map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{}}} }},
+		"the other pod grows less":   {kind: decision.Denied, evicts: true, change: func(w *World) { w.Governed[0].Pods[1].Containers[0].Requests = cluster.Amounts(300, 256<<20) }},
+		"quota refuses less of both": {kind: decision.Denied, change: func(w *World) { w.Governed[0].Pods[0].Containers[0].Requests = cluster.Amounts(300, 256<<20) }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, _ := growing(4)
+			if tt.change != nil {
+				tt.change(&w)
+			}
+			b := DefaultBudget()
+			b.Tolerance = 1
+			pods := w.Governed[0].Pods
+			pass := Begin(noon, w, b)
+			for _, d := range actions(pass) {
+				if d.Pod == pods[0] {
+					pass.Refused(d, decision.Refusal{Kind: decision.DeniedByQuota, Text: "exceeded quota: compute"})
+				}
+			}
+			if tt.after > 0 {
+				pass = Begin(noon.Add(tt.after), w, b)
+			}
+			var next []decision.Decision
+			for _, d := range pass.Decisions() {
+				if d.Pod == pods[1] && d.Do == decision.Resize {
+					next = pass.Refused(d, decision.Refusal{Kind: tt.kind, Text: "denied"})
+					break
+				}
+			}
+			evicts := false
+			for _, d := range next {
+				evicts = evicts || d.Pod == pods[1] && d.Do == decision.Evict
+			}
+			own := pass.Decisions()[pass.at(decision.Decision{Pod: pods[1]})]
+			if evicts != tt.evicts {
+				t.Fatalf("evicted: %t, want %t: %s because %s", evicts, tt.evicts, own.Do, own.Reason)
+			}
+			want := "A pod with the new requests would exceed a ResourceQuota: exceeded quota: compute."
+			if !tt.evicts && (own.Do != decision.Leave || own.Reason.String() != want) {
+				t.Errorf("%s because %s, want %s", own.Do, own.Reason, want)
+			}
+		})
+	}
+}
