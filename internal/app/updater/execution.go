@@ -97,7 +97,7 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if e.guard.holds(&d) {
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
-	e.states.announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
+	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
 	var stopped *frozenError
 	switch {

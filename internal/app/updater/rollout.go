@@ -154,7 +154,7 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 // assumeChanges makes the updater change nothing for an hour if the amount of changes is limited and it is unknown what an earlier updater
 // has changed, because states cannot be stored.
 func (u *updater) assumeChanges(now time.Time) {
-	if !u.budget.LimitsRadius() || u.states.isActive() {
+	if !u.budget.LimitsRadius() || u.states.IsActive() {
 		return
 	}
 	u.ledger.AssumeChanges(now)

@@ -192,8 +192,8 @@ func (y *surgeCluster) start() *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.surges = newSurges(y, y, u)
 	if y.states != nil {
-		u.states.store = killedStates{y.states, &y.killer}
-		if err := u.states.load(y.t.Context(), u.restore); err != nil {
+		u.storeIn(killedStates{y.states, &y.killer})
+		if err := u.loadStates(y.t.Context()); err != nil {
 			y.t.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -87,10 +88,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			if err != nil {
 				return err
 			}
-			u.states.store = store
-			u.states.parallel = true
+			u.states = updatestate.New(store, true, m.states, p.Log)
 		}
-		if err := u.states.load(ctx, u.restore); err != nil {
+		if err := u.loadStates(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
@@ -101,7 +101,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		defer writer.Wait()
 		defer stop()
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
-		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
+		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 		return nil
 	}
 }
@@ -170,7 +170,7 @@ type updater struct {
 	events  eventRecorder
 	lease   statusLease
 	ledger  *ledger.Ledger
-	states  *states
+	states  *updatestate.Recorder
 	evicts  *rate.Limiter
 	resizes *rate.Limiter
 	metrics *Metrics
@@ -222,7 +222,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, states: newStates(nil, m, log),
+		metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
@@ -405,11 +405,12 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() {
 		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
-		u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
+		u.restore(u.states.LoadAgain(ctx))
+		u.states.Begin(u.ledger, u.budget.Delays, slices.ContainsFunc(decisions, func(d decision.Decision) bool { return d.Do != decision.Leave }))
 		e.execute(ctx)
 	})
 	u.awaitChanges(decisions, inProgress)
-	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
+	clock.waiting(func() { u.states.Save(leading, now, u.ledger, u.budget.Delays, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
@@ -429,9 +430,22 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 	}
 }
 
+// loadStates restores the stored states, before the first pass.
+func (u *updater) loadStates(ctx context.Context) error {
+	stored, err := u.states.Load(ctx)
+	if err != nil {
+		return err
+	}
+	u.restore(stored)
+	return nil
+}
+
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
 // memory for it.
 func (u *updater) restore(stored []ledger.State) {
+	if len(stored) == 0 {
+		return
+	}
 	targets := map[cluster.Workload]bool{}
 	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
 		targets[a.Target] = true
