@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
@@ -31,7 +32,7 @@ type horizontalWriter interface {
 type scalePoints struct {
 	list   func() []*cluster.HorizontalAutoscaler
 	writer horizontalWriter // nil: no HPA is changed
-	gateOf func(*cluster.Snapshot, cluster.Workload) freezeGate
+	gateOf func(*cluster.Snapshot, cluster.Workload) freeze.Gate
 	health *process.Health
 	log    *slog.Logger
 
@@ -131,7 +132,7 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 type hpaJob struct {
 	h           *cluster.HorizontalAutoscaler
 	step        policy.ScaleStep
-	gate        freezeGate
+	gate        freeze.Gate
 	held        bool // the step is due, and is not carried out yet
 	isPreserved bool // its workload has a VPA that asks for it
 }
@@ -183,7 +184,7 @@ func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, st
 }
 
 // write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
-func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freezeGate) bool {
+func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freeze.Gate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
 	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
@@ -197,7 +198,7 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
-	var stopped *frozenError
+	var stopped *freeze.Error
 	if errors.Is(err, kube.ErrNotSent) || errors.As(err, &stopped) {
 		return false // the rate limit of the client allows no more in this pass, or a freeze has begun
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -506,7 +507,7 @@ func TestUpdater_freezeStopsTheWriteOfATarget_writeIsTriedAfterTheFreeze(t *test
 				return true, nil
 			}
 			y.frozen = true
-			return false, fmt.Errorf("patch: %w", &frozenError{})
+			return false, fmt.Errorf("patch: %w", &freeze.Error{})
 		}
 		u := y.start()
 		y.passes(u, 1, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -24,7 +25,7 @@ type Metrics struct {
 	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
 	states                                            *updatestate.Metrics
-	surges                                            *prometheus.CounterVec
+	surges                                            *surges.Metrics
 	execution                                         *prometheus.HistogramVec
 	pending                                           *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -59,6 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"vpa_size_log2", "vpa_name", "vpa_namespace"),
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		states:        updatestate.NewMetrics(reg),
+		surges:        surges.NewMetrics(reg),
 		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
 	}
 	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
@@ -68,12 +70,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
 	m.skipped.WithLabelValues(staleWatch).Add(0)
-	m.surges = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "podfit_updater", Name: "surges_total", Help: "Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.",
-	}, []string{"result"})
-	for _, result := range []string{surgeBegun, surgeCompleted, surgeFailed} {
-		m.surges.WithLabelValues(result).Add(0)
-	}
 	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
 		Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
@@ -83,7 +79,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
 		m.pending.WithLabelValues(capacity)
 	}
-	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped, m.surges)
+	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

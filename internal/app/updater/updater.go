@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -78,7 +79,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), gateOf: u.gateOf, health: h, log: p.Log}
 		}
 		if !c.ReadOnly {
-			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
+			u.surges = surges.New(world, kube.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
 		u.conditions = world
 		u.capacity = newCapacity(c, clients)
@@ -195,8 +196,8 @@ type updater struct {
 	capacity capacityProvider // asks for capacity before evictions
 	pending  pendingTimes     // of replacements
 
-	scalePoints scalePoints // of HPAs; without a writer none is changed
-	surges      *surges     // nil: no pod is surged
+	scalePoints scalePoints    // of HPAs; without a writer none is changed
+	surges      *surges.Surger // nil: no pod is surged
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -370,7 +371,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	var inProgress *plan.Surges
 	ready := false
 	clock.waiting(func() {
-		inProgress = u.surges.advance(ctx, now, u.world.Snapshot, u.config.Serves, u.ledger) // a surge ends even if no other pod may change
+		inProgress = u.advanceSurges(ctx, now) // a surge ends even if no other pod may change
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
