@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -30,7 +31,7 @@ type execution struct {
 	now       time.Time
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
-	guard     *scaleGuard            // nil: no change waits for an HPA
+	guard     *scalepoint.Guard      // nil: no change waits for an HPA
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
@@ -96,7 +97,7 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if reason, frozen := e.frozen(&d); frozen {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
-	if e.guard.holds(&d) {
+	if e.guard.Holds(&d) {
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
 	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))

@@ -34,19 +34,6 @@ func (e *execution) gate(ctx context.Context, d *decision.Decision) (context.Con
 	return kube.WithGate(ctx, g), g.Closed()
 }
 
-// gateOf returns the gate of requests about a workload, such as those that change its replicas or its HPA. If no autoscaler targets the
-// workload, the freezes of its namespace and of the cluster count.
-func (u *updater) gateOf(s *cluster.Snapshot, w cluster.Workload) freeze.Gate {
-	a := cluster.Governing(s.AutoscalersOf(w), u.budget.StartupBoost)
-	if a == nil {
-		a = cluster.Oldest(s.AutoscalersOf(w))
-	}
-	if a == nil {
-		return freeze.NewGate(u.world, w.Namespace)
-	}
-	return freeze.NewGate(u.world, w.Namespace, a)
-}
-
 // A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
 type rolloutReport struct {
 	problem  string // the errors in the annotations

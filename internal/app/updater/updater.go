@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -76,7 +77,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), gateOf: u.gateOf, health: h, log: p.Log}
+			u.scalePoints = scalepoint.New(world, kube.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
 		}
 		if !c.ReadOnly {
 			u.surges = surges.New(world, kube.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
@@ -196,8 +197,8 @@ type updater struct {
 	capacity capacityProvider // asks for capacity before evictions
 	pending  pendingTimes     // of replacements
 
-	scalePoints scalePoints    // of HPAs; without a writer none is changed
-	surges      *surges.Surger // nil: no pod is surged
+	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
+	surges      *surges.Surger       // nil: no pod is surged
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -379,7 +380,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.scalePoints.markUnwritable(now, u.served(s.Autoscalers))
+	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
@@ -405,7 +406,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	e.reportShortages(pass.Shortages())
 	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() {
-		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
+		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
 		u.states.Begin(u.ledger, u.budget.Delays, slices.ContainsFunc(decisions, func(d decision.Decision) bool { return d.Do != decision.Leave }))
 		e.execute(ctx)
