@@ -360,6 +360,8 @@ var logSections = map[string]struct{ title, remedy string }{
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
 	"internal/app/updater/scalepoint": {"Updater: targets of HorizontalPodAutoscalers", "The requests that the HPA depends on are not changed while its target cannot be written. Check the permissions of the updater " +
 		"(`kubectl auth can-i patch hpa -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get hpa -o yaml`."},
+	"internal/app/updater/summary": {"Updater: condition Updating", "Changes of pods are not affected. Check the permissions of the updater: " +
+		"`kubectl auth can-i patch verticalpodautoscalers --subresource=status -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`."},
 	"internal/app/updater/surges": {"Updater: surges", "The Deployment keeps its number of replicas, or has one more until podfit can go on. Check the permissions of the updater " +
 		"(`kubectl auth can-i patch deployments -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get WORKLOAD -o yaml`."},
 	"internal/app/updater/updatestate": {"Updater: update states", "If update states cannot be loaded, the updater changes no pods until they are; if they cannot be stored, it works without them. " +

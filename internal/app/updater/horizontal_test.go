@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
+	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -560,7 +561,7 @@ func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
 				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
 			}
 		}
-		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != decision.HPANotWritten.String() || got.done > 0 {
+		if got := summary.Of(decisions)[y.autoscalers[0].Key].Condition(); got.Reason != decision.HPANotWritten.String() || !strings.HasPrefix(got.Message, "0 of ") {
 			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
 		}
 		y.fail = nil

@@ -114,7 +114,7 @@ func (u *updater) storeIn(store updatestate.Store) {
 }
 
 // term runs an updater for a duration, as one term of leadership. If it is killed, it does not store anything at the end.
-func (y *fakeCluster) term(t *testing.T, store updatestate.Store, d time.Duration, killed bool) *updater {
+func (y *fakeCluster) term(t *testing.T, store updatestate.Store, d time.Duration, killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d-time.Second)
 	defer cancel()
@@ -122,13 +122,12 @@ func (y *fakeCluster) term(t *testing.T, store updatestate.Store, d time.Duratio
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(y.registry), process.NewHealth(time.Hour), y.log)
 	u.storeIn(store)
 	if err := u.loadStates(ctx); err != nil {
-		return u
+		return
 	}
 	process.Every(ctx, y.config.Interval, u.pass)
 	if !killed {
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 	}
-	return u
 }
 
 // metric returns the sum of the series of a metric of the updater of the last term.

@@ -18,6 +18,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
+	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -96,10 +97,10 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.summaries = newSummaryWriter(world, p.Log)
+		u.summaries = summary.NewWriter(world, p.Log)
 		writing, stop := context.WithCancel(ctx)
 		var writer sync.WaitGroup
-		writer.Go(func() { u.summaries.run(writing) })
+		writer.Go(func() { u.summaries.Run(writing) })
 		defer writer.Wait()
 		defer stop()
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
@@ -207,7 +208,7 @@ type updater struct {
 	conditions   conditionWriter               // nil: no conditions are written
 	rollouts     map[cluster.Key]*rolloutShown // what was reported last
 	rescueStates map[cluster.Key]*rescueReport // what is shown
-	summaries    *summaryWriter                // nil: no condition Updating is written
+	summaries    *summary.Writer               // nil: no condition Updating is written
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
 }
 
