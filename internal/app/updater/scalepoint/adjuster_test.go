@@ -6,6 +6,7 @@ package scalepoint
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/app/updater/freeze"
@@ -170,6 +171,24 @@ func TestAdjuster_notAskedFor_nothingIsWritten(t *testing.T) {
 			t.Errorf("%s: %d writes", name, y.writes)
 		}
 	}
+}
+
+// Anyone can create HPAs with the annotation podfit.dev/scale-point. Those of VPAs are written first.
+func TestAdjuster_manyHPAsOfOthers_theOneOfTheVPAIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newBench()
+		y.resize = 460
+		for i := range 10 * maxWrites {
+			y.silent = append(y.silent, &cluster.HorizontalAutoscaler{
+				Key: cluster.Key{Namespace: "a", Name: fmt.Sprint(i)}, UID: fmt.Sprint("a-", i), Target: cluster.Workload{Namespace: "a", Name: fmt.Sprint(i)},
+				Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: 1, Percent: 1, Set: 1}},
+			})
+		}
+		y.pass(y.adjuster())
+		if y.writes != 1 {
+			t.Errorf("%d writes to the HPA of the VPA, want 1", y.writes)
+		}
+	})
 }
 
 func TestAdjuster_hpaIsGone_isForgotten(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 type bench struct {
 	now        time.Time
 	hpa        *cluster.HorizontalAutoscaler
-	autoscaler *cluster.Autoscaler // nil: none
+	silent     []*cluster.HorizontalAutoscaler // of others; writes to them have no answer
+	autoscaler *cluster.Autoscaler             // nil: none
 	pods       []*cluster.Pod
 	resize     int64 // the CPU request that a pass gives the pods; 0: none
 	frozen     bool
@@ -85,7 +86,7 @@ func (y *bench) logged(message string) int { return strings.Count(y.log.String()
 func (y *bench) Serves(string) bool { return !y.elsewhere }
 
 func (y *bench) Horizontals() []*cluster.HorizontalAutoscaler {
-	return []*cluster.HorizontalAutoscaler{y.hpa}
+	return append(slices.Clone(y.silent), y.hpa)
 }
 
 func (y *bench) Rules(a *cluster.Autoscaler) rollout.Rules {
@@ -96,7 +97,11 @@ func (y *bench) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, poi
 	return y.SetTargets(ctx, h, nil, points)
 }
 
-func (y *bench) SetTargets(_ context.Context, _ *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+func (y *bench) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
+	if h.Namespace != "shop" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	y.writes++
 	if y.err != nil {
 		return y.err

@@ -211,3 +211,14 @@ func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
 		}
 	})
 }
+
+// The next updater needs the outcomes of earlier actions, too, if this one is killed after the announcement.
+func TestRecorder_announcement_keepsTheStateBeforeThePass(t *testing.T) {
+	store := newMemoryStates()
+	r, _ := logged(store)
+	r.Begin(refusedOnce(), delays, true)
+	r.Announce(t.Context(), time.Now(), web)
+	if s := store.objects[web]; s.ActingSince.IsZero() || len(s.Pods) != 1 {
+		t.Errorf("stored is %+v, want the announcement and the refused eviction", s)
+	}
+}
