@@ -358,6 +358,14 @@ var logSections = map[string]struct{ title, remedy string }{
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
+	"internal/app/updater/scalepoint": {"Updater: targets of HorizontalPodAutoscalers", "The requests that the HPA depends on are not changed while its target cannot be written. Check the permissions of the updater " +
+		"(`kubectl auth can-i patch hpa -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get hpa -o yaml`."},
+	"internal/app/updater/summary": {"Updater: condition Updating", "Changes of pods are not affected. Check the permissions of the updater: " +
+		"`kubectl auth can-i patch verticalpodautoscalers --subresource=status -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`."},
+	"internal/app/updater/surges": {"Updater: surges", "The Deployment keeps its number of replicas, or has one more until podfit can go on. Check the permissions of the updater " +
+		"(`kubectl auth can-i patch deployments -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get WORKLOAD -o yaml`."},
+	"internal/app/updater/updatestate": {"Updater: update states", "If update states cannot be loaded, the updater changes no pods until they are; if they cannot be stored, it works without them. " +
+		"Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the updater (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`)."},
 	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
 	"internal/edge/kube/feed": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +

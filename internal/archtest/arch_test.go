@@ -203,6 +203,7 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		{"/internal/app", module + "/internal/contract", "app may import [job process edge deploy spelling]"},
 		{"/internal/app/recommender", module + "/internal/app/updater", "jobs do not import each other"},
 		{"/internal/app/updater", module + "/internal/app/recommender/history", "jobs do not import each other"},
+		{"/internal/app/recommender", module + "/internal/app/updater/freeze", "jobs do not import each other"},
 		{"/internal/app/recommender", module + "/internal/app", "job may import [process edge core api spelling]"},
 		{"/internal/app/process", module + "/internal/app", "process may import [edge spelling]"},
 		{"/internal/app/process", module + "/internal/app/updater", "process may import [edge spelling]"},
@@ -227,6 +228,8 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		{"/internal/app/updater", module + "/internal/app/process", ""},
 		{"/internal/app/recommender", module + "/internal/app/recommender/history", ""},
 		{"/internal/app/updater", module + "/internal/core/plan", ""},
+		{"/internal/app/updater", module + "/internal/app/updater/surges", ""},
+		{"/internal/app/updater/surges", module + "/internal/app/updater/freeze", ""},
 		{"/internal/app/process", module + "/internal/edge/kube", ""},
 		{"", module + "/internal/app", ""},
 	} {

@@ -107,6 +107,7 @@ var rights = map[string][]string{
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
+		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list",
 		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
@@ -119,6 +120,7 @@ var rights = map[string][]string{
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
 		"cluster core/pods: create delete list patch watch",
+		"cluster core/podtemplates: create delete list",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster karpenter.sh/nodepools: list",
@@ -250,6 +252,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/system:vpa-admission-controller", // upstream grants these rights in the whole cluster
 		"podfit:placeholders", "podfit:placeholders",  // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
+		"podfit:provisioning-requests", "podfit:provisioning-requests",
 		"podfit:recommender", "podfit:recommender", // upstream grants these rights to the recommender and the updater
 		"podfit:updater", "podfit:updater",
 		"system:evictioner",

@@ -335,7 +335,7 @@ var Differences = []Difference{
 	{
 		Name:     "full cluster",
 		Upstream: "evicts a pod although its replacement has no room on any node now",
-		Podfit:   "creates a placeholder pod with the size of the replacement, and evicts the pod when the placeholder has a node; --capacity-before-eviction=off disables it",
+		Podfit:   "asks for capacity with a ProvisioningRequest or a placeholder pod, and evicts the pod when it is provided; leaves the pod if it can create neither; --capacity-before-eviction=off disables it",
 		Reason:   "the replacement would be Pending until a node is added",
 		Test:     "TestPlan_transcripts_areUnchanged/capacity",
 	},

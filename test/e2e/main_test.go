@@ -90,11 +90,15 @@ func recommender() bed.Component { return bed.Recommender().With("--recommender-
 
 func updater() bed.Component {
 	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
-		"--ignored-vpa-object-namespaces="+withoutRoom)
+		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests)
 }
 
-// withoutRoom is the namespace of a test that starts its own updater.
-const withoutRoom = "replacement-may-not-fit"
+// The namespaces of tests that start their own updaters.
+const (
+	withoutRoom      = "replacement-may-not-fit"
+	withPlaceholders = "placeholder-pods"
+	withRequests     = "provisioning-requests"
+)
 
 func admission() (bed.Component, error) {
 	serving, err := bed.Serving()

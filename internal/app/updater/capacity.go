@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,65 +26,178 @@ const (
 )
 
 const (
-	// providerInterval is how often the updater checks whether it can ask for capacity.
+	// providerInterval is how often the updater checks whether it can ask for capacity, and reads its ProvisioningRequests if it knows of
+	// none.
 	providerInterval = 5 * time.Minute
-	// placeholderTimeout limits one request about a placeholder pod, so that a pass does not wait for it for long.
-	placeholderTimeout = 10 * time.Second
+	// requestsInterval is how often the updater reads its ProvisioningRequests while there are some.
+	requestsInterval = 10 * time.Second
+	// capacityTimeout limits one request about capacity, so that a pass does not wait for it for long.
+	capacityTimeout = 10 * time.Second
 )
 
-// placeholderClient creates and deletes placeholder pods.
-type placeholderClient interface {
+// capacityClient creates and deletes requests for capacity of one kind.
+type capacityClient interface {
 	Available(ctx context.Context, dryRun bool) (problem string, err error)
 	Create(ctx context.Context, p *cluster.Pod, size cluster.Resources) error
-	Delete(ctx context.Context, placeholder *cluster.Pod) error
+	Delete(ctx context.Context, r *cluster.CapacityRequest) error
+}
+
+// capacityLister reads ProvisioningRequests. Placeholder pods are among the pods of the watch.
+type capacityLister interface {
+	List(ctx context.Context) ([]cluster.CapacityRequest, error)
 }
 
 // capacityProvider is how the updater asks for capacity before an eviction.
 type capacityProvider struct {
-	client  placeholderClient // nil: it does not ask
-	checked time.Time         // when Available last answered
-	known   bool              // Available has answered once
-	problem string            // why placeholder pods cannot be created; "" if they can
-	logged  map[string]bool   // steps that a dry run has logged, by the UID of the pod
+	ways     map[cluster.RequestKind]*capacityWay // empty: it does not ask
+	requests capacityLister                       // nil: there are no ProvisioningRequests
+	found    []cluster.CapacityRequest            // when they were last read
+	listed   time.Time                            // when that was last tried
+	read     bool                                 // they were read once
+	clean    bool                                 // no ProvisioningRequest is left after the feature was switched off
+	reported string                               // how capacity is asked for, as it was logged
+	logged   map[string]bool                      // steps that a dry run has logged, by the UID of the pod
 }
 
-// provider returns how capacity is asked for in this pass. While that cannot be checked, the last answer applies. If there is none yet, it
-// is assumed that placeholder pods can be created, so that no pod is evicted whose replacement has no room.
-func (u *updater) provider(ctx context.Context, now time.Time) plan.Provider {
-	c := &u.capacity
-	if c.client == nil || u.config.CapacityBeforeEviction == capacityOff {
-		return plan.NoProvider
-	}
-	if !c.known || now.Sub(c.checked) >= providerInterval || now.Before(c.checked) {
-		u.checkProvider(ctx, now)
-	}
-	if c.problem != "" {
-		return plan.NoProvider
-	}
-	return plan.PlaceholderPods
+// capacityWay is one way to ask for capacity.
+type capacityWay struct {
+	client  capacityClient
+	checked time.Time // when Available was last called
+	known   bool      // Available has answered once
+	problem string    // why it cannot be used; "" if it can
 }
 
-func (u *updater) checkProvider(ctx context.Context, now time.Time) {
-	c := &u.capacity
-	ctx, cancel := context.WithTimeout(ctx, placeholderTimeout)
-	defer cancel()
-	problem, err := c.client.Available(ctx, u.config.DryRun)
-	if err != nil {
-		u.log.Warn("Cannot check whether placeholder pods can be created", slog.Any("error", err))
-		return
+// newCapacity returns the ways to ask for capacity. There are none where the pods of all namespaces are not watched: free room is unknown.
+func newCapacity(c *Config, clients *kube.Clients) capacityProvider {
+	if !c.WatchesAllPods() {
+		return capacityProvider{}
 	}
-	if !c.known || problem != c.problem {
-		if problem == "" {
-			u.log.Info("Capacity for replacements is asked for with placeholder pods before evictions")
-		} else {
-			u.log.Info("No capacity is asked for before evictions, because placeholder pods cannot be created", slog.String("reason", problem),
-				slog.String("remedy", "kubectl apply -f deploy/17-placeholders.yaml, or set --capacity-before-eviction=off"))
+	requests := kube.NewProvisioningRequests(clients, c.ProvisioningClass, c.PlaceholderImage)
+	return capacityProvider{requests: requests, ways: map[cluster.RequestKind]*capacityWay{
+		cluster.PlaceholderPod:      {client: kube.NewPlaceholders(clients, c.PlaceholderImage)},
+		cluster.ProvisioningRequest: {client: requests},
+	}}
+}
+
+// provider returns how capacity is asked for in this pass, and the ProvisioningRequests. While that cannot be checked, the last answer
+// applies. If there is none yet, it is assumed that placeholder pods can be created, so that no pod is evicted whose replacement has no
+// room.
+func (u *updater) provider(ctx context.Context, now time.Time) (plan.Provider, []cluster.CapacityRequest) {
+	c := &u.capacity
+	switch {
+	case len(c.ways) == 0:
+		return plan.NotAsked, nil
+	case u.config.CapacityBeforeEviction == capacityOff:
+		u.listLeftovers(ctx, now)
+		return plan.NotAsked, c.found
+	}
+	for kind, way := range c.ways {
+		interval := providerInterval
+		if !way.known {
+			interval = requestsInterval
+		}
+		if way.checked.IsZero() || now.Sub(way.checked) >= interval || now.Before(way.checked) {
+			u.checkProvider(ctx, now, kind, way)
 		}
 	}
-	c.known, c.problem, c.checked = true, problem, now
+	provider := plan.NoProvider
+	placeholders, requests := c.ways[cluster.PlaceholderPod], c.ways[cluster.ProvisioningRequest]
+	if placeholders != nil && placeholders.problem == "" {
+		provider |= plan.PlaceholderPods
+	}
+	if requests != nil && requests.known && requests.problem == "" {
+		provider |= plan.ProvisioningRequests
+		u.listRequests(ctx, now)
+	} else {
+		c.found = nil
+	}
+	u.reportProvider(provider)
+	return provider, c.found
 }
 
-// executeCapacity creates and deletes placeholder pods before the actions of the pass, or only logs that in a dry run. Deletions come
+func (u *updater) checkProvider(ctx context.Context, now time.Time, kind cluster.RequestKind, way *capacityWay) {
+	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
+	defer cancel()
+	problem, err := way.client.Available(ctx, u.config.DryRun)
+	way.checked = now
+	if err != nil {
+		u.log.Warn("Cannot check whether capacity can be asked for; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
+		return
+	}
+	way.known, way.problem = true, problem
+}
+
+// listRequests reads the ProvisioningRequests: often while there are some, else rarely, because nobody else creates them.
+func (u *updater) listRequests(ctx context.Context, now time.Time) {
+	c := &u.capacity
+	interval := providerInterval
+	if len(c.found) > 0 {
+		interval = requestsInterval
+	}
+	if !c.listed.IsZero() && !now.Before(c.listed) && now.Sub(c.listed) < interval {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
+	defer cancel()
+	found, err := c.requests.List(ctx)
+	c.listed = now
+	if err != nil {
+		u.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
+		return
+	}
+	c.found, c.read = found, true
+}
+
+// listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are
+// deleted after the feature is switched off.
+func (u *updater) listLeftovers(ctx context.Context, now time.Time) {
+	c := &u.capacity
+	way := c.ways[cluster.ProvisioningRequest]
+	if way == nil || c.clean {
+		return
+	}
+	if !way.known {
+		u.checkProvider(ctx, now, cluster.ProvisioningRequest, way)
+	}
+	switch {
+	case !way.known:
+	case way.problem == "":
+		u.listRequests(ctx, now)
+		c.clean = c.read && len(c.found) == 0
+	default:
+		c.clean = true
+	}
+}
+
+// reportProvider logs how capacity is asked for, when that changes.
+func (u *updater) reportProvider(provider plan.Provider) {
+	c := &u.capacity
+	var usable, problems []string
+	for _, kind := range []cluster.RequestKind{cluster.ProvisioningRequest, cluster.PlaceholderPod} {
+		switch way := c.ways[kind]; {
+		case way == nil || !way.known:
+		case way.problem == "":
+			usable = append(usable, kind.String())
+		default:
+			problems = append(problems, kind.String()+": "+way.problem)
+		}
+	}
+	report := strings.Join(append(usable, problems...), "; ")
+	if report == c.reported {
+		return
+	}
+	c.reported = report
+	if provider == plan.NoProvider {
+		u.log.Warn("Cannot ask for capacity before evictions; pods whose replacement has no room are not evicted",
+			slog.String("reason", strings.Join(problems, "; ")),
+			slog.String("remedy", "kubectl apply -f deploy/17-placeholders.yaml, or set --capacity-before-eviction=off"))
+		return
+	}
+	u.log.Info("Capacity for replacements is asked for before evictions", slog.String("kind", strings.Join(usable, ", ")),
+		slog.String("reason", strings.Join(problems, "; ")))
+}
+
+// executeCapacity creates and deletes requests for capacity before the actions of the pass, or only logs that in a dry run. Deletions come
 // first, because they free room.
 func (e *execution) executeCapacity(ctx context.Context) {
 	steps := e.pass.CapacitySteps()
@@ -91,14 +205,11 @@ func (e *execution) executeCapacity(ctx context.Context) {
 		e.logCapacity(steps)
 		return
 	}
-	if e.capacity.client == nil {
-		return
-	}
 	for _, creates := range []bool{false, true} {
 		var workers errgroup.Group
 		workers.SetLimit(maxWorkers)
 		for i := range steps {
-			if (steps[i].Placeholder == nil) != creates {
+			if (steps[i].Request == nil) != creates {
 				continue
 			}
 			workers.Go(func() error {
@@ -108,6 +219,9 @@ func (e *execution) executeCapacity(ctx context.Context) {
 		}
 		_ = workers.Wait() // errors are logged where they occur
 	}
+	if len(steps) > 0 {
+		e.capacity.listed = time.Time{} // the next pass reads what has changed
+	}
 }
 
 // aboutStep returns the pod that a step is about.
@@ -115,32 +229,36 @@ func aboutStep(step *plan.CapacityStep) cluster.Key {
 	if step.Pod != nil {
 		return step.Pod.Key
 	}
-	return step.Placeholder.Key
+	return step.Request.Key
 }
 
 // tryCapacity carries out one step and reports its outcome.
 func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
-	ctx, cancel := context.WithTimeout(ctx, placeholderTimeout)
+	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
-	log := e.log.With(slog.String("pod", aboutStep(step).String()))
+	way := e.capacity.ways[step.Kind]
+	if way == nil {
+		return
+	}
+	log := e.log.With(slog.String("pod", aboutStep(step).String()), slog.String("kind", step.Kind.String()))
 	var err error
-	if step.Placeholder == nil {
+	if step.Request == nil {
 		log = log.With(slog.String("vpa", step.Autoscaler.Key.String()), slog.String("wanted", step.Size.String()))
-		err = e.capacity.client.Create(ctx, step.Pod, step.Size)
+		err = way.client.Create(ctx, step.Pod, step.Size)
 	} else {
-		log = log.With(slog.String("object", step.Placeholder.Key.String()), slog.String("reason", string(step.Release)))
-		err = e.capacity.client.Delete(ctx, step.Placeholder)
+		log = log.With(slog.String("object", step.Request.Key.String()), slog.String("reason", string(step.Release)))
+		err = way.client.Delete(ctx, step.Request)
 	}
 	switch {
-	case err == nil && step.Placeholder == nil:
-		log.Info("Created a placeholder pod to get capacity before an eviction")
+	case err == nil && step.Request == nil:
+		log.Info("Created a request for capacity before an eviction")
 	case err == nil:
-		log.Info("Deleted a placeholder pod")
+		log.Info("Deleted a request for capacity")
 	case errors.Is(err, kube.ErrNotSent), errors.Is(err, kube.ErrNotFound):
-		log.Debug("Nothing was done about a placeholder pod", slog.Any("error", err))
+		log.Debug("Nothing was done about a request for capacity", slog.Any("error", err))
 		return // the next pass decides again
 	default:
-		log.Warn("Failed to create or delete a placeholder pod", slog.String("error", kube.Answer(err)))
+		log.Warn("Failed to create or delete a request for capacity", slog.String("error", kube.Answer(err)))
 		e.record(func() []decision.Decision {
 			e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
 			return nil
@@ -153,34 +271,39 @@ func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
 	})
 }
 
-// releaseAfter deletes the placeholder of an evicted pod, so that its replacement gets the room. It comes after the eviction: before, the
-// eviction may still be refused, and other pods would take the room. If the scheduler is faster, it preempts the placeholder. If the
-// deletion fails, the next pass repeats it, and the garbage collector deletes the placeholder with the evicted pod.
+// releaseAfter deletes the request for an evicted pod, so that its replacement gets the room. It comes after the eviction: before, the
+// eviction may still be refused, and other pods would take the room. If the scheduler is faster, it preempts the placeholder pod. If the
+// deletion fails, the next pass repeats it, and the garbage collector deletes the request with the evicted pod.
 func (e *execution) releaseAfter(ctx context.Context, d *decision.Decision) {
-	if d.Placeholder == nil || d.Do != decision.Evict {
+	if d.Request == nil || d.Do != decision.Evict || e.capacity.ways[d.Request.Kind] == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, placeholderTimeout)
+	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
-	log := e.log.With(slog.String("pod", d.Pod.Key.String()), slog.String("object", d.Placeholder.Key.String()))
-	if err := e.capacity.client.Delete(ctx, d.Placeholder); err != nil {
-		log.Info("Failed to delete a placeholder pod after the eviction; the next pass repeats it", slog.String("error", kube.Answer(err)))
+	log := e.log.With(slog.String("pod", d.Pod.Key.String()), slog.String("object", d.Request.Key.String()),
+		slog.String("kind", d.Request.Kind.String()))
+	if err := e.capacity.ways[d.Request.Kind].client.Delete(ctx, d.Request); err != nil {
+		log.Info("Failed to delete a request for capacity after the eviction; the next pass repeats it", slog.String("error", kube.Answer(err)))
 		return
 	}
-	log.Info("Deleted a placeholder pod", slog.String("reason", string(plan.ReleaseGone)))
+	e.mu.Lock()
+	e.capacity.listed = time.Time{} // the next pass reads what has changed
+	e.mu.Unlock()
+	log.Info("Deleted a request for capacity", slog.String("reason", string(plan.ReleaseGone)))
 }
 
-// logCapacity logs what would be done about placeholder pods, once for each pod.
+// logCapacity logs which requests for capacity would be created, once for each pod.
 func (e *execution) logCapacity(steps []plan.CapacityStep) {
 	current := make(map[string]bool, len(steps))
 	for i := range steps {
 		step := &steps[i]
-		if step.Placeholder != nil {
+		if step.Request != nil {
 			continue // it belongs to the updater that is not a dry run
 		}
 		current[step.Pod.UID] = true
 		if !e.capacity.logged[step.Pod.UID] {
-			e.log.Info("Would create a placeholder pod to get capacity before an eviction", slog.String("pod", step.Pod.Key.String()),
+			e.log.Info("Would create a request for capacity before an eviction", slog.String("pod", step.Pod.Key.String()),
+				slog.String("kind", step.Kind.String()),
 				slog.String("vpa", step.Autoscaler.Key.String()), slog.String("wanted", step.Size.String()))
 		}
 	}

@@ -31,8 +31,12 @@ type fullCluster struct {
 	addsNodes bool          // the cluster autoscaler works
 	boot      time.Duration // how long a new node takes
 	unplaced  time.Time     // since when a pod has no node
-	problem   string        // of Available
+	problem   string        // why no placeholder pod can be created
 	refusal   error         // of Create
+
+	provisions bool                      // the cluster autoscaler serves ProvisioningRequests
+	noRequests string                    // why no ProvisioningRequest can be created
+	requests   []cluster.CapacityRequest // ProvisioningRequests
 
 	writes   int
 	killedAt int  // the write during which the updater is killed; 0: never
@@ -43,7 +47,7 @@ type fullCluster struct {
 }
 
 func newFullCluster() *fullCluster {
-	y := &fullCluster{fakeCluster: newFakeCluster(cluster.Recreate), addsNodes: true, boot: 3 * time.Minute, evicted: map[string]int{}}
+	y := &fullCluster{fakeCluster: newFakeCluster(cluster.Recreate), addsNodes: true, boot: 3 * time.Minute, evicted: map[string]int{}, noRequests: "not served"}
 	y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(400, 1<<30), Ready: true}}
 	y.pods = append(y.pods, &cluster.Pod{
 		Key: cluster.Key{Namespace: "infra", Name: "other"}, UID: "other", Node: "n", Phase: cluster.Running, Ready: true,
@@ -68,9 +72,12 @@ func (y *fullCluster) write(do func()) error {
 	return nil
 }
 
-func (y *fullCluster) Available(context.Context, bool) (string, error) { return y.problem, nil }
+// placeholderPods is the API of placeholder pods of a fullCluster.
+type placeholderPods struct{ *fullCluster }
 
-func (y *fullCluster) Create(_ context.Context, p *cluster.Pod, size cluster.Resources) error {
+func (y placeholderPods) Available(context.Context, bool) (string, error) { return y.problem, nil }
+
+func (y placeholderPods) Create(_ context.Context, p *cluster.Pod, size cluster.Resources) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.refusal != nil {
@@ -89,10 +96,66 @@ func (y *fullCluster) Create(_ context.Context, p *cluster.Pod, size cluster.Res
 	})
 }
 
-func (y *fullCluster) Delete(_ context.Context, p *cluster.Pod) error {
+func (y placeholderPods) Delete(_ context.Context, r *cluster.CapacityRequest) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	return y.write(func() { y.remove(p.UID) })
+	return y.write(func() { y.remove(r.UID) })
+}
+
+// provisioning is the API of ProvisioningRequests of a fullCluster.
+type provisioning struct{ *fullCluster }
+
+func (y provisioning) Available(context.Context, bool) (string, error) { return y.noRequests, nil }
+
+func (y provisioning) Create(_ context.Context, p *cluster.Pod, size cluster.Resources) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.refusal != nil {
+		return y.refusal
+	}
+	return y.write(func() {
+		key := cluster.PlaceholderOf(p)
+		y.created = append(y.created, key.Name)
+		if slices.ContainsFunc(y.requests, func(r cluster.CapacityRequest) bool { return r.Key == key }) {
+			return
+		}
+		y.requests = append(slices.Clone(y.requests), cluster.CapacityRequest{
+			Key: key, UID: key.Name, Kind: cluster.ProvisioningRequest, Created: time.Now(), Size: size,
+		})
+	})
+}
+
+func (y provisioning) Delete(_ context.Context, r *cluster.CapacityRequest) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.write(func() {
+		y.requests = slices.DeleteFunc(slices.Clone(y.requests), func(q cluster.CapacityRequest) bool { return q.UID == r.UID })
+	})
+}
+
+func (y provisioning) List(context.Context) ([]cluster.CapacityRequest, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return slices.Clone(y.requests), nil
+}
+
+// settleRequests lets the cluster autoscaler add a node for each ProvisioningRequest.
+func (y *fullCluster) settleRequests() {
+	for i := range y.requests {
+		r := &y.requests[i]
+		switch {
+		case !y.provisions || r.State == cluster.RequestProvided:
+		case time.Since(r.Created) < y.boot:
+			r.State = cluster.RequestAccepted
+		case y.addsNodes:
+			r.State = cluster.RequestProvided
+			y.addNode()
+		}
+	}
+}
+
+func (y *fullCluster) addNode() {
+	y.nodes = append(slices.Clone(y.nodes), cluster.Node{Name: fmt.Sprint("n", len(y.nodes)), Allocatable: cluster.Amounts(400, 1<<30), Ready: true})
 }
 
 func (y *fullCluster) Evict(_ context.Context, p *cluster.Pod) error {
@@ -126,6 +189,7 @@ func (y *fullCluster) Scale(cluster.Workload) cluster.Scale {
 func (y *fullCluster) settle() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.settleRequests()
 	for _, p := range slices.Clone(y.pods) {
 		if p.Node == "" && !p.Placeholder && !y.place(p) {
 			for _, q := range y.pods {
@@ -149,7 +213,7 @@ func (y *fullCluster) settle() {
 	case y.unplaced.IsZero():
 		y.unplaced = time.Now()
 	case y.addsNodes && time.Since(y.unplaced) >= y.boot:
-		y.nodes = append(slices.Clone(y.nodes), cluster.Node{Name: fmt.Sprint("n", len(y.nodes)), Allocatable: cluster.Amounts(400, 1<<30), Ready: true})
+		y.addNode()
 		y.unplaced = time.Time{}
 		for _, p := range slices.Clone(y.pods) {
 			if p.Node == "" {
@@ -182,7 +246,10 @@ func (y *fullCluster) place(p *cluster.Pod) bool {
 func (y *fullCluster) start() *updater {
 	y.killed = false
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.capacity.client = y
+	u.capacity.requests = provisioning{y}
+	u.capacity.ways = map[cluster.RequestKind]*capacityWay{
+		cluster.PlaceholderPod: {client: placeholderPods{y}}, cluster.ProvisioningRequest: {client: provisioning{y}},
+	}
 	return u
 }
 
@@ -201,8 +268,9 @@ func (y *fullCluster) runFor(t *testing.T, d time.Duration) *updater {
 	return u
 }
 
+// placeholders returns the number of requests for capacity of both kinds.
 func (y *fullCluster) placeholders() int {
-	n := 0
+	n := len(y.requests)
 	for _, p := range y.pods {
 		if p.Placeholder {
 			n++
@@ -219,8 +287,8 @@ func TestUpdater_noFreeRoom_evictsWhenPlaceholderHasNode(t *testing.T) {
 			t.Errorf("evicted %v, created %v, %d placeholders left; want 3 evictions, 3 created, none left", y.evicted, y.created, y.placeholders())
 		}
 		// All three replacements were scheduled in the first round of the scheduler, and not after the 3 minutes that a node takes.
-		if n := testutil.CollectAndCount(u.metrics.pending); n != 2 {
-			t.Errorf("%d series, want 2", n)
+		if n := testutil.CollectAndCount(u.metrics.pending); n != 3 {
+			t.Errorf("%d series, want 3", n)
 		}
 		want := `podfit_updater_replacement_pending_seconds_sum{capacity="placeholder"} 30`
 		var text bytes.Buffer
@@ -255,25 +323,86 @@ func TestUpdater_noFreeRoomWithoutCapacity_evictsNothing(t *testing.T) {
 	}
 }
 
-func TestUpdater_noProvider_evictsAsWithoutTheFeature(t *testing.T) {
-	for name, change := range map[string]func(*fullCluster){
-		"PriorityClass is missing": func(y *fullCluster) { y.problem = "PriorityClass podfit-placeholder does not exist" },
-		"switched off":             func(y *fullCluster) { y.config.CapacityBeforeEviction = capacityOff },
+func TestUpdater_noWayToAskForCapacity_evictsOnlyIfSwitchedOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		off     bool
+		evicted int
+		reason  string // in an event
+	}{
+		"neither PriorityClass nor API": {false, 0, "the cluster has no way to ask for capacity"},
+		"switched off":                  {true, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var text bytes.Buffer
 				y := newFullCluster()
+				y.log = slog.New(slog.NewTextHandler(&text, nil))
+				y.problem = "PriorityClass podfit-placeholder does not exist"
+				if c.off {
+					y.config.CapacityBeforeEviction = capacityOff
+				}
 				y.runFor(t, time.Hour)
-				before := len(y.created)
-				y = newFullCluster()
-				change(y)
-				y.runFor(t, time.Hour)
-				if before == 0 || len(y.created) != 0 || len(y.evicted) != 3 {
-					t.Errorf("created %d with, %d without; evicted %v", before, len(y.created), y.evicted)
+				if len(y.created) != 0 || len(y.evicted) != c.evicted {
+					t.Errorf("created %v, evicted %v; want none created and %d evicted", y.created, y.evicted, c.evicted)
+				}
+				if !strings.Contains(strings.Join(y.recorded, "\n"), c.reason) {
+					t.Errorf("no event has the reason %q: %q", c.reason, y.recorded)
+				}
+				warnings := strings.Count(text.String(), "Cannot ask for capacity before evictions")
+				if c.off != (warnings == 0) || warnings > 1 {
+					t.Errorf("%d warnings:\n%s", warnings, text.String())
 				}
 			})
 		})
 	}
+}
+
+func TestUpdater_provisioningRequestProvided_evictsAndDeletesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFullCluster()
+		y.noRequests, y.provisions = "", true
+		u := y.runFor(t, time.Hour)
+		if len(y.evicted) != 3 || y.placeholders() != 0 || len(y.created) != 3 {
+			t.Errorf("evicted %v, created %v, %d requests left; want 3 evictions, 3 created, none left", y.evicted, y.created, y.placeholders())
+		}
+		var text bytes.Buffer
+		writeMetric(t, &text, u.metrics.pending)
+		if want := `podfit_updater_replacement_pending_seconds_sum{capacity="provisioning-request"} 30`; !strings.Contains(text.String(), want) {
+			t.Errorf("the metric has not %s:\n%s", want, text.String())
+		}
+	})
+}
+
+// Only the CustomResourceDefinition is installed: after the first request, placeholder pods are used.
+func TestUpdater_noAutoscalerAcceptsRequests_usesPlaceholderPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFullCluster()
+		y.noRequests = ""
+		y.runFor(t, 2*time.Hour)
+		if len(y.evicted) != 3 || y.placeholders() != 0 || len(y.created) != 4 {
+			t.Errorf("evicted %v, created %v, %d requests left; want 3 evictions, 4 created, none left", y.evicted, y.created, y.placeholders())
+		}
+	})
+}
+
+// The updater is started again with the feature switched off, while requests of both kinds exist.
+func TestUpdater_switchedOffWhileRequestsExist_deletesThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, provisions := range []bool{false, true} {
+			y := newFullCluster()
+			y.addsNodes = false
+			if provisions {
+				y.noRequests = ""
+			}
+			y.runFor(t, 3*time.Minute)
+			before := y.placeholders()
+			y.config.CapacityBeforeEviction = capacityOff
+			y.runFor(t, 5*time.Minute)
+			if before != 1 || y.placeholders() != 0 {
+				t.Errorf("ProvisioningRequests %t: %d requests before, %d after; want 1 and 0", provisions, before, y.placeholders())
+			}
+		}
+	})
 }
 
 func TestUpdater_placeholderDeletedByOthers_doesNotEvict(t *testing.T) {
@@ -297,32 +426,43 @@ func TestUpdater_placeholderDeletedByOthers_doesNotEvict(t *testing.T) {
 	})
 }
 
-// The updater is killed at each write: before it is carried out, and after it without its answer. The next updater knows nothing of the
-// one before.
-func TestUpdater_killedAtEachStepOfCapacity_leavesNoPlaceholderAndEvictsEachPodOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		whole := newFullCluster()
-		whole.runFor(t, time.Hour)
-		if whole.writes < 9 { // three times create, evict and delete
-			t.Fatalf("%d writes, want at least 9", whole.writes)
-		}
-		for at := 1; at <= whole.writes; at++ {
-			for _, answered := range []bool{false, true} {
-				y := newFullCluster()
-				y.killedAt, y.answered = at, answered
-				y.runFor(t, 3*time.Hour)
-				if y.placeholders() != 0 {
-					t.Errorf("killed at write %d, carried out: %t: %d placeholders are left", at, answered, y.placeholders())
+// The updater is killed at each write: before it is carried out, and after it without its answer. The next updater does not have the
+// records of the one before.
+func TestUpdater_killedAtEachStepOfCapacity_leavesNoRequestAndEvictsEachPodOnce(t *testing.T) {
+	for name, served := range map[string]bool{"placeholder pods": false, "ProvisioningRequests": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				full := func() *fullCluster {
+					y := newFullCluster()
+					if served {
+						y.noRequests, y.provisions = "", true
+					}
+					return y
 				}
-				for _, name := range []string{"web-0", "web-1", "web-2"} {
-					if y.evicted[name] != 1 || len(y.evicted) != 3 {
-						t.Errorf("killed at write %d, carried out: %t: evictions %v, want each old pod once", at, answered, y.evicted)
-						break
+				whole := full()
+				whole.runFor(t, time.Hour)
+				if whole.writes < 9 { // three times create, evict and delete
+					t.Fatalf("%d writes, want at least 9", whole.writes)
+				}
+				for at := 1; at <= whole.writes; at++ {
+					for _, answered := range []bool{false, true} {
+						y := full()
+						y.killedAt, y.answered = at, answered
+						y.runFor(t, 3*time.Hour)
+						if y.placeholders() != 0 {
+							t.Errorf("killed at write %d, carried out: %t: %d requests are left", at, answered, y.placeholders())
+						}
+						for _, name := range []string{"web-0", "web-1", "web-2"} {
+							if y.evicted[name] != 1 || len(y.evicted) != 3 {
+								t.Errorf("killed at write %d, carried out: %t: evictions %v, want each old pod once", at, answered, y.evicted)
+								break
+							}
+						}
 					}
 				}
-			}
-		}
-	})
+			})
+		})
+	}
 }
 
 func TestUpdater_dryRun_logsPlaceholderAndCreatesNone(t *testing.T) {
@@ -332,7 +472,7 @@ func TestUpdater_dryRun_logsPlaceholderAndCreatesNone(t *testing.T) {
 		y.config.DryRun = true
 		y.log = slog.New(slog.NewTextHandler(&text, nil))
 		y.runFor(t, 10*time.Minute)
-		if n := strings.Count(text.String(), "Would create a placeholder pod"); n != 1 || len(y.created)+len(y.evicted) != 0 {
+		if n := strings.Count(text.String(), "Would create a request for capacity"); n != 1 || len(y.created)+len(y.evicted) != 0 {
 			t.Errorf("logged %d times, created %v, evicted %v; want once and nothing:\n%s", n, y.created, y.evicted, text.String())
 		}
 	})
@@ -351,13 +491,14 @@ func TestUpdater_placeholderPods_areNotReportedAsUnowned(t *testing.T) {
 }
 
 func TestConfig_capacityFlags_areValidatedAndUsed(t *testing.T) {
-	if c := given(t, "--capacity-before-eviction=off", "--placeholder-image=mirror/pause"); c.CapacityBeforeEviction != capacityOff || c.PlaceholderImage != "mirror/pause" {
-		t.Errorf("configuration %q, %q", c.CapacityBeforeEviction, c.PlaceholderImage)
+	if c := given(t, "--capacity-before-eviction=off", "--placeholder-image=mirror/pause", "--provisioning-class=x.example.com"); c.CapacityBeforeEviction != capacityOff ||
+		c.PlaceholderImage != "mirror/pause" || c.ProvisioningClass != "x.example.com" {
+		t.Errorf("configuration %q, %q, %q", c.CapacityBeforeEviction, c.PlaceholderImage, c.ProvisioningClass)
 	}
 	c := Defaults()
-	c.CapacityBeforeEviction, c.PlaceholderImage = "maybe", ""
+	c.CapacityBeforeEviction, c.PlaceholderImage, c.ProvisioningClass = "maybe", "", ""
 	err := c.Validate()
-	for _, want := range []string{`--capacity-before-eviction must be off or ask, got "maybe"`, "--placeholder-image must not be empty"} {
+	for _, want := range []string{`--capacity-before-eviction must be off or ask, got "maybe"`, "--placeholder-image must not be empty", "--provisioning-class must not be empty"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}

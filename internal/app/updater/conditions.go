@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -73,4 +76,23 @@ func (e *execution) writeConditions(ctx context.Context, now time.Time, due []co
 		})
 	}
 	_ = workers.Wait() // errors are logged where they occur
+}
+
+// summarizeUpdates sends the summaries of the pass to the writer of conditions.
+func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []decision.Decision) {
+	if e.summaries == nil || e.config.DryRun {
+		return
+	}
+	failed := map[cluster.Key]bool{}
+	for _, f := range e.pass.Failures() {
+		failed[f.Autoscaler.Key] = true
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
+		return !e.config.Serves(a.Namespace) || failed[a.Key]
+	})
+	var summaries map[cluster.Key]summary.Summary // without a summary, the condition is removed
+	if e.config.UpdatingCondition {
+		summaries = summary.Of(decisions)
+	}
+	e.summaries.Update(now, all, summaries)
 }

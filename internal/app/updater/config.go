@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // Config is the updater's configuration.
@@ -52,6 +53,7 @@ type Config struct {
 
 	CapacityBeforeEviction string // off or ask
 	PlaceholderImage       string // what placeholder pods run
+	ProvisioningClass      string // of ProvisioningRequests
 
 	Tables io.Writer // where a dry run writes tables; nil: nowhere
 }
@@ -79,7 +81,7 @@ func Defaults() Config {
 		MakeRoom:  room.Split.String(),
 		Mover:     plan.SurgeForRoom.String(),
 
-		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1",
+		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: kube.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
 	}
 }
@@ -125,8 +127,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
 	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
-		"off: evict it. ask: create a placeholder pod with the size of the replacement, and evict the pod when the placeholder has a node, within 10 minutes. "+
-		"ask has no effect if the PriorityClass podfit-placeholder does not exist or podfit may not create pods.")
+		"off: evict it. ask: create a ProvisioningRequest where the API server serves autoscaling.x-k8s.io/v1, else a placeholder pod with the size of the replacement, "+
+		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")
+	fs.StringVar(&c.ProvisioningClass, "provisioning-class", c.ProvisioningClass, "Class of the ProvisioningRequests of --capacity-before-eviction. The autoscaler of the cluster must serve it.")
 	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
 	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left after an eviction without effect, for example because the replacement "+
 		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
@@ -187,6 +190,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if c.PlaceholderImage == "" {
 		errs = append(errs, errors.New("--placeholder-image must not be empty"))
+	}
+	if c.ProvisioningClass == "" {
+		errs = append(errs, errors.New("--provisioning-class must not be empty"))
 	}
 	if !(c.UpdateThreshold >= 0) {
 		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/app/updater/scalepoint"
+	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -28,7 +31,7 @@ type execution struct {
 	now       time.Time
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
-	guard     *scaleGuard            // nil: no change waits for an HPA
+	guard     *scalepoint.Guard      // nil: no change waits for an HPA
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
@@ -94,19 +97,19 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if reason, frozen := e.frozen(&d); frozen {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
-	if e.guard.holds(&d) {
+	if e.guard.Holds(&d) {
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
-	e.states.announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
+	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	err := e.perform(ctx, &d)
-	var stopped *frozenError
+	var stopped *freeze.Error
 	switch {
 	case err == nil:
 		e.succeeded(&d)
 		e.releaseAfter(ctx, &d)
 		return nil
 	case errors.As(err, &stopped):
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, stopped.reason) })
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, stopped.Reason) })
 	case errors.Is(err, kube.ErrNotSent):
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.OutOfTime) })
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
@@ -135,7 +138,7 @@ func (e *execution) record(outcome func() []decision.Decision) []decision.Decisi
 
 // kindOf returns the kind of a failed action. The first error of the table that matches decides.
 func kindOf(err error) decision.RefusalKind {
-	var surge refusedSurge
+	var surge surges.Refused
 	if errors.As(err, &surge) {
 		return surge.Kind
 	}

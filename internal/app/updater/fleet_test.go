@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
@@ -162,8 +163,7 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 	if qps < 0 {
 		limit = rate.Inf
 	}
-	u.states.store = slowStates{rate.NewLimiter(limit, burst)}
-	u.states.parallel = true
+	u.states = updatestate.New(slowStates{rate.NewLimiter(limit, burst)}, true, u.metrics.states, u.log)
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Minute)
 	defer cancel()
 	process.EveryOr(ctx, time.Minute, f.early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
@@ -173,7 +173,7 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 		}
 		return u.cost
 	})
-	u.states.saving.Wait()
+	u.states.Save(f.t.Context(), time.Now(), u.ledger, u.budget.Delays, true)
 	return f.done.Sub(began)
 }
 

@@ -19,6 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/app/updater/scalepoint"
+	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -37,9 +40,10 @@ type hpaCluster struct {
 	after  bool                                     // the call is carried out before the crash
 	calls  int
 	writes int
-	late   func() // a write that arrives after the pass
-	lowest int64  // lowest scale point of all times, in percent × millicores
-	frozen bool   // by the ConfigMap of the cluster
+	late   func()                          // a write that arrives after the pass
+	lowest int64                           // lowest scale point of all times, in percent × millicores
+	frozen bool                            // by the ConfigMap of the cluster
+	more   []*cluster.HorizontalAutoscaler // of other tenants
 }
 
 func (y *hpaCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
@@ -137,11 +141,16 @@ func (y *hpaCluster) observe() {
 	y.lowest = min(y.lowest, int64(y.hpa.Utilization[0].Percent)*y.average())
 }
 
-func (y *hpaCluster) start() *updater {
+func (y *hpaCluster) Horizontals() []*cluster.HorizontalAutoscaler {
+	return append(slices.Clone(y.more), y.hpa)
+}
+
+func (y *hpaCluster) start() *updater { return y.startWith(y) }
+
+// startWith starts an updater that writes HPAs to a writer.
+func (y *hpaCluster) startWith(writer scalepoint.Writer) *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.scalePoints = scalePoints{
-		list: func() []*cluster.HorizontalAutoscaler { return []*cluster.HorizontalAutoscaler{y.hpa} }, writer: y, gateOf: u.gateOf, health: u.health, log: y.log,
-	}
+	u.scalePoints = scalepoint.New(y, writer, &u.config.Common, u.budget.StartupBoost, u.health, y.log)
 	return u
 }
 
@@ -370,8 +379,7 @@ func (s slowHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscale
 func TestUpdater_slowWriteToHPA_isNoCostOfThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newHPACluster(t, 460)
-		u := y.start()
-		u.scalePoints.writer = slowHPAs{y}
+		u := y.startWith(slowHPAs{y})
 		for range 5 {
 			u.pass(t.Context(), time.Now())
 			if u.cost > 0 {
@@ -411,7 +419,10 @@ func TestUpdater_averageRequestChangesEachSecond_writesToHPAAreFew(t *testing.T)
 }
 
 // deadHPAs answers no write, unless it is to the HPA of an autoscaler.
-type deadHPAs struct{ *hpaCluster }
+type deadHPAs struct {
+	*hpaCluster
+	tries map[string]int // writes without an answer, by UID of the HPA
+}
 
 func (d deadHPAs) Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error {
 	return d.SetTargets(ctx, h, nil, points)
@@ -421,6 +432,9 @@ func (d deadHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscale
 	if h.Namespace == "shop" {
 		return d.write(h, percent, points)
 	}
+	d.mu.Lock()
+	d.tries[h.UID]++
+	d.mu.Unlock()
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -430,16 +444,14 @@ func (d deadHPAs) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscale
 func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newHPACluster(t, 650)
-		u := y.start()
-		all := []*cluster.HorizontalAutoscaler{}
 		for i := range 1000 {
-			all = append(all, &cluster.HorizontalAutoscaler{
+			y.more = append(y.more, &cluster.HorizontalAutoscaler{
 				Key: cluster.Key{Namespace: "a", Name: fmt.Sprint("hpa-", i)}, UID: fmt.Sprint("a-", i), Target: cluster.Workload{Namespace: "a", Name: fmt.Sprint(i)},
 				Points: []cluster.ScalePoint{{Resource: cluster.CPU, Base: 1, Percent: 1, Set: 1}},
 			})
 		}
-		u.scalePoints.list = func() []*cluster.HorizontalAutoscaler { return append(slices.Clone(all), y.hpa) }
-		u.scalePoints.writer = deadHPAs{y}
+		dead := deadHPAs{y, map[string]int{}}
+		u := y.startWith(dead)
 		began := time.Now()
 		for y.average() != 650 && time.Since(began) < time.Hour {
 			u.pass(t.Context(), time.Now())
@@ -449,10 +461,10 @@ func TestUpdater_manyHPAsWithRecords_podsAreChangedSoon(t *testing.T) {
 			t.Errorf("the pods have their size after %v", took)
 		}
 		failures := 0
-		for _, a := range u.scalePoints.attempts {
-			failures = max(failures, a.failures)
+		for _, n := range dead.tries {
+			failures = max(failures, n)
 		}
-		if n := len(u.scalePoints.attempts); n > 500 || failures > 10 {
+		if n := len(dead.tries); n > 500 || failures > 10 {
 			t.Errorf("%d HPAs with failures, at most %d; want none that was not tried", n, failures)
 		}
 	})
@@ -506,7 +518,7 @@ func TestUpdater_freezeStopsTheWriteOfATarget_writeIsTriedAfterTheFreeze(t *test
 				return true, nil
 			}
 			y.frozen = true
-			return false, fmt.Errorf("patch: %w", &frozenError{})
+			return false, fmt.Errorf("patch: %w", &freeze.Error{})
 		}
 		u := y.start()
 		y.passes(u, 1, nil)
@@ -549,7 +561,7 @@ func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
 				t.Errorf("pod %s: %s, reason %s", d.Pod.Name, d.Do, d.Reason.Code)
 			}
 		}
-		if got := summarize(decisions)[y.autoscalers[0].Key]; got.reason != decision.HPANotWritten.String() || got.done > 0 {
+		if got := summary.Of(decisions)[y.autoscalers[0].Key].Condition(); got.Reason != decision.HPANotWritten.String() || !strings.HasPrefix(got.Message, "0 of ") {
 			t.Errorf("the condition Updating is %+v, want the reason HPANotWritten", got)
 		}
 		y.fail = nil

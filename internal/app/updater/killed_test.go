@@ -71,7 +71,7 @@ func (p killedPods) Annotate(ctx context.Context, pod *cluster.Pod, set map[stri
 	return p.write(func() error { return p.podChanger.Annotate(ctx, pod, set, remove...) })
 }
 
-// killedStates is a stateStore whose caller is killed.
+// killedStates is an updatestate.Store whose caller is killed.
 type killedStates struct {
 	*memoryStates
 	*killer
@@ -96,8 +96,8 @@ func terms(t *testing.T, y *fakeCluster, w world, pods podChanger, k *killer, st
 	start := func() *updater {
 		k.dead = false
 		u := newUpdater(y.config, w, killedPods{pods, k}, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-		u.states.store = store
-		if err := u.states.load(t.Context(), u.restore); err != nil {
+		u.storeIn(store)
+		if err := u.loadStates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return u

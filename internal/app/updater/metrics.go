@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/surges"
+	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -22,9 +24,8 @@ type Metrics struct {
 	statusInvalid                                     *prometheus.CounterVec
 	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
-	statesAvailable                                   prometheus.Gauge
-	stateWrites                                       *prometheus.CounterVec
-	surges                                            *prometheus.CounterVec
+	states                                            *updatestate.Metrics
+	surges                                            *surges.Metrics
 	execution                                         *prometheus.HistogramVec
 	pending                                           *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -58,6 +59,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		infeasibleSkip: counter("in_place_infeasible_skip_pods_total", "Number of in-place resizes that were skipped because the same resize was infeasible before.",
 			"vpa_size_log2", "vpa_name", "vpa_namespace"),
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
+		states:        updatestate.NewMetrics(reg),
+		surges:        surges.NewMetrics(reg),
 		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
 	}
 	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
@@ -67,32 +70,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
 	}, []string{"reason"})
 	m.skipped.WithLabelValues(staleWatch).Add(0)
-	m.statesAvailable = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "podfit_updater", Name: "update_states_available",
-		Help: "1 if UpdateState objects can be stored, 0 if the CRD or a permission is missing, or before they are loaded.",
-	})
-	m.stateWrites = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "podfit_updater", Name: "update_state_writes_total", Help: "Number of writes and deletions of UpdateState objects, by result: ok or error.",
-	}, []string{"result"})
-	for _, result := range []string{resultOK, resultError} {
-		m.stateWrites.WithLabelValues(result).Add(0)
-	}
-	m.surges = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "podfit_updater", Name: "surges_total", Help: "Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.",
-	}, []string{"result"})
-	for _, result := range []string{surgeBegun, surgeCompleted, surgeFailed} {
-		m.surges.WithLabelValues(result).Add(0)
-	}
 	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
 		Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
-			"placeholder (a placeholder pod held it) or free.",
+			"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"capacity"})
-	for _, capacity := range []string{capacityFree, capacityHeld} {
+	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
 		m.pending.WithLabelValues(capacity)
 	}
-	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped, m.statesAvailable, m.stateWrites, m.surges)
+	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

@@ -23,7 +23,7 @@ type pendingTimes struct {
 type measuredEviction struct {
 	at     time.Time
 	newest time.Time // creation of the newest pod of the controller at that time, by the clock of the API server
-	held   bool      // a placeholder pod held the room
+	by     string    // how the room was found: a value of the label capacity
 }
 
 const (
@@ -33,8 +33,9 @@ const (
 
 // The values of the label capacity.
 const (
-	capacityFree = "free"        // no placeholder pod was needed, or none can be created
-	capacityHeld = "placeholder" // a placeholder pod held the room
+	capacityFree  = "free"                 // no request for capacity was needed, or none can be created
+	capacityHeld  = "placeholder"          // a placeholder pod held the room
+	capacityAdded = "provisioning-request" // an autoscaler provided the room for a ProvisioningRequest
 )
 
 // evicted records an eviction.
@@ -46,7 +47,7 @@ func (m *pendingTimes) evicted(now time.Time, d *decision.Decision) {
 		m.evictions = map[cluster.Workload][]measuredEviction{}
 	}
 	c := d.Pod.Controller
-	m.evictions[c] = append(m.evictions[c], measuredEviction{at: now, newest: m.newest[c], held: d.Placeholder != nil && d.Placeholder.Node != ""})
+	m.evictions[c] = append(m.evictions[c], measuredEviction{at: now, newest: m.newest[c], by: capacityOf(d)})
 	m.total++
 }
 
@@ -73,7 +74,7 @@ func (m *pendingTimes) observe(now time.Time, decisions []decision.Decision, rep
 			measured[p.UID] = true
 		case !p.Started.IsZero() || took >= longestShown:
 			measured[p.UID] = true
-			report(min(max(0, took), longestShown), waiting[0].capacity())
+			report(min(max(0, took), longestShown), waiting[0].by)
 			m.drop(p.Controller)
 		}
 	}
@@ -92,9 +93,13 @@ func (m *pendingTimes) drop(controller cluster.Workload) {
 	}
 }
 
-func (e measuredEviction) capacity() string {
-	if e.held {
-		return capacityHeld
+// capacityOf returns how the room for the replacement of a pod was found.
+func capacityOf(d *decision.Decision) string {
+	switch {
+	case d.Request == nil || d.Request.State != cluster.RequestProvided:
+		return capacityFree
+	case d.Request.Kind == cluster.ProvisioningRequest:
+		return capacityAdded
 	}
-	return capacityFree
+	return capacityHeld
 }

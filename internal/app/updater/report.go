@@ -129,10 +129,10 @@ func (e *execution) reportLeft(d *decision.Decision, n notice) {
 	}
 	e.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
 		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
-	if needsAttention[n.code] || n.persists {
+	if n.code.NeedsAttention() || n.persists {
 		e.reportHeld(d, d.Reason)
 	}
-	if needsAttention[n.refused] {
+	if n.refused.NeedsAttention() {
 		e.reportHeld(d, d.Refused)
 	}
 	if n.unanswered {
@@ -153,18 +153,6 @@ func (e *execution) reportHeld(d *decision.Decision, reason decision.Reason) {
 	}
 	reported[reason.Code] = true
 	e.events.Autoscaler(d.Autoscaler, eventUpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
-}
-
-// needsAttention are the reasons to leave a pod that do not end by themselves, or that indicate a problem.
-var needsAttention = map[decision.ReasonCode]bool{
-	decision.BackingOff: true, decision.ChangesTooOften: true, decision.NoNodeFits: true, decision.QoSChange: true, decision.NoController: true, decision.TooFewReplicas: true,
-	decision.ResizeImpossible: true, decision.MemoryInUse: true, decision.NotSmallerThanRefused: true,
-	decision.SameSize: true, decision.GateOff: true, decision.Unscheduled: true,
-	decision.EvictionRefused: true, decision.DisruptionBudget: true, decision.ResizeRefused: true, decision.ResizeOverQuota: true,
-	decision.Frozen:    true,
-	decision.OverQuota: true, decision.HPANotWritten: true, decision.ServerNotReached: true,
-	decision.CapacityNotFound: true,
-	decision.DataWouldBeLost:  true, decision.BudgetsUnknown: true, decision.BudgetOfOthers: true, decision.NotEnoughMemory: true, decision.DeletionRefused: true,
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.

@@ -104,11 +104,13 @@ func rank(s *rescueState) int {
 	return 0
 }
 
-// attentionNames are the names of the reasons in needsAttention.
+// attentionNames are the names of the reasons that may need attention.
 var attentionNames = func() map[string]bool {
-	out := make(map[string]bool, len(needsAttention))
-	for code := range needsAttention {
-		out[code.String()] = true
+	out := map[string]bool{}
+	for _, m := range decision.Messages() {
+		if m.Code.NeedsAttention() {
+			out[m.Code.String()] = true
+		}
 	}
 	return out
 }()

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
@@ -19,11 +20,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
-
-// A frozenError is the error of an action that was not sent because of a freeze.
-type frozenError struct{ reason decision.Reason }
-
-func (e *frozenError) Error() string { return e.reason.String() }
 
 // frozen reports whether a freeze stops a decision now. It reads the current state of the watches, because a freeze may begin in the
 // middle of a pass.
@@ -34,35 +30,8 @@ func (e *execution) frozen(d *decision.Decision) (decision.Reason, bool) {
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
 func (e *execution) gate(ctx context.Context, d *decision.Decision) (context.Context, error) {
-	g := freezeGate{e.world.Rules, d.Autoscaler}
+	g := freeze.NewGate(e.world, d.Autoscaler.Namespace, d.Autoscaler)
 	return kube.WithGate(ctx, g), g.Closed()
-}
-
-// A freezeGate is closed while a freeze stops changes of the pods of an autoscaler.
-type freezeGate struct {
-	rules      func(*cluster.Autoscaler) rollout.Rules
-	autoscaler *cluster.Autoscaler
-}
-
-// Closed implements kube.Gate.
-func (g freezeGate) Closed() error {
-	if reason, frozen := plan.FrozenBy(g.rules(g.autoscaler)); frozen {
-		return &frozenError{reason}
-	}
-	return nil
-}
-
-// gateOf returns the gate of requests about a workload, such as those that change its replicas or its HPA. If no autoscaler targets the
-// workload, the freezes of its namespace and of the cluster count.
-func (u *updater) gateOf(s *cluster.Snapshot, w cluster.Workload) freezeGate {
-	a := cluster.Governing(s.AutoscalersOf(w), u.budget.StartupBoost)
-	if a == nil {
-		a = cluster.Oldest(s.AutoscalersOf(w))
-	}
-	if a == nil {
-		a = &cluster.Autoscaler{Key: cluster.Key{Namespace: w.Namespace}}
-	}
-	return freezeGate{u.world.Rules, a}
 }
 
 // A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
@@ -154,7 +123,7 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 // assumeChanges makes the updater change nothing for an hour if the amount of changes is limited and it is unknown what an earlier updater
 // has changed, because states cannot be stored.
 func (u *updater) assumeChanges(now time.Time) {
-	if !u.budget.LimitsRadius() || u.states.isActive() {
+	if !u.budget.LimitsRadius() || u.states.IsActive() {
 		return
 	}
 	u.ledger.AssumeChanges(now)

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -28,7 +28,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// memoryStates is a stateStore in memory.
+// memoryStates is an updatestate.Store in memory.
 type memoryStates struct {
 	mu       sync.Mutex
 	objects  map[cluster.Workload]ledger.State
@@ -108,21 +108,43 @@ func (m *memoryStates) Stored() []cluster.Workload {
 	return slices.SortedFunc(maps.Keys(m.objects), cluster.Workload.Compare)
 }
 
+// storeIn makes an updater keep its states in a store.
+func (u *updater) storeIn(store updatestate.Store) {
+	u.states = updatestate.New(store, false, u.metrics.states, u.log)
+}
+
 // term runs an updater for a duration, as one term of leadership. If it is killed, it does not store anything at the end.
-func (y *fakeCluster) term(t *testing.T, store stateStore, d time.Duration, killed bool) *updater {
+func (y *fakeCluster) term(t *testing.T, store updatestate.Store, d time.Duration, killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d-time.Second)
 	defer cancel()
-	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.states.store = store
-	if err := u.states.load(ctx, u.restore); err != nil {
-		return u
+	y.registry = prometheus.NewRegistry()
+	u := newUpdater(y.config, y, y, y, y, NewMetrics(y.registry), process.NewHealth(time.Hour), y.log)
+	u.storeIn(store)
+	if err := u.loadStates(ctx); err != nil {
+		return
 	}
 	process.Every(ctx, y.config.Interval, u.pass)
 	if !killed {
-		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
+		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 	}
-	return u
+}
+
+// metric returns the sum of the series of a metric of the updater of the last term.
+func (y *fakeCluster) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := y.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 func TestUpdater_hourlyRestarts_ineffectiveEvictionsStayRare(t *testing.T) {
@@ -166,12 +188,12 @@ func TestUpdater_hourlyRestarts_refusedActionsStayRare(t *testing.T) {
 					for range 24 {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 						u := newUpdater(fake.config, fake, tries, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-						u.states.store = store
+						u.storeIn(store)
 						if !restarts {
 							cancel()
 							ctx, cancel = context.WithTimeout(t.Context(), 24*time.Hour-time.Second)
 						}
-						if err := u.states.load(ctx, u.restore); err != nil {
+						if err := u.loadStates(ctx); err != nil {
 							t.Fatal(err)
 						}
 						process.Every(ctx, fake.config.Interval, u.pass) // then it is killed
@@ -254,7 +276,7 @@ func TestUpdater_newLeaderWithLateWatch_repeatsNothing(t *testing.T) {
 				late := &lagging{fakeCluster: fake, shown: fake.pods, acted: map[string]int{}}
 				store := newMemoryStates()
 				first := newUpdater(fake.config, late, late, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-				first.states.store = &killedAfterAnnouncing{memoryStates: store, killed: x.killed}
+				first.storeIn(&killedAfterAnnouncing{memoryStates: store, killed: x.killed})
 				first.pass(t.Context(), time.Now())
 				before := maps.Clone(late.acted)
 				if len(before) == 0 {
@@ -263,8 +285,8 @@ func TestUpdater_newLeaderWithLateWatch_repeatsNothing(t *testing.T) {
 				for i := range x.minutes {
 					time.Sleep(2 * time.Second)
 					next := newUpdater(fake.config, late, late, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-					next.states.store = store
-					if err := next.states.load(t.Context(), next.restore); err != nil {
+					next.storeIn(store)
+					if err := next.loadStates(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 					next.pass(t.Context(), time.Now())
@@ -312,7 +334,7 @@ func TestUpdater_endsDuringAPass_recordsOutcomes(t *testing.T) {
 		ending := &endsAfterFirst{fakeCluster: fake, end: cancel}
 		store := newMemoryStates()
 		u := newUpdater(fake.config, fake, ending, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-		u.states.store = store
+		u.storeIn(store)
 		u.pass(ctx, time.Now())
 		state := store.objects[fake.pods[0].Top]
 		if !state.ActingSince.IsZero() || len(state.Pods) == 0 || len(state.Pods) != fake.count("resize ") {
@@ -354,8 +376,8 @@ func TestUpdater_restartAfterEvictionWithoutReplacement_shortageIsRemembered(t *
 		for range 6 { // restarts before the time in which the replacement must exist
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute-time.Second)
 			u := newUpdater(fake.config, vanish, vanish, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-			u.states.store = store
-			if err := u.states.load(ctx, u.restore); err != nil {
+			u.storeIn(store)
+			if err := u.loadStates(ctx); err != nil {
 				t.Fatal(err)
 			}
 			process.Every(ctx, fake.config.Interval, u.pass)
@@ -476,14 +498,14 @@ func TestUpdater_crdOrRightMissing_actsAndLogsOnce(t *testing.T) {
 			fake.log = slog.New(slog.NewTextHandler(&text, nil))
 			store := newMemoryStates()
 			store.loadErr = fmt.Errorf("list: %w", err)
-			u := fake.term(t, store, time.Hour, false)
+			fake.term(t, store, time.Hour, false)
 			if n := fake.count("evict "); n != 3 {
 				t.Errorf("%d evictions, want 3", n)
 			}
 			if n := strings.Count(text.String(), "UpdateStates cannot be stored"); n != 1 || !strings.Contains(text.String(), name) {
 				t.Errorf("logged %d times, want once with the remedy %s:\n%s", n, name, text.String())
 			}
-			if v := testutil.ToFloat64(u.metrics.statesAvailable); v != 0 {
+			if v := fake.metric(t, "podfit_updater_update_states_available"); v != 0 {
 				t.Errorf("the metric is %v, want 0", v)
 			}
 			if store.loads > 8 || store.writes > 0 {
@@ -504,11 +526,11 @@ func TestUpdater_crdInstalledLater_storesFromThenOn(t *testing.T) {
 			defer store.mu.Unlock()
 			store.loadErr = nil
 		}()
-		u := fake.term(t, store, time.Hour, true)
+		fake.term(t, store, time.Hour, true)
 		if len(store.objects) != 1 {
 			t.Errorf("%d objects, want 1", len(store.objects))
 		}
-		if v := testutil.ToFloat64(u.metrics.statesAvailable); v != 1 {
+		if v := fake.metric(t, "podfit_updater_update_states_available"); v != 1 {
 			t.Errorf("the metric is %v, want 1", v)
 		}
 	})
@@ -521,14 +543,14 @@ func TestUpdater_writesFail_actsAndLogsOnce(t *testing.T) {
 		fake.log = slog.New(slog.NewTextHandler(&text, nil))
 		store := newMemoryStates()
 		store.writeErr = errors.New("etcd is full")
-		u := fake.term(t, store, 10*time.Minute, false)
+		fake.term(t, store, 10*time.Minute, false)
 		if n := fake.count("resize "); n != 3 {
 			t.Errorf("%d resizes, want 3", n)
 		}
 		if n := strings.Count(text.String(), "Cannot store an UpdateState"); n != 1 {
 			t.Errorf("logged %d times, want once:\n%s", n, text.String())
 		}
-		if v := testutil.ToFloat64(u.metrics.stateWrites.WithLabelValues(resultError)); v == 0 {
+		if v := fake.metric(t, "podfit_updater_update_state_writes_total"); v == 0 {
 			t.Error("failed writes are not counted")
 		}
 	})
@@ -551,7 +573,7 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 	})
 }
 
-// A hangingStates is a stateStore that does not answer writes of a namespace in time, for example because of a webhook of a tenant.
+// A hangingStates is an updatestate.Store that does not answer writes of a namespace in time, for example because of a webhook of a tenant.
 type hangingStates struct {
 	*memoryStates
 	namespace string
@@ -576,7 +598,7 @@ func TestUpdater_stateOfOneTenantCannotBeStored_passesGoOn(t *testing.T) {
 		fake.evictErr = kube.ErrForbidden
 		u := newTestUpdater(fake)
 		store := &hangingStates{memoryStates: newMemoryStates(), namespace: "shop"}
-		u.states.store = store
+		u.storeIn(store)
 		passes := 0
 		for began := time.Now(); time.Since(began) < 10*time.Minute; passes++ {
 			u.pass(t.Context(), time.Now())
@@ -584,14 +606,6 @@ func TestUpdater_stateOfOneTenantCannotBeStored_passesGoOn(t *testing.T) {
 		}
 		if passes < 400 || store.tried > 30 {
 			t.Errorf("%d passes and %d attempts to write in 10m, want about one pass in a second and few attempts", passes, store.tried)
-		}
-		if n := len(u.states.failures); n != 1 {
-			t.Errorf("%d failures are kept, want 1", n)
-		}
-		u.ledger = ledger.New()
-		u.states.save(t.Context(), time.Now(), u.ledger, u.budget, false)
-		if n := len(u.states.failures); n != 0 {
-			t.Errorf("%d failures of workloads without state are kept", n)
 		}
 	})
 }

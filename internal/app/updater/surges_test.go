@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,12 +18,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
+
+// deletionCost is the annotation that determines which pods a ReplicaSet removes first.
+const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
 // A surgeCluster is a Deployment with its controllers.
 type surgeCluster struct {
@@ -127,9 +130,9 @@ func (y *surgeCluster) Write(ctx context.Context, d *cluster.Deployment, replica
 func (y *surgeCluster) Annotate(_ context.Context, p *cluster.Pod, set map[string]string, remove ...string) error {
 	return y.write(func() error {
 		cost := 0
-		if v, ok := set[annotationDeletionCost]; ok {
+		if v, ok := set[deletionCost]; ok {
 			cost, _ = strconv.Atoi(v)
-		} else if !slices.Contains(remove, annotationDeletionCost) {
+		} else if !slices.Contains(remove, deletionCost) {
 			return nil
 		}
 		y.replace(p, func(q *cluster.Pod) { q.DeletionCost = int32(cost) })
@@ -190,10 +193,10 @@ func (y *surgeCluster) reconcile(now time.Time) {
 func (y *surgeCluster) start() *updater {
 	y.dead = false
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.surges = newSurges(y, y, u)
+	u.surges = surges.New(y, y, y, &u.config.Common, u.metrics.surges, u.health, u.log)
 	if y.states != nil {
-		u.states.store = killedStates{y.states, &y.killer}
-		if err := u.states.load(y.t.Context(), u.restore); err != nil {
+		u.storeIn(killedStates{y.states, &y.killer})
+		if err := u.loadStates(y.t.Context()); err != nil {
 			y.t.Fatal(err)
 		}
 	}
@@ -557,56 +560,6 @@ func TestSurge_apiServerFails_isTriedAgainWithBackoffAndLoggedOnce(t *testing.T)
 	}
 }
 
-// A surgeCrowd is a cluster in which a tenant has put the annotation podfit.dev/surge on many Deployments.
-type surgeCrowd struct {
-	all []cluster.Workload
-
-	mu    sync.Mutex
-	reads map[string]int // by namespace
-}
-
-func (y *surgeCrowd) Surging() []cluster.Workload               { return slices.Clone(y.all) }
-func (y *surgeCrowd) Rules(a *cluster.Autoscaler) rollout.Rules { return rollout.Rules{Autoscaler: a} }
-func (y *surgeCrowd) Scaled() (map[cluster.Workload]bool, bool) { return nil, true }
-func (y *surgeCrowd) Write(context.Context, *cluster.Deployment, int32, *cluster.Surge) error {
-	return nil
-}
-
-func (y *surgeCrowd) Read(_ context.Context, w cluster.Workload) (cluster.Deployment, error) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.reads[w.Namespace]++
-	if w.Namespace == "a" {
-		return cluster.Deployment{Workload: w, Recorded: true}, nil // the record is invalid
-	}
-	return cluster.Deployment{Workload: w, Recorded: true, Replicas: 4, Surge: &cluster.Surge{Pod: "web-1", Replicas: 3}}, nil
-}
-
-// Each pass reads the Deployments with a record. The records of a tenant must keep no surge of another one from ending, and with early
-// passes, the reads must leave most of --kube-api-qps for changes of pods.
-func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testing.T) {
-	y := &surgeCrowd{reads: map[string]int{}}
-	for i := range 300 {
-		y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "a", Name: fmt.Sprint("web-", i)})
-	}
-	y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
-	fake := newFakeCluster(cluster.Recreate)
-	u := updaterOf(fake, fake)
-	s := newSurges(y, y, u)
-	now := time.Now()
-	for range 300 { // early passes
-		s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger)
-		now = now.Add(time.Second)
-	}
-	if total := y.reads["a"] + y.reads["shop"]; y.reads["shop"] < 5 || total > 12*300 {
-		t.Errorf("%d reads of the surge of another tenant, and %d in total in 300s; want at least 5, and at most 12 per second", y.reads["shop"], total)
-	}
-	y.all = nil
-	if s.advance(t.Context(), now, fake.Snapshot, func(string) bool { return true }, u.ledger); len(s.tried) > 0 {
-		t.Errorf("%d Deployments without a record are kept", len(s.tried))
-	}
-}
-
 // surging returns a cluster in which the surge of one of three pods has begun, and its updater. The new pods become ready after a time.
 func surging(t *testing.T, starts time.Duration) (*surgeCluster, *updater) {
 	y := newSurgeCluster(t, 3)
@@ -649,9 +602,10 @@ func TestSurge_freezeBegins_noPodIsRemovedUntilItEnds(t *testing.T) {
 // The write of the next step waits for a mutating webhook that does not answer, for example.
 func TestSurge_writeHasNoAnswer_isTriedAgainWithBackoffAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y, u := surging(t, 30*time.Second)
+		y, _ := surging(t, 30*time.Second)
 		var logged lines
-		u.surges.log = logged.logger()
+		y.log = logged.logger()
+		u := y.start() // goes on with the surge
 		y.hangs = true
 		for range 60 {
 			u.pass(t.Context(), y.now)

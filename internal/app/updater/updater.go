@@ -17,6 +17,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/scalepoint"
+	"podfit.dev/podfit/internal/app/updater/summary"
+	"podfit.dev/podfit/internal/app/updater/surges"
+	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -74,36 +78,33 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalePoints{list: world.Horizontals, writer: kube.NewHorizontalWriter(clients), gateOf: u.gateOf, health: h, log: p.Log}
+			u.scalePoints = scalepoint.New(world, kube.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
 		}
 		if !c.ReadOnly {
-			u.surges = newSurges(world, kube.NewDeploymentWriter(clients), u)
+			u.surges = surges.New(world, kube.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
 		u.conditions = world
-		if c.WatchesAllPods() {
-			u.capacity.client = kube.NewPlaceholders(clients, c.PlaceholderImage)
-		}
+		u.capacity = newCapacity(c, clients)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
 			if err != nil {
 				return err
 			}
-			u.states.store = store
-			u.states.parallel = true
+			u.states = updatestate.New(store, true, m.states, p.Log)
 		}
-		if err := u.states.load(ctx, u.restore); err != nil {
+		if err := u.loadStates(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.summaries = newSummaryWriter(world, p.Log)
+		u.summaries = summary.NewWriter(world, p.Log)
 		writing, stop := context.WithCancel(ctx)
 		var writer sync.WaitGroup
-		writer.Go(func() { u.summaries.run(writing) })
+		writer.Go(func() { u.summaries.Run(writing) })
 		defer writer.Wait()
 		defer stop()
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
-		u.states.save(ctx, time.Now(), u.ledger, u.budget, true)
+		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 		return nil
 	}
 }
@@ -172,7 +173,7 @@ type updater struct {
 	events  eventRecorder
 	lease   statusLease
 	ledger  *ledger.Ledger
-	states  *states
+	states  *updatestate.Recorder
 	evicts  *rate.Limiter
 	resizes *rate.Limiter
 	metrics *Metrics
@@ -197,8 +198,8 @@ type updater struct {
 	capacity capacityProvider // asks for capacity before evictions
 	pending  pendingTimes     // of replacements
 
-	scalePoints scalePoints // of HPAs; without a writer none is changed
-	surges      *surges     // nil: no pod is surged
+	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
+	surges      *surges.Surger       // nil: no pod is surged
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -207,7 +208,7 @@ type updater struct {
 	conditions   conditionWriter               // nil: no conditions are written
 	rollouts     map[cluster.Key]*rolloutShown // what was reported last
 	rescueStates map[cluster.Key]*rescueReport // what is shown
-	summaries    *summaryWriter                // nil: no condition Updating is written
+	summaries    *summary.Writer               // nil: no condition Updating is written
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
 }
 
@@ -224,7 +225,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, states: newStates(nil, m, log),
+		metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
@@ -372,7 +373,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	var inProgress *plan.Surges
 	ready := false
 	clock.waiting(func() {
-		inProgress = u.surges.advance(ctx, now, u.world.Snapshot, u.config.Serves, u.ledger) // a surge ends even if no other pod may change
+		inProgress = u.advanceSurges(ctx, now) // a surge ends even if no other pod may change
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
@@ -380,12 +381,12 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.scalePoints.markUnwritable(now, u.served(s.Autoscalers))
+	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
 	w.Surges = inProgress
-	w.Provider = u.provider(ctx, now)
+	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
@@ -406,12 +407,13 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	e.reportShortages(pass.Shortages())
 	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() {
-		e.guard = u.scalePoints.prepare(ctx, now, s, w, decisions, u.config.Serves)
-		u.states.begin(ctx, pass, u.ledger, u.budget, u.restore)
+		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
+		u.restore(u.states.LoadAgain(ctx))
+		u.states.Begin(u.ledger, u.budget.Delays, slices.ContainsFunc(decisions, func(d decision.Decision) bool { return d.Do != decision.Leave }))
 		e.execute(ctx)
 	})
 	u.awaitChanges(decisions, inProgress)
-	clock.waiting(func() { u.states.save(leading, now, u.ledger, u.budget, false) })
+	clock.waiting(func() { u.states.Save(leading, now, u.ledger, u.budget.Delays, false) })
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
@@ -431,9 +433,22 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 	}
 }
 
+// loadStates restores the stored states, before the first pass.
+func (u *updater) loadStates(ctx context.Context) error {
+	stored, err := u.states.Load(ctx)
+	if err != nil {
+		return err
+	}
+	u.restore(stored)
+	return nil
+}
+
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
 // memory for it.
 func (u *updater) restore(stored []ledger.State) {
+	if len(stored) == 0 {
+		return
+	}
 	targets := map[cluster.Workload]bool{}
 	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
 		targets[a.Target] = true

@@ -39,6 +39,7 @@ type fakeCluster struct {
 	budgets     []cluster.DisruptionBudget
 	admits      bool // the webhook sizes replacements
 	log         *slog.Logger
+	registry    *prometheus.Registry // of the updater of the last term
 
 	mu       sync.Mutex
 	done     []string

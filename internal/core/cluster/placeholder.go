@@ -3,13 +3,56 @@
 
 package cluster
 
-import "hash/fnv"
+import (
+	"hash/fnv"
+	"time"
+)
 
-// placeholderPrefix is the start of the name of every placeholder pod.
+// A CapacityRequest is an object in the cluster that asks for room for the replacement of a pod before the pod is evicted.
+type CapacityRequest struct {
+	Key
+	UID     string
+	Kind    RequestKind
+	State   RequestState
+	Created time.Time
+	Size    Resources // what the replacement requests
+	Node    string    // of a placeholder pod; "" if it has none
+	Text    string    // why it failed; "" if it has not
+}
+
+// A RequestKind is the kind of a request for capacity.
+type RequestKind uint8
+
+// The kinds of requests for capacity.
+const (
+	PlaceholderPod      RequestKind = iota // a pod with the size of the replacement
+	ProvisioningRequest                    // an object of the group autoscaling.x-k8s.io, for a cluster autoscaler
+)
+
+// String returns the Kubernetes name of the object.
+func (k RequestKind) String() string {
+	if k == ProvisioningRequest {
+		return "ProvisioningRequest"
+	}
+	return "placeholder pod"
+}
+
+// A RequestState is the state of a request for capacity.
+type RequestState uint8
+
+// The states of a request for capacity.
+const (
+	RequestWaiting  RequestState = iota // nobody has answered it
+	RequestAccepted                     // an autoscaler has accepted it
+	RequestProvided                     // the capacity is there
+	RequestFailed                       // the autoscaler cannot provide it, or has taken it back
+)
+
+// placeholderPrefix is the start of the name of every request for capacity.
 const placeholderPrefix = "podfit-placeholder-"
 
-// PlaceholderOf returns the key of the placeholder pod that holds room for the replacement of a pod. The name follows from the UID of the
-// pod, so a repeated request creates no second placeholder, and the pod of a placeholder is found without further data.
+// PlaceholderOf returns the key of the request for capacity for the replacement of a pod. The name follows from the UID of the pod, so a
+// repeated request creates no second object, and the request for a pod is found without further data.
 func PlaceholderOf(p *Pod) Key { return PlaceholderFor(p.Namespace, p.UID) }
 
 // PlaceholderFor is PlaceholderOf for a pod of which only the namespace and the UID are known.

@@ -66,9 +66,9 @@ type Decision struct {
 
 	Priority Priority
 
-	// Placeholder is the placeholder pod that holds room for the replacement, or waits for it; nil if there is none. Only set on Evict.
-	// It is deleted after the eviction.
-	Placeholder *cluster.Pod
+	// Request is the request for capacity for the replacement, provided or not; nil if there is none. Only set on Evict. It is deleted
+	// after the eviction.
+	Request *cluster.CapacityRequest
 }
 
 // Priority orders pods that should change.

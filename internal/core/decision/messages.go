@@ -442,16 +442,22 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: AwaitingCapacity, Example: Reason{Text: cluster.Amounts(2000, 4096*mebibyte).String(), Until: exampleTime},
-		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted yet. podfit has created a placeholder pod with the size of the replacement, " +
-			"or creates it when the placeholder pods of the same workload and of other workloads are done. When the placeholder pod has a node, the pod is evicted.",
-		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. See the placeholder pods with `kubectl get pods -A -l podfit.dev/placeholder=true`. " +
+		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted yet. podfit has created a ProvisioningRequest or a placeholder pod with the size of the replacement, " +
+			"or creates it when the requests for the same workload and for other workloads are done. When the ProvisioningRequest is provisioned or the placeholder pod has a node, the pod is evicted.",
+		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. See the requests with `kubectl get pods,provisioningrequests -A -l podfit.dev/placeholder=true`. " +
 			"To evict pods without waiting, set `--capacity-before-eviction=off` for the updater.",
 	},
 	{
 		Code: CapacityNotFound, Example: Reason{Text: "no node had room for the placeholder pod in time", Until: exampleTime},
-		Meaning: "No node has free room for a replacement with the new requests, and the request for capacity failed: the placeholder pod got no node in time, was refused (for example by a ResourceQuota), " +
-			"or was deleted by others. The pod is not evicted, because its replacement would be Pending. The next request follows after a back-off.",
+		Meaning: "No node has free room for a replacement with the new requests, and the request for capacity failed: the placeholder pod got no node in time, the autoscaler did not provision the " +
+			"ProvisioningRequest, the API server refused it (for example because of a ResourceQuota), or others deleted it. The pod is not evicted, because its replacement would be Pending. The next request follows after a back-off.",
 		Remedy: "Add a node, raise the limits of the cluster autoscaler, raise the ResourceQuota that the text names, or lower `maxAllowed` of the VPA. " +
 			"To evict pods nevertheless, set `--capacity-before-eviction=off` for the updater.",
+	},
+	{
+		Code: NoCapacityProvider, Example: Reason{Text: cluster.Amounts(2000, 4096*mebibyte).String()},
+		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted: its replacement would be Pending. podfit cannot ask for capacity, because it may create neither " +
+			"ProvisioningRequests nor placeholder pods. The log has the cause.",
+		Remedy: "Grant the rights: `kubectl apply -f deploy/17-placeholders.yaml`. Or add a node. To evict pods nevertheless, set `--capacity-before-eviction=off` for the updater.",
 	},
 }

@@ -105,7 +105,9 @@ const (
 	AwaitingCapacity // no node has room for the replacement, and capacity was asked for
 	CapacityNotFound // the request for capacity has failed
 
-	lastCode = CapacityNotFound
+	NoCapacityProvider // no node has room for the replacement, and capacity cannot be asked for
+
+	lastCode = NoCapacityProvider
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -131,7 +133,7 @@ var codeNames = map[ReasonCode]string{
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
-	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound",
+	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider",
 }
 
 // String returns the name of the reason.
@@ -298,13 +300,15 @@ func (r Reason) outcome() string {
 	case SurgeFailed:
 		return r.quote("The surge of the pod was taken back") + nextAttempt(r.Until)
 	case AwaitingCapacity:
-		s := "No node has free room for a replacement with the requests " + r.Text + ". The pod is evicted when a placeholder pod has a node for it"
+		s := "No node has free room for a replacement with the requests " + r.Text + ". The pod is evicted when the requested capacity is there"
 		if r.Until.IsZero() {
-			return s + ", after other placeholder pods"
+			return s + ", after other requests for capacity"
 		}
 		return s + ", if that is before " + timestamp(r.Until)
 	case CapacityNotFound:
 		return r.quote("No node has free room for a replacement, and the request for capacity failed") + nextAttempt(r.Until)
+	case NoCapacityProvider:
+		return "No node has free room for a replacement with the requests " + r.Text + ", and the cluster has no way to ask for capacity"
 	case ResizeFailed:
 		return r.quote("The kubelet failed to resize the pod")
 	case ResizeImpossible:

@@ -44,7 +44,7 @@ func TestReason_everyCode_isFullSentences(t *testing.T) {
 	until := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for code := range codeNames {
 		texts := []string{"", "message.", "message"}
-		if slices.Contains([]ReasonCode{ModeOff, GateOff, BackingOff, NoNodeFits, AwaitingCapacity}, code) { // their texts are podfit's own
+		if slices.Contains([]ReasonCode{ModeOff, GateOff, BackingOff, NoNodeFits, AwaitingCapacity, NoCapacityProvider}, code) { // their texts are podfit's own
 			texts = []string{"eviction"}
 		}
 		for _, text := range texts {

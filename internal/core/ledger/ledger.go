@@ -32,6 +32,8 @@ type Ledger struct {
 	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
 	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
 	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
+	keeps     map[string]keptRequest                   // requests for capacity whose deletion was refused, by UID
+	ignored   time.Time                                // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
 
 	canaries     map[cluster.Workload]rollout.State
@@ -72,7 +74,7 @@ func New() *Ledger {
 		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
 		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
-		asks: map[cluster.Workload]CapacityState{},
+		asks: map[cluster.Workload]CapacityState{}, keeps: map[string]keptRequest{},
 	}
 }
 
@@ -139,7 +141,7 @@ func (l *Ledger) expect(now time.Time, d Attempt) {
 func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.forgetShortages(ds)
-	l.learnCapacity(now, v.Placeholders, ds)
+	l.learnCapacity(now, v.Requests, ds)
 	for workload, help := range l.Effective(ds) {
 		e := l.evictions[workload]
 		switch {

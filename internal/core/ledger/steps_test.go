@@ -62,10 +62,10 @@ func TestLedger_hostileCanary_isIgnoredOrBounded(t *testing.T) {
 
 func TestLedger_capacityRequest_endsWithItsPlaceholder(t *testing.T) {
 	l, pod := New(), podsOf(1)[0]
-	held := map[cluster.Key]*cluster.Pod{cluster.PlaceholderOf(pod): {}}
-	learn := func(after time.Duration, held map[cluster.Key]*cluster.Pod, pods ...*cluster.Pod) {
+	held := map[cluster.Key]*cluster.CapacityRequest{cluster.PlaceholderOf(pod): {}}
+	learn := func(after time.Duration, held map[cluster.Key]*cluster.CapacityRequest, pods ...*cluster.Pod) {
 		view := viewOf(1, pods...)
-		view.Placeholders = held
+		view.Requests = held
 		l.Learn(noon.Add(after), view, wants(fits(2000), pods...))
 	}
 	l.CapacityAsked(noon, pod)
@@ -74,7 +74,7 @@ func TestLedger_capacityRequest_endsWithItsPlaceholder(t *testing.T) {
 		t.Errorf("asked: %+v", c)
 	}
 	learn(placeholderDelay, nil, pod)
-	if c := l.Capacity(db); c.Failures != 1 || c.Text != PlaceholderLost || !c.Requested.IsZero() {
+	if c := l.Capacity(db); c.Failures != 1 || c.Text != RequestLost || !c.Requested.IsZero() {
 		t.Errorf("the placeholder is gone: %+v", c)
 	}
 	l.CapacityFailed(noon.Add(time.Hour), pod, "no node")

@@ -7,7 +7,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 
 // A View is what a pass has observed.
 type View struct {
-	Governed     []cluster.Governed
-	Scales       map[cluster.Workload]cluster.Scale
-	Placeholders map[cluster.Key]*cluster.Pod // that live, by name
+	Governed []cluster.Governed
+	Scales   map[cluster.Workload]cluster.Scale
+	Requests map[cluster.Key]*cluster.CapacityRequest // that live, by name
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -15,105 +16,133 @@ import (
 	"podfit.dev/podfit/internal/core/room"
 )
 
-// A pod is not evicted before there is room for its replacement. If no node has free room now, a placeholder pod with the size of the
-// replacement asks for it: the scheduler places it, or a cluster autoscaler adds a node for it. The pod is evicted when the
-// placeholder has a node. Then the placeholder is deleted, and the scheduler places the replacement there.
+// A pod is not evicted before there is room for its replacement. If no node has free room now, a request for capacity asks for it: a
+// ProvisioningRequest, for which a cluster autoscaler adds a node, or a placeholder pod with the size of the replacement, which the
+// scheduler places. The pod is evicted when the capacity is provided: the ProvisioningRequest is provisioned, or the placeholder pod has
+// a node. Then the request is deleted, and the scheduler places the replacement.
 //
-//	no free room ─▶ asked (AwaitingCapacity) ─▶ placeholder has a node ─▶ evicted, then released ─▶ done
+//	no free room ─▶ asked (AwaitingCapacity) ─▶ provided ─▶ evicted, then released ─▶ done
 //	                  │                            │
 //	                  ▼                            ▼
-//	             no node in time, refused,    not evicted in time, deleted by others
-//	             deleted by others                 │
+//	             not provided in time,        not evicted in time, deleted by others
+//	             refused, deleted by others        │
 //	                  └──────────────┬─────────────┘
 //	                                 ▼
 //	                     CapacityNotFound, with a back-off
 //
-// The placeholders in the cluster are the state: their name follows from the UID of the pod, so a repeated request creates no second
+// The requests in the cluster are the state: their name follows from the UID of the pod, so a repeated request creates no second
 // one, and an updater that starts finds those of the one before. The ledger has only the last request and its failures.
 
-// A Provider is how capacity is asked for.
+// A Provider is a set of the ways to ask for capacity.
 type Provider uint8
 
-// The providers.
+// The ways to ask for capacity.
 const (
-	NoProvider      Provider = iota // no capacity is asked for; pods are evicted without
-	PlaceholderPods                 // placeholder pods
+	NoProvider           Provider = 1 << iota // capacity must be asked for, but the cluster has no way to do it: pods are left
+	PlaceholderPods                           // placeholder pods
+	ProvisioningRequests                      // ProvisioningRequest objects, which are preferred
+
+	NotAsked Provider = 0 // no capacity is asked for; pods are evicted without
 )
 
 const (
-	maxPlaceholders = 10  // placeholder pods in the cluster at the same time
-	growthOfRequest = 0.1 // a placeholder without a node is replaced if the size of the replacement exceeds it by this fraction
+	maxRequests     = 10            // requests for capacity in the cluster at the same time
+	maxOffers       = 100           // pods in a pass that get the budget of others
+	growthOfRequest = 0.1           // a request that is not provided is replaced if the size of the replacement exceeds it by this fraction
+	unansweredFor   = 6 * time.Hour // how long placeholder pods are used after no autoscaler has accepted a ProvisioningRequest
 )
 
 // The causes of a failed request for capacity, as Reason.Text.
 const (
-	noNodeInTime     = "no node had room for the placeholder pod in time"
-	notEvictedInTime = "the pod was not evicted in time, so the placeholder pod was deleted"
-	roomWasNeeded    = "a pod on the node of the placeholder pod needed the room"
+	noNodeInTime         = "no node had room for the placeholder pod in time"
+	notProvisionedInTime = "the ProvisioningRequest was not provisioned in time"
+	notAccepted          = "no autoscaler accepted the ProvisioningRequest"
+	notEvictedInTime     = "the pod was not evicted in time, so the request for capacity was deleted"
+	roomWasNeeded        = "a pod on the node of the placeholder pod needed the room"
 )
 
-// A Release is why a placeholder pod is deleted. Its text is a stable name for logs.
+// A Release is why a request for capacity is deleted. Its text is a stable name for logs.
 type Release string
 
-// The reasons to delete a placeholder pod.
+// The reasons to delete a request for capacity.
 const (
 	ReleaseGone     Release = "PodGone"     // the pod that it is for does not exist any more, or was evicted
 	ReleaseUnwanted Release = "NotNeeded"   // the pod is not going to be evicted for a larger size
-	ReleaseOutgrown Release = "SizeChanged" // the replacement needs more than the placeholder holds
-	ReleaseExpired  Release = "Expired"     // it found no node in time, or the pod was not evicted in time
+	ReleaseOutgrown Release = "SizeChanged" // the replacement needs more than what was asked for
+	ReleaseExpired  Release = "Expired"     // it was not provided in time, or the pod was not evicted in time
+	ReleaseFailed   Release = "Failed"      // the autoscaler reports that it cannot provide it
 	ReleaseNeeded   Release = "RoomNeeded"  // a resize of another pod on its node needs the room
 	ReleaseOff      Release = "SwitchedOff" // no capacity is asked for any more
 )
 
-// A CapacityStep creates or deletes one placeholder pod.
+// A CapacityStep creates or deletes one request for capacity.
 type CapacityStep struct {
-	Pod         *cluster.Pod        // the pod that is going to be evicted; nil if a placeholder of an unknown pod is deleted
-	Autoscaler  *cluster.Autoscaler // nil if Pod is nil
-	Size        cluster.Resources   // what the replacement requests
-	Placeholder *cluster.Pod        // the one to delete; nil if one is created
-	Release     Release             // why it is deleted
+	Pod        *cluster.Pod             // the pod that is going to be evicted; nil if a request for an unknown pod is deleted
+	Autoscaler *cluster.Autoscaler      // nil if Pod is nil
+	Size       cluster.Resources        // what the replacement requests
+	Kind       cluster.RequestKind      // of the request
+	Request    *cluster.CapacityRequest // the one to delete; nil if one is created
+	Release    Release                  // why it is deleted
 
-	failure string // why the request for capacity has failed; "" if it has not
+	failure    string // why the request for capacity has failed; "" if it has not
+	unanswered bool   // no autoscaler has accepted the ProvisioningRequest
 }
 
 // capacity is the state of the requests for capacity in a pass.
 type capacity struct {
-	placeholders []*cluster.Pod               // sorted by name
-	held         map[cluster.Key]*cluster.Pod // by name
-	given        map[string]bool              // placeholders that are given up for a resize, by UID
-	asked        map[cluster.Workload]bool    // workloads with a placeholder, or for which one is created
-	usable       map[nodeKey][]*nodeRoom      // nodes that accept new pods, by name
-	steps        []CapacityStep
+	requests []*cluster.CapacityRequest               // sorted by name
+	held     map[cluster.Key]*cluster.CapacityRequest // by name
+	given    map[string]bool                          // placeholder pods that are given up for a resize, by UID
+	asked    map[cluster.Workload]bool                // workloads with a request, or for which one is created
+	usable   map[nodeKey][]*nodeRoom                  // nodes that accept new pods, by name
+	steps    []CapacityStep
 }
 
 func capacityOf(w World) capacity {
-	c := capacity{held: map[cluster.Key]*cluster.Pod{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{}, usable: map[nodeKey][]*nodeRoom{}}
+	c := capacity{held: map[cluster.Key]*cluster.CapacityRequest{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{}, usable: map[nodeKey][]*nodeRoom{}}
+	for i := range w.Requests {
+		c.requests = append(c.requests, &w.Requests[i])
+	}
 	for _, p := range w.Pods {
 		if p.Placeholder && p.Live() {
-			c.placeholders = append(c.placeholders, p)
+			c.requests = append(c.requests, requestOf(p))
 		}
 	}
-	slices.SortFunc(c.placeholders, func(a, b *cluster.Pod) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
-	for _, p := range c.placeholders {
-		c.held[p.Key] = p
+	slices.SortFunc(c.requests, func(a, b *cluster.CapacityRequest) int {
+		return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID))
+	})
+	for _, r := range c.requests {
+		if has := c.held[r.Key]; has == nil || has.State != cluster.RequestProvided {
+			c.held[r.Key] = r
+		}
 	}
 	return c
 }
 
-// of returns the placeholder of a pod, or nil.
-func (c *capacity) of(p *cluster.Pod) *cluster.Pod {
+func requestOf(placeholder *cluster.Pod) *cluster.CapacityRequest {
+	r := cluster.CapacityRequest{
+		Key: placeholder.Key, UID: placeholder.UID, Kind: cluster.PlaceholderPod, Created: placeholder.Created, Node: placeholder.Node, Size: change.Total(placeholder, nil),
+	}
+	if r.Node != "" {
+		r.State = cluster.RequestProvided
+	}
+	return &r
+}
+
+// of returns the request for the replacement of a pod, or nil.
+func (c *capacity) of(p *cluster.Pod) *cluster.CapacityRequest {
 	if len(c.held) == 0 {
 		return nil
 	}
 	return c.held[cluster.PlaceholderOf(p)]
 }
 
-// CapacitySteps returns the placeholder pods to create and to delete, in this order of execution: deletions first.
+// CapacitySteps returns the requests for capacity to create and to delete, in this order of execution: deletions first.
 func (p *Pass) CapacitySteps() []CapacityStep { return p.capacity.steps }
 
-// checkCapacity leaves pods whose replacement has no room on any node now, and decides which placeholder pods are created and deleted.
+// checkCapacity leaves pods whose replacement has no room on any node now, and decides which requests for capacity are created and deleted.
 func (s *pass) checkCapacity(ds []entry) {
-	decisions := make(map[cluster.Key]*entry, len(s.capacity.placeholders)) // by placeholder
+	decisions := make(map[cluster.Key]*entry, len(s.capacity.requests)) // by request
 	for i := range ds {
 		if d := &ds[i]; s.capacity.of(d.Pod) != nil {
 			decisions[cluster.PlaceholderOf(d.Pod)] = d
@@ -128,17 +157,59 @@ func (s *pass) checkCapacity(ds []entry) {
 			}
 		}
 		slices.SortFunc(evictions, func(a, b *entry) int { return byPriority(*a, *b) })
+		withdrawn := map[cluster.Workload]bool{} // direct controllers that have got back budget
 		for _, d := range evictions {
 			if r, lacks := s.lacksCapacity(d); lacks {
 				s.withdraw(d, r)
 				s.ask(d, &r)
+				withdrawn[d.Pod.Controller] = true
 			}
 		}
+		s.offerBudget(ds, withdrawn)
 	}
-	s.releasePlaceholders(decisions)
+	s.releaseRequests(decisions)
 }
 
-func (s *pass) asksForCapacity() bool { return s.w.Provider != NoProvider && s.nodeRooms().known }
+// offerBudget gives the budget of pods that wait for capacity to other pods of their controllers, whose replacements may have room: the
+// eviction of a pod frees room on its own node.
+func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool) {
+	offers := 0
+	for i := range ds {
+		d := &ds[i]
+		if d.Do != decision.Leave || d.Reason.Code != decision.BudgetSpent || !withdrawn[d.Pod.Controller] || offers >= maxOffers {
+			continue
+		}
+		offers++
+		s.candidate(d).take()
+		if d.Do != decision.Evict {
+			continue
+		}
+		if r, lacks := s.lacksCapacity(d); lacks {
+			s.withdraw(d, r)
+		}
+	}
+}
+
+func (s *pass) asksForCapacity() bool { return s.w.Provider != NotAsked && s.nodeRooms().known }
+
+// kindOfRequest returns how capacity is asked for now. A ProvisioningRequest is preferred: it needs no pod. If no autoscaler accepts it, as
+// where only the CustomResourceDefinition is installed, placeholder pods are used for some hours.
+func (s *pass) kindOfRequest() cluster.RequestKind {
+	last := s.w.Ledger.LastProvisioningIgnored()
+	unanswered := !last.IsZero() && s.now.Sub(last) < unansweredFor
+	if s.w.Provider&ProvisioningRequests != 0 && !(unanswered && s.w.Provider&PlaceholderPods != 0) {
+		return cluster.ProvisioningRequest
+	}
+	return cluster.PlaceholderPod
+}
+
+// serves reports whether requests of a kind are used.
+func (p Provider) serves(k cluster.RequestKind) bool {
+	if k == cluster.ProvisioningRequest {
+		return p&ProvisioningRequests != 0
+	}
+	return p&PlaceholderPods != 0
+}
 
 // withdraw leaves a pod instead of evicting it, and returns its budget.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
@@ -155,7 +226,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 		d.canary = false
 		delete(d.scope.firsts, ledger.WorkloadOf(d.Pod))
 	}
-	d.Do, d.Reason, d.Placeholder = decision.Leave, r, nil
+	d.Do, d.Reason, d.Request = decision.Leave, r, nil
 }
 
 // holdBack leaves a pod that a running pass decided to evict, if its replacement has no room. The next pass asks for capacity.
@@ -177,21 +248,24 @@ func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 	}
 	size := change.Total(p, d.With)
 	own := s.capacity.of(p)
-	if own != nil && own.Node != "" && !s.isExpired(own) && !s.capacity.given[own.UID] && s.holds(own, size) || s.takeRoom(p, room.Of(size)) {
-		d.Placeholder, d.placed = own, true
+	if own != nil && own.State == cluster.RequestProvided && !s.isExpired(own) && !s.capacity.given[own.UID] && s.holds(own, size) || s.takeRoom(p, room.Of(size)) {
+		d.Request, d.placed = own, true
 		return decision.Reason{}, false
+	}
+	if s.w.Provider&(PlaceholderPods|ProvisioningRequests) == 0 {
+		return decision.Reason{Code: decision.NoCapacityProvider, Text: size.String()}, true
 	}
 	last := s.w.Ledger.Capacity(ledger.WorkloadOf(p))
 	failed := decision.Reason{Code: decision.CapacityNotFound, Text: last.Text, Until: last.Failed.Add(s.b.Backoff(last.Failures))}
 	waits := decision.Reason{Code: decision.AwaitingCapacity, Text: size.String()}
 	switch {
-	case own != nil && s.isExpired(own):
-		failed.Text, failed.Until = noNodeInTime, s.now.Add(s.b.Backoff(last.Failures+1))
+	case own != nil && (own.State == cluster.RequestFailed || s.isExpired(own)):
+		failed.Text, failed.Until = ledger.Shortened(failureOf(own)), s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
 	case own != nil:
 		waits.Until = own.Created.Add(s.b.CapacityFor)
 	case last.UID == p.UID && last.IsLost(s.now, ledger.WorkloadOf(p), s.capacity.held):
-		failed.Text, failed.Until = ledger.PlaceholderLost, s.now.Add(s.b.Backoff(last.Failures+1))
+		failed.Text, failed.Until = ledger.RequestLost, s.now.Add(s.b.Backoff(last.Failures+1))
 		return failed, true
 	case last.Failures > 0 && s.now.Before(failed.Until):
 		return failed, true
@@ -205,30 +279,45 @@ func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 func (s *pass) ask(d *entry, r *decision.Reason) {
 	workload := ledger.WorkloadOf(d.Pod)
 	creating := len(s.capacity.steps)
-	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.placeholders)+creating >= maxPlaceholders {
+	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.requests)+creating >= maxRequests {
 		return
 	}
 	if last := s.w.Ledger.Capacity(workload); !last.Requested.IsZero() {
-		return // the watch does not show the placeholder of another pod of the workload yet
+		return // the request for another pod of the workload is not shown yet
 	}
 	s.capacity.asked[workload] = true
-	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.With)})
+	s.capacity.steps = append(s.capacity.steps, CapacityStep{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.With), Kind: s.kindOfRequest()})
 	d.Reason.Until = s.now.Add(s.b.CapacityFor)
 }
 
-// isExpired reports whether a placeholder has found no node in time, or has held its room for too long.
-func (s *pass) isExpired(placeholder *cluster.Pod) bool {
+// isExpired reports whether a request was not provided in time, or its pod was not evicted in time.
+func (s *pass) isExpired(r *cluster.CapacityRequest) bool {
 	limit := s.b.CapacityFor
-	if placeholder.Node != "" {
+	if r.State == cluster.RequestProvided {
 		limit *= 2
 	}
-	return !s.now.Before(placeholder.Created.Add(limit))
+	return !s.now.Before(r.Created.Add(limit))
 }
 
-// holds reports whether the room of a placeholder, with what its node has free besides, is enough for a replacement.
-func (s *pass) holds(placeholder *cluster.Pod, size cluster.Resources) bool {
-	has := counted(placeholder)
-	if n := s.nodeRooms().nodes[placeholder.Node]; n != nil {
+// failureOf returns why a request has failed or was not provided in time.
+func failureOf(r *cluster.CapacityRequest) string {
+	switch {
+	case r.State == cluster.RequestFailed:
+		return r.Text
+	case r.State == cluster.RequestProvided:
+		return notEvictedInTime
+	case r.Kind == cluster.PlaceholderPod:
+		return noNodeInTime
+	case r.State == cluster.RequestAccepted:
+		return notProvisionedInTime
+	}
+	return notAccepted
+}
+
+// holds reports whether the room of a request, with what the node of a placeholder pod has free besides, is enough for a replacement.
+func (s *pass) holds(r *cluster.CapacityRequest, size cluster.Resources) bool {
+	has := room.Of(r.Size)
+	if n := s.nodeRooms().nodes[r.Node]; n != nil {
 		has = has.Add(room.Amount{CPU: max(0, n.open.CPU), Memory: max(0, n.open.Memory)})
 	}
 	return has.Holds(room.Of(size))
@@ -267,16 +356,17 @@ func (s *pass) usableNodes(key nodeKey) []*nodeRoom {
 	return out
 }
 
-// releasePlaceholders deletes the placeholders that are not needed any more, before others are created.
-func (s *pass) releasePlaceholders(decisions map[cluster.Key]*entry) {
+// releaseRequests deletes the requests that are not needed any more, before others are created.
+func (s *pass) releaseRequests(decisions map[cluster.Key]*entry) {
 	var releases []CapacityStep
-	for _, placeholder := range s.capacity.placeholders {
-		d := decisions[placeholder.Key]
-		why, failure := s.releaseOf(placeholder, d)
-		if why == "" {
+	for _, r := range s.capacity.requests {
+		d := decisions[r.Key]
+		why, failure := s.releaseOf(r, d)
+		if why == "" || s.w.Ledger.CapacityIsKept(s.now, &s.b.Delays, r) {
 			continue
 		}
-		step := CapacityStep{Placeholder: placeholder, Release: why, failure: failure}
+		step := CapacityStep{Request: r, Kind: r.Kind, Release: why, failure: failure}
+		step.unanswered = why == ReleaseExpired && r.Kind == cluster.ProvisioningRequest && r.State == cluster.RequestWaiting
 		if d != nil {
 			step.Pod, step.Autoscaler = d.Pod, d.Autoscaler
 		}
@@ -285,48 +375,48 @@ func (s *pass) releasePlaceholders(decisions map[cluster.Key]*entry) {
 	s.capacity.steps = append(releases, s.capacity.steps...)
 }
 
-// releaseOf returns why a placeholder is deleted, and whether its request has failed; "" if it is kept.
-func (s *pass) releaseOf(placeholder *cluster.Pod, d *entry) (why Release, failure string) {
+// releaseOf returns why a request is deleted, and why it has failed; "" if it is kept or has not failed.
+func (s *pass) releaseOf(r *cluster.CapacityRequest, d *entry) (why Release, failure string) {
 	switch {
-	case s.w.Provider == NoProvider:
+	case !s.w.Provider.serves(r.Kind):
 		return ReleaseOff, ""
 	case d == nil || d.Reason.Code == decision.AlreadyEvicted:
 		return ReleaseGone, ""
-	case s.capacity.given[placeholder.UID]:
+	case s.capacity.given[r.UID]:
 		return ReleaseNeeded, roomWasNeeded
-	case d.Do == decision.Evict && d.Placeholder == placeholder:
+	case d.Do == decision.Evict && d.Request == r:
 		return "", "" // it is deleted after the eviction
-	case s.isExpired(placeholder) && placeholder.Node == "":
-		return ReleaseExpired, noNodeInTime
-	case s.isExpired(placeholder):
-		return ReleaseExpired, notEvictedInTime
+	case r.State == cluster.RequestFailed:
+		return ReleaseFailed, failureOf(r)
+	case s.isExpired(r):
+		return ReleaseExpired, failureOf(r)
 	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
 		return ReleaseUnwanted, ""
-	case s.isOutgrown(placeholder, change.Total(d.Pod, d.With)):
+	case s.isOutgrown(r, change.Total(d.Pod, d.With)):
 		return ReleaseOutgrown, ""
 	}
 	return "", ""
 }
 
-// isOutgrown reports whether the replacement needs so much more than a placeholder that the placeholder does not help.
-func (s *pass) isOutgrown(placeholder *cluster.Pod, size cluster.Resources) bool {
-	if placeholder.Node != "" {
-		return s.nodeRooms().known && !s.holds(placeholder, size)
+// isOutgrown reports whether the replacement needs so much more than a request asked for that the request does not help.
+func (s *pass) isOutgrown(r *cluster.CapacityRequest, size cluster.Resources) bool {
+	if r.State == cluster.RequestProvided {
+		return s.nodeRooms().known && !s.holds(r, size)
 	}
-	had := change.Total(placeholder, nil)
+	had := r.Size
 	exceeds := func(now, before int64) bool { return float64(now) > float64(before)*(1+growthOfRequest) }
 	return exceeds(size.CPU, had.CPU) || exceeds(size.Memory, had.Memory)
 }
 
 // giveUpPlaceholders gives up placeholders on a node that has too little room for the resizes of its pods.
 func (s *pass) giveUpPlaceholders(n *nodeRoom, needed room.Amount) {
-	for _, placeholder := range s.capacity.placeholders {
+	for _, r := range s.capacity.requests {
 		if n.free.Holds(needed) {
 			return
 		}
-		if placeholder.Node == n.node.Name {
-			s.capacity.given[placeholder.UID] = true
-			n.free, n.open = n.free.Add(held(placeholder)), n.open.Add(counted(placeholder))
+		if r.Node == n.node.Name {
+			s.capacity.given[r.UID] = true
+			n.free, n.open = n.free.Add(room.Of(r.Size)), n.open.Add(room.Of(r.Size))
 		}
 	}
 }
@@ -334,9 +424,15 @@ func (s *pass) giveUpPlaceholders(n *nodeRoom, needed room.Amount) {
 // CapacityDone reports that a step was carried out.
 func (p *Pass) CapacityDone(step *CapacityStep) {
 	l := p.w.Ledger
+	if step.unanswered {
+		l.ProvisioningIgnored(p.now)
+	}
+	if step.Request != nil {
+		l.CapacityDeleted(step.Request)
+	}
 	switch {
 	case step.Pod == nil:
-	case step.Placeholder == nil:
+	case step.Request == nil:
 		l.CapacityAsked(p.now, step.Pod)
 	case step.failure != "":
 		l.CapacityFailed(p.now, step.Pod, step.failure)
@@ -345,10 +441,11 @@ func (p *Pass) CapacityDone(step *CapacityStep) {
 	}
 }
 
-// CapacityRefused reports that the API server refused a step, or that its outcome is unknown. A placeholder that may have been created
-// counts as created, and one that could not be deleted is deleted in the next pass.
+// CapacityRefused reports that the API server refused a step, or that its outcome is unknown. A request that may have been created
+// counts as created, and one that could not be deleted is deleted after a back-off.
 func (p *Pass) CapacityRefused(step *CapacityStep, r decision.Refusal) {
-	if step.Placeholder != nil {
+	if step.Request != nil {
+		p.w.Ledger.CapacityKept(p.now, step.Request)
 		return
 	}
 	if r.Kind == decision.OutcomeIsUnknown {

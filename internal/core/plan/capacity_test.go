@@ -16,16 +16,31 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
-func (s *scene) setProvider(f []string) error {
-	s.provider = NoProvider
-	if f[0] == "placeholders" {
-		s.provider = PlaceholderPods
+func (s *script) setProvider(f []string) error {
+	s.provider = map[string]Provider{
+		"off": NotAsked, "none": NoProvider, "placeholders": PlaceholderPods, "requests": ProvisioningRequests, "both": PlaceholderPods | ProvisioningRequests,
+	}[f[0]]
+	return nil
+}
+
+// provision sets the state of the ProvisioningRequests.
+func (s *script) provision(f []string) error {
+	for i := range s.requests {
+		r := &s.requests[i]
+		switch f[0] {
+		case "accepts":
+			r.State = cluster.RequestAccepted
+		case "provides":
+			r.State = cluster.RequestProvided
+		case "fails":
+			r.State, r.Text = cluster.RequestFailed, strings.Join(f[1:], " ")
+		}
 	}
 	return nil
 }
 
 // scheduleAll places the pods without a node.
-func (s *scene) scheduleAll([]string) error {
+func (s *script) scheduleAll([]string) error {
 	for _, p := range s.pods {
 		if p.Node == "" && len(s.nodes) > 0 {
 			p.Node = s.nodes[0].Name
@@ -35,7 +50,7 @@ func (s *scene) scheduleAll([]string) error {
 	return nil
 }
 
-func (s *scene) losePlaceholder(f []string) error {
+func (s *script) losePlaceholder(f []string) error {
 	key := parseKey(f[0])
 	for _, p := range slices.Clone(s.pods) {
 		if p.Key == key {
@@ -50,18 +65,22 @@ func placeholderOf(pod cluster.Key) cluster.Key {
 	return cluster.Key{Namespace: pod.Namespace, Name: "placeholder-" + pod.Name}
 }
 
-func (s *scene) remove(key cluster.Key) {
+func (s *script) remove(key cluster.Key) {
 	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
+	s.requests = slices.DeleteFunc(slices.Clone(s.requests), func(r cluster.CapacityRequest) bool { return r.Key == key })
 }
 
-// executeCapacity creates and deletes placeholder pods, as the API server answers.
-func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
+// executeCapacity creates and deletes requests for capacity, as the API server answers.
+func (s *script) executeCapacity(pass *Pass, out io.Writer) {
 	steps := pass.CapacitySteps()
 	for i := range steps {
 		step := &steps[i]
 		act, key, why := "reserve", cluster.Key{}, ""
-		if step.Placeholder != nil {
-			act, key, why = "release", step.Placeholder.Key, " ("+string(step.Release)+")"
+		if step.Request != nil {
+			act, key, why = "release", step.Request.Key, " ("+string(step.Release)+")"
+		}
+		if step.Kind == cluster.ProvisioningRequest {
+			why += " ProvisioningRequest"
 		}
 		if step.Pod != nil {
 			key = placeholderOf(step.Pod.Key)
@@ -82,12 +101,16 @@ func (s *scene) executeCapacity(pass *Pass, out io.Writer) {
 	}
 }
 
-func (s *scene) applyCapacity(step *CapacityStep) {
-	if step.Placeholder != nil {
-		s.remove(step.Placeholder.Key)
+func (s *script) applyCapacity(step *CapacityStep) {
+	if step.Request != nil {
+		s.remove(step.Request.Key)
 		return
 	}
 	key := cluster.PlaceholderOf(step.Pod)
+	if step.Kind == cluster.ProvisioningRequest {
+		s.requests = append(slices.Clone(s.requests), cluster.CapacityRequest{Key: key, UID: "uid-" + key.String(), Kind: step.Kind, Created: s.now, Size: step.Size})
+		return
+	}
 	s.pods = append(s.pods, &cluster.Pod{
 		Key: key, UID: "uid-" + key.String(), Created: s.now, Phase: cluster.Pending, Priority: -1000000,
 		Placeholder: true,
@@ -95,17 +118,17 @@ func (s *scene) applyCapacity(step *CapacityStep) {
 	})
 }
 
-// fullScene returns a scene in which shop/web-0 waits for capacity.
-func fullScene(t *testing.T) *scene {
+// fullScene returns a script in which shop/web-0 waits for capacity.
+func fullScene(t *testing.T) *script {
 	t.Helper()
-	s := newScene()
+	s := newScript()
 	s.run(t, "provider placeholders", "node n1 cpu=4 memory=8Gi", "pods shop/web 2 app cpu=2 memory=1Gi", "pod shop/web-0 node=n1", "pod shop/web-1 node=n1",
 		"autoscale shop/web mode=Recreate", "advise shop/web app cpu=3 memory=1Gi lower cpu=2500m")
 	return s
 }
 
 // run runs commands and returns their output.
-func (s *scene) run(t *testing.T, commands ...string) string {
+func (s *script) run(t *testing.T, commands ...string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, c := range commands {
@@ -156,7 +179,7 @@ func TestPlan_placeholderOfUnknownPod_isDeleted(t *testing.T) {
 	s.run(t, "try")
 	s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p.Name == "web-0" })
 	steps := Begin(s.now, s.world(), s.budget).CapacitySteps()
-	if len(steps) == 0 || steps[0].Placeholder == nil || steps[0].Release != ReleaseGone {
+	if len(steps) == 0 || steps[0].Request == nil || steps[0].Release != ReleaseGone {
 		t.Errorf("steps %+v, want the deletion first", steps)
 	}
 }

@@ -87,7 +87,7 @@ func (p *Pass) Learn() {
 
 // view returns what the ledger learns from.
 func (s *pass) view() ledger.View {
-	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Placeholders: s.capacity.held}
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.capacity.held}
 }
 
 // Done reports that a decision was carried out.
@@ -251,7 +251,7 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 }
 
 func (p *Pass) leave(d *entry, r decision.Reason) {
-	d.Do, d.Reason, d.Fallback, d.roomFor, d.Placeholder = decision.Leave, r, false, nil, nil
+	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
 }
 
 func (p *Pass) group(d *entry) *group {

@@ -249,9 +249,9 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 func TestPlan_shuffledWorld_sameDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawWorld(t)
-		first := describe(Plan(noon, w, b))
+		first := formatDecisions(Plan(noon, w, b))
 		shuffle(rand.New(rand.NewPCG(2, rapid.Uint64().Draw(t, "seed"))), &w)
-		if again := describe(Plan(noon, w, b)); again != first {
+		if again := formatDecisions(Plan(noon, w, b)); again != first {
 			t.Fatalf("the first plan is\n%sand the second\n%s", first, again)
 		}
 	})
@@ -264,11 +264,11 @@ func TestPlan_anyWorld_actionsComeFirst(t *testing.T) {
 		pass := Begin(noon, w, b)
 		ds := pass.Decisions()
 		if !slices.IsSortedFunc(pass.entries, byExecution) {
-			t.Fatal(describe(ds))
+			t.Fatal(formatDecisions(ds))
 		}
 		for i := 1; i < len(ds); i++ {
 			if ds[i-1].Do == decision.Leave && ds[i].Do != decision.Leave {
-				t.Fatal(describe(ds))
+				t.Fatal(formatDecisions(ds))
 			}
 		}
 	})

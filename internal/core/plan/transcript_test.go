@@ -24,7 +24,7 @@ import (
 	"podfit.dev/podfit/internal/transcript"
 )
 
-// scene is the state of a transcript (see package transcript). The commands:
+// script is the state of a transcript (see package transcript). The commands:
 //
 //	pods NS/NAME COUNT [kind=K] [template=...] CONTAINER [/ CONTAINER]...  a workload, by default a Deployment whose
 //	                              pods are 1h old, Ready and on a node; CONTAINER is: name RESOURCES [limits RESOURCES]
@@ -56,11 +56,12 @@ import (
 //	replacements on|off           whether evicted pods are replaced
 //	ready                         every pod runs and is ready
 //	kubelet                       the kubelet does the resizes on the nodes that have room, and defers the others
-//	provider placeholders|none    who provides capacity before an eviction
+//	provider off|none|placeholders|requests|both  how capacity is asked for before an eviction
+//	autoscaler accepts|provides|fails TEXT        what the cluster autoscaler does about ProvisioningRequests
 //	scheduler                     places the pods without a node where there is room
-//	lose NS/POD                   somebody deletes the placeholder of a pod
+//	lose NS/POD                   another client deletes the request for capacity for a pod
 //	rooms                         prints the plans for nodes that are too full
-type scene struct {
+type script struct {
 	now         time.Time
 	budget      Budget
 	ledger      *ledger.Ledger
@@ -78,14 +79,15 @@ type scene struct {
 	newNodes    []cluster.NewNode
 	daemons     []cluster.Daemon
 	provider    Provider
+	requests    []cluster.CapacityRequest
 	lazy        bool // evicted pods are not replaced
 	born        int
 }
 
-func newScene() *scene {
+func newScript() *script {
 	b := DefaultBudget()
 	b.EvictionBackoff = 5 * time.Minute // so that the transcripts are short
-	return &scene{
+	return &script{
 		now:      time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 		budget:   b,
 		ledger:   ledger.New(),
@@ -98,15 +100,15 @@ func newScene() *scene {
 }
 
 func TestPlan_transcripts_areUnchanged(t *testing.T) {
-	transcript.Run(t, "testdata/*.txt", func(*testing.T) transcript.Command { return newScene().command })
+	transcript.Run(t, "testdata/*.txt", func(*testing.T) transcript.Command { return newScript().command })
 }
 
-func (s *scene) command(f []string, out *strings.Builder) error {
+func (s *script) command(f []string, out *strings.Builder) error {
 	commands := map[string]func([]string) error{
 		"pods": s.addPods, "pod": s.changePod, "scale": s.setScale, "autoscale": s.addAutoscaler,
-		"advise": s.advise, "policy": s.setPolicy, "range": s.setRange, "pdb": s.setPDB, "node": s.addNode, "new-node": s.addNewNode, "daemon": s.addDaemon, "budget": s.setBudget,
-		"after": s.after, "ready": s.ready, "kubelet": s.kubelet,
-		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder,
+		"advise": s.setRecommendation, "policy": s.setPolicy, "range": s.setLimitRange, "pdb": s.setPDB, "node": s.addNode, "new-node": s.addNewNode, "daemon": s.addDaemon, "budget": s.setBudget,
+		"after": s.advanceTime, "ready": s.markReady, "kubelet": s.runKubelet,
+		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder, "autoscaler": s.provision,
 		"rooms": func([]string) error {
 			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
 				out.WriteString(p.Table())
@@ -122,7 +124,7 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 			s.execute(f, true, out)
 			return nil
 		},
-		"api":          s.setAnswers,
+		"api":          s.setResponses,
 		"replacements": func(f []string) error { s.lazy = f[0] == "off"; return nil },
 	}
 	c, ok := commands[f[0]]
@@ -132,20 +134,20 @@ func (s *scene) command(f []string, out *strings.Builder) error {
 	return c(f[1:])
 }
 
-func (s *scene) world() World {
+func (s *script) world() World {
 	return World{
 		Governed: cluster.Gather(s.as, s.pods, true), Limits: s.limits, Scales: s.scales, Nodes: s.nodes, Selectors: s.selects,
-		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider,
+		Tolerations: s.tolerations, Budgets: s.budgets, Ledger: s.ledger, Pods: slices.Clone(s.pods), Fleet: s.fleet(), Provider: s.provider, Requests: s.requests,
 	}
 }
 
-func (s *scene) fleet() *policy.Fleet {
+func (s *script) fleet() *policy.Fleet {
 	return policy.NewFleet(policy.FleetConfig{
 		Nodes: s.nodes, Daemons: s.daemons, Selectors: s.selects, Tolerations: s.tolerations, New: s.newNodes, Unscaled: !s.fit,
 	})
 }
 
-func (s *scene) addNewNode(f []string) error {
+func (s *script) addNewNode(f []string) error {
 	before := s.nodes
 	err := s.addNode(append([]string{"new"}, f...))
 	n := s.nodes[len(before)]
@@ -154,20 +156,20 @@ func (s *scene) addNewNode(f []string) error {
 	return err
 }
 
-func (s *scene) addDaemon(f []string) error {
-	r, err := sections(f[1:], "")
+func (s *script) addDaemon(f []string) error {
+	r, err := splitSections(f[1:], "")
 	s.daemons = append(s.daemons, cluster.Daemon{Key: cluster.Key{Namespace: "kube-system", Name: f[0]}, Requests: r[""]})
 	return err
 }
 
 // plan plans twice, the second time with everything shuffled, and insists on the same decisions.
-func (s *scene) plan() []decision.Decision {
+func (s *script) plan() []decision.Decision {
 	ds := Plan(s.now, s.world(), s.budget)
 	shuffled := s.world()
 	r := rand.New(rand.NewPCG(1, uint64(len(ds))))
 	shuffle(r, &shuffled)
-	if again := Plan(s.now, shuffled, s.budget); describe(again) != describe(ds) {
-		panic("another order of the world gives another plan:\n" + describe(ds) + "\n" + describe(again))
+	if again := Plan(s.now, shuffled, s.budget); formatDecisions(again) != formatDecisions(ds) {
+		panic("another order of the world gives another plan:\n" + formatDecisions(ds) + "\n" + formatDecisions(again))
 	}
 	return ds
 }
@@ -181,7 +183,7 @@ func shuffle(r *rand.Rand, w *World) {
 	r.Shuffle(len(w.Nodes), func(i, j int) { w.Nodes[i], w.Nodes[j] = w.Nodes[j], w.Nodes[i] })
 }
 
-func describe(ds []decision.Decision) string {
+func formatDecisions(ds []decision.Decision) string {
 	var b strings.Builder
 	for _, d := range ds {
 		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, d.Reason, d.Fallback, d.Unboost)
@@ -189,7 +191,7 @@ func describe(ds []decision.Decision) string {
 	return b.String()
 }
 
-func (s *scene) print(ds []decision.Decision, only []string, out *strings.Builder) {
+func (s *script) print(ds []decision.Decision, only []string, out *strings.Builder) {
 	ds = slices.DeleteFunc(ds, func(d decision.Decision) bool {
 		return len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
 	})
@@ -214,7 +216,7 @@ func (s *scene) print(ds []decision.Decision, only []string, out *strings.Builde
 }
 
 // execute does what the plan says, as the cluster would, and prints what is tried.
-func (s *scene) execute(only []string, webhook bool, out io.Writer) {
+func (s *script) execute(only []string, webhook bool, out io.Writer) {
 	s.plan() // for its checks
 	pass := Begin(s.now, s.world(), s.budget)
 	pass.Learn()
@@ -227,13 +229,13 @@ func (s *scene) execute(only []string, webhook bool, out io.Writer) {
 	s.executeCapacity(pass, out)
 	for len(todo) > 0 {
 		d := todo[0]
-		answer := s.answer(d)
+		answer := s.response(d)
 		fmt.Fprintf(out, "%s %s: %s\n", d.Do, d.Pod.Key, answer)
-		todo = append(s.settle(pass, d, answer, webhook), todo[1:]...)
+		todo = append(s.reportOutcome(pass, d, answer, webhook), todo[1:]...)
 	}
 }
 
-func (s *scene) answer(d decision.Decision) string {
+func (s *script) response(d decision.Decision) string {
 	for _, pod := range []string{d.Pod.Key.String(), d.Pod.Namespace + "/*"} {
 		if a := s.answers[pod+" "+d.Do.String()]; a != "" {
 			return a
@@ -242,7 +244,7 @@ func (s *scene) answer(d decision.Decision) string {
 	return "ok"
 }
 
-func (s *scene) setAnswers(f []string) error {
+func (s *script) setResponses(f []string) error {
 	for _, option := range f[1:] {
 		act, answer, _ := strings.Cut(option, "=")
 		s.answers[f[0]+" "+act] = answer
@@ -255,13 +257,13 @@ var refusalKinds = map[string]decision.RefusalKind{
 	"busy": decision.ServerBusy, "lost": decision.OutcomeIsUnknown, "late": decision.OutcomeIsUnknown,
 }
 
-// settle carries out a decision as the API server answers, and returns what the pass wants done instead.
-func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook bool) []decision.Decision {
+// reportOutcome carries out a decision as the API server answers, and returns what the pass wants done instead.
+func (s *script) reportOutcome(pass *Pass, d decision.Decision, answer string, webhook bool) []decision.Decision {
 	if answer == "ok" || answer == "late" {
 		defer s.apply(d, webhook)
 	}
-	if answer == "ok" && d.Placeholder != nil {
-		defer s.remove(d.Placeholder.Key)
+	if answer == "ok" && d.Request != nil {
+		defer s.remove(d.Request.Key)
 	}
 	switch answer {
 	case "ok", "unseen":
@@ -276,31 +278,31 @@ func (s *scene) settle(pass *Pass, d decision.Decision, answer string, webhook b
 	return pass.Refused(d, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 }
 
-func (s *scene) apply(d decision.Decision, webhook bool) {
+func (s *script) apply(d decision.Decision, webhook bool) {
 	switch {
 	case d.Do != decision.Resize && s.lazy:
 		s.pods = slices.DeleteFunc(s.pods, func(p *cluster.Pod) bool { return p == d.Pod })
 	case d.Do != decision.Resize:
 		s.replace(d, webhook)
 	case slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node }):
-		ask(d.Pod, d.With)
+		setDesired(d.Pod, d.With)
 	default:
-		set(d.Pod, d.With)
+		setRequests(d.Pod, d.With)
 		for _, c := range d.Unboost {
 			d.Pod.Container(c).Boosted = nil
 		}
 	}
 }
 
-func set(p *cluster.Pod, fits []policy.Fitted) {
+func setRequests(p *cluster.Pod, fits []policy.Fitted) {
 	for _, f := range fits {
 		c := p.Container(f.Container)
 		c.Requests, c.Limits, c.Applied = f.Requests.Or(c.Requests), f.Limits.Or(c.Limits), nil
 	}
 }
 
-// ask sets what the spec asks for. The pod runs with what it has until the kubelet has resized it.
-func ask(p *cluster.Pod, fits []policy.Fitted) {
+// setDesired sets what the spec asks for. The pod runs with what it has until the kubelet has resized it.
+func setDesired(p *cluster.Pod, fits []policy.Fitted) {
 	for _, f := range fits {
 		c := p.Container(f.Container)
 		requests, limits := c.Running()
@@ -311,8 +313,8 @@ func ask(p *cluster.Pod, fits []policy.Fitted) {
 	}
 }
 
-// kubelet does the resizes on each node: first those that give room back, then the others by name.
-func (s *scene) kubelet([]string) error {
+// runKubelet does the resizes on each node: first those that give room back, then the others by name.
+func (s *script) runKubelet([]string) error {
 	for _, n := range s.nodes {
 		free := room.Of(n.Allocatable)
 		var waiting []*cluster.Pod
@@ -325,7 +327,7 @@ func (s *scene) kubelet([]string) error {
 				waiting = append(waiting, p)
 			}
 		}
-		slices.SortFunc(waiting, byResize)
+		slices.SortFunc(waiting, compareByResize)
 		for _, p := range waiting {
 			increase := room.Of(change.Total(p, nil)).Sub(sumOf(p, true))
 			if !free.Holds(increase) {
@@ -344,7 +346,7 @@ func (s *scene) kubelet([]string) error {
 	return nil
 }
 
-func byResize(a, b *cluster.Pod) int {
+func compareByResize(a, b *cluster.Pod) int {
 	more := func(p *cluster.Pod) int {
 		if sumOf(p, true).Holds(room.Of(change.Total(p, nil))) {
 			return 0
@@ -354,7 +356,7 @@ func byResize(a, b *cluster.Pod) int {
 	return cmp.Or(more(a)-more(b), a.Compare(b.Key))
 }
 
-func (s *scene) replace(d decision.Decision, webhook bool) {
+func (s *script) replace(d decision.Decision, webhook bool) {
 	old := d.Pod
 	s.born++
 	p := &cluster.Pod{
@@ -370,14 +372,14 @@ func (s *scene) replace(d decision.Decision, webhook bool) {
 		p.Place, p.Tolerance = old.Place, old.Tolerance
 		limits := s.limits[p.Namespace]
 		limits.Nodes = s.fleet().Of(p)
-		set(p, policy.Fit(d.Autoscaler, limits, p))
+		setRequests(p, policy.Fit(d.Autoscaler, limits, p))
 	}
 	s.pods[slices.Index(s.pods, old)] = p
 	s.schedule(p)
 }
 
 // schedule places a replacement on the first node that has room, if its predecessor was on one of the nodes.
-func (s *scene) schedule(p *cluster.Pod) {
+func (s *script) schedule(p *cluster.Pod) {
 	if !slices.ContainsFunc(s.nodes, func(n cluster.Node) bool { return n.Name == p.Node }) {
 		return
 	}
@@ -396,13 +398,13 @@ func (s *scene) schedule(p *cluster.Pod) {
 	}
 }
 
-func (s *scene) after(f []string) error {
+func (s *script) advanceTime(f []string) error {
 	d, err := time.ParseDuration(f[0])
 	s.now = s.now.Add(d)
 	return err
 }
 
-func (s *scene) ready([]string) error {
+func (s *script) markReady([]string) error {
 	for _, p := range s.pods {
 		if !p.Ready {
 			p.Phase, p.Ready, p.ReadySince, p.Crash = cluster.Running, true, s.now, nil
@@ -411,7 +413,7 @@ func (s *scene) ready([]string) error {
 	return nil
 }
 
-func (s *scene) addPods(f []string) error {
+func (s *script) addPods(f []string) error {
 	key, count := parseKey(f[0]), 0
 	if _, err := fmt.Sscan(f[1], &count); err != nil {
 		return err
@@ -428,7 +430,7 @@ func (s *scene) addPods(f []string) error {
 	}
 	var containers []cluster.Container
 	for i, part := range split(rest, "/") {
-		r, err := sections(part[1:], "", "limits")
+		r, err := splitSections(part[1:], "", "limits")
 		if err != nil {
 			return err
 		}
@@ -450,7 +452,7 @@ func (s *scene) addPods(f []string) error {
 	return nil
 }
 
-func (s *scene) changePod(f []string) error {
+func (s *script) changePod(f []string) error {
 	key := parseKey(f[0])
 	i := slices.IndexFunc(s.pods, func(p *cluster.Pod) bool { return p.Key == key })
 	if i < 0 {
@@ -550,7 +552,7 @@ func (s *scene) changePod(f []string) error {
 			first.Restart = first.Restart.With(res)
 		case "runs", "boosted":
 			var had map[string]cluster.Resources
-			had, err = sections(strings.Split(value, ","), "", "limits")
+			had, err = splitSections(strings.Split(value, ","), "", "limits")
 			applied := &cluster.Applied{Requests: had[""], Limits: had["limits"]}
 			if name == "runs" {
 				first.Applied = applied
@@ -559,7 +561,7 @@ func (s *scene) changePod(f []string) error {
 			}
 		case "asks":
 			var now map[string]cluster.Resources
-			now, err = sections(strings.Split(value, ","), "", "limits")
+			now, err = splitSections(strings.Split(value, ","), "", "limits")
 			first.Requests, first.Limits = now[""], now["limits"]
 		default:
 			return fmt.Errorf("no option %q", option)
@@ -571,7 +573,7 @@ func (s *scene) changePod(f []string) error {
 	return nil
 }
 
-func (s *scene) setScale(f []string) error {
+func (s *script) setScale(f []string) error {
 	key := parseKey(f[0])
 	for _, p := range s.pods {
 		if p.Top.Name != key.Name || p.Top.Namespace != key.Namespace {
@@ -594,7 +596,7 @@ func (s *scene) setScale(f []string) error {
 	return nil
 }
 
-func (s *scene) addAutoscaler(f []string) error {
+func (s *script) addAutoscaler(f []string) error {
 	key := parseKey(f[0])
 	a := &cluster.Autoscaler{Key: key, Target: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: key.Namespace, Name: key.Name}}
 	for _, p := range s.pods {
@@ -649,7 +651,7 @@ func (s *scene) addAutoscaler(f []string) error {
 	return nil
 }
 
-func (s *scene) autoscaler(name string) (*cluster.Autoscaler, error) {
+func (s *script) autoscaler(name string) (*cluster.Autoscaler, error) {
 	for _, a := range s.as {
 		if a.Key == parseKey(name) {
 			return a, nil
@@ -658,12 +660,12 @@ func (s *scene) autoscaler(name string) (*cluster.Autoscaler, error) {
 	return nil, fmt.Errorf("no autoscaler %s", name)
 }
 
-func (s *scene) advise(f []string) error {
+func (s *script) setRecommendation(f []string) error {
 	a, err := s.autoscaler(f[0])
 	if err != nil {
 		return err
 	}
-	r, err := sections(f[2:], "", "lower", "upper")
+	r, err := splitSections(f[2:], "", "lower", "upper")
 	if err != nil {
 		return err
 	}
@@ -679,7 +681,7 @@ func (s *scene) advise(f []string) error {
 	return nil
 }
 
-func (s *scene) setPolicy(f []string) error {
+func (s *script) setPolicy(f []string) error {
 	a, err := s.autoscaler(f[0])
 	if err != nil {
 		return err
@@ -690,14 +692,14 @@ func (s *scene) setPolicy(f []string) error {
 		cp.RequestsOnly = cp.RequestsOnly || w == "requests-only"
 		return w == "off" || w == "requests-only"
 	})
-	r, err := sections(words, "", "min", "max")
+	r, err := splitSections(words, "", "min", "max")
 	cp.MinAllowed, cp.MaxAllowed = r["min"], r["max"]
 	a.Policies = append(a.Policies, cp)
 	return err
 }
 
-func (s *scene) setRange(f []string) error {
-	r, err := sections(f[2:], "", "min", "max", "default")
+func (s *script) setLimitRange(f []string) error {
+	r, err := splitSections(f[2:], "", "min", "max", "default")
 	if err != nil {
 		return err
 	}
@@ -712,7 +714,7 @@ func (s *scene) setRange(f []string) error {
 	return nil
 }
 
-func (s *scene) addNode(f []string) error {
+func (s *script) addNode(f []string) error {
 	n := cluster.Node{Name: f[0], Ready: true}
 	words := slices.DeleteFunc(slices.Clone(f[1:]), func(w string) bool {
 		label, labelled := strings.CutPrefix(w, "label=")
@@ -729,13 +731,13 @@ func (s *scene) addNode(f []string) error {
 		return w == "cordoned" || labelled || tainted
 	})
 	slices.Sort(n.Labels)
-	r, err := sections(words, "")
+	r, err := splitSections(words, "")
 	n.Allocatable = r[""]
 	s.nodes = append(s.nodes, n)
 	return err
 }
 
-func (s *scene) setPDB(f []string) error {
+func (s *script) setPDB(f []string) error {
 	key := parseKey(f[0])
 	healthy, err := strconv.Atoi(f[1])
 	desired, err2 := strconv.Atoi(f[2])
@@ -759,7 +761,7 @@ func (s *scene) setPDB(f []string) error {
 	return errors.Join(err, err2)
 }
 
-func (s *scene) setBudget(f []string) error {
+func (s *script) setBudget(f []string) error {
 	for _, option := range f {
 		name, value, _ := strings.Cut(option, "=")
 		var err error
@@ -797,8 +799,8 @@ func (s *scene) setBudget(f []string) error {
 	return nil
 }
 
-// sections parses amounts; a word that is a name begins a section. The first section has the first name.
-func sections(words []string, names ...string) (map[string]cluster.Resources, error) {
+// splitSections parses amounts; a word that is a name begins a section. The first section has the first name.
+func splitSections(words []string, names ...string) (map[string]cluster.Resources, error) {
 	out := map[string]cluster.Resources{}
 	at := names[0]
 	for _, w := range words {

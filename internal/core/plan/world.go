@@ -54,6 +54,9 @@ type World struct {
 	// Provider is how capacity is asked for before an eviction.
 	Provider Provider
 
+	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
+	Requests []cluster.CapacityRequest
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }

@@ -19,7 +19,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// The marks of a placeholder pod. All of them are required, so that no other pod is taken for one.
+// The marks of a placeholder pod. All of them are required, so that no other pod is taken for one. A ProvisioningRequest and its
+// PodTemplate have the label and the annotations.
 const (
 	PlaceholderClass = "podfit-placeholder"             // its PriorityClass
 	PlaceholderLabel = "podfit.dev/placeholder"         // label with the value true
@@ -60,16 +61,7 @@ func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem stri
 	case dryRun:
 		return "", nil
 	}
-	review, err := h.core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"}},
-	}, metav1.CreateOptions{})
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("check the permission to create pods: %w", err)
-	case !review.Status.Allowed:
-		return "no permission to create pods", nil
-	}
-	return "", nil
+	return missingRight(ctx, h.core, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"})
 }
 
 // Create creates the placeholder of a pod with the given requests. It returns nil if it exists already. An error wraps one of the refusals,
@@ -106,7 +98,7 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 		return fmt.Errorf("another pod has the name of placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, ErrDenied)
 	case existing.Status.Phase == corev1.PodFailed || existing.Status.Phase == corev1.PodSucceeded:
 		key := cluster.Key{Namespace: existing.Namespace, Name: existing.Name}
-		if err := h.Delete(ctx, &cluster.Pod{Key: key, UID: string(existing.UID)}); err != nil {
+		if err := h.Delete(ctx, &cluster.CapacityRequest{Key: key, UID: string(existing.UID)}); err != nil {
 			return err
 		}
 		return fmt.Errorf("placeholder pod %s had ended and was deleted: %w", key, ErrBusy)
@@ -129,7 +121,7 @@ func (h *Placeholders) find(ctx context.Context, namespace, name string) (*corev
 }
 
 // Delete deletes a placeholder pod at once: it runs nothing that must end first. It returns nil if the pod does not exist.
-func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.Pod) error {
+func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.CapacityRequest) error {
 	uid, none := types.UID(placeholder.UID), int64(0)
 	ctx, sent := recordSending(ctx, h.pause)
 	err := sent.classify(h.core.CoreV1().RESTClient().Delete().Namespace(placeholder.Namespace).Resource("pods").Name(placeholder.Name).

@@ -139,7 +139,7 @@ func TestPlaceholders_create_outcomes(t *testing.T) {
 
 func TestPlaceholders_deleteOfMissingPod_isNoError(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "gone"}, UID: "u1"}
+	p := &cluster.CapacityRequest{Key: cluster.Key{Namespace: "shop", Name: "gone"}, UID: "u1"}
 	if err := NewPlaceholders(clientsOf(f), "pause").Delete(t.Context(), p); err != nil {
 		t.Error(err)
 	}

@@ -76,6 +76,8 @@ var ownObjects = map[string]string{
 	"RoleBinding kube-system/podfit:updater":                   "likewise",
 	"ClusterRole /podfit:placeholders":                         "to create placeholder pods; a role of its own, so that it can be left out",
 	"ClusterRoleBinding /podfit:placeholders":                  "likewise",
+	"ClusterRole /podfit:provisioning-requests":                "to create ProvisioningRequests; a role of its own, so that it can be left out",
+	"ClusterRoleBinding /podfit:provisioning-requests":         "likewise",
 	"PriorityClass /podfit-placeholder":                        "of placeholder pods",
 	"Secret kube-system/vpa-tls-certs":                         "filled by podfit, which may not create Secrets; upstream leaves it to a script",
 	"MutatingWebhookConfiguration /vpa-webhook-config":         "filled by podfit, which may not create webhook configurations; upstream creates it",
@@ -198,6 +200,9 @@ func merged(a, b map[string]any) map[string]bool {
 // sizesOfNewNodes is why podfit reads the objects of cluster autoscalers.
 const sizesOfNewNodes = "for the sizes of nodes that can be added; without the right podfit goes on"
 
+// provisioningRights is why the updater may create PodTemplates and ProvisioningRequests.
+const provisioningRights = "to ask for capacity before an eviction; without the right podfit uses placeholder pods"
+
 // ownRights are rights that only podfit has.
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
@@ -205,6 +210,7 @@ var ownRights = map[string]string{
 	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted, and to create placeholder pods; without the rights podfit goes on", "vpa-updater priorityclasses": "to find out whether it may create placeholder pods; without the right podfit goes on", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates": "podfit's own API", "vpa-admission-controller updatestates": "podfit's own API",
 	"vpa-updater namespaces": "their annotations that stop or delay changes", "vpa-updater configmaps": "the one that stops all changes",
+	"vpa-updater podtemplates": provisioningRights, "vpa-updater provisioningrequests": provisioningRights,
 	"vpa-updater deployments":    "for surges; without the right podfit evicts instead",
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender horizontalpodautoscalers": "to leave requests alone by which they scale; without the right podfit goes on",

@@ -73,7 +73,7 @@ func goBuild(ctx context.Context, module, path string, progress io.Writer) error
 // inside.
 func installed(o *unstructured.Unstructured) bool {
 	switch o.GroupVersionKind().Group {
-	case "apiextensions.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io":
+	case "apiextensions.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "scheduling.k8s.io":
 		return true
 	case "":
 		return o.GetKind() == "ServiceAccount" || o.GetKind() == "Namespace" || o.GetKind() == "Secret"

@@ -106,6 +106,11 @@ type Range struct {
 	AllowedLeast, AllowedGreatest Amounts
 }
 
+// isPlaceholder reports whether podfit has created the pod to hold room. Only podfit may set its label.
+func (p *Pod) isPlaceholder() bool {
+	return p.Labels["podfit.dev/placeholder"] == "true" && p.Controller == (Ref{})
+}
+
 // OK reports whether the write was done.
 func (w *Write) OK() bool { return w.Code >= 200 && w.Code < 300 && !w.DryRun }
 

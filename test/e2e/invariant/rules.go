@@ -22,8 +22,8 @@ func advised(j *judgement) (out []Violation) {
 			continue
 		}
 		states := j.lately(j.uid(w), w)
-		if len(states) == 0 {
-			continue // the pod was never observed
+		if len(states) == 0 || w.isDeletion() && states[0].isPlaceholder() {
+			continue // the pod was never observed, or serves nothing
 		}
 		why := j.unadvised(states, w)
 		if why == "" {
@@ -137,7 +137,7 @@ func inBudget(j *judgement) (out []Violation) {
 		}
 		uid := j.uid(w)
 		p := j.then(uid, w)
-		if p == nil || !p.Scheduled {
+		if p == nil || !p.Scheduled || w.isDeletion() && p.isPlaceholder() {
 			continue // its eviction makes nothing unavailable
 		}
 		serving := j.serving(uid, w)

@@ -85,9 +85,12 @@ func creation(seconds float64, code int, shaped string) Write {
 	}
 }
 
-func gone(p *Pod)     { p.Gone = true }
-func killed(p *Pod)   { p.Ready, p.OOM = false, true }
-func unready(p *Pod)  { p.Ready = false }
+func gone(p *Pod)    { p.Gone = true }
+func killed(p *Pod)  { p.Ready, p.OOM = false, true }
+func unready(p *Pod) { p.Ready = false }
+func placeholder(p *Pod) {
+	p.Controller, p.Labels = Ref{}, map[string]string{"podfit.dev/placeholder": "true"}
+}
 func deleting(p *Pod) { p.Deleting = true }
 func fits(p *Pod)     { p.Requests = map[string]Amounts{"app": {"cpu": 350}} }
 func pending(p *Pod)  { p.Scheduled, p.Ready = false, false }
@@ -149,6 +152,7 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"the only replica, OOM-killed":            {1, []change{write(evict(20, 0)), pods(pod(5, 0, killed))}, ""},
 		"a deletion of an OOM-killed pod":         {2, []change{write(deletion(20, 0)), pods(pod(5, 0, killed))}, ""},
 		"a deletion of a ready pod":               {2, []change{write(deletion(20, 0))}, "in-budget: a pod is deleted that is ready or was not OOM-killed"},
+		"a deletion of a placeholder pod":         {2, []change{write(deletion(20, 7)), pods(pod(5, 7, placeholder))}, ""},
 		"a deletion of an unready pod":            {2, []change{write(deletion(20, 0)), pods(pod(5, 0, unready))}, "in-budget: a pod is deleted that is ready or was not OOM-killed"},
 		"a deletion of a pod that fits":           {2, []change{write(deletion(20, 0)), pods(pod(5, 0, func(p *Pod) { killed(p); fits(p) }))}, "advised: the requests of the pod are within the recommended range"},
 		"a pod without a node":                    {1, []change{pods(pod(5, 0, pending)), write(evict(20, 0))}, ""},

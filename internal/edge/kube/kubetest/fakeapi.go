@@ -406,7 +406,9 @@ func (f *FakeAPI) fail(w http.ResponseWriter, code int, reason, message string) 
 
 // fakeKinds contains the API version and kind of the objects of each collection.
 var fakeKinds = map[string][2]string{
-	"/api/v1/pods":                                                 {"v1", "Pod"},
+	"/api/v1/pods":         {"v1", "Pod"},
+	"/api/v1/podtemplates": {"v1", "PodTemplate"},
+	"/apis/autoscaling.x-k8s.io/v1/provisioningrequests": {"autoscaling.x-k8s.io/v1", "ProvisioningRequest"},
 	"/api/v1/nodes":                                                {"v1", "Node"},
 	"/api/v1/events":                                               {"v1", "Event"},
 	"/api/v1/limitranges":                                          {"v1", "LimitRange"},

@@ -30,7 +30,7 @@ func newUrgent() urgent {
 
 // Urgent returns a channel that receives a value when pods may be changed because of a change in the cluster: a container was
 // OOM-killed and its pod is not ready, or such a pod changes; a kubelet has deferred a resize; an autoscaler has another recommendation
-// or another spec; or what AwaitChanges names has happened. Several signals may be combined in one value.
+// or another spec; a placeholder pod got a node; or what AwaitChanges names has happened. Several signals may be combined in one value.
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
@@ -83,7 +83,7 @@ func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {
 	// The replacement of a rescued pod ends the wait of the next one, so a pod that becomes ready beside crashing ones counts too.
 	isReady := now != nil && now.Ready && (before == nil || !before.Ready)
 	if is && now.Live() || isReady && (u.crashing[namespace] > 0 || u.waits.Controllers[now.Controller]) ||
-		isDeferred(now) && !isDeferred(before) || u.freesRoom(before, now) || u.continuesSurge(before, now, isReady) {
+		isDeferred(now) && !isDeferred(before) || holdsRoom(now) && !holdsRoom(before) || u.freesRoom(before, now) || u.continuesSurge(before, now, isReady) {
 		u.notify()
 	}
 }
@@ -97,6 +97,9 @@ func (u *urgent) continuesSurge(before, now *cluster.Pod, isReady bool) bool {
 func isDeferred(p *cluster.Pod) bool {
 	return p != nil && p.Resize != nil && p.Resize.State == cluster.ResizeDeferred
 }
+
+// holdsRoom reports whether a pod is a placeholder pod with a node: the pod that it is for may be evicted.
+func holdsRoom(p *cluster.Pod) bool { return p != nil && p.Placeholder && p.Node != "" }
 
 // freesRoom reports whether a pod leaves a node on which other pods wait for room, or becomes smaller there.
 func (u *urgent) freesRoom(before, now *cluster.Pod) bool {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
@@ -136,6 +137,11 @@ func TestWorld_changesThatPodsWaitFor_signalAnEarlyPass(t *testing.T) {
 		}, false},
 		{"a pod is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-1"}) }, true},
 		{"a pod of another node is gone", func() { w.pods.Remove(cluster.Key{Namespace: "shop", Name: "db-2"}) }, false},
+		{"a placeholder pod without a node", func() { change("hold", func(p *cluster.Pod) { p.Placeholder, p.Node, p.Ready = true, "", false }) }, false},
+		{"it gets a node", func() { change("hold", func(p *cluster.Pod) { p.Placeholder, p.Ready = true, false }) }, true},
+		{"it changes there", func() {
+			change("hold", func(p *cluster.Pod) { p.Placeholder, p.Ready, p.Started = true, false, time.Unix(1, 0) })
+		}, false},
 	} {
 		step.do()
 		if got := signalled(); got != step.want {

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package updatestate
 
 import (
 	"context"
@@ -16,14 +16,12 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// stateStore stores the state of each workload, in UpdateState objects.
-type stateStore interface {
+// Store stores the state of each workload, in UpdateState objects.
+type Store interface {
 	// Load returns ErrUnsupported or ErrForbidden if states cannot be stored in this cluster.
 	Load(ctx context.Context) ([]ledger.State, error)
 	// Write reports whether it wrote. It does not write if the stored state is the same.
@@ -55,17 +53,20 @@ const (
 	loadAgainAfter = 10 * time.Minute
 )
 
-// states keeps the ledger in the cluster, so that a restart or a new leader repeats nothing. The zero value keeps nothing.
+// maxWrites is the number of writes at the same time after a pass.
+const maxWrites = 10
+
+// A Recorder keeps the ledger in the cluster, so that a restart or a new leader repeats nothing.
 //
-// Before the first action of a pass on a workload, announce stores that the updater acts. After the pass, save stores the outcomes.
-// If the updater is killed in between, the next one waits until the watch must show the actions (plan.Interrupted). So save may write
+// Before the first action of a pass on a workload, Announce stores that the updater acts. After the pass, Save stores the outcomes.
+// If the updater is killed in between, the next one waits until the watch must show the actions (plan.Interrupted). So Save may write
 // later, in parallel to the next pass: if that acts on the workload again, one write is enough for both. Of two writes of one object, the
 // one that was decided on later wins.
-type states struct {
-	store    stateStore // nil: nothing is stored
+type Recorder struct {
+	store    Store // nil: nothing is stored
 	metrics  *Metrics
 	log      *slog.Logger
-	parallel bool           // save does not wait for its writes, which begin after saveDelay
+	parallel bool           // Save does not wait for its writes, which begin after saveDelay
 	saving   sync.WaitGroup // the writes of the last save
 	drop     chan struct{}  // closed by the next save, to drop the writes of the last one that have not begun; nil if there are none
 	unsaved  time.Time      // of the first save whose writes have not begun
@@ -103,32 +104,32 @@ type turn struct {
 }
 
 // decide returns the turn of a new write. Earlier writes of the object that have not begun are dropped.
-func (s *states) decide(w cluster.Workload) turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slot := s.slots[w]
+func (r *Recorder) decide(w cluster.Workload) turn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slot := r.slots[w]
 	if slot == nil {
 		slot = &stateSlot{free: make(chan struct{}, 1)}
 		slot.free <- struct{}{}
-		s.slots[w] = slot
+		r.slots[w] = slot
 	}
-	s.decided++
-	slot.latest = s.decided
-	return turn{w, slot, s.decided}
+	r.decided++
+	slot.latest = r.decided
+	return turn{w, slot, r.decided}
 }
 
 // await waits until no other write of the object is in progress. It returns false if ctx ends first, or if the write is dropped. After
 // true, the caller calls end.
-func (s *states) await(ctx context.Context, t turn) bool {
+func (r *Recorder) await(ctx context.Context, t turn) bool {
 	select {
 	case <-ctx.Done(): // a later pass writes it
-		s.release(t)
+		r.release(t)
 		return false
 	case <-t.slot.free:
 	}
-	s.mu.Lock()
+	r.mu.Lock()
 	dropped := t.slot.latest > t.number
-	s.mu.Unlock()
+	r.mu.Unlock()
 	if dropped {
 		t.slot.free <- struct{}{}
 	}
@@ -136,17 +137,17 @@ func (s *states) await(ctx context.Context, t turn) bool {
 }
 
 // end lets the next write of the object begin.
-func (s *states) end(t turn) {
-	s.release(t)
+func (r *Recorder) end(t turn) {
+	r.release(t)
 	t.slot.free <- struct{}{}
 }
 
 // release removes the slot of an object without a later write.
-func (s *states) release(t turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.slot.latest == t.number && s.slots[t.workload] == t.slot {
-		delete(s.slots, t.workload)
+func (r *Recorder) release(t turn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.slot.latest == t.number && r.slots[t.workload] == t.slot {
+		delete(r.slots, t.workload)
 	}
 }
 
@@ -154,161 +155,166 @@ func (s *states) release(t turn) {
 type stateWrite struct {
 	at     time.Time
 	action time.Time // State.LastAction of what was written
-	acting bool      // announce wrote it
+	acting bool      // Announce wrote it
 }
 
-func newStates(store stateStore, m *Metrics, log *slog.Logger) *states {
-	return &states{store: store, metrics: m, log: log, written: map[cluster.Workload]stateWrite{}, failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{}}
+// New returns a Recorder, before Load. Without a store it keeps nothing. If parallel is true, Save does not wait for its writes.
+func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
+	return &Recorder{
+		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
+		failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{},
+	}
 }
 
-// load restores the stored states into the ledger. It retries until it succeeds or ctx ends, because the updater must not act
+// Load returns the stored states. It retries until it succeeds or ctx ends, because the updater must not act
 // without them. If states cannot be stored in this cluster, it returns at once: the updater acts as if there were none.
-func (s *states) load(ctx context.Context, restore func([]ledger.State)) error {
-	if s.store == nil {
-		return nil
+func (r *Recorder) Load(ctx context.Context) ([]ledger.State, error) {
+	if r.store == nil {
+		return nil, nil
 	}
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		loaded, err := s.loadOnce(ctx)
+		loaded, err := r.loadOnce(ctx)
 		if err == nil {
-			restore(loaded)
-			return nil
+			return loaded, nil
 		}
 		if ctx.Err() == nil {
-			s.log.Warn("Cannot load the stored update states; no pods are changed until they are loaded", slog.Any("error", err), slog.String("retryAfter", wait.String()))
+			r.log.Warn("Cannot load the stored update states; no pods are changed until they are loaded", slog.Any("error", err), slog.String("retryAfter", wait.String()))
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(wait):
 		}
 	}
 }
 
 // loadOnce lists the stored states. It returns none, and no error, if states cannot be stored.
-func (s *states) loadOnce(ctx context.Context) ([]ledger.State, error) {
+func (r *Recorder) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	loaded, err := s.store.Load(ctx)
+	loaded, err := r.store.Load(ctx)
 	switch {
 	case errors.Is(err, kube.ErrUnsupported), errors.Is(err, kube.ErrForbidden):
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.disable(err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.disable(err)
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unavailable {
-		s.log.Info("UpdateStates can be stored again")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unavailable {
+		r.log.Info("UpdateStates can be stored again")
 	}
-	s.unavailable = false
-	s.metrics.statesAvailable.Set(1)
+	r.unavailable = false
+	r.metrics.available.Set(1)
 	return loaded, nil
 }
 
 // disable records that states cannot be stored, and logs it once with the remedy. The caller holds the mutex.
-func (s *states) disable(err error) {
-	s.metrics.statesAvailable.Set(0)
-	s.loadAgainAt = time.Now().Add(loadAgainAfter)
-	if s.unavailable {
+func (r *Recorder) disable(err error) {
+	r.metrics.available.Set(0)
+	r.loadAgainAt = time.Now().Add(loadAgainAfter)
+	if r.unavailable {
 		return
 	}
-	s.unavailable = true
+	r.unavailable = true
 	remedy := "install the CRDs: podfit crds | kubectl apply -f -"
 	if errors.Is(err, kube.ErrForbidden) {
 		remedy = "grant the updater create, delete, get, list and patch on updatestates.podfit.dev, as deploy/10-rbac.yaml does"
 	}
-	s.log.Warn("UpdateStates cannot be stored; after a restart, the updater repeats refused and ineffective actions",
+	r.log.Warn("UpdateStates cannot be stored; after a restart, the updater repeats refused and ineffective actions",
 		slog.String("remedy", remedy), slog.Any("error", err))
 }
 
-// isActive reports whether states are stored now.
-func (s *states) isActive() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.store != nil && !s.unavailable
+// IsActive reports whether states are stored now.
+func (r *Recorder) IsActive() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store != nil && !r.unavailable
 }
 
 // isDueToLoad reports whether it is time to check again whether states can be stored.
-func (s *states) isDueToLoad() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unavailable && !time.Now().Before(s.loadAgainAt)
+func (r *Recorder) isDueToLoad() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unavailable && !time.Now().Before(r.loadAgainAt)
 }
 
-// begin prepares the actions of a pass. If states could not be stored until now, it tries again from time to time.
-func (s *states) begin(ctx context.Context, pass *plan.Pass, record *ledger.Ledger, b plan.Budget, restore func([]ledger.State)) {
-	if s.store == nil {
+// LoadAgain returns the stored states if they could not be stored until now. It tries that from time to time.
+func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
+	if r.store == nil || !r.isDueToLoad() {
+		return nil
+	}
+	loaded, err := r.loadOnce(ctx)
+	if err != nil {
+		return nil
+	}
+	return loaded
+}
+
+// Begin prepares the actions of a pass. If acts is false, the pass has none.
+func (r *Recorder) Begin(record *ledger.Ledger, delays ledger.Delays, acts bool) {
+	r.exported = map[cluster.Workload]ledger.State{}
+	r.mu.Lock()
+	r.acting = map[cluster.Workload]*sync.Once{}
+	r.mu.Unlock()
+	if !acts || !r.IsActive() {
 		return
 	}
-	if s.isDueToLoad() {
-		loaded, err := s.loadOnce(ctx)
-		if err == nil {
-			restore(loaded)
-		}
-	}
-	s.exported = map[cluster.Workload]ledger.State{}
-	s.mu.Lock()
-	s.acting = map[cluster.Workload]*sync.Once{}
-	s.mu.Unlock()
-	acts := slices.ContainsFunc(pass.Decisions(), func(d decision.Decision) bool { return d.Do != decision.Leave })
-	if !acts || !s.isActive() {
-		return
-	}
-	for _, state := range record.Export(b.Delays) {
-		s.exported[state.Workload] = state
+	for _, state := range record.Export(delays) {
+		r.exported[state.Workload] = state
 	}
 }
 
-// announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload
+// Announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload
 // wait for it. A failed write blocks no action.
-func (s *states) announce(ctx context.Context, now time.Time, w cluster.Workload) {
-	if !s.isActive() || w.IsZero() {
+func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Workload) {
+	if !r.IsActive() || w.IsZero() {
 		return
 	}
-	s.mu.Lock()
-	once := s.acting[w]
+	r.mu.Lock()
+	once := r.acting[w]
 	if once == nil {
 		once = new(sync.Once)
-		s.acting[w] = once
+		r.acting[w] = once
 	}
-	s.mu.Unlock()
+	r.mu.Unlock()
 	once.Do(func() {
-		state := s.exported[w]
+		state := r.exported[w]
 		state.Workload, state.ActingSince = w, now
 		ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 		defer cancel()
-		s.write(ctx, now, &state, true, s.decide(w))
+		r.write(ctx, now, &state, true, r.decide(w))
 	})
 }
 
-// save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
-// ended, as long as this updater leads. If all is true, every change is due, and save waits until all is written.
-func (s *states) save(ctx context.Context, now time.Time, record *ledger.Ledger, b plan.Budget, all bool) {
-	if !s.isActive() {
+// Save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
+// ended, as long as this updater leads. If all is true, every change is due, and Save waits until all is written.
+func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) {
+	if !r.IsActive() {
 		return
 	}
-	if s.drop != nil {
-		close(s.drop)
-		s.drop = nil
+	if r.drop != nil {
+		close(r.drop)
+		r.drop = nil
 	}
-	s.saving.Wait() // at most for storeTimeout
+	r.saving.Wait() // at most for storeTimeout
 	var atOnce, later []stateUpdate
-	for _, w := range s.dueWrites(now, record, b, all) {
-		if s.parallel && !all && w.mayWait {
+	for _, w := range r.dueWrites(now, record, delays, all) {
+		if r.parallel && !all && w.mayWait {
 			later = append(later, w)
 			continue
 		}
 		atOnce = append(atOnce, w)
 	}
-	s.writeAll(ctx, atOnce)
+	r.writeAll(ctx, atOnce)
 	if len(later) == 0 {
-		s.unsaved = time.Time{}
+		r.unsaved = time.Time{}
 		return
 	}
-	s.writeLater(ctx, later)
+	r.writeLater(ctx, later)
 }
 
 // A stateUpdate is a write or the deletion of an object after a pass.
@@ -326,73 +332,73 @@ func mayWait(state *ledger.State) bool {
 }
 
 // dueWrites returns the writes and deletions that are due.
-func (s *states) dueWrites(now time.Time, record *ledger.Ledger, b plan.Budget, all bool) []stateUpdate {
-	exported := record.Export(b.Delays)
+func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) []stateUpdate {
+	exported := record.Export(delays)
 	current := make(map[cluster.Workload]bool, len(exported))
 	var due []ledger.State
 	for i := range exported {
 		state := &exported[i]
 		current[state.Workload] = true
-		if all || s.isDue(now, state) {
+		if all || r.isDue(now, state) {
 			due = append(due, *state)
 		}
 	}
 	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		writes = append(writes, stateUpdate{s.decide(due[i].Workload), mayWait(&due[i]), func(ctx context.Context, t turn) { s.write(ctx, now, &due[i], false, t) }})
+		writes = append(writes, stateUpdate{r.decide(due[i].Workload), mayWait(&due[i]), func(ctx context.Context, t turn) { r.write(ctx, now, &due[i], false, t) }})
 	}
-	stored := s.store.Stored()
+	stored := r.store.Stored()
 	for _, w := range stored {
-		if !current[w] && (all || s.isUnused(now, w)) {
-			writes = append(writes, stateUpdate{s.decide(w), true, func(ctx context.Context, t turn) { s.remove(ctx, now, t) }})
+		if !current[w] && (all || r.isUnused(now, w)) {
+			writes = append(writes, stateUpdate{r.decide(w), true, func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
 		}
 	}
 	for _, w := range stored {
 		current[w] = true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.failures, func(w cluster.Workload, _ stateFailure) bool { return !current[w] })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.failures, func(w cluster.Workload, _ stateFailure) bool { return !current[w] })
 	return writes
 }
 
 // writeLater carries out writes in parallel to the next passes, saveDelay after the first save whose writes have not begun. It drops them
 // if another save begins before, which writes what is still due then, or if ctx ends, because the last save of a term follows.
-func (s *states) writeLater(ctx context.Context, writes []stateUpdate) {
+func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	drop := make(chan struct{})
-	s.drop = drop
-	if s.unsaved.IsZero() {
-		s.unsaved = time.Now()
+	r.drop = drop
+	if r.unsaved.IsZero() {
+		r.unsaved = time.Now()
 	}
-	delay := time.Until(s.unsaved.Add(saveDelay))
-	s.saving.Go(func() {
+	delay := time.Until(r.unsaved.Add(saveDelay))
+	r.saving.Go(func() {
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			s.unsaved = time.Time{}
-			s.writeAll(ctx, writes)
+			r.unsaved = time.Time{}
+			r.writeAll(ctx, writes)
 			return
 		case <-drop:
 		case <-ctx.Done():
 		}
 		for _, w := range writes {
-			s.release(w.turn)
+			r.release(w.turn)
 		}
 	})
 }
 
 // writeAll carries out writes, a few at a time.
-func (s *states) writeAll(ctx context.Context, writes []stateUpdate) {
+func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate) {
 	ctx, cancel := process.WindUp(ctx, storeTimeout)
 	defer cancel()
 	var workers errgroup.Group
-	workers.SetLimit(maxWorkers)
+	workers.SetLimit(maxWrites)
 	for _, w := range writes {
 		workers.Go(func() error {
 			if ctx.Err() != nil { // a later pass writes it
-				s.release(w.turn)
+				r.release(w.turn)
 				return nil
 			}
 			w.do(ctx, w.turn)
@@ -400,112 +406,106 @@ func (s *states) writeAll(ctx context.Context, writes []stateUpdate) {
 		})
 	}
 	_ = workers.Wait() // errors are counted and logged where they occur
-	s.reportFailures()
+	r.reportFailures()
 }
 
 // isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
 // that write announced actions, and otherwise after quietInterval.
-func (s *states) isDue(now time.Time, state *ledger.State) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Before(s.failures[state.Workload].retryAfter) {
+func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.failures[state.Workload].retryAfter) {
 		return false
 	}
-	last, ok := s.written[state.Workload]
+	last, ok := r.written[state.Workload]
 	return !ok || last.acting || state.LastAction().After(last.action) || isQuiet(now, last.at)
 }
 
 // isUnused reports whether the object of a workload without state is deleted now.
-func (s *states) isUnused(now time.Time, w cluster.Workload) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Before(s.failures[w].retryAfter) {
+func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.failures[w].retryAfter) {
 		return false
 	}
-	last, ok := s.written[w]
+	last, ok := r.written[w]
 	return !ok || last.acting || isQuiet(now, last.at)
 }
 
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
 func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
-func (s *states) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) {
-	if !s.await(ctx, t) {
+func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) {
+	if !r.await(ctx, t) {
 		return
 	}
-	defer s.end(t)
-	if acting && mayWait(state) && s.isAnnounced(now, state.Workload) {
+	defer r.end(t)
+	if acting && mayWait(state) && r.isAnnounced(now, state.Workload) {
 		return
 	}
-	wrote, err := s.store.Write(ctx, now, state)
+	wrote, err := r.store.Write(ctx, now, state)
 	if err != nil {
-		s.fail(ctx, now, state.Workload, err)
+		r.fail(ctx, now, state.Workload, err)
 		return
 	}
 	if wrote {
-		s.metrics.stateWrites.WithLabelValues(resultOK).Inc()
+		r.metrics.writes.WithLabelValues(resultOK).Inc()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.failures, state.Workload)
-	s.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, state.Workload)
+	r.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
 }
 
 // isAnnounced reports whether the stored object shows that the updater acts on the workload since a short time.
-func (s *states) isAnnounced(now time.Time, w cluster.Workload) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.written[w]
+func (r *Recorder) isAnnounced(now time.Time, w cluster.Workload) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.written[w]
 	return last.acting && !now.Before(last.at) && now.Sub(last.at) < announcedFor
 }
 
-func (s *states) remove(ctx context.Context, now time.Time, t turn) {
-	if !s.await(ctx, t) {
+func (r *Recorder) remove(ctx context.Context, now time.Time, t turn) {
+	if !r.await(ctx, t) {
 		return
 	}
-	defer s.end(t)
+	defer r.end(t)
 	w := t.workload
-	if err := s.store.Delete(ctx, w); err != nil {
-		s.fail(ctx, now, w, err)
+	if err := r.store.Delete(ctx, w); err != nil {
+		r.fail(ctx, now, w, err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.metrics.stateWrites.WithLabelValues(resultOK).Inc()
-	delete(s.written, w)
-	delete(s.failures, w)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.metrics.writes.WithLabelValues(resultOK).Inc()
+	delete(r.written, w)
+	delete(r.failures, w)
 }
 
-// The values of the label result.
-const (
-	resultOK    = "ok"
-	resultError = "error"
-)
-
 // fail counts a failed write. The first of several failures in a row is logged.
-func (s *states) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
-	s.metrics.stateWrites.WithLabelValues(resultError).Inc()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	failure := s.failures[w]
+func (r *Recorder) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
+	r.metrics.writes.WithLabelValues(resultError).Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	failure := r.failures[w]
 	failure.retryAfter = now.Add(min(stateBackoff<<min(failure.count, 10), stateBackoffMost))
 	failure.count++
-	s.failures[w] = failure
+	r.failures[w] = failure
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
-		s.disable(err)
-	case !s.failing && ctx.Err() == nil:
-		s.failing = true
-		s.log.Warn("Cannot store an UpdateState; the updater tries again after a pause", slog.String("workload", w.String()), slog.Any("error", err))
+		r.disable(err)
+	case !r.failing && ctx.Err() == nil:
+		r.failing = true
+		r.log.Warn("Cannot store an UpdateState; the updater tries again after a pause", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 }
 
 // reportFailures logs when writes succeed again.
-func (s *states) reportFailures() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failing && len(s.failures) == 0 {
-		s.failing = false
-		s.log.Info("UpdateStates are stored again")
+func (r *Recorder) reportFailures() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failing && len(r.failures) == 0 {
+		r.failing = false
+		r.log.Info("UpdateStates are stored again")
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package scalepoint
 
 import (
 	"context"
@@ -14,29 +14,50 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// horizontalWriter changes HorizontalPodAutoscalers (HPAs).
-type horizontalWriter interface {
+// Writer changes HorizontalPodAutoscalers (HPAs).
+type Writer interface {
 	Record(ctx context.Context, h *cluster.HorizontalAutoscaler, points []cluster.ScalePoint) error
 	SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error
 }
 
-// scalePoints keeps the targets of HPAs in step with the requests of pods, for VPAs that ask for it.
-type scalePoints struct {
-	list   func() []*cluster.HorizontalAutoscaler
-	writer horizontalWriter // nil: no HPA is changed
-	gateOf func(*cluster.Snapshot, cluster.Workload) freezeGate
-	health *process.Health
-	log    *slog.Logger
+// Source is the part of the watched state that an Adjuster needs.
+type Source interface {
+	Horizontals() []*cluster.HorizontalAutoscaler
+	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
+}
+
+// Scope selects the namespaces in which HPAs are changed.
+type Scope interface {
+	Serves(namespace string) bool
+}
+
+// maxWrites is the number of HPAs that are written at the same time.
+const maxWrites = 10
+
+// An Adjuster keeps the targets of HPAs in step with the requests of pods, for VPAs that ask for it. A nil Adjuster changes no HPA.
+type Adjuster struct {
+	source       Source
+	writer       Writer
+	scope        Scope
+	startupBoost bool // startup boosts are enabled, which determines the governing VPA
+	health       *process.Health
+	log          *slog.Logger
 
 	mu       sync.Mutex
 	attempts map[string]hpaAttempt // by UID of the HPA
+}
+
+// New returns an Adjuster for the HPAs in the namespaces of a scope.
+func New(source Source, writer Writer, scope Scope, startupBoost bool, h *process.Health, log *slog.Logger) *Adjuster {
+	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]hpaAttempt{}}
 }
 
 // An hpaAttempt is what is known about the last writes to an HPA.
@@ -55,8 +76,8 @@ const (
 	lowerPause     = 30 * time.Second // from a write until a target is lowered; the HPA delays a scale-down by minutes
 )
 
-// A scaleGuard holds back changes of pods whose HPA does not have the target for them.
-type scaleGuard struct {
+// A Guard holds back changes of pods whose HPA does not have the target for them.
+type Guard struct {
 	metrics map[cluster.Workload][]guardedMetric
 	planned map[string]bool // UIDs of the pods whose changes the targets account for
 }
@@ -66,8 +87,8 @@ type guardedMetric struct {
 	held bool // the target could not be set
 }
 
-// holds reports whether a decision must wait for the target of an HPA.
-func (g *scaleGuard) holds(d *decision.Decision) bool {
+// Holds reports whether a decision must wait for the target of an HPA.
+func (g *Guard) Holds(d *decision.Decision) bool {
 	if g == nil {
 		return false
 	}
@@ -79,12 +100,12 @@ func (g *scaleGuard) holds(d *decision.Decision) bool {
 	return false
 }
 
-// prepare sets the targets of HPAs for the actions of a pass, before they are carried out. It returns the guard of the pass.
-func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *cluster.Snapshot, w plan.World, decisions []decision.Decision, serves func(namespace string) bool) *scaleGuard {
-	if s.writer == nil {
+// Prepare sets the targets of HPAs for the actions of a pass, before they are carried out. It returns the guard of the pass.
+func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster.Snapshot, governed []cluster.Governed, decisions []decision.Decision) *Guard {
+	if s == nil {
 		return nil
 	}
-	g := &scaleGuard{metrics: map[cluster.Workload][]guardedMetric{}, planned: map[string]bool{}}
+	g := &Guard{metrics: map[cluster.Workload][]guardedMetric{}, planned: map[string]bool{}}
 	changes := map[string][]policy.Fitted{}
 	for i := range decisions {
 		if d := &decisions[i]; d.Do != decision.Leave {
@@ -93,17 +114,17 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 		}
 	}
 	governing := map[cluster.Workload]*cluster.Autoscaler{}
-	for i := range w.Governed {
-		if a := w.Governed[i].Autoscaler; len(w.Governed[i].Pods) > 0 {
+	for i := range governed {
+		if a := governed[i].Autoscaler; len(governed[i].Pods) > 0 {
 			governing[a.Target] = a
 		}
 	}
 	var jobs []hpaJob
 	exists := map[string]bool{}
-	for _, h := range s.list() {
+	for _, h := range s.source.Horizontals() {
 		exists[h.UID] = true
 		a := governing[h.Target]
-		if !serves(h.Namespace) || len(h.Points) == 0 && (a == nil || !a.PreserveScalePoint) {
+		if !s.scope.Serves(h.Namespace) || len(h.Points) == 0 && (a == nil || !a.PreserveScalePoint) {
 			continue
 		}
 		requests := make([]policy.MetricRequest, len(h.Utilization))
@@ -127,18 +148,31 @@ func (s *scalePoints) prepare(ctx context.Context, now time.Time, snapshot *clus
 	return g
 }
 
+// gateOf returns the gate of the requests about the HPA of a workload. If no autoscaler targets the workload, the freezes of its namespace
+// and of the cluster count.
+func (s *Adjuster) gateOf(snapshot *cluster.Snapshot, w cluster.Workload) freeze.Gate {
+	a := cluster.Governing(snapshot.AutoscalersOf(w), s.startupBoost)
+	if a == nil {
+		a = cluster.Oldest(snapshot.AutoscalersOf(w))
+	}
+	if a == nil {
+		return freeze.NewGate(s.source, w.Namespace)
+	}
+	return freeze.NewGate(s.source, w.Namespace, a)
+}
+
 // An hpaJob is an HPA with its next step.
 type hpaJob struct {
 	h           *cluster.HorizontalAutoscaler
 	step        policy.ScaleStep
-	gate        freezeGate
+	gate        freeze.Gate
 	held        bool // the step is due, and is not carried out yet
 	isPreserved bool // its workload has a VPA that asks for it
 }
 
 // carryOut carries out the steps that are due, for at most hpaTimeout, because the changes of pods wait for them. HPAs of VPAs come
 // first: anyone can create an HPA with the annotation podfit.dev/scale-point. A later pass carries out the others.
-func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
+func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
 	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
 	defer cancel()
 	slices.SortStableFunc(jobs, func(x, y hpaJob) int {
@@ -151,7 +185,7 @@ func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob
 		return 1
 	})
 	var writers errgroup.Group
-	writers.SetLimit(maxWorkers)
+	writers.SetLimit(maxWrites)
 	for i := range jobs {
 		j := &jobs[i]
 		if !j.held {
@@ -169,7 +203,7 @@ func (s *scalePoints) carryOut(ctx context.Context, now time.Time, jobs []hpaJob
 
 // mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
 // nothing. So requests that change all the time cause few writes.
-func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
 	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
 		return false
 	}
@@ -183,7 +217,7 @@ func (s *scalePoints) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, st
 }
 
 // write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
-func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freezeGate) bool {
+func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freeze.Gate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
 	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
@@ -197,7 +231,7 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 		err = s.writer.SetTargets(ctx, h, step.Targets, step.Points)
 	}
 	log := s.log.With(slog.String("object", h.Key.String()), slog.String("workload", h.Target.String()))
-	var stopped *frozenError
+	var stopped *freeze.Error
 	if errors.Is(err, kube.ErrNotSent) || errors.As(err, &stopped) {
 		return false // the rate limit of the client allows no more in this pass, or a freeze has begun
 	}
@@ -231,9 +265,12 @@ func (s *scalePoints) write(ctx context.Context, now time.Time, h *cluster.Horiz
 	return true
 }
 
-// markUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
+// MarkUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
 // scales wait for it, and the others are changed.
-func (s *scalePoints) markUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
+func (s *Adjuster) MarkUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	if s == nil {
+		return all
+	}
 	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return now.Before(s.attempt(h).retryAfter) }
 	for i, a := range all {
 		if !slices.ContainsFunc(a.Horizontal, unwritable) {
@@ -253,23 +290,20 @@ func (s *scalePoints) markUnwritable(now time.Time, all []*cluster.Autoscaler) [
 	return all
 }
 
-func (s *scalePoints) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {
+func (s *Adjuster) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attempts[h.UID]
 }
 
-func (s *scalePoints) remember(h *cluster.HorizontalAutoscaler, a hpaAttempt) {
+func (s *Adjuster) remember(h *cluster.HorizontalAutoscaler, a hpaAttempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.attempts == nil {
-		s.attempts = map[string]hpaAttempt{}
-	}
 	s.attempts[h.UID] = a
 }
 
 // forget removes the attempts of HPAs that do not exist any more.
-func (s *scalePoints) forget(exists map[string]bool) {
+func (s *Adjuster) forget(exists map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid := range s.attempts {

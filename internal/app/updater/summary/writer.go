@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package summary
 
 import (
 	"context"
@@ -16,28 +16,34 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 const (
-	// summaryPause is the minimum time between two writes of the condition Updating of one autoscaler.
-	summaryPause = 10 * time.Second
-	// summaryRefresh is how often an unchanged condition is compared with the stored one, which another client may have changed.
-	summaryRefresh = 10 * time.Minute
-	// summaryForbidden is how long no condition is written after the API server has refused a write because of a missing permission.
-	summaryForbidden = 10 * time.Minute
-	// summaryRate and summaryBurst limit the writes of all conditions, per second.
-	summaryRate  = 20
-	summaryBurst = 20
-	// summaryTimeout limits one write. A write that fails is tried again after summaryPause, doubled by each further failure.
-	summaryTimeout = 5 * time.Second
-	// summaryWorkers is the number of writes at the same time, so that one without an answer does not delay others.
-	summaryWorkers = 4
+	// writePause is the minimum time between two writes of the condition Updating of one autoscaler.
+	writePause = 10 * time.Second
+	// refreshInterval is how often an unchanged condition is compared with the stored one, which another client may have changed.
+	refreshInterval = 10 * time.Minute
+	// forbiddenPause is how long no condition is written after the API server has refused a write because of a missing permission.
+	forbiddenPause = 10 * time.Minute
+	// writeRate and writeBurst limit the writes of all conditions, per second.
+	writeRate  = 20
+	writeBurst = 20
+	// writeTimeout limits one write. A write that fails is tried again after writePause, doubled by each further failure.
+	writeTimeout = 5 * time.Second
+	// maxWrites is the number of writes at the same time, so that one without an answer does not delay others.
+	maxWrites = 4
 )
 
-// A summaryWriter writes the condition Updating. It writes in parallel to the passes and with a rate limit of its own, so that it
+// Sink writes conditions of autoscalers.
+type Sink interface {
+	WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...watcher.Condition) (bool, error)
+}
+
+// A Writer writes the condition Updating. It writes in parallel to the passes and with a rate limit of its own, so that it
 // delays no change of a pod.
-type summaryWriter struct {
-	to    conditionWriter
+type Writer struct {
+	to    Sink
 	limit *rate.Limiter
 	log   *slog.Logger
 	wake  chan struct{} // buffer of one
@@ -52,30 +58,31 @@ type summaryWriter struct {
 
 // A shownSummary is the last write of the condition of an autoscaler.
 type shownSummary struct {
-	summary
+	Summary
 	uid      string
 	at       time.Time
 	failures int // in a row
 }
 
 type pendingSummary struct {
-	summary
+	Summary
 	autoscaler *cluster.Autoscaler
 }
 
-func newSummaryWriter(to conditionWriter, log *slog.Logger) *summaryWriter {
-	return &summaryWriter{
-		to: to, limit: rate.NewLimiter(summaryRate, summaryBurst), log: log, wake: make(chan struct{}, 1),
+// NewWriter returns a Writer, before Run.
+func NewWriter(to Sink, log *slog.Logger) *Writer {
+	return &Writer{
+		to: to, limit: rate.NewLimiter(writeRate, writeBurst), log: log, wake: make(chan struct{}, 1),
 		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{}, writing: map[cluster.Key]bool{},
 	}
 }
 
-// update queues the summaries that have changed. An autoscaler without a summary has no condition.
-func (w *summaryWriter) update(now time.Time, all []*cluster.Autoscaler, next map[cluster.Key]summary) {
+// Update queues the summaries that have changed. An autoscaler without a summary has no condition.
+func (w *Writer) Update(now time.Time, all []*cluster.Autoscaler, next map[cluster.Key]Summary) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	forgetSummaries(w.shown, all)
-	if !w.forbidden.IsZero() && now.Sub(w.forbidden) < summaryForbidden {
+	forgetMissing(w.shown, all)
+	if !w.forbidden.IsZero() && now.Sub(w.forbidden) < forbiddenPause {
 		return
 	}
 	for _, a := range all {
@@ -94,7 +101,7 @@ func (w *summaryWriter) update(now time.Time, all []*cluster.Autoscaler, next ma
 }
 
 // signal wakes one worker.
-func (w *summaryWriter) signal() {
+func (w *Writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -102,7 +109,7 @@ func (w *summaryWriter) signal() {
 }
 
 // isDue reports whether the condition of an autoscaler is written now. The caller holds the mutex.
-func (w *summaryWriter) isDue(now time.Time, a *cluster.Autoscaler, s summary) bool {
+func (w *Writer) isDue(now time.Time, a *cluster.Autoscaler, s Summary) bool {
 	last, known := w.shown[a.Key]
 	_, queued := w.pending[a.Key]
 	switch age := now.Sub(last.at); {
@@ -111,24 +118,24 @@ func (w *summaryWriter) isDue(now time.Time, a *cluster.Autoscaler, s summary) b
 	case queued, !known, last.uid != a.UID, age < 0:
 		return true // a queued summary is replaced by the newer one
 	case last.failures > 0:
-		return age >= min(summaryPause<<min(last.failures-1, 10), summaryRefresh)
+		return age >= min(writePause<<min(last.failures-1, 10), refreshInterval)
 	case !last.isSameAs(s):
-		return age >= summaryPause
+		return age >= writePause
 	default:
-		return age >= summaryRefresh
+		return age >= refreshInterval
 	}
 }
 
-// run writes until ctx ends.
-func (w *summaryWriter) run(ctx context.Context) {
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) {
 	var workers sync.WaitGroup
-	for range summaryWorkers {
+	for range maxWrites {
 		workers.Go(func() { w.work(ctx) })
 	}
 	workers.Wait()
 }
 
-func (w *summaryWriter) work(ctx context.Context) {
+func (w *Writer) work(ctx context.Context) {
 	for {
 		p, ok := w.next()
 		if !ok {
@@ -146,7 +153,7 @@ func (w *summaryWriter) work(ctx context.Context) {
 }
 
 // next removes the first pending summary from the queue.
-func (w *summaryWriter) next() (pendingSummary, bool) {
+func (w *Writer) next() (pendingSummary, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) == 0 {
@@ -163,7 +170,7 @@ func (w *summaryWriter) next() (pendingSummary, bool) {
 	return p, true
 }
 
-func (w *summaryWriter) write(ctx context.Context, p pendingSummary) {
+func (w *Writer) write(ctx context.Context, p pendingSummary) {
 	now := time.Now()
 	wrote, err := w.send(ctx, now, p)
 	w.record(ctx, now, p, err)
@@ -173,8 +180,8 @@ func (w *summaryWriter) write(ctx context.Context, p pendingSummary) {
 }
 
 // send writes a condition. A panic, which a response with an unexpected object could cause, is an error.
-func (w *summaryWriter) send(ctx context.Context, now time.Time, p pendingSummary) (wrote bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+func (w *Writer) send(ctx context.Context, now time.Time, p pendingSummary) (wrote bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -182,15 +189,15 @@ func (w *summaryWriter) send(ctx context.Context, now time.Time, p pendingSummar
 			w.log.Error("Skipped an object because of an internal error", slog.String("object", p.autoscaler.Key.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	return w.to.WriteConditions(ctx, p.autoscaler, now, p.condition())
+	return w.to.WriteConditions(ctx, p.autoscaler, now, p.Condition())
 }
 
 // record stores the outcome of a write. If the object has changed meanwhile, a later pass writes the condition.
-func (w *summaryWriter) record(ctx context.Context, now time.Time, p pendingSummary, err error) {
+func (w *Writer) record(ctx context.Context, now time.Time, p pendingSummary, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.writing, p.autoscaler.Key)
-	shown := shownSummary{summary: p.summary, uid: p.autoscaler.UID, at: now}
+	shown := shownSummary{Summary: p.Summary, uid: p.autoscaler.UID, at: now}
 	if last := w.shown[p.autoscaler.Key]; err != nil {
 		shown.failures = 1
 		if last.uid == shown.uid {

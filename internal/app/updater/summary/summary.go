@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package summary
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// A summary is the condition Updating of an autoscaler. The zero value means that there is no condition.
-type summary struct {
+// A Summary is the condition Updating of an autoscaler. The zero value means that there is no condition.
+type Summary struct {
 	reason       string // "" if there is no condition
 	done, total  int    // pods with the recommended size; pods that the autoscaler updates
 	changing     int    // pods that the pass has changed
@@ -30,7 +30,7 @@ type summary struct {
 var namesObject = map[decision.ReasonCode]bool{decision.Frozen: true, decision.LeftToHPA: true}
 
 // isSameAs reports whether two summaries differ at most in the wording of the reason.
-func (s summary) isSameAs(o summary) bool {
+func (s Summary) isSameAs(o Summary) bool {
 	s.message, o.message = "", ""
 	return s == o
 }
@@ -38,8 +38,8 @@ func (s summary) isSameAs(o summary) bool {
 // maxSummary bounds the message of the condition in bytes. A message of the API server or the kubelet is part of it.
 const maxSummary = 600
 
-// condition returns the condition.
-func (s summary) condition() watcher.Condition {
+// Condition returns the condition.
+func (s Summary) Condition() watcher.Condition {
 	c := watcher.Condition{Type: v1alpha1.ConditionUpdating, Status: watcher.True, Reason: s.reason, Message: s.message}
 	switch s.reason {
 	case "":
@@ -59,10 +59,10 @@ var notUpdated = map[decision.ReasonCode]bool{decision.ModeOff: true, decision.G
 // waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size.
 var waitsNevertheless = map[decision.ReasonCode]bool{decision.AlreadyEvicted: true, decision.AlreadyGone: true, decision.HPANotWritten: true}
 
-// summarize returns the summaries of the autoscalers that update pods, after the decisions were carried out.
-func summarize(decisions []decision.Decision) map[cluster.Key]summary {
+// Of returns the summaries of the autoscalers that update pods, after the decisions were carried out.
+func Of(decisions []decision.Decision) map[cluster.Key]Summary {
 	waiting := map[cluster.Key][]*decision.Decision{}
-	out := map[cluster.Key]summary{}
+	out := map[cluster.Key]Summary{}
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Do == decision.Leave && notUpdated[d.Reason.Code] {
@@ -88,7 +88,7 @@ func summarize(decisions []decision.Decision) map[cluster.Key]summary {
 }
 
 // explained returns the summary with its reason and message.
-func (s summary) explained(waiting []*decision.Decision) summary {
+func (s Summary) explained(waiting []*decision.Decision) Summary {
 	s.message = fmt.Sprintf("%d of %d pods have the recommended size.", s.done, s.total)
 	if s.changing > 0 {
 		s.message += fmt.Sprintf(" The last pass changed %d.", s.changing)
@@ -126,7 +126,7 @@ func mostFrequent(decisions []*decision.Decision) *decision.Decision {
 		count[d.Reason.Code]++
 	}
 	attention := func(d *decision.Decision) int {
-		if needsAttention[d.Reason.Code] {
+		if d.Reason.Code.NeedsAttention() {
 			return 1
 		}
 		return 0
@@ -137,27 +137,8 @@ func mostFrequent(decisions []*decision.Decision) *decision.Decision {
 	})
 }
 
-// summarizeUpdates sends the summaries of the pass to the writer of conditions.
-func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []decision.Decision) {
-	if e.summaries == nil || e.config.DryRun {
-		return
-	}
-	failed := map[cluster.Key]bool{}
-	for _, f := range e.pass.Failures() {
-		failed[f.Autoscaler.Key] = true
-	}
-	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
-		return !e.config.Serves(a.Namespace) || failed[a.Key]
-	})
-	var summaries map[cluster.Key]summary // without a summary, the condition is removed
-	if e.config.UpdatingCondition {
-		summaries = summarize(decisions)
-	}
-	e.summaries.update(now, all, summaries)
-}
-
-// forgetSummaries forgets autoscalers that are gone.
-func forgetSummaries[V any](m map[cluster.Key]V, all []*cluster.Autoscaler) {
+// forgetMissing forgets autoscalers that are gone.
+func forgetMissing[V any](m map[cluster.Key]V, all []*cluster.Autoscaler) {
 	exists := make(map[cluster.Key]bool, len(all))
 	for _, a := range all {
 		exists[a.Key] = true

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package surges
 
 import (
 	"cmp"
@@ -17,33 +17,48 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// deploymentWriter reads and writes the replicas of Deployments.
-type deploymentWriter interface {
+// Writer reads and writes the replicas of Deployments.
+type Writer interface {
 	Read(ctx context.Context, of cluster.Workload) (cluster.Deployment, error)
 	Write(ctx context.Context, d *cluster.Deployment, replicas int32, s *cluster.Surge) error
 }
 
-// surgeSource is the part of the watched state that surges need.
-type surgeSource interface {
+// Annotator sets and removes annotations of pods.
+type Annotator interface {
+	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
+}
+
+// Source is the part of the watched state that surges need.
+type Source interface {
+	Snapshot() *cluster.Snapshot
 	Surging() []cluster.Workload // with the annotation podfit.dev/surge
 	Scaled() (scaled map[cluster.Workload]bool, known bool)
 	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
-// surges carries out surges. The record of a surge is on its Deployment, so that the next updater goes on with it.
-type surges struct {
-	source  surgeSource
-	writer  deploymentWriter
-	pods    podChanger
+// Scope selects the namespaces in which surges are carried out.
+type Scope interface {
+	Serves(namespace string) bool
+}
+
+// maxSteps is the number of surges whose steps are carried out at the same time.
+const maxSteps = 10
+
+// A Surger carries out surges. The record of a surge is on its Deployment, so that the next updater goes on with it.
+type Surger struct {
+	source  Source
+	writer  Writer
+	pods    Annotator
+	scope   Scope
 	metrics *Metrics
 	health  *process.Health
 	log     *slog.Logger
@@ -53,7 +68,7 @@ type surges struct {
 	records  map[cluster.Workload]lastRecord    // what the Deployments had when they were last read or written
 	attempts map[cluster.Workload]surgeAttempt  // failed steps
 	active   map[cluster.Workload]cluster.Surge // of this pass
-	ended    []endedSurge                       // in this pass
+	ended    []Failure                          // in this pass
 	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
 	held     map[cluster.Workload]bool          // Deployments whose surge a freeze stops, which was logged
 	tried    map[cluster.Workload]time.Time     // when the last step of a surge was tried
@@ -61,9 +76,10 @@ type surges struct {
 	forbidden bool // a missing right was logged
 }
 
-func newSurges(source surgeSource, writer deploymentWriter, u *updater) *surges {
-	return &surges{
-		source: source, writer: writer, pods: u.pods, metrics: u.metrics, health: u.health, log: u.log,
+// New returns a Surger that carries out surges in the namespaces of a scope.
+func New(source Source, writer Writer, pods Annotator, scope Scope, m *Metrics, h *process.Health, log *slog.Logger) *Surger {
+	return &Surger{
+		source: source, writer: writer, pods: pods, scope: scope, metrics: m, health: h, log: log,
 		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
 		records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
 	}
@@ -81,10 +97,10 @@ type surgeAttempt struct {
 	retryAfter time.Time
 }
 
-// An endedSurge is a surge that ended without the removal of its pod.
-type endedSurge struct {
-	pod *cluster.Pod
-	why decision.Refusal
+// A Failure is a surge that ended without the removal of its pod.
+type Failure struct {
+	Pod    *cluster.Pod // nil if it is gone
+	Reason decision.Refusal
 }
 
 const (
@@ -96,22 +112,19 @@ const (
 	surgesPerSecond  = 10  // Deployments with a record that are read in a second in one namespace, on average
 )
 
-// advance carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
-// begin.
-func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cluster.Snapshot, serves func(namespace string) bool, record *ledger.Ledger) *plan.Surges {
-	if s == nil {
-		return nil
-	}
+// Advance carries out the next step of each surge in progress. It returns what the plan must know about surges, nil if no surge may begin,
+// and the surges that have failed.
+func (s *Surger) Advance(ctx context.Context, now time.Time) (*plan.Surges, []Failure) {
 	scaled, known := s.source.Scaled()
 	s.active, s.ended = map[cluster.Workload]cluster.Surge{}, nil
-	due := s.due(now, serves)
+	due := s.due(now)
 	if len(due) > 0 {
-		pods := snapshot()
+		pods := s.source.Snapshot()
 		gates := s.gates(pods.Autoscalers, due)
 		steps, cancel := context.WithTimeout(ctx, surgesTimeout)
 		defer cancel()
 		var workers errgroup.Group
-		workers.SetLimit(maxWorkers)
+		workers.SetLimit(maxSteps)
 		for _, w := range due {
 			workers.Go(func() error {
 				process.Attempt(s.log, s.health, w.String(), func() { s.step(steps, now, w, pods.PodsOf(w), scaled[w], gates[w]) })
@@ -120,56 +133,33 @@ func (s *surges) advance(ctx context.Context, now time.Time, snapshot func() *cl
 		}
 		_ = workers.Wait() // errors are logged where they occur
 	}
-	for _, e := range s.ended {
-		if e.pod != nil {
-			record.SurgeFailed(now, e.pod, e.why)
-		}
-	}
 	if !known {
-		return nil
+		return nil, s.ended
 	}
-	return &plan.Surges{Active: s.active, Scaled: scaled}
+	return &plan.Surges{Active: s.active, Scaled: scaled}, s.ended
 }
 
-// A surgeGate is closed while a freeze stops the surge of a Deployment: each of its steps removes a pod, or prepares that.
-type surgeGate struct {
-	source      surgeSource
-	autoscalers []*cluster.Autoscaler // of the Deployment; one that has only a namespace if there is none
-}
-
-// Closed implements kube.Gate.
-func (g surgeGate) Closed() error {
-	for _, a := range g.autoscalers {
-		if reason, frozen := plan.FrozenBy(g.source.Rules(a)); frozen {
-			return &frozenError{reason}
-		}
-	}
-	return nil
-}
-
-// gates returns the gate of each Deployment.
-func (s *surges) gates(all []*cluster.Autoscaler, due []cluster.Workload) map[cluster.Workload]surgeGate {
-	out := make(map[cluster.Workload]surgeGate, len(due))
+// gates returns the gate of each Deployment. It is closed while a freeze stops the surge: each step removes a pod, or prepares that.
+func (s *Surger) gates(all []*cluster.Autoscaler, due []cluster.Workload) map[cluster.Workload]freeze.Gate {
+	isDue := make(map[cluster.Workload]bool, len(due))
 	for _, w := range due {
-		out[w] = surgeGate{source: s.source}
+		isDue[w] = true
 	}
+	autoscalers := map[cluster.Workload][]*cluster.Autoscaler{}
 	for _, a := range all {
-		if g, ok := out[a.Target]; ok {
-			g.autoscalers = append(g.autoscalers, a)
-			out[a.Target] = g
+		if isDue[a.Target] {
+			autoscalers[a.Target] = append(autoscalers[a.Target], a)
 		}
 	}
-	for w, g := range out {
-		if len(g.autoscalers) == 0 {
-			g.autoscalers = []*cluster.Autoscaler{{Key: cluster.Key{Namespace: w.Namespace}}}
-			out[w] = g
-		}
+	out := make(map[cluster.Workload]freeze.Gate, len(due))
+	for _, w := range due {
+		out[w] = freeze.NewGate(s.source, w.Namespace, autoscalers[w]...)
 	}
 	return out
 }
 
 // due returns the Deployments with a surge whose next step is tried now, and marks all of them as active.
-func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluster.Workload {
+func (s *Surger) due(now time.Time) []cluster.Workload {
 	all := s.source.Surging()
 	recorded := make(map[cluster.Workload]bool, len(all))
 	for _, w := range all {
@@ -187,7 +177,7 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 	}
 	var due []cluster.Workload
 	for w := range recorded {
-		if !serves(w.Namespace) {
+		if !s.scope.Serves(w.Namespace) {
 			continue
 		}
 		s.active[w] = s.records[w].surge // until it is read
@@ -214,7 +204,7 @@ func (s *surges) due(now time.Time, serves func(namespace string) bool) []cluste
 
 // inTurn returns at most maxSurgeSteps Deployments. The namespaces alternate, and the least recently tried Deployment comes first, so that
 // many records in one namespace do not delay the surges of others.
-func (s *surges) inTurn(due []cluster.Workload) []cluster.Workload {
+func (s *Surger) inTurn(due []cluster.Workload) []cluster.Workload {
 	slices.SortFunc(due, func(a, b cluster.Workload) int { return cmp.Or(s.tried[a].Compare(s.tried[b]), a.Compare(b)) })
 	count := map[string]int{}
 	round := make(map[cluster.Workload]int, len(due))
@@ -227,7 +217,7 @@ func (s *surges) inTurn(due []cluster.Workload) []cluster.Workload {
 }
 
 // step reads a Deployment and carries out the next step of its surge.
-func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool, gate surgeGate) {
+func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool, gate freeze.Gate) {
 	if s.isFrozen(w, gate) {
 		return
 	}
@@ -270,7 +260,7 @@ func (s *surges) step(ctx context.Context, now time.Time, w cluster.Workload, po
 }
 
 // isFrozen reports whether a freeze stops the surge of a Deployment, and logs it once.
-func (s *surges) isFrozen(w cluster.Workload, gate surgeGate) bool {
+func (s *Surger) isFrozen(w cluster.Workload, gate freeze.Gate) bool {
 	err := gate.Closed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +276,7 @@ func (s *surges) isFrozen(w cluster.Workload, gate surgeGate) bool {
 }
 
 // remember keeps the record of a Deployment, in case that others remove it.
-func (s *surges) remember(d *cluster.Deployment, record cluster.Surge) {
+func (s *Surger) remember(d *cluster.Deployment, record cluster.Surge) {
 	if d.Foreign {
 		return
 	}
@@ -297,7 +287,7 @@ func (s *surges) remember(d *cluster.Deployment, record cluster.Surge) {
 
 // lost returns the record that others have removed from a Deployment or replaced, if it still has the additional replica of podfit. "kubectl
 // rollout undo" replaces all annotations by those of a ReplicaSet, for example.
-func (s *surges) lost(d *cluster.Deployment) (cluster.Surge, bool) {
+func (s *Surger) lost(d *cluster.Deployment) (cluster.Surge, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, ok := s.records[d.Workload]
@@ -306,7 +296,7 @@ func (s *surges) lost(d *cluster.Deployment) (cluster.Surge, bool) {
 }
 
 // restore sets spec.replicas and the deletion cost back after others have removed the record of a surge.
-func (s *surges) restore(ctx context.Context, d *cluster.Deployment, lost cluster.Surge, pods []*cluster.Pod) error {
+func (s *Surger) restore(ctx context.Context, d *cluster.Deployment, lost cluster.Surge, pods []*cluster.Pod) error {
 	for _, p := range pods {
 		if p.UID == lost.UID && p.Live() && p.DeletionCost == cluster.LowestDeletionCost {
 			if err := s.setCost(ctx, p, lost.Cost); err != nil {
@@ -318,13 +308,13 @@ func (s *surges) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 		return err
 	}
 	s.forget(d.Workload)
-	s.metrics.surges.WithLabelValues(surgeFailed).Inc()
+	s.metrics.surges.WithLabelValues(resultFailed).Inc()
 	s.log.Warn("Another client removed the record of a surge; spec.replicas is set back", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
 	return nil
 }
 
 // carryOut carries out one step of a surge.
-func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *surge.Move) error {
+func (s *Surger) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *surge.Move) error {
 	record := *d.Surge
 	if move.Unmark {
 		if err := s.setCost(ctx, move.Pod, record.Cost); err != nil {
@@ -349,14 +339,14 @@ func (s *surges) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 	return nil
 }
 
-// A refusedSurge is the error of a surge that does not begin.
-type refusedSurge struct{ decision.Refusal }
+// Refused is the error of a surge that does not begin.
+type Refused struct{ decision.Refusal }
 
-func (r refusedSurge) Error() string { return r.Text }
+func (r Refused) Error() string { return r.Text }
 
-// start begins the surge of a pod: it writes the record and the additional replica in one request, and then gives the pod the lowest
+// Start begins the surge of a pod: it writes the record and the additional replica in one request, and then gives the pod the lowest
 // deletion cost. If that fails, the next pass does it.
-func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error {
+func (s *Surger) Start(ctx context.Context, now time.Time, p *cluster.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, surgeTimeout)
 	defer cancel()
 	d, err := s.writer.Read(ctx, p.Top)
@@ -365,7 +355,7 @@ func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	}
 	record, refusal := surge.Start(now, &d, p)
 	if refusal != nil {
-		return refusedSurge{*refusal}
+		return Refused{*refusal}
 	}
 	s.mu.Lock()
 	s.begun[p.Top] = true
@@ -377,23 +367,23 @@ func (s *surges) start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if err := s.setCost(ctx, p, cluster.LowestDeletionCost); err != nil {
 		s.log.Debug("Failed to set the deletion cost of a pod; the next pass tries again", slog.String("pod", p.Key.String()), slog.String("error", kube.Answer(err)))
 	}
-	s.metrics.surges.WithLabelValues(surgeBegun).Inc()
+	s.metrics.surges.WithLabelValues(resultBegun).Inc()
 	return nil
 }
 
 // refusalOf returns the error of a surge that could not begin. A Deployment that has changed or is gone says nothing about the pod.
-func (s *surges) refusalOf(err error) error {
+func (s *Surger) refusalOf(err error) error {
 	switch {
 	case errors.Is(err, kube.ErrForbidden):
 		s.reportForbidden(err)
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrInvalid):
-		return refusedSurge{decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
+		return Refused{decision.Refusal{Kind: decision.ServerBusy, Text: "the Deployment changed meanwhile: " + kube.Answer(err)}}
 	}
 	return err
 }
 
 // reportForbidden logs once that surges are not allowed.
-func (s *surges) reportForbidden(err error) {
+func (s *Surger) reportForbidden(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.forbidden {
@@ -405,7 +395,7 @@ func (s *surges) reportForbidden(err error) {
 }
 
 // setCost sets the deletion cost of a pod. A pod that is gone needs none.
-func (s *surges) setCost(ctx context.Context, p *cluster.Pod, cost int32) error {
+func (s *Surger) setCost(ctx context.Context, p *cluster.Pod, cost int32) error {
 	var err error
 	if cost == 0 {
 		err = s.pods.Annotate(ctx, p, nil, annotationDeletionCost)
@@ -422,7 +412,7 @@ func (s *surges) setCost(ctx context.Context, p *cluster.Pod, cost int32) error 
 const annotationDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
 // forget removes a surge that has ended.
-func (s *surges) forget(w cluster.Workload) {
+func (s *Surger) forget(w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.begun, w)
@@ -433,8 +423,8 @@ func (s *surges) forget(w cluster.Workload) {
 
 // fail records a failed step, unless ctx, the context of all steps, has ended. The next pass after the back-off tries again with the
 // Deployment as it is then.
-func (s *surges) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
-	var frozen *frozenError
+func (s *Surger) fail(ctx context.Context, now time.Time, w cluster.Workload, err error) {
+	var frozen *freeze.Error
 	if ctx.Err() != nil || errors.As(err, &frozen) {
 		return
 	}
@@ -455,7 +445,7 @@ func (s *surges) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 const surgeFailuresToLog = 3
 
 // report logs the step of a surge, and records its end.
-func (s *surges) report(d *cluster.Deployment, move *surge.Move) {
+func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 	log := s.log.With(slog.String("workload", d.Workload.String()), slog.String("pod", d.Surge.Pod))
 	switch move.Do {
 	case surge.Wait, surge.Mark:
@@ -467,19 +457,19 @@ func (s *surges) report(d *cluster.Deployment, move *surge.Move) {
 	}
 	s.forget(d.Workload)
 	if move.Failed == nil {
-		s.metrics.surges.WithLabelValues(surgeCompleted).Inc()
+		s.metrics.surges.WithLabelValues(resultCompleted).Inc()
 		log.Info("Completed a surge")
 		return
 	}
-	s.metrics.surges.WithLabelValues(surgeFailed).Inc()
+	s.metrics.surges.WithLabelValues(resultFailed).Inc()
 	log.Warn("Took back a surge", slog.String("reason", move.Failed.Text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = append(s.ended, endedSurge{move.Pod, *move.Failed})
+	s.ended = append(s.ended, Failure{move.Pod, *move.Failed})
 }
 
 // reportInvalid logs once that a record is invalid. podfit does not change the Deployment then.
-func (s *surges) reportInvalid(now time.Time, w cluster.Workload) {
+func (s *Surger) reportInvalid(now time.Time, w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)}
@@ -489,29 +479,3 @@ func (s *surges) reportInvalid(now time.Time, w cluster.Workload) {
 			slog.String("remedy", "restore spec.replicas and remove the annotation"))
 	}
 }
-
-// reportInvalidMovers logs annotations podfit.dev/mover without a valid value, once for each value.
-func (u *updater) reportInvalidMovers(served []*cluster.Autoscaler) {
-	var current map[cluster.Key]string
-	for _, a := range served {
-		if _, ok := plan.ParseMover(a.Mover); ok || a.Mover == "" {
-			continue
-		}
-		if current == nil {
-			current = map[cluster.Key]string{}
-		}
-		current[a.Key] = a.Mover
-		if u.moverInvalid[a.Key] != a.Mover {
-			u.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
-				slog.String("vpa", a.Key.String()), slog.String("used", a.Mover))
-		}
-	}
-	u.moverInvalid = current
-}
-
-// The values of the label result of surges.
-const (
-	surgeBegun     = "begun"
-	surgeCompleted = "completed"
-	surgeFailed    = "failed"
-)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package updatestate
 
 import (
 	"context"
@@ -20,6 +20,9 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 )
+
+// delays are those of an updater with the default flags.
+var delays = plan.DefaultBudget().Delays
 
 // lateStates is a store whose requests take a second. It checks that there is one request for an object at a time.
 type lateStates struct {
@@ -53,11 +56,10 @@ func (l *lateStates) Delete(ctx context.Context, w cluster.Workload) (err error)
 	return err
 }
 
-// newLateStates returns states with a late store, and a ledger with a refused eviction for each of some workloads.
-func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *ledger.Ledger, []cluster.Workload) {
+// newLateStates returns a Recorder with a late store, and a ledger with a refused eviction for each of some workloads.
+func newLateStates(t *testing.T, workloads int) (*Recorder, *lateStates, *ledger.Ledger, []cluster.Workload) {
 	store := &lateStates{memoryStates: newMemoryStates(), t: t, busy: map[cluster.Workload]bool{}}
-	s := newStates(store, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	s.parallel = true
+	r := New(store, true, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	record := ledger.New()
 	var all []cluster.Workload
 	for i := range workloads {
@@ -66,15 +68,15 @@ func newLateStates(t *testing.T, workloads int) (*states, *lateStates, *ledger.L
 		record.Refused(time.Now(), ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "no"}, 0)
 		all = append(all, w)
 	}
-	s.acting = map[cluster.Workload]*sync.Once{}
-	return s, store, record, all
+	r.acting = map[cluster.Workload]*sync.Once{}
+	return r, store, record, all
 }
 
 // announceAll announces actions of another pass on all workloads.
-func (l *lateStates) announceAll(s *states, workloads []cluster.Workload) {
-	s.acting = map[cluster.Workload]*sync.Once{}
+func (l *lateStates) announceAll(r *Recorder, workloads []cluster.Workload) {
+	r.acting = map[cluster.Workload]*sync.Once{}
 	for _, w := range workloads {
-		l.announcing.Go(func() { s.announce(l.t.Context(), time.Now(), w) })
+		l.announcing.Go(func() { r.Announce(l.t.Context(), time.Now(), w) })
 	}
 }
 
@@ -90,26 +92,26 @@ func (l *lateStates) checkAnnounced(workloads []cluster.Workload) {
 
 func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
+		r, store, record, workloads := newLateStates(t, 3*maxWrites)
 		began := time.Now()
-		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
+		r.Save(t.Context(), began, record, delays, false)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the next pass waits for %v, want no wait", took)
 		}
-		store.announceAll(s, workloads)
-		s.saving.Wait()
+		store.announceAll(r, workloads)
+		r.saving.Wait()
 		store.checkAnnounced(workloads)
-		store.announceAll(s, workloads) // of a third pass
+		store.announceAll(r, workloads) // of a third pass
 		store.announcing.Wait()
 		if store.writes != len(workloads) {
 			t.Errorf("%d writes, want one for each of %d workloads", store.writes, len(workloads))
 		}
-		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
-		s.saving.Wait()
-		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(s.slots) != 0 {
-			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(s.slots), 2*len(workloads))
+		r.Save(t.Context(), time.Now(), record, delays, false)
+		r.saving.Wait()
+		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(r.slots) != 0 {
+			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(r.slots), 2*len(workloads))
 		}
-		store.announceAll(s, workloads)
+		store.announceAll(r, workloads)
 		store.checkAnnounced(workloads)
 	})
 }
@@ -117,14 +119,14 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 // An announcement is not lost under the writes after the last pass.
 func TestStates_nextPassActsDuringTheWrites_announcementIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, record, workloads := newLateStates(t, 3*maxWorkers)
-		s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
+		r, store, record, workloads := newLateStates(t, 3*maxWrites)
+		r.Save(t.Context(), time.Now(), record, delays, false)
 		time.Sleep(saveDelay + time.Second/2) // ten writes are in progress, the others are pending
-		store.announceAll(s, workloads)
-		s.saving.Wait()
+		store.announceAll(r, workloads)
+		r.saving.Wait()
 		store.checkAnnounced(workloads)
-		if store.writes != 4*maxWorkers {
-			t.Errorf("%d writes, want %d: those that were pending are dropped", store.writes, 4*maxWorkers)
+		if store.writes != 4*maxWrites {
+			t.Errorf("%d writes, want %d: those that were pending are dropped", store.writes, 4*maxWrites)
 		}
 	})
 }
@@ -132,17 +134,17 @@ func TestStates_nextPassActsDuringTheWrites_announcementIsStored(t *testing.T) {
 // An object is not deleted after an announcement that was decided on later.
 func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, _, workloads := newLateStates(t, 2*maxWorkers)
+		r, store, _, workloads := newLateStates(t, 2*maxWrites)
 		for _, w := range workloads {
 			store.objects[w] = ledger.State{Workload: w}
 		}
-		s.save(t.Context(), time.Now(), ledger.New(), plan.DefaultBudget(), false)
+		r.Save(t.Context(), time.Now(), ledger.New(), delays, false)
 		time.Sleep(saveDelay + time.Second/2)
-		store.announceAll(s, workloads)
-		s.saving.Wait()
+		store.announceAll(r, workloads)
+		r.saving.Wait()
 		store.checkAnnounced(workloads)
-		if store.deletes != maxWorkers {
-			t.Errorf("%d deletions, want %d: those that were pending are dropped", store.deletes, maxWorkers)
+		if store.deletes != maxWrites {
+			t.Errorf("%d deletions, want %d: those that were pending are dropped", store.deletes, maxWrites)
 		}
 	})
 }
@@ -150,9 +152,9 @@ func TestStates_nextPassActsDuringDeletions_announcementIsStored(t *testing.T) {
 // Passes that follow each other do not put off the writes for longer than saveDelay.
 func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, record, workloads := newLateStates(t, maxWorkers)
+		r, store, record, workloads := newLateStates(t, maxWrites)
 		for range 12 {
-			s.save(t.Context(), time.Now(), record, plan.DefaultBudget(), false)
+			r.Save(t.Context(), time.Now(), record, delays, false)
 			time.Sleep(time.Second)
 		}
 		store.mu.Lock()
@@ -166,10 +168,10 @@ func TestStates_passEachSecond_outcomesAreWritten(t *testing.T) {
 // At the end of a term, everything is stored before the lease is released.
 func TestStates_endOfTerm_everythingIsWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, record, workloads := newLateStates(t, 2*maxWorkers)
+		r, store, record, workloads := newLateStates(t, 2*maxWrites)
 		began := time.Now()
-		s.save(t.Context(), began, record, plan.DefaultBudget(), false)
-		s.save(t.Context(), began, record, plan.DefaultBudget(), true)
+		r.Save(t.Context(), began, record, delays, false)
+		r.Save(t.Context(), began, record, delays, true)
 		if took := time.Since(began); len(store.objects) != len(workloads) || took > 2*time.Second {
 			t.Errorf("%d objects are stored after %v, want %d after 2s", len(store.objects), took, len(workloads))
 		}
@@ -198,14 +200,25 @@ func TestMayWait_statesThatOthersDependOn_areWrittenAtOnce(t *testing.T) {
 // A reverted size must be stored before the pod with it is evicted, because the admission controller would give it to the replacement.
 func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, _, workloads := newLateStates(t, 1)
-		store.announceAll(s, workloads)
+		r, store, _, workloads := newLateStates(t, 1)
+		store.announceAll(r, workloads)
 		store.announcing.Wait()
-		s.exported = map[cluster.Workload]ledger.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
-		store.announceAll(s, workloads)
+		r.exported = map[cluster.Workload]ledger.State{workloads[0]: {Workload: workloads[0], Canary: &rollout.State{Phase: rollout.Held}}}
+		store.announceAll(r, workloads)
 		store.announcing.Wait()
 		if canary := store.objects[workloads[0]].Canary; canary == nil || store.writes != 2 {
 			t.Errorf("the stored canary is %v after %d writes, want it after 2", canary, store.writes)
 		}
 	})
+}
+
+// The next updater needs the outcomes of earlier actions, too, if this one is killed after the announcement.
+func TestRecorder_announcement_keepsTheStateBeforeThePass(t *testing.T) {
+	store := newMemoryStates()
+	r, _ := logged(store)
+	r.Begin(refusedOnce(), delays, true)
+	r.Announce(t.Context(), time.Now(), web)
+	if s := store.objects[web]; s.ActingSince.IsZero() || len(s.Pods) != 1 {
+		t.Errorf("stored is %+v, want the announcement and the refused eviction", s)
+	}
 }
