@@ -73,3 +73,21 @@ func TestLedger_smallerRequestAfterQuotaRefusalsHasNoResponse_isTriedAgainSoon(t
 		t.Errorf("the next attempt is at %s, want at most five minutes after %s", next, at)
 	}
 }
+
+// A quota refuses a resize in full and one by a part, in turn. The part is smaller each time, which is no reason to begin the back-off
+// again.
+func TestLedger_quotaRefusesPartAndFullInTurn_backOffGrows(t *testing.T) {
+	l, p := New(), podsOf(1)[0]
+	for i := range 12 {
+		full := i%2 == 0
+		millicores := int64(500)
+		if full {
+			millicores = 3000
+		}
+		l.Refused(noon.Add(time.Duration(i)*time.Hour), Attempt{Pod: p, Autoscaler: vpa, Do: decision.Resize, Part: !full,
+			With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 1<<30)}}}, decision.Refusal{Kind: decision.DeniedByQuota}, 1)
+	}
+	if last, _ := l.LastFailure(p, decision.Resize); last.Attempts != 12 {
+		t.Errorf("%d of 12 attempts count", last.Attempts)
+	}
+}

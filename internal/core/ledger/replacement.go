@@ -209,5 +209,11 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 	return short, complete
 }
 
+// IsMissing reports whether the replacement of an evicted or deleted pod of a controller has not been observed yet. It assumes that
+// pods are replaced in the order in which they were evicted.
+func (l *Ledger) IsMissing(c cluster.Workload, uid string) bool {
+	return slices.ContainsFunc(l.pendingOf(c), func(e pendingEviction) bool { return e.uid == uid })
+}
+
 // Missing returns the number of evicted pods of a controller that have no replacement yet.
 func (l *Ledger) Missing(controller cluster.Workload) int { return len(l.pendingOf(controller)) }

@@ -361,7 +361,7 @@ const (
 // stateOf returns the state of the replacement of the last deleted pod.
 func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 	workload := ledger.WorkloadOf(t.d.Pod)
-	var killed, waiting, isStuck bool
+	var serving, killed, waiting, isStuck bool
 	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
@@ -372,7 +372,7 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 			}
 		case !p.Created.After(last.Newest):
 		case p.Serves():
-			return replacementServing
+			serving = true
 		case t.isCrashing(p):
 			killed = true
 		case healthOf(t.now, t.b, p) == stuck:
@@ -381,14 +381,18 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 			waiting = true
 		}
 	}
+	controller := t.d.Pod.Controller
+	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
 	switch {
+	case serving && !(missing && t.w.Ledger.IsMissing(controller, last.UID)): // otherwise it replaces a pod that was evicted before
+		return replacementServing
 	case killed:
 		return replacementKilled
 	case waiting:
 		return replacementAbsent
 	case isStuck:
 		return replacementStuck
-	case settled && (t.w.Ledger.Missing(t.d.Pod.Controller) == 0 || t.complete[t.d.Pod.Controller]):
+	case settled && !missing:
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
 	return replacementAbsent

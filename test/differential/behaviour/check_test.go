@@ -42,6 +42,7 @@ type checker struct {
 	began     int            // minute in which the pass began
 	behind    lag            // over all workloads; used if there is a rate limit
 	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
+	killed3   map[string]int // minute of the first pass after the third OOM kill of a pod, by UID
 }
 
 // A state is the history of a workload.
@@ -62,7 +63,7 @@ type state struct {
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
-	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}}
+	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
 	}
@@ -285,6 +286,9 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	if w.satisfied(p) {
 		p.fine = minute // earlier refusals are obsolete
 	}
+	if _, known := c.killed3[string(p.pod.UID)]; !known && p.killed >= 0 && c.killsInWatch(p) >= 3 {
+		c.killed3[string(p.pod.UID)] = minute
+	}
 	if p.pod.DeletionTimestamp != nil || w.satisfied(p) {
 		return
 	}
@@ -358,11 +362,12 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	case c.sim.world.Rate > 0 && minute-p.last["evict"] <= c.turn():
 		return true // each pod gets one attempt in a turn, and the next one leads to a deletion or an event if the pod was OOM-killed again
 	case c.killsInWatch(p) >= 3:
-		return false
+		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
 	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
-	// too few replicas, which is reported, podfit tries to evict the pod only while it is down.
-	return why == decision.FewKills || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+	// too few replicas, which is reported, or other pods are not ready, podfit tries to evict the pod only while it is down.
+	waits := (why == decision.NotReady || why == decision.BudgetSpent) && isReady(p.pod)
+	return why == decision.FewKills || waits || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
 }
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
@@ -883,7 +888,13 @@ var differences = []difference{
 	{
 		name: "temporary resize failures", reason: "podfit repeats a resize for a while before it evicts the pod if the server is overloaded or unresponsive or a webhook fails",
 		explains: func(o observation) bool {
-			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" || o.minute-o.p.since["resize"] > 45 {
+			if o.p == nil || o.w.Mode != "InPlaceOrRecreate" {
+				return false
+			}
+			since, last := o.p.since["resize"], o.p.last["resize"]
+			// Attempts without a connection count in the back-off, but their time is not a time of failures.
+			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool { return f.Verb == "resize" && f.What == notSent })
+			if o.minute-since > 45 && !(refused && o.minute-last <= last-since+2) {
 				return false
 			}
 			switch o.why().Code.String() {

@@ -166,6 +166,14 @@ var known = map[string]*world{
 		grow("InPlace", 4).with(refuses("resize", nodeTooBig, false)).with(func(w *workload) { w.Advice[0].Target.Memory = 40 }),
 	}},
 
+	// The replacement of the evicted pod is not that of the deleted one.
+	"OOM-killed pods are evicted and deleted, and replaced late": {Minutes: 60, Min: 1, Tolerance: 0.25, Rescue: true, Workloads: []workload{
+		grow("InPlaceOrRecreate", 6).with(func(w *workload) {
+			w.Delay, w.Grace, w.Start, w.PDBs = 5, 1, 1, []pdb{{MaxUnavailable: 1}}
+			w.Resizing, w.OOM = resizing{How: "infeasible", For: 90}, outOfMemory{NeedMB: 600, Every: 4}
+		}),
+	}},
+
 	// podfit resizes the pod by what fits on its node, which the quota admits. It must not evict it for the rest, which the quota rejects.
 	"a quota rejects the rest of a resize by a part, under a rate limit": {Minutes: 120, Min: 1, Tolerance: 0.5, Rate: 0.9731, Nodes: 1, Node: size{2000, 65536}, Workloads: []workload{
 		grow("Recreate", 2).with(refuses("evict", busy429, false)), shrink("Recreate", 1).with(refuses("evict", busy429, false)),
