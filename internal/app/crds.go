@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/deploy"
+	"podfit.dev/podfit/internal/app/commandline"
 )
 
 func newCRDsCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "crds", Short: "Print the CRDs that podfit requires", Args: noArguments,
+		Use: "crds", Short: "Print the CRDs that podfit requires", Args: commandline.NoArguments,
 		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
 		Example: "  podfit crds | kubectl apply -f -",
 		RunE: func(*cobra.Command, []string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
@@ -53,7 +54,7 @@ func TestFlags_eachFlag_setsItsOwnField(t *testing.T) {
 	} {
 		owner := map[string]string{}
 		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" || f.Name == helpAll || klogIgnores(f) { // TestLogConfig_klogFlagsWithoutEffect_logWarning
+			if f.Name == "help" || f.Name == commandline.HelpAll || klogIgnores(f) { // TestLogConfig_klogFlagsWithoutEffect_logWarning
 				return
 			}
 			values := probes[f.Value.Type()]

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/backtest"
+	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
@@ -54,7 +55,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	if found, rest, err := root.Find(args); err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
-		return knownCommand(root, rest)
+		return commandline.KnownCommand(root, rest)
 	}
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
@@ -100,14 +101,14 @@ podfit has three components. Each can run alone, or all three run in one process
   recommender            measures usage and writes recommendations to the status of VPA objects
   updater                applies recommendations to running pods, in place where possible
   admission-controller   applies recommendations to new pods`,
-		Args: knownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: commandline.KnownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetGlobalNormalizationFunc(process.Dashes)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(commandline.FlagError)
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {
@@ -121,9 +122,7 @@ podfit has three components. Each can run alone, or all three run in one process
 func commands(s Streams) []*cobra.Command {
 	running := []*cobra.Command{newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s)}
 	for _, c := range running {
-		c.Args = noArguments
-		groupFlags(c)
-		completeChoices(c)
+		commandline.Prepare(c)
 	}
 	return append(running,
 		backtest.NewCommand(),
@@ -139,7 +138,7 @@ func version() string {
 
 func newVersionCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of this binary", Args: noArguments,
+		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
 			return err

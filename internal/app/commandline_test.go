@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
 )
 
@@ -105,8 +106,8 @@ func TestHelp_longRunningCommand_groupsFlags(t *testing.T) {
 			t.Fatalf("%s: exit codes %d and %d", name, code, allCode)
 		}
 		for _, line := range strings.Split(all, "\n") {
-			if len(line) > widest && strings.Contains(strings.TrimSpace(line), " ") {
-				t.Errorf("%s: a line of the help has %d characters, want at most %d: %s", name, len(line), widest, line)
+			if len(line) > commandline.Widest && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s: a line of the help has %d characters, want at most %d: %s", name, len(line), commandline.Widest, line)
 			}
 		}
 		first, further, split := strings.Cut(help, "\nFurther flags, with the names and defaults of the Vertical Pod Autoscaler:\n")
@@ -148,7 +149,7 @@ func upstreamFlags(command string) map[string]bool {
 
 func TestHelp_essentialFlags_exist(t *testing.T) {
 	flags := command(t, "run").Flags()
-	for name := range essential {
+	for name := range commandline.Essential {
 		if name != "help" && flags.Lookup(name) == nil {
 			t.Errorf("podfit run has no flag --%s", name)
 		}
@@ -183,7 +184,7 @@ func TestCompletion_flagsWithFewValues_areCompleted(t *testing.T) {
 
 // A value that shells offer must be valid.
 func TestCompletion_choices_areAccepted(t *testing.T) {
-	for flag, values := range choices {
+	for flag, values := range commandline.Choices {
 		for _, value := range values {
 			c := runDefaults()
 			fs := pflag.NewFlagSet("run", pflag.ContinueOnError)

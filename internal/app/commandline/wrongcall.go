@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commandline
 
 import (
 	"errors"
@@ -15,16 +15,16 @@ import (
 	"podfit.dev/podfit/internal/spelling"
 )
 
-// noArguments is the Args function of commands that take only flags.
-func noArguments(c *cobra.Command, args []string) error {
+// NoArguments is the Args function of commands that take only flags.
+func NoArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	return usageError(c, fmt.Errorf("%s takes no arguments, got %q", c.CommandPath(), args[0]))
 }
 
-// knownCommand is the Args function of the root command. Cobra calls it for a name that is not a command.
-func knownCommand(c *cobra.Command, args []string) error {
+// KnownCommand is the Args function of the root command. Cobra calls it for a name that is not a command.
+func KnownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -37,8 +37,8 @@ func knownCommand(c *cobra.Command, args []string) error {
 	return usageError(c, fmt.Errorf("unknown command %q%s", args[0], meant("", spelling.Nearest(args[0], names))))
 }
 
-// flagError explains why a command line cannot be parsed. It names the most similar flag, and what a flag accepts.
-func flagError(c *cobra.Command, err error) error {
+// FlagError explains why a command line cannot be parsed. It names the most similar flag, and what a flag accepts.
+func FlagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	switch {
