@@ -21,14 +21,15 @@ func surgeReplacesPods(t *testing.T, name string) {
 	single.Replicas, pair.Replicas = 1, 2
 	workloads := []spec{single, pair}
 	for _, w := range workloads {
-		a := strings.Replace(w.autoscaler("Recreate"), "metadata: {name: "+w.Name+"}", "metadata: {name: "+w.Name+", annotations: {podfit.dev/mover: surge}}", 1)
+		a := strings.Replace(w.ownAutoscaler("Recreate"), "metadata: {name: "+w.Name+"}", "metadata: {name: "+w.Name+", annotations: {podfit.dev/mover: surge}}", 1)
 		p.apply(w.manifest(), a)
 		p.start(w.Name, w.Replicas)
 	}
 	leastSingle, leastPair := p.leastReady("single"), p.leastReady("pair")
+	p.advise("350m", "262144k", "single", "pair") // a recommendation that does not change
 	for _, w := range workloads {
-		p.eventually(w.Name+" has the target and its replicas", measured+3*resized, func(ctx context.Context) error {
-			if err := p.sized(w.Name, w.Replicas, steadyTarget)(ctx); err != nil {
+		p.eventually(w.Name+" has the target and its replicas", 4*resized, func(ctx context.Context) error {
+			if err := p.sized(w.Name, w.Replicas, advisedSize)(ctx); err != nil {
 				return err
 			}
 			d, err := p.AppsV1().Deployments(p.ns).Get(ctx, w.Name, metav1.GetOptions{})

@@ -225,17 +225,18 @@ func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
 }
 
 // isOOMKilled reports whether a container was OOM-killed since the change. A container that was OOM-killed again and again before counts only
-// if it was started after the change: it may have been killed once more before the kubelet carried that out.
+// if it was started after the change: it may have been killed once more before the kubelet carried that out. In a pod that was created after
+// the change, every OOM kill counts: the times of kills have whole seconds, so they do not show the order within a second.
 func (s State) isOOMKilled(p *cluster.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
 		if c.Exit == nil || !c.Exit.OOM {
 			return false
 		}
-		since := c.Exit.Finished
+		killed := c.Exit.Finished
 		if s.Restarts == wasDown {
-			since = c.Exit.Started
+			killed = c.Exit.Started
 		}
-		return since.After(s.Since) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
+		return (p.UID != s.UID || killed.After(s.Since)) && slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Name })
 	})
 }
 

@@ -244,6 +244,16 @@ func TestState_clockOfTheAPIServerIsBehind_replacementIsTheCanary(t *testing.T) 
 	}
 }
 
+// The times of kills have whole seconds.
+func TestState_replacementIsOOMKilledInTheSameSecond_causeIsTheKill(t *testing.T) {
+	s := State{}.Start(noon.Add(700*time.Millisecond), running("a", before), []Size{{"app", after}}, false).Changed()
+	replacement := running("c", after, createdAt(noon), restarted, notReady)
+	replacement.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon, Finished: noon}
+	if got := s.Observe(noon.Add(12*time.Second), watch, []*cluster.Pod{replacement}); got.Phase != Held || got.Cause != OOMKilled {
+		t.Errorf("phase %d, cause %d, want a revert because of the OOM kill", got.Phase, got.Cause)
+	}
+}
+
 // A resize that waits for room is not observed before it is carried out, and no other pod becomes the canary meanwhile.
 func TestState_resizeOfTheCanaryWaits_watchBeginsWhenItIsCarriedOut(t *testing.T) {
 	for _, state := range []cluster.ResizeState{cluster.ResizeDeferred, cluster.ResizeInProgress} {
