@@ -969,7 +969,7 @@ var differences = []difference{
 			}
 			slack := 2
 			if o.why().Code == decision.DisruptionBudget {
-				slack += (until - o.p.lastAt) / 4 // an attempt that was made early, because more pods were ready, counts, too
+				slack += (until - o.p.lastAt) / 2 // an attempt that is made early, because more pods are ready, doubles the back-off, too
 			}
 			return until-o.p.lastAt <= o.p.lastAt-since+slack
 		},
