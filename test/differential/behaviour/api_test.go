@@ -229,9 +229,7 @@ func (s *simulation) answer(w *simulated, p *replica, verb, what, format string,
 	}
 	if !sameResources(next, p.pod) {
 		if s.onResize != nil {
-			s.onResize(w, p, w.Restart && anyContainer(next, p.pod, func(want, has corev1.ResourceRequirements) bool {
-				return want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
-			}))
+			s.onResize(w, p, w.restarts(p.pod, next))
 		}
 		s.change(p, func(q *corev1.Pod) { setResources(q, next) })
 		p.resized = max(s.minute(), 1)

@@ -455,16 +455,11 @@ var conditions = map[string]func(observation) bool{
 	"OutOfTime":   func(o observation) bool { return o.sim.world.Rate > 0 },
 	"BackingOff": func(o observation) bool {
 		left := o.why().Until.Sub(o.sim.at(o.minute).Time)
-		// The simulated webhook gives new pods the recommended size, but podfit expects what fits on the largest node.
-		tooLarge := o.sim.world.Nodes > 0 && slices.ContainsFunc(o.w.Advice, func(a advice) bool {
-			t, node := o.w.total(a.At), o.sim.world.Node
-			return a.At <= o.minute && (t.CPU > node.CPU || t.Memory > node.Memory)
-		})
 		// After a new recommendation, the stale watch shows a pod of the old size only after the next eviction, as if it replaced that pod.
 		since := slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At > 0 && a.At <= o.minute })
 		outdatedSize := o.sim.world.Lag > 0 && since
 		had := map[string]bool{
-			"eviction": o.state().futile || (tooLarge || outdatedSize) && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
+			"eviction": o.state().futile || (o.isTooLarge() || outdatedSize) && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
 			"resize": o.w.undone > 0 || o.sim.world.Lag > 0, // the stale watch does not show the resize yet
 		}
 		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
@@ -520,6 +515,15 @@ var conditions = map[string]func(observation) bool{
 		}
 		return false
 	},
+}
+
+// isTooLarge reports whether a recommendation so far fits on no node. The simulated webhook gives new pods that size, but podfit expects
+// what fits on the largest node.
+func (o observation) isTooLarge() bool {
+	return o.sim.world.Nodes > 0 && slices.ContainsFunc(o.w.Advice, func(a advice) bool {
+		t, node := o.w.total(a.At), o.sim.world.Node
+		return a.At <= o.minute && (t.CPU > node.CPU || t.Memory > node.Memory)
+	})
 }
 
 // hasRoom reports whether the node of the pod has room for the recommended target. As for the scheduler, a pod that is asked to shrink
@@ -840,7 +844,7 @@ var differences = []difference{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements did not have the recommended size",
 		explains: func(o observation) bool {
 			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
-			return backs && o.states[o.w.index].futile
+			return backs && (o.state().futile || o.isTooLarge() && o.state().evicted >= 0)
 		},
 	},
 	{
@@ -969,7 +973,7 @@ var differences = []difference{
 			}
 			slack := 2
 			if o.why().Code == decision.DisruptionBudget {
-				slack += (until - o.p.lastAt) / 4 // an attempt that was made early, because more pods were ready, counts, too
+				slack += (until - o.p.lastAt) / 2 // an attempt that is made early, because more pods are ready, doubles the back-off, too
 			}
 			return until-o.p.lastAt <= o.p.lastAt-since+slack
 		},

@@ -607,11 +607,11 @@ func (s *simulation) resize(w *simulated, p *replica, minute int) {
 	}
 	how := w.Resizing
 	over := how.For > 0 && minute >= p.resized+how.For
-	var lowersLimit, restarts bool
+	lowersLimit := false
+	restarts := w.restarts(p.pod, p.pod)
 	for i := range p.pod.Spec.Containers {
 		want, has := p.pod.Spec.Containers[i].Resources, running(p.pod, i)
 		lowersLimit = lowersLimit || want.Limits.Memory().Cmp(*has.Limits.Memory()) < 0
-		restarts = restarts || w.Restart && want.Requests.Memory().Cmp(*has.Requests.Memory()) != 0
 	}
 	if how.How == "memory in use" && !lowersLimit {
 		over = true

@@ -74,6 +74,18 @@ func anyContainer(want, has *corev1.Pod, holds func(want, has corev1.ResourceReq
 	return false
 }
 
+// restarts reports whether a resize restarts a container: the memory that it runs with changes. The memory of an earlier resize that the
+// kubelet has not completed does not count.
+func (w *simulated) restarts(has, next *corev1.Pod) bool {
+	for i := range next.Spec.Containers {
+		to, from := next.Spec.Containers[i].Resources.Requests, running(has, i).Requests
+		if w.Restart && to.Memory().Cmp(*from.Memory()) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // total returns the requests of a pod with the recommended size.
 func (w *simulated) total(minute int) size {
 	n, t := int64(len(w.names())), w.wanted(minute)
