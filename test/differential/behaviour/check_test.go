@@ -57,6 +57,7 @@ type state struct {
 	deleted    int  // the replica that was deleted last; -1 if none was
 	deletedAt  int  // minute of that deletion
 	futile     bool // some evicted pod was replaced without the recommended size
+	placed     bool // a pod without a node was evicted although the workload has fewer pods than the minimum
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 	missing    int  // last minute in which pods were missing
 	unready    int  // last minute in which pods were missing or not ready
@@ -104,6 +105,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	case w.Mode == "InPlace":
 		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
 	case p.pod.Spec.NodeName == "":
+		st.placed = st.placed || st.live < least
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
 	case st.live < least && !c.isRescue(w, p):
@@ -317,7 +319,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 			continue
 		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
-			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q", p.pod.Name, verb, since, p.replies[verb])
+			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q; it is left because: %v", p.pod.Name, verb, since, p.replies[verb], c.podfit.decisions[uid].Reason.Code)
 		}
 	}
 }
@@ -357,6 +359,8 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return false
 	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
 		return true // the event about another pod that was deleted; this one is deleted next
+	case why == decision.ReplacementMissing && c.hasEvent(w, missingEvent):
+		return true // no pod of the workload is evicted until the evicted pods have replacements, which is reported
 	case st.futile && c.hasEvent(w, backOffEvent):
 		return true // no pod of the workload is evicted during the back-off, and this one is not tried
 	case c.sim.world.Rate > 0 && minute-p.last["evict"] <= c.turn():
@@ -365,13 +369,15 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
 	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
-	// too few replicas, which is reported, or other pods are not ready, podfit tries to evict the pod only while it is down.
-	waits := (why == decision.NotReady || why == decision.BudgetSpent) && isReady(p.pod)
+	// too few replicas, which is reported, or other pods are not ready, podfit tries to evict the pod only while it is down. The same applies
+	// while the kubelet resizes it.
+	waits := (why == decision.NotReady || why == decision.BudgetSpent || why == decision.ResizeRunning) && isReady(p.pod)
 	return why == decision.FewKills || waits || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
 }
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
 var (
+	missingEvent = regexp.MustCompile("None of its pods is evicted until all of them exist again")
 	tooFewEvent  = regexp.MustCompile("less than the minimum of")
 	backOffEvent = regexp.MustCompile("The last eviction had no lasting effect")
 )
@@ -1016,6 +1022,13 @@ var differences = []difference{
 		name: "scaled up beyond a quota", circumstance: true, reason: "whether the quota admits a pod that a scale-up adds depends on which pods were resized before",
 		explains: func(o observation) bool {
 			return o.p == nil && o.w.refused > 0 && o.w.Replicas > o.described(o.w).fewest(o.minute)
+		},
+	},
+	{
+		name: "unscheduled below the minimum", circumstance: true,
+		reason: "podfit evicts a pod without a node, which serves nothing, so that its replacement has the recommended size and gets a node; that pod is not evicted again. With upstream the pod stays without a node, and a later recommendation may happen to be its size",
+		explains: func(o observation) bool {
+			return o.why().Code == decision.TooFewReplicas && o.state().placed && o.w.Replicas < o.w.minimum(o.sim.world)
 		},
 	},
 	{
