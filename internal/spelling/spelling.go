@@ -52,8 +52,8 @@ func distance(a, b string) int {
 }
 
 // Typo returns the known name of which name is probably a misspelling, "" if name is known or not similar to any. It is
-// stricter than Nearest, because name may be a correct name that is not in the list: at most two characters may differ, in
-// short names one, and in names of two characters none.
+// stricter than Nearest, because name may be a correct name that is not in the list: at most two characters may differ. In names of
+// fewer than six characters, one may differ, and in names of fewer than three characters, none.
 func Typo(name string, known []string) string {
 	if slices.Contains(known, name) {
 		return ""

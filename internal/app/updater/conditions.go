@@ -66,7 +66,7 @@ func (e *execution) writeConditions(ctx context.Context, now time.Time, due []co
 				return nil // not tried
 			}
 			key := w.autoscaler.Key.String()
-			err := errors.New("internal error")
+			err := errors.New("the write panicked; the log line before this one has the cause")
 			process.Attempt(e.log, e.health, key, func() { _, err = e.conditions.WriteConditions(ctx, w.autoscaler, now, w.say...) })
 			w.attempt.record(now, err)
 			if err != nil {

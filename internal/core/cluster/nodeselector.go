@@ -27,7 +27,7 @@ type NodeRequirement struct {
 	Bound  int64    // for NodeAbove and NodeBelow
 }
 
-// A NodeOp is an operator of a NodeRequirement.
+// A NodeOp compares the label of a node with the values of a NodeRequirement, as the operators of node affinity do.
 type NodeOp uint8
 
 // The operators.

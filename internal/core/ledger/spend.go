@@ -27,13 +27,13 @@ const DefaultWindow = 54 * time.Second
 // replacements count when they are ready.
 type spend struct {
 	controller cluster.Workload
-	stuck      bool // the pod was not ready for so long that it did not recover by itself; otherwise it was in service
+	stuck      bool // the pod was not ready for so long that it will not become ready by itself; otherwise it was in service
 	until      time.Time
 	with       []policy.Fitted // of a resize that restarts no container; nil: another change
 }
 
 // Spend records that a change of a pod has taken from the budget until a time, or may have. stuck is true if the pod was not ready for so
-// long that it did not recover by itself.
+// long that it will not become ready by itself.
 func (l *Ledger) Spend(d Attempt, stuck bool, until time.Time) {
 	s := spend{controller: d.Pod.Controller, stuck: stuck, until: until}
 	if d.Do == decision.Resize && !change.Restarts(d.Pod, d.With) {

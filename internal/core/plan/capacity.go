@@ -61,7 +61,7 @@ const (
 	roomWasNeeded        = "a pod on the node of the placeholder pod needed the room"
 )
 
-// A Release is why a request for capacity is deleted. Its text is a stable name for logs.
+// A Release is the reason for which a request for capacity is deleted. Its text is a stable name for logs.
 type Release string
 
 // The reasons to delete a request for capacity.

@@ -72,7 +72,7 @@ func TestFit_randomBounds_requestOfTheHPAStaysInItsRange(t *testing.T) {
 	}
 }
 
-// The API server accepts an HPA that has a metric twice. The record belongs to the first of them, and podfit must not write the other.
+// The API server accepts an HPA that has a metric twice. The record applies to the first of them, and podfit must not change the target of the other.
 func TestNextScaleStep_metricTwice_secondOneIsNotWritten(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	u := cluster.UtilizationTarget{Resource: cluster.CPU, Percent: 63}

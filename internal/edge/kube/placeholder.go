@@ -95,13 +95,13 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 	case existing == nil:
 		return fmt.Errorf("placeholder pod %s/%s was deleted: %w", wanted.Namespace, wanted.Name, ErrBusy)
 	case !IsPlaceholder(existing) || existing.Annotations[PlaceholderUID] != wanted.Annotations[PlaceholderUID]:
-		return fmt.Errorf("another pod has the name of placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, ErrDenied)
+		return fmt.Errorf("pod %s/%s exists and does not belong to this request; delete it, so that podfit can create the placeholder pod: %w", wanted.Namespace, wanted.Name, ErrDenied)
 	case existing.Status.Phase == corev1.PodFailed || existing.Status.Phase == corev1.PodSucceeded:
 		key := cluster.Key{Namespace: existing.Namespace, Name: existing.Name}
 		if err := h.Delete(ctx, &cluster.CapacityRequest{Key: key, UID: string(existing.UID)}); err != nil {
 			return err
 		}
-		return fmt.Errorf("placeholder pod %s had ended and was deleted: %w", key, ErrBusy)
+		return fmt.Errorf("the placeholder pod %s was not running any more, so it was deleted, and a new one is created later: %w", key, ErrBusy)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// status answers each request with a Status object.
+// status returns a server that responds to each request with a Status object.
 func status(code int, reason, message string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -259,9 +259,9 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 		if err := q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: keyOf(&t.ObjectMeta), UID: string(t.UID)}); err != nil {
 			return err
 		}
-		return fmt.Errorf("PodTemplate %s/%s had another size and was deleted: %w", t.Namespace, t.Name, ErrBusy)
+		return fmt.Errorf("the PodTemplate %s/%s had another size, so it was deleted, and a new one is created later: %w", t.Namespace, t.Name, ErrBusy)
 	}
-	return fmt.Errorf("another PodTemplate has the name %s/%s: %w", wanted.Namespace, wanted.Name, ErrDenied)
+	return fmt.Errorf("PodTemplate %s/%s exists and does not belong to this request; delete it, so that podfit can create its own: %w", wanted.Namespace, wanted.Name, ErrDenied)
 }
 
 // Delete deletes a ProvisioningRequest and its PodTemplate. It returns nil if they do not exist.

@@ -25,7 +25,7 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// A bench is one run of the benchmark.
+// A bench is one run of the benchmark: its options, the processes, and the measurements.
 type bench struct {
 	options
 	out     io.Writer

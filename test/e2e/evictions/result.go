@@ -59,7 +59,7 @@ func (r request) String() string {
 	return fmt.Sprintf("%-6s %s: %s", r.verb, object, r.code)
 }
 
-// counts are numbers of requests.
+// counts contains the number of API requests of each kind.
 type counts map[request]int
 
 // requestCounts reads the number of requests that the API server has answered.

@@ -40,7 +40,7 @@ const backfillGap = 30 * time.Minute
 
 var (
 	errOthersSlow = errors.New("the namespace was not read, because queries of other namespaces timed out")
-	errInternal   = errors.New("internal error")
+	errInternal   = errors.New("reading the history panicked, which is a defect of podfit; the log has the cause")
 )
 
 // A Backfill reads usage history from Prometheus, in parallel to the passes of the recommender. It exists as long as the process:
