@@ -99,8 +99,10 @@ func TestTerm_backfillPanicsAtStart_passesContinueAndNothingDecreases(t *testing
 			t.Errorf("the recommendation is %+v, want the old one", got)
 		}
 		failure := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
-		if c := b.written[b.autoscalers[1].Key]; !says(c, failure, "internal error") {
+		if c := b.written[b.autoscalers[1].Key]; !says(c, failure, "reading the history panicked") {
 			t.Errorf("conditions %+v", c)
+		} else if says(c, failure, "since 0001") {
+			t.Errorf("the condition names no real time: %+v", c)
 		}
 		b.term(r, 10*time.Minute, func(time.Duration) {})
 		if n := b.backfilled("done"); n != 3 {

@@ -398,7 +398,11 @@ func (f *Backfill) Holds(a *cluster.Autoscaler, now time.Time) bool {
 
 // Failure returns why the history of a namespace is BackfillIncomplete, and the time since which there is live usage.
 func (f *Backfill) Failure(namespace string) (cause string, liveSince time.Time) {
-	return f.failed[namespace].cause, f.firstTerm
+	failure := f.failed[namespace]
+	if f.firstTerm.IsZero() { // no term has started to read history
+		return failure.cause, failure.at
+	}
+	return failure.cause, f.firstTerm
 }
 
 // shortened cuts an error text to the length that a condition may quote.
