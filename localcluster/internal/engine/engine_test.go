@@ -68,6 +68,19 @@ func TestRuntime_CPUAboveLimit_isThrottledUntilResize(t *testing.T) {
 	}
 }
 
+// metrics-server divides the first CPU time of a container by its age.
+func TestRuntime_containerStartsBetweenTicks_firstReadingIsItsUsage(t *testing.T) {
+	e := newEngine(t, 1)
+	e.Tick(time.Now().Add(-5 * time.Second)) // the last tick is long ago
+	id := e.run("late", map[string]string{"sim.podfit.dev/app.cpu": "300m"}, nil)
+	e.containers[id].created = e.containers[id].created.Add(-2 * time.Second) // the start was slow
+	at := time.Now().Add(time.Second)
+	e.Tick(at)
+	_, all := e.Readings()
+	r := all["/kubepods/poduid-late/"+id]
+	near(t, "CPU in use since the start", r.CPUSeconds/at.Sub(r.Created).Seconds(), 0.3)
+}
+
 func TestRuntime_memoryLimitResized_isEnforced(t *testing.T) {
 	e := newEngine(t, 1)
 	id := e.run("grows", map[string]string{"sim.podfit.dev/app.memory": "ramp(50Mi,300Mi,10s)"}, &api.LinuxContainerResources{MemoryLimitInBytes: 200 * Mi})

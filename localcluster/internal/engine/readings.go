@@ -11,7 +11,7 @@ import (
 
 // A Reading has the limits and the usage of one cgroup.
 type Reading struct {
-	Created          time.Time
+	Created          time.Time // of a container: its start, because metrics-server divides its first CPU time by its age
 	Labels           map[string]string
 	Image, ID        string // of a container
 	CPUSeconds       float64
@@ -43,7 +43,7 @@ func (r *Runtime) Readings() (at time.Time, all map[string]Reading) {
 		}
 		path := c.sandbox.cgroup()
 		one := Reading{
-			Created: c.created, Labels: c.config.Labels, Image: c.config.Image.GetImage(), ID: c.id,
+			Created: c.started, Labels: c.config.Labels, Image: c.config.Image.GetImage(), ID: c.id,
 			CPUSeconds: c.runs.CPUSeconds, CPU: c.runs.CPU, Memory: uint64(c.runs.Memory),
 			Shares: uint64(c.limits.CpuShares), Quota: uint64(max(0, c.limits.CpuQuota)), MemoryLimit: uint64(max(0, c.limits.MemoryLimitInBytes)),
 			Periods: uint64(c.runs.Periods), ThrottledPeriods: uint64(c.runs.ThrottledPeriods), ThrottledSeconds: c.runs.ThrottledSeconds,

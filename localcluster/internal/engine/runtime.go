@@ -121,6 +121,11 @@ func (r *Runtime) Tick(now time.Time) {
 			r.cast(c)
 		}
 	}
+	r.tick(now)
+}
+
+// tick simulates the machine until now, with the present containers.
+func (r *Runtime) tick(now time.Time) {
 	ended := r.machine.Tick(r.clock.At(now), now.Sub(r.ticked))
 	r.ticked = now
 	for _, c := range r.containers {
@@ -301,6 +306,9 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 		return notFound("container", id)
 	}
 	now := time.Now()
+	if now.After(r.ticked) { // the container uses no CPU before its start
+		r.tick(now)
+	}
 	c.state = api.ContainerState_CONTAINER_RUNNING
 	c.started = now
 	c.runs = &machine.Container{Limits: limitsOf(c.limits), Instance: demand.Instance(c.key())}
