@@ -139,7 +139,7 @@ func withFullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, a
 		p.setCapacityLabel(added, "null")
 	})
 	w := steady("steady")
-	other := spec{Name: "other", Replicas: 1, Requests: `{cpu: "6", memory: 50Mi}`}
+	other := spec{Name: "other", Replicas: 1, Requests: `{cpu: "14", memory: 50Mi}`}
 	for _, s := range []spec{w, other} {
 		p.apply(strings.Replace(s.manifest(), "    spec:\n", "    spec:\n      nodeSelector: {test.podfit.dev/capacity: \"yes\"}\n", 1))
 	}

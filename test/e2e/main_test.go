@@ -60,7 +60,8 @@ func run(m *testing.M) (code int, err error) {
 	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
+	// The nodes have more CPU than all parallel tests use. On a smaller node the containers would get, and so use, less than they demand.
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 16, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
 	if err != nil {
 		return 0, err
 	}

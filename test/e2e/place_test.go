@@ -47,6 +47,10 @@ func newPlaceIn(t *testing.T, w *world, name string) *place {
 			p.report()
 		}
 	})
+	p.eventually("the namespace has the service account of pods", 30*time.Second, func(ctx context.Context) error {
+		_, err := p.CoreV1().ServiceAccounts(p.ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 	return p
 }
 

@@ -424,7 +424,7 @@ func replacementMayNotFit(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	p.endsWithTest(u)
-	const huge = `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "9"}}]}`
+	const huge = `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "17"}}]}`
 	replaced, fallback := steady("replaced"), steady("fallback")
 	replaced.Replicas, fallback.Replicas = 4, 4
 	p.apply(replaced.manifest(), fallback.manifest())
@@ -439,7 +439,7 @@ func replacementMayNotFit(t *testing.T, name string) {
 				return err
 			}
 			if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-				return pod.Spec.NodeName == "" && requests(pod) == "app cpu=9 memory=262144k"
+				return pod.Spec.NodeName == "" && requests(pod) == "app cpu=17 memory=262144k"
 			}) {
 				return fmt.Errorf("none of %d pods is", len(pods))
 			}

@@ -121,7 +121,9 @@ func (r *Runtime) Tick(now time.Time) {
 			r.cast(c)
 		}
 	}
-	r.tick(now)
+	if now.After(r.ticked) { // it is not if a container started after now
+		r.tick(now)
+	}
 }
 
 // tick simulates the machine until now, with the present containers.
