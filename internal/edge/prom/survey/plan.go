@@ -134,17 +134,19 @@ func (p *Plan) within(q query, budget int) []query {
 	return append(p.within(halves[0], budget), p.within(halves[1], budget)...)
 }
 
-// halves returns the two halves of a query: of its namespaces, or else of its hours. The smallest query reads one hour of one
+// halves returns the two halves of a query: of the series of its namespaces, or else of its hours. The smallest query reads one hour of one
 // namespace; it has no halves.
 func (p *Plan) halves(q query) []query {
 	a, b := q, q
 	switch n, hours := len(q.namespaces), q.to-q.from; {
 	case n > 1:
-		a.namespaces, b.namespaces = q.namespaces[:n/2], q.namespaces[n/2:]
-		a.perHour = 0
-		for _, name := range a.namespaces {
-			a.perHour += p.perHour(name)
+		a.perHour = p.perHour(q.namespaces[0])
+		first := 1
+		for first < n-1 && a.perHour < q.perHour/2 {
+			a.perHour += p.perHour(q.namespaces[first])
+			first++
 		}
+		a.namespaces, b.namespaces = q.namespaces[:first], q.namespaces[first:]
 		b.perHour = q.perHour - a.perHour
 	case hours > 1:
 		a.to = q.from + hours/2

@@ -103,20 +103,22 @@ func (r *reading) part(ctx context.Context, j job) Part {
 	}
 	var queries []query
 	if len(missing.namespaces) > 0 {
-		queries = r.plan.queries(missing, j.day, r.sampleBudget())
+		queries = r.plan.queries(missing, j.day, r.plan.budget())
 	}
 	r.update(func(v *Progress) { v.Planned += len(queries) - planned })
-	partial := false
-	for _, q := range queries {
-		gaps, warnings := r.run(ctx, q, part.table)
-		part.Gaps = append(part.Gaps, gaps...)
-		part.Notes = append(part.Notes, r.unwarned(warnings)...)
-		partial = partial || len(warnings) > 0
+	var all outcome
+	for _, planned := range queries {
+		smaller := r.plan.within(planned, r.sampleBudget())
+		r.update(func(v *Progress) { v.Planned += len(smaller) - 1 })
+		for _, q := range smaller {
+			all.add(r.run(ctx, q, part.table))
+		}
 	}
-	if cached != nil && !partial && ctx.Err() == nil {
+	part.Gaps = Merge(all.gaps)
+	part.Notes = append(part.Notes, r.unwarned(all.warnings)...)
+	if cached != nil && len(all.warnings) == 0 && ctx.Err() == nil {
 		part.Notes = append(part.Notes, r.unwarned(cached.store(part.table, complete(missing.namespaces, part.Gaps)))...)
 	}
-	part.Gaps = Merge(part.Gaps)
 	return part
 }
 
@@ -141,15 +143,29 @@ func (r *reading) cachedDay(j job) *cachedDay {
 	return r.config.Cache.day(r.base.String(), texts, j.day)
 }
 
-// run sends a query, or its parts if it fails. It returns what could not be read in the smallest size.
-func (r *reading) run(ctx context.Context, q query, to *table) (gaps []Gap, warnings []string) {
-	gaps = r.omitAbandoned(&q)
+// An outcome is what became of a query.
+type outcome struct {
+	gaps     []Gap // what could not be read in the smallest size
+	warnings []string
+	largest  int // samples of the largest query that succeeded
+}
+
+func (o *outcome) add(other outcome) {
+	o.gaps = append(o.gaps, other.gaps...)
+	o.warnings = append(o.warnings, other.warnings...)
+	o.largest = max(o.largest, other.largest)
+}
+
+// run sends a query, or its parts if it fails.
+func (r *reading) run(ctx context.Context, q query, to *table) outcome {
+	out := outcome{gaps: r.omitAbandoned(&q)}
 	if len(q.namespaces) == 0 {
 		r.update(func(v *Progress) { v.Done++ })
-		return gaps, nil
+		return out
 	}
 	if err := r.gate.enter(ctx, func(until time.Time) { r.update(func(v *Progress) { v.WaitsUntil = until }) }); err != nil {
-		return append(gaps, r.gaps(q, err)...), nil
+		out.gaps = append(out.gaps, r.gaps(q, err)...)
+		return out
 	}
 	from, end := q.span()
 	text := q.measure.expression(selector{namespaces: q.namespaces, labels: r.config.Labels}, q.joined, r.plan.window())
@@ -161,28 +177,42 @@ func (r *reading) run(ctx context.Context, q query, to *table) (gaps []Gap, warn
 			v.Failed++
 		}
 	})
-	if err == nil {
-		return gaps, warnings
-	}
-	if ctx.Err() != nil || !causeOf(err).smallerHelps() || r.gate.err() != nil {
-		return append(gaps, r.gaps(q, err)...), nil
-	}
 	halves := r.plan.halves(q)
-	if halves == nil {
+	switch {
+	case err == nil:
+		out.add(outcome{warnings: warnings, largest: q.samples()})
+	case ctx.Err() != nil || !causeOf(err).smallerHelps() || r.gate.err() != nil:
+		out.gaps = append(out.gaps, r.gaps(q, err)...)
+	case halves == nil:
 		r.mu.Lock()
 		r.abandoned[abandonedKey{q.namespaces[0], q.measure}] = err
 		r.mu.Unlock()
-		return append(gaps, r.gaps(q, err)...), nil
+		out.gaps = append(out.gaps, r.gaps(q, err)...)
+	default:
+		out.add(r.runHalves(ctx, halves, to))
 	}
-	r.mu.Lock()
-	r.budget = min(r.budget, max(q.samples()/2, r.plan.budget()/64, 1))
-	r.mu.Unlock()
+	return out
+}
+
+// runHalves sends the halves of a query that failed. The second half is divided into queries of the size that succeeded in the first,
+// and so are all later queries. So a limit of the server costs one failure for each halving.
+func (r *reading) runHalves(ctx context.Context, halves []query, to *table) (out outcome) {
 	r.update(func(v *Progress) { v.Planned += 2 })
-	for _, half := range halves {
-		g, w := r.run(ctx, half, to)
-		gaps, warnings = append(gaps, g...), append(warnings, w...)
+	out.add(r.run(ctx, halves[0], to))
+	rest := halves[1:]
+	if out.largest > 0 {
+		rest = r.plan.within(halves[1], out.largest)
+		r.update(func(v *Progress) { v.Planned += len(rest) - 1 })
 	}
-	return gaps, warnings
+	for _, q := range rest {
+		out.add(r.run(ctx, q, to))
+	}
+	if out.largest > 0 {
+		r.mu.Lock()
+		r.budget = min(r.budget, out.largest)
+		r.mu.Unlock()
+	}
+	return out
 }
 
 func (r *reading) sampleBudget() int {

@@ -247,7 +247,12 @@ func (a *answer) decode() error {
 		case "error":
 			return a.decoder.Decode(&a.message)
 		case "warnings":
-			return a.decoder.Decode(&a.warnings)
+			var texts []string
+			err := a.decoder.Decode(&texts)
+			for _, text := range texts[:min(len(texts), 10)] {
+				a.warnings = append(a.warnings, shorten(text))
+			}
+			return err
 		case "isPartial": // VictoriaMetrics
 			var partial bool
 			err := a.decoder.Decode(&partial)
