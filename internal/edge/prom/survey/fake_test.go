@@ -192,9 +192,10 @@ func (f *fake) matrix(to io.Writer, q *asked) error {
 			}
 			fmt.Fprintf(&b, `%s{"metric":{"namespace":%q,%s,"container":"app"},"values":[`, comma, name, who)
 			comma = ","
+			v := value(i)
 			sep := ""
-			for at := q.from; !at.After(q.to); at = at.Add(time.Hour) {
-				fmt.Fprintf(&b, `%s[%d,"%s"]`, sep, at.Unix(), value(i))
+			for at := q.from.Unix(); at <= q.to.Unix(); at += 3600 {
+				b.WriteString(sep + "[" + strconv.FormatInt(at, 10) + `,"` + v + `"]`)
 				sep = ","
 			}
 			b.WriteString("]}")
