@@ -12,6 +12,16 @@
 //
 // podfit recommend uses it as follows. Read ends at the end of the context; the parts until then are valid.
 //
+//	url, transport := flags.Prometheus, prom.Transport(prom.Config{TokenFile: ..., Insecure: ...})
+//	if url == "" {                                          // discovery: clients are *kube.Clients
+//		services, err := clients.Services(ctx, discovery.Selectors())
+//		objects, err := clients.Prometheuses(ctx)
+//		found, err := discovery.Choose(services, objects)   // discovery.None or discovery.Several
+//		url, err = clients.ServiceProxy(found.Key, found.Scheme, found.Port, found.Path)
+//		transport, header = clients.HTTP.Transport, found.Header
+//	}
+//	clusterUID, err := clients.UID(ctx)
+//	dir, err := survey.DefaultDir()
 //	s, err := survey.New(survey.Config{Address: url, Transport: transport, Cache: survey.OpenCache(dir, clusterUID)})
 //	plan, err := s.Plan(ctx, namespaces, from, to)          // plan.Notes are texts for the user
 //	for part, err := range s.Read(ctx, plan) {              // s.Progress() is for a progress bar, from any goroutine

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -387,6 +388,32 @@ func TestPlan_failure_hasCauseAndRemedy(t *testing.T) {
 			checkFailure(t, err, TimedOut, "timed out")
 		})
 	})
+}
+
+func TestPlan_redirectToALogin_isNotFollowedWithTheCredentials(t *testing.T) {
+	login := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the login got a request with Authorization %q", r.Header.Get("Authorization"))
+	}))
+	defer login.Close()
+	var paths []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+		if r.URL.Path == "/api/v1/query" {
+			http.Redirect(w, r, "/slash"+r.URL.Path, http.StatusMovedPermanently)
+			return
+		}
+		http.Redirect(w, r, login.URL, http.StatusFound)
+	}))
+	defer server.Close()
+	s, err := New(Config{Address: server.URL, Header: http.Header{"Authorization": {"Bearer secret"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+	checkFailure(t, err, NotPrometheus, "login page")
+	if !slices.Equal(paths, []string{"/api/v1/query", "/slash/api/v1/query"}) {
+		t.Errorf("requests for %v", paths)
+	}
 }
 
 func checkFailure(t *testing.T, err error, cause Cause, want string) {

@@ -170,7 +170,7 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 		cause = TooLarge
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		cause = Overloaded
-	case isPage && code < http.StatusMultipleChoices:
+	case isPage && code < http.StatusMultipleChoices || code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		cause = NotPrometheus
 	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
 		cause = WrongPath

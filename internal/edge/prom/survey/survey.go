@@ -68,7 +68,15 @@ func New(c Config) (*Survey, error) {
 	c.Parallel = min(max(c.Parallel, 1), maxParallel)
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	base.RawQuery, base.Fragment = "", ""
-	return &Survey{config: c, client: &http.Client{Transport: c.Transport}, base: base}, nil
+	return &Survey{config: c, client: &http.Client{Transport: c.Transport, CheckRedirect: sameHost}, base: base}, nil
+}
+
+// sameHost follows redirects to the same host only. The transport would send the credentials to any other host, such as that of a login.
+func sameHost(r *http.Request, via []*http.Request) error {
+	if len(via) > 5 || r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // An Hour is the usage of a container in one hour.
