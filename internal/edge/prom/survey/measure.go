@@ -28,9 +28,6 @@ func (m Measure) String() string {
 	return [...]string{"CPU usage", "memory usage", "OOM kills", "CPU throttling"}[m]
 }
 
-// essential reports whether a day without this measure must not be cached.
-func (m Measure) essential() bool { return m == CPU || m == Memory }
-
 // The metrics of cAdvisor and kube-state-metrics, and the recording rule of the Kubernetes mixin, which kube-prometheus-stack installs.
 const (
 	cpuMetric       = "container_cpu_usage_seconds_total"

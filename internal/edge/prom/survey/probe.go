@@ -69,14 +69,14 @@ func (s *Survey) count(ctx context.Context, p *Plan, namespaces []string, now ti
 	}
 	all := selector{labels: s.config.Labels}
 	expression := "count by (namespace) (" + memoryMetric + all.containers() + ")"
-	any := false
+	found := false
 	err := s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
-		any = true
+		found = true
 		if name := labels["namespace"]; len(wanted) == 0 || wanted[name] {
 			p.Series[name] = int(min(n, math.MaxInt32))
 		}
 	})
-	if err == nil && !any {
+	if err == nil && !found {
 		return s.failure(NoSeries, expression, 0, "")
 	}
 	return err

@@ -138,9 +138,11 @@ func TestRead_oneNamespaceAlwaysTooLarge_isANamedGapAndOthersAreComplete(t *test
 
 func TestRead_overloaded_waitsAndSendsOneQueryAtATime(t *testing.T) {
 	for name, cause := range map[string]func() *http.Response{
-		"503":         func() *http.Response { return status(http.StatusServiceUnavailable) },
-		"429":         func() *http.Response { return status(http.StatusTooManyRequests) },
-		"broken body": func() *http.Response { return reply(200, "application/json", `{"status":"success","data":{"resultType":"matrix","result":[`) },
+		"503": func() *http.Response { return status(http.StatusServiceUnavailable) },
+		"429": func() *http.Response { return status(http.StatusTooManyRequests) },
+		"broken body": func() *http.Response {
+			return reply(200, "application/json", `{"status":"success","data":{"resultType":"matrix","result":[`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -257,12 +259,8 @@ func checkGaps(t *testing.T, r *result, containers map[string]int) {
 	}
 	for _, g := range r.gaps {
 		for at := g.From; at.Before(g.To); at = at.Add(time.Hour) {
-			switch g.Measure {
-			case CPU:
-				has[key{g.Namespace, at.Add(time.Hour)}] |= cluster.Of(cluster.CPU)
-			case Memory:
-				has[key{g.Namespace, at.Add(time.Hour)}] |= cluster.Of(cluster.Memory)
-			}
+			resources := map[Measure]cluster.Set{CPU: cluster.Of(cluster.CPU), Memory: cluster.Of(cluster.Memory)}
+			has[key{g.Namespace, at.Add(time.Hour)}] |= resources[g.Measure]
 		}
 	}
 	for name := range containers {
