@@ -29,7 +29,7 @@ const (
 	cacheSuffix  = ".usage.gz"
 	maxCache     = 512 << 20 // bytes of all files of a cluster; the oldest days are deleted
 	maxFile      = 32 << 20  // bytes of a file
-	maxDecoded   = 128 << 20 // bytes of the content of a file
+	maxDecoded   = 64 << 20 // bytes of the content of a file
 	maxLabel     = 253       // bytes of the value of a label
 )
 

@@ -123,7 +123,7 @@ func TestCache_damagedFiles_areIgnoredWithANote(t *testing.T) {
 
 func zipped(content []byte) []byte {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	_, _ = z.Write(content)
 	_ = z.Close()
 	return b.Bytes()

@@ -26,7 +26,7 @@ func TestPlan_randomClusters_queriesCoverEverythingOnceWithinTheBudget(t *testin
 			MaxSamples: rapid.SampledFrom([]int{1, 50_000, 500_000, defaultMaxSamples}).Draw(t, "maxSamples"), Series: map[string]int{},
 		}
 		var namespaces []string
-		for i := range rapid.IntRange(0, 200).Draw(t, "namespaces") {
+		for i := range rapid.IntRange(0, 60).Draw(t, "namespaces") {
 			name := fmt.Sprintf("namespace-%03d-%s", i, strings.Repeat("x", rapid.IntRange(0, 40).Draw(t, "length")))
 			namespaces = append(namespaces, name)
 			p.Series[name] = rapid.SampledFrom([]int{0, 1, 30, 400, 22_500}).Draw(t, "series")

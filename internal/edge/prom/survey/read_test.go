@@ -76,13 +76,13 @@ func TestRead_measureNotRecorded_isNotQueried(t *testing.T) {
 // Prometheus rejects queries with more than a tenth of the samples that the plan assumed.
 func TestRead_queryTooLarge_isHalvedAndNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		containers := map[string]int{"big": 2000}
+		containers := map[string]int{"big": 1000}
 		for i := range 40 {
 			containers[fmt.Sprintf("ns-%02d", i)] = 5 + i
 		}
 		f := newFake(containers)
 		f.fails = func(q *asked) *http.Response {
-			if q.samples(f) > 1_000_000 {
+			if q.samples(f) > 500_000 {
 				return status(http.StatusUnprocessableEntity)
 			}
 			return nil
@@ -438,6 +438,7 @@ func TestQuery_headersAndLabels_areSent(t *testing.T) {
 	s := f.survey(t, func(c *Config) {
 		c.Header = http.Header{"X-Scope-OrgID": {"team"}}
 		c.Labels = []Label{{"cluster", `eu"1`}}
+		c.Parallel = 1
 		c.Transport = answering(func(r *http.Request) (*http.Response, error) {
 			header = r.Header
 			return f.RoundTrip(r)
