@@ -181,6 +181,10 @@ func TestCache_tooLarge_oldestDaysAreDeleted(t *testing.T) {
 	cache := OpenCache(t.TempDir(), "uid")
 	f := newFake(map[string]int{"shop": 3})
 	read(t, f.survey(t, cached(cache)), 10)
+	old := cacheFiles(t, cache)[9]
+	if err := os.Chtimes(old, now, now); err != nil {
+		t.Fatal(err)
+	}
 	left := filepath.Join(cache.dir, "x"+temporary)
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -201,7 +205,10 @@ func TestCache_tooLarge_oldestDaysAreDeleted(t *testing.T) {
 		t.Fatalf("%d files, want 2 or 3", len(got))
 	}
 	for _, path := range got {
-		if d := filepath.Base(filepath.Dir(path)); d < "1999-12-07" {
+		if path == old {
+			t.Errorf("%s is left", old)
+		}
+		if d := filepath.Base(filepath.Dir(path)); d < "1999-12-06" {
 			t.Errorf("%s is left", d)
 		}
 	}

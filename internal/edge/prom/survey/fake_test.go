@@ -152,7 +152,11 @@ func (f *fake) instant(query string) *http.Response {
 	case strings.Contains(query, "count_over_time"):
 		add(map[string]string{}, int(10*time.Minute/f.interval))
 	case strings.HasPrefix(query, "count by (namespace)"):
+		only := namespacesOf.FindStringSubmatch(query)
 		for _, name := range slices.Sorted(maps.Keys(f.containers)) {
+			if only != nil && only[2] != "" && !slices.Contains(strings.Split(only[2], "|"), name) {
+				continue
+			}
 			add(map[string]string{"namespace": name}, f.containers[name])
 		}
 	default:

@@ -17,6 +17,7 @@ const (
 	defaultMaxSamples = 50_000_000
 	usableShare       = 5                // of the maximum of samples, one query may need a fifth
 	maxNames          = 2500             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
+	maxSeries         = 20_000           // present containers in a query, which bounds memory
 	minSeries         = 10               // assumed for a namespace without pods at present
 	defaultInterval   = 15 * time.Second // scrape interval, if it is not known; a low value is safe
 )
@@ -64,20 +65,21 @@ func (p *Plan) layout(namespaces []string) {
 	budget := p.budget()
 	for _, joined := range []bool{true, false} {
 		var now group
-		samples, length := 0, 0
+		samples, length, count := 0, 0, 0
 		for _, name := range namespaces {
 			if _, byPod := slices.BinarySearch(p.ByPod, name); byPod == joined {
 				continue
 			}
 			needs := p.perHour(name) * hoursPerDay
-			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames) {
+			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames || count+p.Series[name] > maxSeries) {
 				p.groups = append(p.groups, now)
-				now, samples, length = group{}, 0, 0
+				now, samples, length, count = group{}, 0, 0, 0
 			}
 			now.joined = joined
 			now.namespaces = append(now.namespaces, name)
 			samples += needs
 			length += len(name) + 1
+			count += p.Series[name]
 		}
 		if len(now.namespaces) > 0 {
 			p.groups = append(p.groups, now)

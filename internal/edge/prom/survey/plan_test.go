@@ -116,6 +116,15 @@ func TestPlan_fiveThousandWorkloads_needsFewQueries(t *testing.T) {
 	}
 }
 
+// A namespace may have no pods now, and its past usage is still read.
+func TestPlan_namespaceWithoutPods_isRead(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3})
+	plan, err := f.survey(t).Plan(t.Context(), []string{"nightly"}, now.AddDate(0, 0, -1), now)
+	if err != nil || plan.Queries != 8 || !strings.Contains(f.probes[0], `namespace="nightly"`) {
+		t.Errorf("error %v, %d queries, the first probe is %s", err, plan.Queries, f.probes[0])
+	}
+}
+
 func TestPlan_invalidTime_isAnError(t *testing.T) {
 	f := newFake(map[string]int{"shop": 1})
 	if _, err := f.survey(t).Plan(t.Context(), nil, now, now.Add(-24*time.Hour)); err == nil {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,7 +32,11 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if !p.From.Before(p.To) {
 		return nil, fmt.Errorf("the time to read must contain at least one whole hour, got %v to %v", from, to)
 	}
-	if err := s.count(ctx, p, namespaces, to); err != nil {
+	all := selector{labels: s.config.Labels, namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces)))}
+	if len(strings.Join(all.namespaces, "|")) > maxNames {
+		all.namespaces = nil
+	}
+	if err := s.count(ctx, p, all, to); err != nil {
 		return nil, err
 	}
 	if p.MaxSamples == 0 {
@@ -43,12 +48,12 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if err := s.findInterval(ctx, p, to); err != nil {
 		return nil, err
 	}
-	if err := s.findOwners(ctx, p, namespaces); err != nil {
+	if err := s.findOwners(ctx, p, all, namespaces); err != nil {
 		return nil, err
 	}
 	for _, m := range []Measure{Kills, Throttled} {
 		found := false
-		expression := "count(" + m.metrics()[0] + selector{labels: s.config.Labels}.containers() + ")"
+		expression := "count(" + m.metrics()[0] + all.containers() + ")"
 		if err := s.instant(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
 			return nil, err
 		}
@@ -61,22 +66,20 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	return p, nil
 }
 
-// count counts the series of each namespace. Without any, another address or label is probably meant.
-func (s *Survey) count(ctx context.Context, p *Plan, namespaces []string, now time.Time) error {
-	wanted := map[string]bool{}
-	for _, name := range namespaces {
-		wanted[name] = true
+// count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
+// meant. Namespaces may have none at present.
+func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
+	count := func(of selector) (expression string, err error) {
+		expression = "count by (namespace) (" + memoryMetric + of.containers() + ")"
+		return expression, s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
+			p.Series[labels["namespace"]] = int(min(n, math.MaxInt32))
+		})
 	}
-	all := selector{labels: s.config.Labels}
-	expression := "count by (namespace) (" + memoryMetric + all.containers() + ")"
-	found := false
-	err := s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
-		found = true
-		if name := labels["namespace"]; len(wanted) == 0 || wanted[name] {
-			p.Series[name] = int(min(n, math.MaxInt32))
-		}
-	})
-	if err == nil && !found {
+	expression, err := count(of)
+	if err == nil && len(p.Series) == 0 && len(of.namespaces) > 0 {
+		expression, err = count(selector{labels: of.labels})
+	}
+	if err == nil && len(p.Series) == 0 {
 		return s.failure(NoSeries, expression, 0, "")
 	}
 	return err
@@ -126,9 +129,8 @@ func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error
 
 // findOwners finds the namespaces that have pods without a stored owner at the end, in the middle or at the start. Their pods are
 // read one by one, because a join would omit pods without a stored owner.
-func (s *Survey) findOwners(ctx context.Context, p *Plan, namespaces []string) error {
+func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespaces []string) error {
 	byPod := map[string]bool{}
-	all := selector{labels: s.config.Labels}
 	expression := fmt.Sprintf("count by (namespace) (group by (namespace,pod) (%s%s offset %s) unless on (namespace,pod) last_over_time(%s%s[%s]))",
 		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))
 	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
