@@ -154,7 +154,7 @@ func (f *fake) instant(query string) *http.Response {
 	case strings.HasPrefix(query, "count by (namespace)"):
 		only := namespacesOf.FindStringSubmatch(query)
 		for _, name := range slices.Sorted(maps.Keys(f.containers)) {
-			if only != nil && only[2] != "" && !slices.Contains(strings.Split(only[2], "|"), name) {
+			if len(only) == 3 && only[2] != "" && !slices.Contains(strings.Split(only[2], "|"), name) {
 				continue
 			}
 			add(map[string]string{"namespace": name}, f.containers[name])

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/prom"
 )
 
 func TestRead_fewNamespaces_oneQueryPerMeasureAndDay(t *testing.T) {
@@ -459,6 +463,35 @@ func TestQuery_headersAndLabels_areSent(t *testing.T) {
 			t.Errorf("a selector has no cluster label: %s", query)
 		}
 	}
+}
+
+func TestQuery_tokenFile_isSentWithEachRequest(t *testing.T) {
+	f := newFake(map[string]int{"shop": 1})
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("rotated\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer rotated" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		a, err := f.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
+		w.WriteHeader(a.StatusCode)
+		_, _ = io.Copy(w, a.Body)
+	}))
+	defer server.Close()
+	transport, err := prom.Transport(prom.Config{TokenFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, f.survey(t, func(c *Config) { c.Address, c.Transport = server.URL, transport }), 1)
+	r.checkComplete(t, f, "shop")
 }
 
 func TestNew_invalidConfig_isAnError(t *testing.T) {
