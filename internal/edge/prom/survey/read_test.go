@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -465,13 +467,14 @@ func TestQuery_headersAndLabels_areSent(t *testing.T) {
 	}
 }
 
-func TestQuery_tokenFile_isSentWithEachRequest(t *testing.T) {
-	f := newFake(map[string]int{"shop": 1})
+func TestQuery_server_getsTheTokenAndFewConnections(t *testing.T) {
+	f := newFake(map[string]int{"shop": 500})
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("rotated\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer rotated" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -485,13 +488,22 @@ func TestQuery_tokenFile_isSentWithEachRequest(t *testing.T) {
 		w.WriteHeader(a.StatusCode)
 		_, _ = io.Copy(w, a.Body)
 	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
 	defer server.Close()
 	transport, err := prom.Transport(prom.Config{TokenFile: file})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := read(t, f.survey(t, func(c *Config) { c.Address, c.Transport = server.URL, transport }), 1)
+	r := read(t, f.survey(t, func(c *Config) { c.Address, c.Transport = server.URL, transport }), 5)
 	r.checkComplete(t, f, "shop")
+	if n := connections.Load(); n > 3 {
+		t.Errorf("%d connections for %d queries, want that they are reused", n, len(f.ranges))
+	}
 }
 
 func TestNew_invalidConfig_isAnError(t *testing.T) {
