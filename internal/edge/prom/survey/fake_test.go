@@ -33,6 +33,7 @@ type fake struct {
 	interval   time.Duration
 	maxSamples string // flag; "" is not found
 	unrecorded []string
+	clusters   []string // values of the label cluster; none: the label does not exist
 	delay      time.Duration
 
 	// fails returns an answer instead of the usual one, or nil. q is a range query.
@@ -151,13 +152,16 @@ func (f *fake) instant(query string) *http.Response {
 		}
 	case strings.Contains(query, "count_over_time"):
 		add(map[string]string{}, int(10*time.Minute/f.interval))
-	case strings.HasPrefix(query, "count by (namespace)"):
+	case strings.HasPrefix(query, "count by (namespace,cluster)"):
 		only := namespacesOf.FindStringSubmatch(query)
 		for _, name := range slices.Sorted(maps.Keys(f.containers)) {
 			if len(only) == 3 && only[2] != "" && !slices.Contains(strings.Split(only[2], "|"), name) {
 				continue
 			}
 			add(map[string]string{"namespace": name}, f.containers[name])
+			for _, c := range f.clusters {
+				add(map[string]string{"namespace": name, "cluster": c}, 1)
+			}
 		}
 	default:
 		if !slices.ContainsFunc(f.unrecorded, func(m string) bool { return strings.Contains(query, m) }) {

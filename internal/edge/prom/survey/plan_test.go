@@ -125,6 +125,17 @@ func TestPlan_namespaceWithoutPods_isRead(t *testing.T) {
 	}
 }
 
+func TestPlan_severalClusters_aLabelMustSelectOne(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3})
+	f.clusters = []string{"eu", "us"}
+	_, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+	checkFailure(t, err, SeveralClusters, `"eu" "us"`)
+	one := f.survey(t, func(c *Config) { c.Labels = []Label{{"cluster", "eu"}} })
+	if plan, err := one.Plan(t.Context(), nil, now.AddDate(0, 0, -1), now); err != nil || plan.Series["shop"] != 5 {
+		t.Errorf("error %v with a label", err)
+	}
+}
+
 func TestPlan_invalidTime_isAnError(t *testing.T) {
 	f := newFake(map[string]int{"shop": 1})
 	if _, err := f.survey(t).Plan(t.Context(), nil, now, now.Add(-24*time.Hour)); err == nil {

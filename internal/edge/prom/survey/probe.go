@@ -24,6 +24,9 @@ const settled = 10 * time.Minute
 // rulesDelay is the time in which a recording rule stores the owner of a new pod.
 const rulesDelay = 5 * time.Minute
 
+// clusterLabel is the usual label for the cluster of a series.
+const clusterLabel = "cluster"
+
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
 // to whole hours. Without namespaces it plans to read all that have usage now. It sends at most ten queries, one after the other,
 // which read a few samples per series. The error is an *Error, or that of the context.
@@ -67,22 +70,30 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 }
 
 // count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
-// meant. Namespaces may have none at present.
+// meant. If it has those of several clusters, a label must say which one. Namespaces may have no series at present.
 func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
+	clusters := map[string]bool{}
 	count := func(of selector) (expression string, err error) {
-		expression = "count by (namespace) (" + memoryMetric + of.containers() + ")"
+		expression = "count by (namespace," + clusterLabel + ") (" + memoryMetric + of.containers() + ")"
 		return expression, s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
-			p.Series[labels["namespace"]] = int(min(n, math.MaxInt32))
+			clusters[labels[clusterLabel]] = true
+			p.Series[labels["namespace"]] += int(min(n, math.MaxInt32))
 		})
 	}
 	expression, err := count(of)
 	if err == nil && len(p.Series) == 0 && len(of.namespaces) > 0 {
 		expression, err = count(selector{labels: of.labels})
 	}
-	if err == nil && len(p.Series) == 0 {
+	switch {
+	case err != nil:
+		return err
+	case len(p.Series) == 0:
 		return s.failure(NoSeries, expression, 0, "")
+	case len(clusters) > 1 && len(of.labels) == 0:
+		names := slices.Sorted(maps.Keys(clusters))
+		return s.failure(SeveralClusters, expression, 0, fmt.Sprintf("%q", names[:min(len(names), 10)]))
 	}
-	return err
+	return nil
 }
 
 // maxSamples returns the maximum of samples of a query from the flags of Prometheus. Thanos and VictoriaMetrics do not have the flag.
