@@ -50,8 +50,8 @@ func TestCache_secondRun_readsOnlyThePresentDay(t *testing.T) {
 	if !reflect.DeepEqual(first.hours, second.hours) {
 		t.Error("the second run has other hours")
 	}
-	if p := s.Progress(); p.Done != p.Planned || p.Done != 4 {
-		t.Errorf("progress is %+v, want 4 of 4 queries", p)
+	if p := s.Progress(); p.Done != p.Planned || p.Done != 5 {
+		t.Errorf("progress is %+v, want 5 of 5 queries", p)
 	}
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Cache = OpenCache(dir, "uid-2") },

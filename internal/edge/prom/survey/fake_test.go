@@ -33,11 +33,14 @@ type fake struct {
 	interval   time.Duration
 	maxSamples string // flag; "" is not found
 	unrecorded []string
+	killed     []string // namespaces with OOM kills; nil: all
 	clusters   []string // values of the label cluster; none: the label does not exist
 	delay      time.Duration
 
 	// fails returns an answer instead of the usual one, or nil. q is a range query.
 	fails func(q *asked) *http.Response
+	// down answers instant queries instead, unless it is nil.
+	down func() *http.Response
 
 	mu      sync.Mutex
 	ranges  []*asked
@@ -102,7 +105,11 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/query") {
 		f.mu.Lock()
 		f.probes = append(f.probes, v.Get("query"))
+		down := f.down
 		f.mu.Unlock()
+		if down != nil {
+			return down(), nil
+		}
 		return f.instant(v.Get("query")), nil
 	}
 	q := ask(v)
@@ -146,6 +153,12 @@ func (f *fake) instant(query string) *http.Response {
 		result = append(result, map[string]any{"metric": labels, "value": []any{1, strconv.Itoa(v)}})
 	}
 	switch {
+	case strings.Contains(query, `reason="OOMKilled"`):
+		for _, name := range strings.Split(namespacesOf.FindStringSubmatch(query)[2], "|") {
+			if f.killed == nil || slices.Contains(f.killed, name) {
+				add(map[string]string{"namespace": name}, 1)
+			}
+		}
 	case strings.Contains(query, "unless"):
 		for _, name := range f.byPod {
 			add(map[string]string{"namespace": name}, 1)

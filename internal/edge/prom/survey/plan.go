@@ -110,18 +110,22 @@ func (p *Plan) days() func(yield func(time.Time) bool) {
 
 // queries returns the queries for a day of some namespaces, each within a budget.
 func (p *Plan) queries(g group, start time.Time, budget int) (out []query) {
-	hours := min(int(p.To.Sub(start)/time.Hour), hoursPerDay)
-	perHour := 0
-	for _, name := range g.namespaces {
-		perHour += p.perHour(name)
-	}
 	for m := range measureCount {
-		if !slices.Contains(p.NotRecorded, m) {
-			q := query{measure: m, group: g, day: start, to: hours, perHour: perHour}
-			out = append(out, p.within(q, budget)...)
-		}
+		out = append(out, p.queriesOf(m, g, start, budget)...)
 	}
 	return out
+}
+
+// queriesOf returns the queries for one measure of a day of some namespaces, each within a budget.
+func (p *Plan) queriesOf(m Measure, g group, start time.Time, budget int) []query {
+	if len(g.namespaces) == 0 || slices.Contains(p.NotRecorded, m) {
+		return nil
+	}
+	q := query{measure: m, group: g, day: start, to: min(int(p.To.Sub(start)/time.Hour), hoursPerDay)}
+	for _, name := range g.namespaces {
+		q.perHour += p.perHour(name)
+	}
+	return p.within(q, budget)
 }
 
 // within halves a query until each part is within a budget, or the smallest possible.

@@ -224,6 +224,6 @@ func FuzzAnswer(f *testing.F) {
 				}
 			}
 		}
-		_ = s.instant(t.Context(), "up", start, func(map[string]string, float64) {})
+		_, _ = s.instant(t.Context(), "up", start, func(map[string]string, float64) {})
 	})
 }

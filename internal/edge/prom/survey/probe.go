@@ -57,7 +57,7 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	for _, m := range []Measure{Kills, Throttled} {
 		found := false
 		expression := "count(" + m.metrics()[0] + all.containers() + ")"
-		if err := s.instant(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
+		if err := s.probe(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
 			return nil, err
 		}
 		if !found {
@@ -69,13 +69,19 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	return p, nil
 }
 
+// probe sends an instant query of a plan. A plan is an estimate, so it ignores warnings.
+func (s *Survey) probe(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) error {
+	_, err := s.instant(ctx, query, at, each)
+	return err
+}
+
 // count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
 // meant. If it has those of several clusters, a label must say which one. Namespaces may have no series at present.
 func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
 	clusters := map[string]bool{}
 	count := func(of selector) (expression string, err error) {
 		expression = "count by (namespace," + clusterLabel + ") (" + memoryMetric + of.containers() + ")"
-		return expression, s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
+		return expression, s.probe(ctx, expression, now, func(labels map[string]string, n float64) {
 			clusters[labels[clusterLabel]] = true
 			p.Series[labels["namespace"]] += int(min(n, math.MaxInt32))
 		})
@@ -131,7 +137,7 @@ func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error
 	const minutes = 10
 	in := selector{namespaces: []string{smallest}, labels: s.config.Labels}.containers()
 	expression := fmt.Sprintf("max(count_over_time(%s%s[%dm]))", memoryMetric, in, minutes)
-	return s.instant(ctx, expression, now, func(_ map[string]string, n float64) {
+	return s.probe(ctx, expression, now, func(_ map[string]string, n float64) {
 		if n >= 1 {
 			p.Interval = max(time.Duration(float64(minutes*time.Minute)/n).Round(time.Second), time.Second)
 		}
@@ -145,7 +151,7 @@ func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespac
 	expression := fmt.Sprintf("count by (namespace) (group by (namespace,pod) (%s%s offset %s) unless on (namespace,pod) last_over_time(%s%s[%s]))",
 		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))
 	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
-		err := s.instant(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
+		err := s.probe(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
 		var failed *Error
 		if errors.As(err, &failed) && failed.Cause.smallerHelps() {
 			err = nil // reading pods one by one is always possible

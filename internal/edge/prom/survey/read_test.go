@@ -32,8 +32,8 @@ func TestRead_fewNamespaces_oneQueryPerMeasureAndDay(t *testing.T) {
 	if len(f.ranges) != 3*4 || r.plan.Queries != 3*4 || r.parts != 3 {
 		t.Errorf("%d range queries, %d planned, %d parts, want 12, 12 and 3", len(f.ranges), r.plan.Queries, r.parts)
 	}
-	if got := s.Progress(); got.Done != 12 || got.Planned != 12 || got.Failed != 0 {
-		t.Errorf("progress is %+v, want 12 of 12 queries", got)
+	if got := s.Progress(); got.Done != 15 || got.Planned != 15 || got.Failed != 0 {
+		t.Errorf("progress is %+v, want 15 of 15 queries, of which 3 search for OOM kills", got)
 	}
 	first := r.hours[0]
 	want := Hour{
@@ -79,6 +79,43 @@ func TestRead_measureNotRecorded_isNotQueried(t *testing.T) {
 	}
 }
 
+// Kills are read only of namespaces with a container that was OOM-killed, unless it is not certain that these are all.
+func TestRead_fewOOMKills_restartsOfOtherNamespacesAreNotRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer func() *http.Response
+		want   []string
+	}{
+		"search works": {nil, []string{"shop"}},
+		"search fails": {func() *http.Response { return status(http.StatusUnprocessableEntity) }, []string{"pay", "shop"}},
+		"search is partial": {func() *http.Response {
+			return reply(200, "application/json", `{"status":"success","warnings":["w"],"data":{"result":[]}}`)
+		}, []string{"pay", "shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]int{"shop": 1, "pay": 1})
+				f.killed = []string{"shop"}
+				s := f.survey(t)
+				plan, err := s.Plan(t.Context(), nil, now.Truncate(day), now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.down = tt.answer
+				r := readPlan(t.Context(), s, plan)
+				r.checkComplete(t, f, "shop", "pay")
+				for _, q := range f.ranges {
+					if q.measure == Kills && !slices.Equal(q.namespaces, tt.want) {
+						t.Errorf("restarts of %v are read, want %v", q.namespaces, tt.want)
+					}
+				}
+				if p := s.Progress(); p.Done != p.Planned {
+					t.Errorf("progress is %+v", p)
+				}
+			})
+		})
+	}
+}
+
 // Prometheus rejects queries with more than a tenth of the samples that the plan assumed.
 func TestRead_queryTooLarge_isHalvedAndNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +137,7 @@ func TestRead_queryTooLarge_isHalvedAndNotSentAgain(t *testing.T) {
 			t.Errorf("requests were repeated unchanged: %v", again)
 		}
 		p := s.Progress()
-		if p.Failed == 0 || p.Failed > 12 || p.Done != p.Planned || p.Done != len(f.ranges) {
+		if p.Failed == 0 || p.Failed > 12 || p.Done != p.Planned {
 			t.Errorf("progress %+v after %d queries, want a few failed ones", p, len(f.ranges))
 		}
 	})
@@ -229,6 +266,9 @@ func TestRead_serverDies_givesUpAfterBoundedQueriesAndKeepsTheRest(t *testing.T)
 				f.fails = func(q *asked) *http.Response {
 					f.mu.Lock()
 					n := len(f.ranges)
+					if n > 40 {
+						f.down = func() *http.Response { return dead(f) }
+					}
 					f.mu.Unlock()
 					if n > 40 {
 						return dead(f)
