@@ -30,6 +30,7 @@ var now = time.Date(1999, 12, 10, 9, 20, 0, 0, time.UTC)
 type fake struct {
 	containers map[string]int // by namespace
 	byPod      []string       // namespaces without stored owners
+	noOwners   *http.Response // answer to the query for pods without stored owners; nil: byPod
 	interval   time.Duration
 	maxSamples string // flag; "" is not found
 	unrecorded []string
@@ -159,6 +160,8 @@ func (f *fake) instant(query string) *http.Response {
 				add(map[string]string{"namespace": name}, 1)
 			}
 		}
+	case strings.Contains(query, "unless") && f.noOwners != nil:
+		return f.noOwners
 	case strings.Contains(query, "unless"):
 		for _, name := range f.byPod {
 			add(map[string]string{"namespace": name}, 1)

@@ -125,6 +125,19 @@ func TestPlan_namespaceWithoutPods_isRead(t *testing.T) {
 	}
 }
 
+func TestPlan_ownersTooExpensive_podsAreReadOneByOne(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3, "pay": 1})
+	f.noOwners = status(http.StatusUnprocessableEntity)
+	plan, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+	if err != nil || !slices.Equal(plan.ByPod, []string{"pay", "shop"}) {
+		t.Errorf("error %v, by pod %v, want both", err, plan.ByPod)
+	}
+	f.noOwners = reply(http.StatusUnauthorized, "text/plain", "expired")
+	if _, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now); causeOf(err) != Unauthorized {
+		t.Errorf("error %v, want that the credentials are wrong", err)
+	}
+}
+
 func TestPlan_severalClusters_aLabelMustSelectOne(t *testing.T) {
 	f := newFake(map[string]int{"shop": 3})
 	f.clusters = []string{"eu", "us"}

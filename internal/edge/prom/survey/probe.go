@@ -153,11 +153,11 @@ func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespac
 	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
 		err := s.probe(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
 		var failed *Error
-		if errors.As(err, &failed) && failed.Cause.smallerHelps() {
-			err = nil // reading pods one by one is always possible
+		if errors.As(err, &failed) && failed.Cause.smallerHelps() { // reading pods one by one is always possible
 			for _, name := range namespaces {
 				byPod[name] = true
 			}
+			break
 		}
 		if err != nil {
 			return err
