@@ -29,7 +29,8 @@ const clusterLabel = "cluster"
 
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
 // to whole hours. Without namespaces it plans to read all that have usage now; a list also includes those whose pods run at
-// other times, and costs nothing. It sends at most ten queries, one after the other, which read a few samples per series. The error is an *Error, or that of the context.
+// other times, and costs nothing. It sends at most ten queries, one after the other, which read a few samples per series. The error
+// is an *Error, or that of the context.
 func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Time) (*Plan, error) {
 	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), MaxSamples: s.config.MaxSamples, Series: map[string]int{}}
 	if !p.From.Before(p.To) {
