@@ -209,8 +209,8 @@ type Counterfactual struct {
 	// DaysAbove is the number of the last Days days whose peak was above the request.
 	DaysAbove, Days int
 
-	// Killed is whether the container would be OOM-killed again by what was observed; of memory only. What was observed before an OOM kill
-	// is less than what the container needed, so No is not a promise.
+	// Killed is whether the container would be OOM-killed by what was observed; of memory only. What was observed before an OOM kill is less
+	// than what the container needed, so No is not a promise. Unknown includes a limit that is close to the highest peak.
 	Killed Answer
 	// Peak is the highest memory that was observed, in bytes, and At its time.
 	Peak float64
@@ -355,7 +355,7 @@ func (in *Sizing) alternative(change If, now *Why, history *usage.ContainerHisto
 		alt.autoscaler = withPolicy(in.Autoscaler, now.Container, change)
 	}
 	if !known.Has(now.Resource) {
-		return alt, fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest computes it from Prometheus.", in.Profile.Name)
+		return alt, fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
 	}
 	return alt, ""
 }
@@ -442,8 +442,8 @@ func (in *Sizing) judge(c *Counterfactual, history *usage.ContainerHistory) {
 	}
 }
 
-// observed returns the highest memory that was observed, its time, and the amount that it was at least. The two are the same with hourly
-// peaks or a known OOM kill. A histogram only has ranges, and amounts that an OOM kill raised.
+// observed returns the highest memory that was observed, its time, and the amount that it was at least. The two are the same for a known OOM
+// kill. Hourly peaks near the limit were raised (recommend.LeastUsage), and a histogram only has ranges, and amounts that an OOM kill raised.
 func (in *Sizing) observed(history *usage.ContainerHistory, container string) (peak float64, at time.Time, least float64) {
 	if peaks := recommend.PeaksOf(history, cluster.Memory); peaks != nil {
 		level := peaks.Max(0, peaks.Newest()+1)
@@ -453,7 +453,7 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 				at = hourAt(h)
 			}
 		}
-		least = peak
+		least = recommend.LeastUsage(level)
 	} else if !history.Memory.IsEmpty() {
 		peak = history.Memory.Max()
 		if killed, _ := history.LastOOM(); killed.IsZero() {

@@ -91,8 +91,8 @@ func cartScene() *scene {
 	return s
 }
 
-// text returns the WHY and WHAT IF of a scene.
-func (s *scene) text() string {
+// why returns the WHY of a scene.
+func (s *scene) why() string {
 	var out strings.Builder
 	for _, w := range WhyOf(&s.Sizing) {
 		fmt.Fprintf(&out, "WHY %s\n", w.Title())
@@ -104,6 +104,12 @@ func (s *scene) text() string {
 			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("   %-9s %-45s %-45s %s", line.Figure, line.What, line.Note, spark), " "))
 		}
 	}
+	return out.String()
+}
+
+// whatIf returns the WHAT IF of a scene.
+func (s *scene) whatIf() string {
+	var out strings.Builder
 	fmt.Fprintln(&out, "WHAT IF")
 	changes := UsualIfs(&s.Sizing)
 	for _, text := range []string{"decide=anew", "hpa=ignore", "controlledValues=RequestsOnly", "maxAllowed.memory=900Mi", "profile=autopilot", "without=2026-11-18"} {
@@ -140,7 +146,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestWhy_sceneOfCart_hasTheTextOfTheGoldenFile(t *testing.T) {
-	golden(t, "why_cart.txt", cartScene().text())
+	golden(t, "why_cart.txt", cartScene().why()+cartScene().whatIf())
 }
 
 func TestWhy_everyProfile_hasTheTextOfTheGoldenFile(t *testing.T) {
@@ -153,7 +159,7 @@ func TestWhy_everyProfile_hasTheTextOfTheGoldenFile(t *testing.T) {
 			}
 			return 0.1, 300 * mib
 		})
-		fmt.Fprintf(&out, "profile %s\n%s\n", p.Name, s.text())
+		fmt.Fprintf(&out, "profile %s\n%s\n", p.Name, s.why())
 	}
 	golden(t, "why_profiles.txt", out.String())
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // PeaksOf returns the hourly peaks of a resource in the model state of a container, in cores or bytes; nil if it has none. They belong to
-// the model state: do not change them.
+// the model state: do not change them. Usage near the limit of the container was multiplied by a factor before it was stored, see
+// LeastUsage.
 func PeaksOf(s *usage.ContainerHistory, r cluster.Resource) *hourly.Peaks {
 	var cpu, memory *hourly.Peaks
 	switch m := s.Extension().(type) {
@@ -36,6 +37,14 @@ func PeaksOf(s *usage.ContainerHistory, r cluster.Resource) *hourly.Peaks {
 		return nil
 	}
 	return peaks
+}
+
+// LeastUsage returns the least memory, in bytes, that a container may have used if this level was stored as its peak.
+func LeastUsage(level hourly.Level) float64 {
+	if level <= 1 {
+		return 0
+	}
+	return (level - 1).Amount() / cutMemory
 }
 
 // Anew returns the history as a profile would have it that is selected now, with all decisions made anew at the newest sample: nothing waits
