@@ -108,7 +108,7 @@ func TestExplain_everyProfileOnRandomUsage_foldsToTheEstimate(t *testing.T) {
 				b.book.Tick(s.At)
 				b.book.Observe(s)
 				if rapid.IntRange(0, 20).Draw(t, "kill") == 0 {
-					b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: s.At, Memory: int64(b.estimate().Target.Memory)})
+					b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: s.At, Memory: b.estimate().Target.Memory})
 				}
 				b.now = s.At.Add(time.Duration(rapid.Int64Range(-3600, 48*3600).Draw(t, "later")) * time.Second)
 				history := b.book.Series(cart, "app")
