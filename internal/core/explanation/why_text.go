@@ -237,7 +237,7 @@ func kept(s *recommend.Step, res cluster.Resource) (what, note string) {
 	case recommend.KeptSmall:
 		note = fmt.Sprintf("a new %s is within %s", now, percent(e.Share))
 	case recommend.KeptWaiting:
-		note = fmt.Sprintf("to %s from %s on", now, moment(e.Until))
+		note = fmt.Sprintf("%s from %s on", now, moment(e.Until))
 	case recommend.KeptPending:
 		note = fmt.Sprintf("%s after %s", now, moment(e.Until))
 	}
