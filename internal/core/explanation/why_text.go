@@ -422,6 +422,8 @@ func format(res cluster.Resource, v float64) string {
 		return trimmed(v/1000, 0)
 	case res == cluster.CPU:
 		return trimmed(v/1000, 1)
+	case v >= 1000*gi:
+		return trimmed(v/gi, 0) + "Gi"
 	case v >= 10*gi:
 		return trimmed(v/gi, 1) + "Gi"
 	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
