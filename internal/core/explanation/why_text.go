@@ -163,7 +163,7 @@ var stepTexts = map[recommend.StepName]stepText{
 		return fmt.Sprintf("grows %s a day since %s", format(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
 	},
 	recommend.StepRaised: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "raised after a kill or usage above it", "until " + moment(s.Evidence.Until)
+		return "raised: a kill, or usage above it", "until " + moment(s.Evidence.Until)
 	},
 	recommend.StepMinimum: fixed("minimum of the profile", ""),
 	recommend.StepLeakBound: func(s *recommend.Step, _ cluster.Resource) (string, string) {
