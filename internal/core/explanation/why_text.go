@@ -139,8 +139,8 @@ var stepTexts = map[recommend.StepName]stepText{
 		return what, "one peak alone does not set it"
 	},
 	recommend.StepSpread: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		what := fmt.Sprintf("%s of hours stay below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
-		if !s.Changed {
+		what := fmt.Sprintf("%s of hours below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
+		if s.Factor < 1.0005 {
 			return what, "steady: no extra margin"
 		}
 		return "spiky: " + what, "so the margin is larger"
