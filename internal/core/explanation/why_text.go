@@ -237,7 +237,7 @@ func kept(s *recommend.Step, res cluster.Resource) (what, note string) {
 	case recommend.KeptSmall:
 		note = fmt.Sprintf("a new %s is within %s", now, percent(e.Share))
 	case recommend.KeptWaiting:
-		note = fmt.Sprintf("%s from %s on", now, moment(e.Until))
+		note = fmt.Sprintf("%s from %s", now, moment(e.Until))
 	case recommend.KeptPending:
 		note = fmt.Sprintf("%s after %s", now, moment(e.Until))
 	}
@@ -423,7 +423,7 @@ func format(res cluster.Resource, v float64) string {
 	case res == cluster.CPU:
 		return trimmed(v/1000, 1)
 	case v >= 1000*gi:
-		return trimmed(v/gi, 0) + "Gi"
+		return trimmed(v/(1<<40), 1) + "Ti"
 	case v >= 10*gi:
 		return trimmed(v/gi, 1) + "Gi"
 	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
