@@ -26,6 +26,15 @@ func (r *Record) Of(res cluster.Resource) *Derivation {
 	return &r.Memory
 }
 
+// only removes the steps of resources that are not in a set.
+func (r *Record) only(s cluster.Set) {
+	for _, res := range cluster.All {
+		if !s.Has(res) {
+			*r.Of(res) = Derivation{}
+		}
+	}
+}
+
 // A Derivation has the steps to the three amounts of an estimate. The steps of the bounds begin with the target, except those of Default.
 type Derivation struct{ Target, Lower, Upper Steps }
 
@@ -399,7 +408,7 @@ func (r *recorder) scale(name StepName, v int64, factor float64) int64 {
 func (r *recorder) roundUp(v, unit int64) int64 {
 	after := roundUp(v, unit)
 	if r != nil && unit > 1 {
-		r.linear(StepRound, RoundUp, float64(v), float64(unit), float64(after))
+		r.integral(StepRound, RoundUp, v, unit, after)
 	}
 	return after
 }
