@@ -36,7 +36,6 @@ func parse(t *testing.T, texts ...string) []If {
 func TestParseIf_validConditions_areRead(t *testing.T) {
 	for text, want := range map[string]If{
 		"profile=cost":                  {Key: IfProfile, Value: "cost"},
-		"\tprofile = cost ":             {Key: IfProfile, Value: "cost"},
 		"without=peak":                  {Key: IfWithout, Value: "peak"},
 		"without=2026-11-21":            {Key: IfWithout, Value: "2026-11-21", day: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)},
 		"decide=anew":                   {Key: IfDecide, Value: "anew"},
@@ -53,6 +52,9 @@ func TestParseIf_validConditions_areRead(t *testing.T) {
 		got, err := ParseIf(text)
 		if err != nil || got != want {
 			t.Errorf("%q is %+v, %v, want %+v", text, got, err, want)
+		}
+		if spaced, err := ParseIf(" " + strings.Replace(text, "=", " = ", 1) + " "); err != nil || spaced != got {
+			t.Errorf("%q with spaces is %+v, %v", text, spaced, err)
 		}
 		if again, err := ParseIf(got.String()); err != nil || again != got {
 			t.Errorf("%q is written as %q, which is read as %+v, %v", text, got.String(), again, err)
