@@ -359,6 +359,9 @@ func checkWhy(t *rapid.T, w *Why) {
 	if got := w.Steps.Fold(); got != w.Estimate {
 		t.Fatalf("the steps fold to %d, want %d", got, w.Estimate)
 	}
+	if lower, upper := w.Lower.Fold(), w.Upper.Fold(); lower > w.Estimate || upper < w.Estimate || lower <= 0 {
+		t.Fatalf("the steps of the range fold to %d and %d around %d", lower, upper, w.Estimate)
+	}
 	v := w.Estimate
 	for _, b := range w.Bounds {
 		if b.Before != v {
@@ -403,6 +406,14 @@ func TestWhyOf_noHistory_isEmpty(t *testing.T) {
 	}
 	if got := WhatIf(&s.Sizing, parse(t, "profile=cost")); len(got) != 0 {
 		t.Errorf("%+v", got)
+	}
+	none := s.Sizing
+	none.Autoscaler = nil
+	if got := WhyOf(&none); len(got) != 0 || len(WhatIf(&none, parse(t, "hpa=ignore"))) != 0 {
+		t.Errorf("without a VPA: %+v", got)
+	}
+	if got := WhyOf(&Sizing{Autoscaler: s.Autoscaler}); len(got) != 0 {
+		t.Errorf("without an algorithm: %+v", got)
 	}
 	s.Histories = s.store.All(cart) // a container without samples
 	if got := WhyOf(&s.Sizing); len(got) != 0 {
