@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
+	"podfit.dev/podfit/internal/app/web"
 )
 
 // Streams are where a command reads and writes.
@@ -126,6 +127,7 @@ func commands(s Streams) []*cobra.Command {
 	}
 	return append(running,
 		backtest.NewCommand(),
+		web.NewCommand(s),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)

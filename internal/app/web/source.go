@@ -1,0 +1,269 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/web"
+)
+
+// A Journal records the decisions of the updater of this process. It is safe for several goroutines.
+type Journal struct {
+	mu sync.Mutex
+	j  overview.Journal
+}
+
+// Record adds the decisions of a pass.
+func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.j.Record(now, decisions)
+}
+
+func (j *Journal) entries() ([]overview.Entry, time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.j.Entries(), j.j.Since
+}
+
+// world is the state of the cluster that pages show.
+type world interface {
+	Snapshot() *cluster.Snapshot
+	Nodes() []cluster.Node
+	Health() []feed.State
+	ProfileNames() (names []string, known bool)
+}
+
+// usageReader reads the current usage of all containers.
+type usageReader interface {
+	Read(ctx context.Context) (metrics.Reading, error)
+}
+
+// eventReader reads recent events.
+type eventReader interface {
+	RecentEvents(ctx context.Context) ([]overview.Entry, error)
+}
+
+// store reads the stored usage of single workloads.
+type store interface {
+	Histories(ctx context.Context, w cluster.Workload) ([]usage.History, error)
+	Checkpoint(ctx context.Context, key checkpoint.Key) (usage.Checkpoint, bool, error)
+}
+
+const (
+	overviewAge = 5 * time.Second  // how long an overview is shown before the next one is computed
+	usageAge    = time.Minute      // likewise of usage
+	eventAge    = 30 * time.Second // likewise of events
+	readTimeout = 10 * time.Second // of usage and events
+	chartDays   = 14
+)
+
+// source computes what pages show. It reads only when someone looks at a page, and at most once per interval however many look.
+type source struct {
+	world        world
+	usage        usageReader
+	events       eventReader
+	store        store
+	journal      *Journal // nil: the activity comes from events
+	startupBoost bool
+	log          *slog.Logger
+
+	mu       sync.Mutex
+	state    *web.State
+	computed time.Time
+
+	samples reading[[]usage.Sample]
+	recent  reading[[]overview.Entry]
+}
+
+// reading is a value that a goroutine reads from the API server, so that no page waits for it for long.
+type reading[T any] struct {
+	mu      sync.Mutex
+	value   T
+	at      time.Time // of the last attempt
+	read    time.Time // of the value
+	err     error     // of the last attempt
+	running chan struct{}
+}
+
+// firstWait is how long the first page waits for usage and events.
+const firstWait = 2 * time.Second
+
+// get returns the last value, and starts to read a new one if it is older than age. It waits only if there is no value yet.
+func (r *reading[T]) get(ctx context.Context, age time.Duration, read func(context.Context) (T, error)) (value T, at time.Time, err error) {
+	r.mu.Lock()
+	if r.running == nil && time.Since(r.at) >= age {
+		done := make(chan struct{})
+		r.running = done
+		go func() {
+			defer close(done)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+			defer cancel()
+			value, err := read(ctx)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.at = time.Now()
+			r.err = err
+			r.running = nil
+			if err == nil {
+				r.value = value
+				r.read = r.at
+			}
+		}()
+	}
+	running, first := r.running, r.at.IsZero()
+	r.mu.Unlock()
+	if running != nil && first {
+		wait := time.NewTimer(firstWait)
+		defer wait.Stop()
+		select {
+		case <-running:
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, r.read, r.err
+}
+
+// State implements web.Source.
+func (s *source) State(ctx context.Context) *web.State {
+	samples, measured, usageErr := s.samples.get(ctx, usageAge, func(ctx context.Context) ([]usage.Sample, error) {
+		r, err := s.usage.Read(ctx)
+		return r.Samples, err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.state != nil && now.Sub(s.computed) < overviewAge {
+		return s.state
+	}
+	state := &web.State{}
+	s.health(state, now)
+	if now.Sub(measured) > 5*usageAge {
+		samples = nil // too old to be the current usage
+	}
+	if usageErr != nil {
+		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
+	}
+	state.Overview = overview.Of(&overview.World{
+		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
+	})
+	state.Custom, _ = s.world.ProfileNames()
+	s.addActivity(ctx, state)
+	s.state = state
+	s.computed = time.Now()
+	return state
+}
+
+// health sets which watches have not delivered yet or are out of date.
+func (s *source) health(state *web.State, now time.Time) {
+	for _, f := range s.world.Health() {
+		switch {
+		case f.Forbidden:
+		case !f.Synced:
+			state.Loading = append(state.Loading, f.Resource)
+		case state.Contact.IsZero() || f.LastResponse.Before(state.Contact):
+			state.Contact = f.LastResponse
+		}
+		switch {
+		case f.Forbidden:
+			state.Problems = append(state.Problems, fmt.Sprintf("podfit may not list %s, so they are not shown.", f.Resource))
+		case f.Err != nil && f.Synced:
+			state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", f.Resource, f.FailedSince.UTC().Format("15:04:05")))
+		case f.Synced && f.IsStale(now):
+			state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", f.Resource))
+		}
+	}
+}
+
+// addActivity sets what podfit did: decisions of this process, or else events.
+func (s *source) addActivity(ctx context.Context, state *web.State) {
+	if s.journal != nil {
+		state.Activity, state.ActivitySince = s.journal.entries()
+		state.ActivityFrom = "the decisions of this process since its start"
+		if !state.ActivitySince.IsZero() {
+			return
+		}
+	}
+	entries, _, err := s.recent.get(ctx, eventAge, s.events.RecentEvents)
+	if err != nil {
+		state.Problems = append(state.Problems, "Events could not be read, so the activity is not known.")
+	}
+	state.Activity = entries
+	state.ActivityFrom = "the events of the updater, which the API server keeps for an hour by default"
+}
+
+// Namespaces returns the namespaces that have workloads.
+func (s *source) Namespaces() []string { return s.State(context.Background()).Overview.Namespaces() }
+
+// History implements web.Source. It reads the hourly peaks of the UsageHistory, and the histograms of the checkpoints where there are none.
+func (s *source) History(ctx context.Context, row *overview.Row) (overview.History, error) {
+	var out overview.History
+	if row.VPA == "" {
+		return out, nil
+	}
+	stored, err := s.store.Histories(ctx, row.Workload)
+	if err != nil {
+		return out, err
+	}
+	for i := range row.Containers {
+		c := overview.ContainerHistory{Name: row.Containers[i].Name}
+		for j := range stored {
+			if stored[j].Container == c.Name {
+				addPeaks(&c, &stored[j], s.log)
+			}
+		}
+		if len(c.CPU) == 0 || len(c.Memory) == 0 {
+			if err := s.addHistograms(ctx, row, &c); err != nil {
+				return out, err
+			}
+		}
+		out.Containers = append(out.Containers, c)
+	}
+	return out, nil
+}
+
+// addPeaks adds the hourly peaks of stored model state.
+func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) {
+	cpu, memory, _, err := recommend.StoredPeaks(h.Form, h.Data)
+	if err != nil {
+		log.Debug("The hourly peaks of a container cannot be decoded", slog.String("container", c.Name), slog.Any("error", err))
+		return
+	}
+	c.CPU, c.Memory = overview.PeaksOf(&cpu, chartDays), overview.PeaksOf(&memory, chartDays)
+	c.Last = h.LastSample
+}
+
+// addHistograms adds the histograms of the checkpoint of a container.
+func (s *source) addHistograms(ctx context.Context, row *overview.Row, c *overview.ContainerHistory) error {
+	p, found, err := s.store.Checkpoint(ctx, checkpoint.Key{Autoscaler: cluster.Key{Namespace: row.Workload.Namespace, Name: row.VPA}, Container: c.Name})
+	if err != nil || !found {
+		return err
+	}
+	const halfLife = 24 * time.Hour // it has no effect on the shares
+	if h, err := histogram.Load(histogram.CPU, halfLife, p.CPU); err == nil && len(c.CPU) == 0 {
+		c.CPUBuckets = overview.BucketsOf(&h)
+	}
+	if h, err := histogram.Load(histogram.Memory, halfLife, p.Memory); err == nil && len(c.Memory) == 0 {
+		c.MemoryBuckets = overview.BucketsOf(&h)
+	}
+	c.First, c.Last, c.Samples = p.FirstSample, p.LastSample, p.Samples
+	return nil
+}
