@@ -60,6 +60,7 @@ type Container struct {
 	Name     string
 	Requests cluster.Resources // those that most pods have
 	Limits   cluster.Resources
+	Outside  cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
 	Estimate cluster.Estimate
 	Uncapped cluster.Resources
 	Used     cluster.Resources // highest current usage of a pod; not set if it is not known

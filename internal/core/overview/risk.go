@@ -76,7 +76,7 @@ func killed(r *Row, c *Container, now time.Time) string {
 	if n == 0 {
 		return ""
 	}
-	why := fmt.Sprintf("%s was OOM-killed in %s, last on %s", r.named(c), counted(n, "pod"), last.UTC().Format("2 Jan at 15:04"))
+	why := fmt.Sprintf("Container %s was OOM-killed in %s, last on %s", c.Name, counted(n, "pod"), last.UTC().Format("2 Jan at 15:04"))
 	if r.VPA != "" && r.Sized < r.Pods {
 		why += fmt.Sprintf("; %d of %s the new size", r.Sized, have(r.Pods))
 	}
@@ -90,14 +90,14 @@ func nearLimit(r *Row, c *Container, _ time.Time) string {
 	if !known || !limited || limit <= 0 || used*100 < limit*limitPercent {
 		return ""
 	}
-	return fmt.Sprintf("%s uses %d %% of its memory limit", r.named(c), used*100/limit)
+	return fmt.Sprintf("Container %s uses %d %% of its memory limit", c.Name, used*100/limit)
 }
 
 // belowTarget explains a request that is much smaller than the target.
 func belowTarget(r *Row, c *Container, _ time.Time) string {
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		target, ok := c.Estimate.Target.Get(res)
-		request, requested := c.Requests.Get(res)
+		request, requested := c.Outside.Get(res)
 		least := int64(missMemory)
 		if res == cluster.CPU {
 			least = missCPU
@@ -105,7 +105,7 @@ func belowTarget(r *Row, c *Container, _ time.Time) string {
 		if !ok || !requested || c.Kept.Has(res) || target-request <= least || (target-request)*100 <= target*missPercent {
 			continue
 		}
-		return fmt.Sprintf("the %s request of %s is %d %% below the target", names[res], r.named(c), (target-request)*100/target)
+		return fmt.Sprintf("The %s request of container %s is %d %% below the target", names[res], c.Name, (target-request)*100/target)
 	}
 	return ""
 }
@@ -113,17 +113,14 @@ func belowTarget(r *Row, c *Container, _ time.Time) string {
 // withoutRequest explains a recommended resource that has no request.
 func withoutRequest(r *Row, c *Container, _ time.Time) string {
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-		if _, ok := c.Estimate.Target.Get(res); ok && !c.Requests.Has.Has(res) && !c.Kept.Has(res) && r.Pods > 0 {
-			return fmt.Sprintf("%s has no %s request", r.named(c), names[res])
+		if _, ok := c.Estimate.Target.Get(res); ok && !c.Outside.Has.Has(res) && !c.Kept.Has(res) && r.Pods > 0 {
+			return fmt.Sprintf("Container %s has no %s request", c.Name, names[res])
 		}
 	}
 	return ""
 }
 
 var names = map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}
-
-// named returns how a text names a container.
-func (r *Row) named(c *Container) string { return "container " + c.Name }
 
 func counted(n int, noun string) string {
 	if n == 1 {

@@ -99,6 +99,9 @@ func (c *Container) Wanted(requests cluster.Resources) cluster.Resources {
 	return requests
 }
 
+// Fits reports whether the requests of all pods are within the bounds of the recommendation.
+func (c *Container) Fits() bool { return c.within(c.Outside) }
+
 // within reports whether requests are within the bounds of the recommendation.
 func (c *Container) within(requests cluster.Resources) bool {
 	for _, res := range cluster.All {
@@ -134,12 +137,20 @@ func (r *Row) finish(now time.Time) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		most := 0
+		mostOutside := 0
 		for _, s := range c.sets {
 			if s.pods > most {
 				most = s.pods
 				c.Requests = s.requests
 				c.Limits = s.limits
 			}
+			if s.pods > mostOutside && !c.within(s.requests) {
+				mostOutside = s.pods
+				c.Outside = s.requests
+			}
+		}
+		if mostOutside == 0 {
+			c.Outside = c.Requests
 		}
 		c.sets = nil
 		slices.SortFunc(c.Kills, time.Time.Compare)

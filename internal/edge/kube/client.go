@@ -119,8 +119,8 @@ func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
 	return "this process does not run in a pod, --kubeconfig is not set, and there is no kubeconfig in " + strings.Join(rules.Precedence, ", ")
 }
 
-// reviews are the resources whose creation only asks a question: the API server stores nothing.
-var reviews = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true}
+// reviewResources are the resources whose creation only asks a question: the API server stores nothing.
+var reviewResources = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true}
 
 // readOnly is a round tripper that rejects requests that change objects.
 type readOnly struct{ next http.RoundTripper }
@@ -130,7 +130,7 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return r.next.RoundTrip(q)
 	case http.MethodPost:
-		if reviews[path.Base(q.URL.Path)] {
+		if reviewResources[path.Base(q.URL.Path)] {
 			return r.next.RoundTrip(q)
 		}
 	}

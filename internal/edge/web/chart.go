@@ -83,7 +83,10 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			switch {
 			case len(peaks) > 0:
 				chart.peaks(peaks, unit.used)
-				chart.Data.mark(c.Kills, changes)
+				if res == cluster.Memory {
+					chart.Data.mark(c.Kills, nil)
+				}
+				chart.Data.mark(nil, changes)
 			case len(buckets) > 0:
 				chart.histogram(buckets, unit.used, &stored, now)
 			default:

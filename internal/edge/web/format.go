@@ -13,9 +13,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// amount formats an amount with its unit: "650m" or "4" cores, "1.2 Gi".
+// amount formats an amount with its unit: "650m", or "1.4" cores, or "1.2 Gi".
 func amount(res cluster.Resource, v int64) string {
-	text := cluster.Format(res, v)
+	if res == cluster.CPU && v >= 1000 {
+		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(float64(v)/1000, 'f', 2, 64), "0"), ".")
+	}
+	text := strings.Replace(cluster.Format(res, v), ".0", "", 1)
 	if res == cluster.Memory {
 		if at := strings.IndexAny(text, "KMGT"); at > 0 {
 			return text[:at] + " " + text[at:]

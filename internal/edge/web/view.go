@@ -123,14 +123,14 @@ func (v workloadView) Change(resource string) string {
 	for i := range v.Containers {
 		c := v.Containers[i].raw
 		target, ok := c.Estimate.Target.Get(res)
-		request, requested := c.Requests.Get(res)
+		request, requested := c.Outside.Get(res)
 		switch {
 		case !ok:
 			continue
 		case c.Kept.Has(res):
 			kept = "keep (HPA)"
 			continue
-		case requested && request == target:
+		case requested && request == target || c.Fits():
 			kept = "keep"
 			continue
 		}

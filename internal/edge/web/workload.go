@@ -128,8 +128,8 @@ func patchOf(row *overview.Row) string {
 	changes := false
 	for i := range row.Containers {
 		c := &row.Containers[i]
-		wanted := c.Wanted(c.Requests)
-		if wanted == c.Requests {
+		wanted := c.Wanted(c.Outside)
+		if wanted == c.Outside {
 			continue
 		}
 		changes = true

@@ -172,6 +172,8 @@ function draw(figure) {
 
   plot.textContent = "";
   plot.classList.add("live");
+  plot.removeAttribute("tabindex"); // it does not scroll any more
+  plot.removeAttribute("aria-labelledby");
   plot.setAttribute("role", "img");
   plot.setAttribute("aria-label", `${figure.dataset.title}: hourly peaks, request and limit. The table below has the values.`);
   const axis = { stroke: colour("--faint"), font, grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };

@@ -84,7 +84,7 @@ type workload struct {
 }
 
 var small = []workload{
-	{"shop", "Deployment", "cart", 6, true, cluster.InPlaceOrRecreate, []container{{"app", 500, 1024, 1536, 633, 1276, 410, 930, 1, "balanced", false}, {"proxy", 100, 128, 256, 90, 120, 60, 88, 0, "balanced", false}}},
+	{"shop", "Deployment", "cart", 6, true, cluster.InPlaceOrRecreate, []container{{"app", 500, 1024, 1536, 633, 1276, 410, 930, 1, "balanced", false}, {"proxy", 100, 128, 256, 98, 125, 60, 88, 0, "balanced", false}}},
 	{"pay", "StatefulSet", "ledger", 3, true, cluster.Recreate, []container{{"db", 2000, 4096, 4300, 2000, 4710, 1210, 4172, 0, "critical", false}}},
 	{"shop", "Deployment", "api", 12, true, cluster.InPlaceOrRecreate, []container{{"app", 1000, 2048, 4096, 1400, 2048, 940, 1610, 0, "balanced", false}}},
 	{"batch", "Deployment", "report", 1, true, cluster.Initial, []container{{"job", 500, 1024, 0, 480, 1440, 20, 640, 0, "cost", false}}},
