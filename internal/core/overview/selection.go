@@ -14,15 +14,16 @@ type Order string
 
 // The orders.
 const (
-	ByRisk   Order = "risk"   // the highest risk first
-	ByMemory Order = "memory" // the most memory that could be given back first
-	ByCPU    Order = "cpu"    // the most CPU that could be given back first
-	ByName   Order = "name"
-	ByPods   Order = "pods" // the most pods first
+	ByRisk    Order = "risk"    // the highest risk first
+	BySavings Order = "savings" // the most that could be given back first, CPU and memory weighed by usual prices
+	ByMemory  Order = "memory"  // the most memory that could be given back first
+	ByCPU     Order = "cpu"     // the most CPU that could be given back first
+	ByName    Order = "name"
+	ByPods    Order = "pods" // the most pods first
 )
 
 // Orders lists the orders, the default first.
-var Orders = [...]Order{ByRisk, ByMemory, ByCPU, ByPods, ByName}
+var Orders = [...]Order{ByRisk, BySavings, ByMemory, ByCPU, ByPods, ByName}
 
 // A Query selects rows.
 type Query struct {
@@ -76,6 +77,8 @@ func (q *Query) matches(r *Row, text string) bool {
 // compare orders rows. The input is sorted by workload, so ties stay in this order.
 func compare(a, b *Row, order Order) int {
 	switch order {
+	case BySavings:
+		return cmp.Compare(b.Saving(), a.Saving())
 	case ByMemory:
 		return cmp.Compare(b.Freed.Memory, a.Freed.Memory)
 	case ByCPU:
@@ -86,8 +89,23 @@ func compare(a, b *Row, order Order) int {
 		return cmp.Or(strings.Compare(a.Workload.Name, b.Workload.Name), a.Workload.Compare(b.Workload))
 	case ByRisk:
 	}
-	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(b.Freed.Memory, a.Freed.Memory))
+	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(b.Saving(), a.Saving()))
 }
+
+// gibPerCore is how many GiB of memory usually cost as much as a core.
+const gibPerCore = 7.5
+
+// Saving returns what could be given back as one number, in cores. It only ranks rows. Amounts too small to matter are 0.
+func (r *Row) Saving() float64 {
+	saving := float64(r.Freed.CPU)/1000 + float64(float64(r.Freed.Memory)/(1<<30)/gibPerCore)
+	if saving < leastSaving {
+		return 0
+	}
+	return saving
+}
+
+// leastSaving is the smallest saving of a row, in cores, that is shown.
+const leastSaving = 0.05
 
 // Namespaces returns the namespaces of all rows, sorted.
 func (o *Overview) Namespaces() []string {

@@ -50,7 +50,7 @@ func number(v float64) string {
 	case v >= 100:
 		return thousands(int64(math.Round(v)))
 	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
 	case v == 0:
 		return "0"
 	}

@@ -66,8 +66,8 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
 	view.Risks = viewsOf(risks.Rows)
-	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.ByMemory, Size: topRows}).Rows {
-		if row.Freed.CPU > 0 || row.Freed.Memory > 0 {
+	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
+		if row.Saving() > 0 {
 			view.Savings = append(view.Savings, viewOf(row))
 		}
 	}

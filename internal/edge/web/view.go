@@ -227,11 +227,12 @@ type barView struct {
 	Resource    string  `json:"resource"`
 	Unit        string  `json:"unit"`
 	Used        float64 `json:"used,omitempty"`
-	Recommended float64 `json:"recommended"`
+	Recommended float64 `json:"recommended,omitempty"`
 	Requested   float64 `json:"requested"`
 	Capacity    float64 `json:"capacity,omitempty"`
 	HasUsage    bool    `json:"-"`
 	HasCapacity bool    `json:"-"`
+	HasTarget   bool    `json:"-"`
 	Class       string  `json:"-"`
 }
 
@@ -242,7 +243,9 @@ func barOf(res cluster.Resource, t *overview.Totals) barView {
 		b = barView{Resource: "Memory", Unit: "GiB", Class: "mem"}
 		scale = 1 << 30
 	}
-	b.HasUsage, b.HasCapacity = t.Used.Has.Has(res), t.Capacity.Has.Has(res)
+	b.HasUsage = t.Used.Has.Has(res)
+	b.HasCapacity = t.Capacity.Has.Has(res)
+	b.HasTarget = t.Recommended.Has.Has(res)
 	b.Used = float64(t.Used.Amount(res)) / scale
 	b.Recommended = float64(t.Recommended.Amount(res)) / scale
 	b.Requested = float64(t.Requested.Amount(res)) / scale
