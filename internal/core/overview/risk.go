@@ -84,7 +84,7 @@ func killed(r *Row, c *Container, now time.Time) string {
 }
 
 // nearLimit explains memory usage that is close to the limit.
-func nearLimit(r *Row, c *Container, _ time.Time) string {
+func nearLimit(_ *Row, c *Container, _ time.Time) string {
 	used, known := c.Used.Get(cluster.Memory)
 	limit, limited := c.Limits.Get(cluster.Memory)
 	if !known || !limited || limit <= 0 || used*100 < limit*limitPercent {
@@ -94,7 +94,7 @@ func nearLimit(r *Row, c *Container, _ time.Time) string {
 }
 
 // belowTarget explains a request that is much smaller than the target.
-func belowTarget(r *Row, c *Container, _ time.Time) string {
+func belowTarget(_ *Row, c *Container, _ time.Time) string {
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		target, ok := c.Estimate.Target.Get(res)
 		request, requested := c.Outside.Get(res)

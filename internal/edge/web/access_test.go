@@ -161,7 +161,7 @@ func TestAccess_rightsInSomeNamespaces_otherNamespacesAreInvisible(t *testing.T)
 			r := get(h, "GET", target, bearer("shopkeeper"))
 			text := body(t, r)
 			if strings.HasPrefix(path, "/workloads/") && !strings.HasPrefix(path, "/workloads/shop/") {
-				if r.StatusCode != 404 {
+				if r.StatusCode != http.StatusNotFound {
 					t.Errorf("%s: status %d, want 404", target, r.StatusCode)
 				}
 				continue
@@ -312,7 +312,7 @@ func TestAccess_proxyNamesGroupsOfTheSystem_areIgnored(t *testing.T) {
 	h := web.New(web.Config{Source: webtest.Small(), Access: web.NewAccess(web.AccessConfig{
 		Mode: web.Header, Reviewer: g, Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	})})
-	r := httptest.NewRequest("GET", "http://localhost/", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
 	r.Header.Set("X-Forwarded-User", "ann")
 	r.Header.Set("X-Forwarded-Groups", "system:masters,dev,, ops ,system:nodes")
 	w := httptest.NewRecorder()

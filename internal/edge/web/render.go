@@ -84,7 +84,7 @@ func (p *page) Link(path, text string) template.HTML {
 	if p.Offline || path == "" {
 		return template.HTML(escaped)
 	}
-	return template.HTML(fmt.Sprintf(`<a href="%s">%s</a>`, template.HTMLEscapeString(p.Root+path), escaped)) // both are escaped
+	return template.HTML(`<a href="` + template.HTMLEscapeString(p.Root+path) + `">` + escaped + "</a>") // both are escaped
 }
 
 // With returns the address of this page with a parameter replaced.

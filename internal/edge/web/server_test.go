@@ -122,7 +122,7 @@ func TestHandler_everyResponse_hasSecurityHeaders(t *testing.T) {
 	for _, page := range pages {
 		r := get(small, "GET", page)
 		checkHeaders(t, page, r)
-		if r.StatusCode != 200 {
+		if r.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d: %s", page, r.StatusCode, body(t, r))
 		}
 	}
@@ -181,14 +181,14 @@ func TestHandler_linksBehindProxy_leadToPages(t *testing.T) {
 		queue = queue[1:]
 		r := get(proxied, "GET", at)
 		text := body(t, r)
-		if r.StatusCode != 200 {
+		if r.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d", at, r.StatusCode)
 			continue
 		}
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || strings.Contains(at, "save=1") {
 			continue
 		}
-		base := httptest.NewRequest("GET", at, nil).URL
+		base := httptest.NewRequest(http.MethodGet, at, nil).URL
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			reference := strings.ReplaceAll(m[1], "&amp;", "&")
 			if strings.HasPrefix(reference, "#") {
@@ -232,7 +232,7 @@ func TestHandler_hostileTexts_areInert(t *testing.T) {
 			}
 			r := get(h, "GET", path+suffix)
 			text := body(t, r)
-			if strings.HasPrefix(path, "/workloads/") && r.StatusCode != 200 {
+			if strings.HasPrefix(path, "/workloads/") && r.StatusCode != http.StatusOK {
 				t.Errorf("%s: status %d", path, r.StatusCode)
 			}
 			for _, bad := range []string{"<script>window", "<img", "onerror=\"window"} {
@@ -242,7 +242,7 @@ func TestHandler_hostileTexts_areInert(t *testing.T) {
 			}
 		}
 		r := get(h, "GET", strings.Replace(path, "?", "?format=json&", 1)+map[bool]string{false: "?format=json"}[strings.Contains(path, "?")])
-		if text := body(t, r); r.StatusCode == 200 && strings.Contains(text, "<script") {
+		if text := body(t, r); r.StatusCode == http.StatusOK && strings.Contains(text, "<script") {
 			t.Errorf("%s: the JSON contains a tag", path)
 		}
 	}
