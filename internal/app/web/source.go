@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -65,13 +66,8 @@ type store interface {
 	Checkpoint(ctx context.Context, key checkpoint.Key) (usage.Checkpoint, bool, error)
 }
 
-const (
-	overviewAge = 5 * time.Second  // how long an overview is shown before the next one is computed
-	usageAge    = time.Minute      // likewise of usage
-	eventAge    = 30 * time.Second // likewise of events
-	readTimeout = 10 * time.Second // of usage and events
-	chartDays   = 14
-)
+// chartDays is how many days charts show.
+const chartDays = 14
 
 // source computes what pages show. It reads only when someone looks at a page, and at most once per interval however many look.
 type source struct {
@@ -83,53 +79,58 @@ type source struct {
 	startupBoost bool
 	log          *slog.Logger
 
-	mu       sync.Mutex
-	state    *web.State
-	computed time.Time
-
+	state   reading[*web.State]
 	samples reading[[]usage.Sample]
 	recent  reading[[]overview.Entry]
 }
 
-// reading is a value that a goroutine reads from the API server, so that no page waits for it for long.
+// newSource completes a source.
+func newSource(s *source) *source {
+	s.state.log, s.samples.log, s.recent.log = s.log, s.log, s.log
+	return s
+}
+
+// reading is a value that a goroutine makes, so that no page waits for it for long.
 type reading[T any] struct {
+	log     *slog.Logger
 	mu      sync.Mutex
 	value   T
-	at      time.Time // of the last attempt
+	at      time.Time // end of the last attempt
 	read    time.Time // of the value
 	err     error     // of the last attempt
 	running chan struct{}
 }
 
-// firstWait is how long the first page waits for usage and events.
-const firstWait = 2 * time.Second
+// freshness is how old a value may be.
+type freshness struct {
+	age      time.Duration // a value older than this is made again
+	stale    time.Duration // a value older than this is not shown while the next one is made
+	patience time.Duration // how long a caller waits for it then
+}
 
-// get returns the last value, and starts to read a new one if it is older than age. It waits only if there is no value yet.
-func (r *reading[T]) get(ctx context.Context, age time.Duration, read func(context.Context) (T, error)) (value T, at time.Time, err error) {
+// How fresh the values are that pages show.
+var (
+	freshState = freshness{age: 5 * time.Second, stale: 30 * time.Second, patience: time.Minute}
+	freshUsage = freshness{age: time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
+	freshEvent = freshness{age: 30 * time.Second, stale: 5 * time.Minute, patience: 2 * time.Second}
+)
+
+// readTimeout bounds one read of usage or events.
+const readTimeout = 10 * time.Second
+
+// get returns the last value, and starts to make a new one if it is too old. It waits only if there is none that may be shown. ok is
+// false if there is still none.
+func (r *reading[T]) get(ctx context.Context, f freshness, read func(context.Context) (T, error)) (value T, ok bool, err error) {
 	r.mu.Lock()
-	if r.running == nil && time.Since(r.at) >= age {
-		done := make(chan struct{})
-		r.running = done
-		go func() {
-			defer close(done)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-			defer cancel()
-			value, err := read(ctx)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.at = time.Now()
-			r.err = err
-			r.running = nil
-			if err == nil {
-				r.value = value
-				r.read = r.at
-			}
-		}()
+	if r.running == nil && time.Since(r.at) >= f.age {
+		r.start(ctx, read)
 	}
-	running, first := r.running, r.at.IsZero()
+	running := r.running
+	usable := !r.read.IsZero() && time.Since(r.read) < f.stale
+	waited := r.at.IsZero() || time.Since(r.at) >= f.stale // the attempt before has not just failed
 	r.mu.Unlock()
-	if running != nil && first {
-		wait := time.NewTimer(firstWait)
+	if running != nil && !usable && waited {
+		wait := time.NewTimer(f.patience)
 		defer wait.Stop()
 		select {
 		case <-running:
@@ -139,26 +140,59 @@ func (r *reading[T]) get(ctx context.Context, age time.Duration, read func(conte
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.value, r.read, r.err
+	if r.read.IsZero() || time.Since(r.read) >= f.stale {
+		return value, false, r.err
+	}
+	return r.value, true, r.err
 }
 
-// State implements web.Source.
+// start makes a new value. The mutex is held.
+func (r *reading[T]) start(ctx context.Context, read func(context.Context) (T, error)) {
+	done := make(chan struct{})
+	r.running = done
+	go func() {
+		var value T
+		var err error
+		defer func() {
+			if cause := recover(); cause != nil {
+				err = fmt.Errorf("panic: %v", cause)
+				r.log.Error("Data for the web page could not be read", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			defer close(done)
+			r.at = time.Now()
+			r.err = err
+			r.running = nil
+			if err == nil {
+				r.value = value
+				r.read = r.at
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		defer cancel()
+		value, err = read(ctx)
+	}()
+}
+
+// State implements web.Source. While a new state is made, pages show the one before.
 func (s *source) State(ctx context.Context) *web.State {
-	samples, measured, usageErr := s.samples.get(ctx, usageAge, func(ctx context.Context) ([]usage.Sample, error) {
+	state, ok, _ := s.state.get(ctx, freshState, s.compute)
+	if !ok {
+		return &web.State{Overview: &overview.Overview{At: time.Now()}, Problems: []string{"The overview is not computed yet. Try again."}}
+	}
+	return state
+}
+
+// compute returns a new state.
+func (s *source) compute(ctx context.Context) (*web.State, error) {
+	samples, _, usageErr := s.samples.get(ctx, freshUsage, func(ctx context.Context) ([]usage.Sample, error) {
 		r, err := s.usage.Read(ctx)
 		return r.Samples, err
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := time.Now()
-	if s.state != nil && now.Sub(s.computed) < overviewAge {
-		return s.state
-	}
 	state := &web.State{}
 	s.health(state, now)
-	if now.Sub(measured) > 5*usageAge {
-		samples = nil // too old to be the current usage
-	}
 	if usageErr != nil {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
@@ -167,9 +201,7 @@ func (s *source) State(ctx context.Context) *web.State {
 	})
 	state.Custom, _ = s.world.ProfileNames()
 	s.addActivity(ctx, state)
-	s.state = state
-	s.computed = time.Now()
-	return state
+	return state, nil
 }
 
 // health sets which watches have not delivered yet or are out of date.
@@ -202,7 +234,7 @@ func (s *source) addActivity(ctx context.Context, state *web.State) {
 			return
 		}
 	}
-	entries, _, err := s.recent.get(ctx, eventAge, s.events.RecentEvents)
+	entries, _, err := s.recent.get(ctx, freshEvent, s.events.RecentEvents)
 	if err != nil {
 		state.Problems = append(state.Problems, "Events could not be read, so the activity is not known.")
 	}

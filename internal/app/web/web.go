@@ -126,10 +126,10 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	if err != nil {
 		return nil, err
 	}
-	src := &source{
+	src := newSource(&source{
 		world: world, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: journal,
 		startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
-	}
+	})
 	handler := web.New(web.Config{
 		Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
 		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: kube.NewRights(clients), Namespaces: src, Proxies: proxies}),

@@ -53,6 +53,8 @@ type Row struct {
 	Freed      cluster.Resources
 	Risk       Risk
 	Why        string // the cause of the risk; "" if there is none
+
+	cause int // its place in the list of causes, the most important first
 }
 
 // A Container is a container of a workload.
@@ -90,7 +92,7 @@ func Of(w *World) *Overview {
 	o := &Overview{At: w.Now, NodeCount: len(w.Nodes), UsageSeen: len(w.Samples) > 0}
 	used := usageOf(w.Samples)
 	governors := governorsOf(w)
-	rows := make(map[cluster.Workload]*Row)
+	rows := make(map[cluster.Workload]*Row, len(w.Snapshot.Autoscalers))
 	for _, a := range w.Snapshot.Autoscalers {
 		if governors[a.Target] == a {
 			rows[a.Target] = rowOf(a.Target, a)
@@ -108,7 +110,7 @@ func Of(w *World) *Overview {
 			row = rowOf(key, a)
 			rows[key] = row
 		}
-		row.add(p, a, used[p.Key])
+		row.add(p, a, used)
 		if p.IsResizing() {
 			o.Resizes = append(o.Resizes, Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
 		}
@@ -170,16 +172,17 @@ func workloadOf(p *cluster.Pod) cluster.Workload {
 	return cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 }
 
+// A place is a container of a pod.
+type place struct {
+	pod       cluster.Key
+	container string
+}
+
 // usageOf returns the samples by pod and container.
-func usageOf(samples []usage.Sample) map[cluster.Key]map[string]cluster.Resources {
-	out := make(map[cluster.Key]map[string]cluster.Resources, len(samples))
+func usageOf(samples []usage.Sample) map[place]cluster.Resources {
+	out := make(map[place]cluster.Resources, len(samples))
 	for i := range samples {
 		s := &samples[i]
-		containers := out[s.Pod]
-		if containers == nil {
-			containers = make(map[string]cluster.Resources, 1)
-			out[s.Pod] = containers
-		}
 		var r cluster.Resources
 		if s.Has.Has(cluster.CPU) {
 			r = r.Set(cluster.CPU, int64(s.CPU*1000+0.5))
@@ -187,7 +190,7 @@ func usageOf(samples []usage.Sample) map[cluster.Key]map[string]cluster.Resource
 		if s.Has.Has(cluster.Memory) {
 			r = r.Set(cluster.Memory, int64(s.Memory))
 		}
-		containers[s.Container] = r
+		out[place{s.Pod, s.Container}] = r
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func poolName(n *cluster.Node) (name, label string) {
 }
 
 // poolsOf returns the pools, sorted by name.
-func poolsOf(w *World, used map[cluster.Key]map[string]cluster.Resources) []Pool {
+func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
 	requested := make(map[string]*Totals, len(w.Nodes))
 	for i := range w.Nodes {
 		requested[w.Nodes[i].Name] = new(Totals)
@@ -60,7 +60,7 @@ func poolsOf(w *World, used map[cluster.Key]map[string]cluster.Resources) []Pool
 			}
 			requests, _ := c.Running()
 			t.Requested = t.Requested.Add(requests)
-			t.Used = t.Used.Add(used[p.Key][c.Name])
+			t.Used = t.Used.Add(used[place{p.Key, c.Name}])
 		}
 	}
 	pools := make(map[string]*Pool)

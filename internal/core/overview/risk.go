@@ -44,7 +44,7 @@ const (
 
 // judge sets the risk and its cause. The first cause that applies is the most important one.
 func (r *Row) judge(now time.Time) {
-	for _, rule := range [...]struct {
+	for order, rule := range [...]struct {
 		risk Risk
 		why  func(*Row, *Container, time.Time) string
 	}{
@@ -57,6 +57,7 @@ func (r *Row) judge(now time.Time) {
 			if why := rule.why(r, &r.Containers[i], now); why != "" {
 				r.Risk = rule.risk
 				r.Why = why
+				r.cause = order
 				return
 			}
 		}

@@ -55,7 +55,7 @@ func (r *Row) container(name string, a *cluster.Autoscaler) *Container {
 }
 
 // add counts a live pod.
-func (r *Row) add(p *cluster.Pod, a *cluster.Autoscaler, used map[string]cluster.Resources) {
+func (r *Row) add(p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources) {
 	r.Pods++
 	sized := true
 	for i := range p.Containers {
@@ -69,7 +69,7 @@ func (r *Row) add(p *cluster.Pod, a *cluster.Autoscaler, used map[string]cluster
 		if c.Exit != nil && c.Exit.OOM && len(known.Kills) < maxKills {
 			known.Kills = append(known.Kills, c.Exit.Finished)
 		}
-		now := used[c.Name]
+		now := used[place{p.Key, c.Name}]
 		known.Used = highest(known.Used, now)
 		r.Totals.Used = r.Totals.Used.Add(now)
 		r.Totals.Requested = r.Totals.Requested.Add(requests)

@@ -89,7 +89,7 @@ func compare(a, b *Row, order Order) int {
 		return cmp.Or(strings.Compare(a.Workload.Name, b.Workload.Name), a.Workload.Compare(b.Workload))
 	case ByRisk:
 	}
-	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(b.Saving(), a.Saving()))
+	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(a.cause, b.cause), cmp.Compare(b.Saving(), a.Saving()))
 }
 
 // gibPerCore is how many GiB of memory usually cost as much as a core.

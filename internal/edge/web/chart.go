@@ -240,6 +240,26 @@ func (c *canvas) label(x, y float64, anchor, text string) {
 	c.put(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
 }
 
+// ticks returns about n round values from 0 to top.
+func ticks(top float64, n int) []float64 {
+	if !(top > 0) || math.IsInf(top, 1) {
+		return nil
+	}
+	raw := top / float64(n)
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, factor := range [...]float64{1, 2, 2.5, 5, 10} {
+		if factor*step >= raw {
+			step *= factor
+			break
+		}
+	}
+	var out []float64
+	for i := 0; float64(i)*step <= top; i++ {
+		out = append(out, float64(float64(i)*step))
+	}
+	return out
+}
+
 func (c *chartView) y(v float64) float64 {
 	return plotBottom - min(v/max(c.Data.Top, 1e-9), 1)*(plotBottom-plotTop)
 }
@@ -247,10 +267,9 @@ func (c *chartView) y(v float64) float64 {
 // open draws the frame, the grid and the levels.
 func (c *chartView) open(out *canvas, label string) {
 	out.put(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s" class="chart %s">`, chartWidth, chartHeight, template.HTMLEscapeString(label), c.Class)
-	for i := range 5 {
-		v := c.Data.Top / 1.1 * float64(i) / 4
+	for _, v := range ticks(c.Data.Top, 4) {
 		out.put(`<line class="grid" x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f"/>`, plotLeft, plotRight, c.y(v), c.y(v))
-		out.label(plotLeft-6, c.y(v)+4, "end", strconv.FormatFloat(v, 'g', 2, 64))
+		out.label(plotLeft-6, c.y(v)+4, "end", strconv.FormatFloat(rounded(v), 'g', 4, 64))
 	}
 }
 
@@ -312,10 +331,9 @@ func (c *chartView) drawHistogram() template.HTML {
 	out.put(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s" class="chart %s">`, chartWidth, chartHeight,
 		template.HTMLEscapeString(c.Title+": histogram of usage, with request and limit"), c.Class)
 	x := func(v float64) float64 { return plotLeft + min(v/max(d.Top, 1e-9), 1)*(plotRight-plotLeft) }
-	for i := range 9 {
-		v := d.Top / 1.1 * float64(i) / 8
+	for _, v := range ticks(d.Top, 8) {
 		out.put(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`, x(v), x(v), plotTop, plotBottom)
-		out.label(x(v), plotBottom+17, "middle", strconv.FormatFloat(v, 'g', 2, 64))
+		out.label(x(v), plotBottom+17, "middle", strconv.FormatFloat(rounded(v), 'g', 4, 64))
 	}
 	if d.Lower != nil && d.Upper != nil {
 		out.put(`<rect class="band" x="%.1f" width="%.1f" y="%.0f" height="%.0f"/>`, x(*d.Lower), x(*d.Upper)-x(*d.Lower), plotTop, plotBottom-plotTop)
