@@ -100,7 +100,7 @@ func serve(t *testing.T, c web.Config) string {
 
 // A tab is a tab of the browser that records everything that must not happen.
 type tab struct {
-	context.Context
+	context.Context //nolint:containedctx // chromedp keeps its tab in a context
 	mu       sync.Mutex
 	problems []string
 }

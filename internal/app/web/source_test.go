@@ -27,7 +27,7 @@ import (
 type fake struct {
 	mu        sync.Mutex
 	snapshots int
-	panics    bool // Snapshot panics
+	panics    bool          // Snapshot panics
 	reads     int           // of usage
 	listed    int           // of events
 	delay     time.Duration // of usage and events
