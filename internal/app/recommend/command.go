@@ -4,9 +4,11 @@
 package recommend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +22,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/price"
+	"podfit.dev/podfit/internal/edge/prom"
 	report "podfit.dev/podfit/internal/edge/report/review"
 	"podfit.dev/podfit/internal/spelling"
 )
@@ -55,7 +59,7 @@ Exit codes:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
 			}
-			j := job{config: c, streams: s, program: strings.TrimSuffix(cmd.CommandPath(), " recommend")}
+			j := job{config: c, streams: s, program: strings.TrimSuffix(cmd.CommandPath(), " recommend"), interval: readingInterval}
 			return j.run(cmd.Context())
 		},
 	}
@@ -70,10 +74,14 @@ Exit codes:
 
 // A job is one run of the command.
 type job struct {
-	config  Config
-	streams process.Streams
-	program string
+	config   Config
+	streams  process.Streams
+	program  string
+	interval time.Duration // between two readings of the Metrics API
 }
+
+// readingInterval is the time between two readings of the Metrics API. The recommender has the same.
+const readingInterval = time.Minute
 
 // window returns the length of the history.
 func (c *Config) window() time.Duration {
@@ -84,25 +92,107 @@ func (c *Config) window() time.Duration {
 	return time.Duration(d)
 }
 
-// run reads, reviews and reports.
+// run reads, reviews and reports. An interrupt ends reading; what was read until then is reported.
 func (j *job) run(ctx context.Context) error {
+	if j.config.source() == sourceTrace {
+		s, subjects, err := j.readTrace()
+		if err != nil {
+			return err
+		}
+		return j.report(s, review.Config{Cluster: j.config.Trace, Source: "trace"}, subjects)
+	}
 	c := &j.config
 	clients, err := c.connect(ctx)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	s, err := c.readScene(ctx, clients)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	if err := j.check(s); err != nil {
 		return err
 	}
-	subjects, err := j.stored(ctx, clients, s)
-	if err != nil {
-		return err
+	config := review.Config{Cluster: c.clusterName(clients)}
+	if config.Prices, err = j.prices(ctx, s); err != nil {
+		return interrupted(ctx, err)
 	}
-	return j.report(s, review.Config{Cluster: c.clusterName(clients), Source: "VPA objects", Window: 0}, subjects)
+	subjects, err := j.read(ctx, clients, s, &config)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return j.report(s, config, subjects)
+}
+
+// read reads usage from the source, and sets what the report says about it.
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, config *review.Config) ([]review.Subject, error) {
+	source := j.config.source()
+	if source == sourceAuto {
+		source = sourceMetrics
+		if s.hasVPAs() {
+			source = sourceCluster
+		}
+	}
+	switch source {
+	case sourceCluster:
+		config.Source = "VPA objects"
+		return j.readStored(ctx, clients, s)
+	case sourceMetrics:
+		from, err := j.newSampler(clients)
+		if err != nil {
+			return nil, err
+		}
+		config.Source, config.Window = "Metrics API", j.config.For
+		return j.readMetrics(ctx, from, s)
+	}
+	config.Source, config.Window = "Prometheus", j.config.window()
+	return nil, errors.New("not yet")
+}
+
+// prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
+func (j *job) prices(ctx context.Context, s *scene) (review.Prices, error) {
+	c := &j.config
+	switch {
+	case c.NoMoney:
+		return review.Prices{}, nil
+	case c.Prices != "":
+		return price.ReadFile(c.Prices, s.nodes)
+	case c.OpenCost != "" || c.Prometheus != "":
+		transport, err := j.transport()
+		if err != nil {
+			return review.Prices{}, err
+		}
+		found, err := price.OpenCost(ctx, cmp.Or(c.OpenCost, c.Prometheus), transport, s.nodes, s.now)
+		if err == nil || c.OpenCost != "" || ctx.Err() != nil {
+			return found, err
+		}
+	}
+	return price.Assumed(s.nodes), nil
+}
+
+// transport returns the HTTP transport for requests to Prometheus, with the credentials and headers.
+func (j *job) transport() (http.RoundTripper, error) {
+	base, err := prom.Transport(prom.Config{TokenFile: j.config.TokenFile})
+	if err != nil {
+		return nil, err
+	}
+	return &headers{next: base, add: j.config.Headers}, nil
+}
+
+// headers adds headers to requests.
+type headers struct {
+	next http.RoundTripper
+	add  []string // "Name: value"
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for _, header := range h.add {
+		name, value, _ := strings.Cut(header, ":")
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h.next.RoundTrip(r)
 }
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.
@@ -149,8 +239,8 @@ func (j *job) books(s *scene) []*book {
 	return out
 }
 
-// stored returns the subjects according to what the cluster has stored.
-func (j *job) stored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {
+// readStored returns the subjects according to what the cluster has stored.
+func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {
 	history, err := readStored(ctx, clients, j.config.onlyNamespace(), s)
 	if err != nil {
 		return nil, err

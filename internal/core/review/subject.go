@@ -16,7 +16,8 @@ type Subject struct {
 	VPA       string // name of the VPA that governs the workload; "" if there is none
 
 	// Places are the live pods that have the container. Empty if only usage is known, as from a trace.
-	Places []Place
+	Places   []Place
+	Replicas int // number of pods, if Places is empty
 
 	// Requests and Limits are those of the newest live pod.
 	Requests, Limits cluster.Resources

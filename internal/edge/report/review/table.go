@@ -296,10 +296,10 @@ func (p *printer) list(title string, rows []*core.Row, wide bool) {
 }
 
 func replicas(row *core.Row) string {
-	if len(row.Places) == 0 {
-		return "–"
+	if n := max(len(row.Places), row.Replicas); n > 0 {
+		return fmt.Sprint(n)
 	}
-	return fmt.Sprint(len(row.Places))
+	return "–"
 }
 
 // change returns the change of a request: "500m → 633m", "keep", or why there is none.
