@@ -278,7 +278,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			continue
 		}
 		requests, limits := c.Running()
-		out.Places = append(out.Places, review.Place{Node: s.indexOf(p.Node), Requests: requests})
+		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: s.indexOf(p.Node), Requests: requests})
 		if len(out.Places) == 1 || p.Created.After(newest) {
 			newest = p.Created
 			out.Requests, out.Limits = requests, limits

@@ -131,7 +131,7 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	for i := range all {
 		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}
 		s.workloads = append(s.workloads, w)
-		replicas[w.key] = recentPods(&all[i], last)
+		replicas[w.key] = recentPods(&all[i])
 	}
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
 	if err := j.check(s); err != nil {
@@ -151,8 +151,9 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	return s, subjects, nil
 }
 
-// recentPods returns the number of pods with samples in the last hour of a trace.
-func recentPods(w *replay.Workload, last int64) int {
+// recentPods returns the number of pods with samples in the last hour of a workload.
+func recentPods(w *replay.Workload) int {
+	last := w.Samples[len(w.Samples)-1].At
 	seen := map[int32]bool{}
 	for i := len(w.Samples) - 1; i >= 0 && last-w.Samples[i].At < 3600; i-- {
 		seen[w.Samples[i].Pod] = true

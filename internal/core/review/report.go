@@ -130,15 +130,13 @@ func (r *Report) row(s *Subject) Row {
 
 // price sets what the row frees: Σ over pods of (request − target) × price of the pod's node.
 func (r *Report) price(row *Row) {
-	for _, place := range row.Places {
-		var freed cluster.Resources
-		for _, res := range cluster.All {
-			if to, ok := row.Request.Get(res); ok {
-				freed = freed.Set(res, place.Requests.Amount(res)-to)
-			}
-		}
+	if row.Confidence == None {
+		return // nothing changes
+	}
+	for i := range row.Places {
+		freed := row.freedOf(&row.Places[i])
 		row.Freed = row.Freed.Add(freed)
-		row.Weight += r.Prices.At(place.Node).Of(freed)
+		row.Weight += r.Prices.At(row.Places[i].Node).Of(freed)
 	}
 }
 

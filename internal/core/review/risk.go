@@ -70,10 +70,18 @@ func (f *Finding) Text(now time.Time) string {
 	case Throttling:
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods", 100*f.Share)
 	case NoRequest:
-		return fmt.Sprintf("no %s request", f.Resource)
+		return fmt.Sprintf("no %s request", title(f.Resource))
 	default:
-		return fmt.Sprintf("%s request %.0f %% below need", f.Resource, 100*f.Share)
+		return fmt.Sprintf("%s request %.0f %% below need", title(f.Resource), 100*f.Share)
 	}
+}
+
+// title returns the name of a resource in a text.
+func title(r cluster.Resource) string {
+	if r == cluster.CPU {
+		return "CPU"
+	}
+	return "memory"
 }
 
 // day returns a short form of a time in the past: the time of day, the weekday, or the date.

@@ -31,6 +31,7 @@ type Subject struct {
 
 // A Place is one live pod of a subject.
 type Place struct {
+	Pod      string            // name
 	Node     int               // index in Nodes; -1 if the pod is not on a known node
 	Requests cluster.Resources // of the container in this pod
 }

@@ -82,7 +82,7 @@ func TestReadFile_mistakes_areNamed(t *testing.T) {
 		head + "nodes: [{match: {a: b}, core: 1}]":                  "nodes[0] must have both core and gib",
 		head + "nodes: [{match: {a: b}, hour: 1, core: 1, gib: 1}]": "nodes[0] must not have both hour and core",
 		head + "nodes: [{match: {a: b}, factor: -1}]":               "nodes[0].factor must be between 0 and 1e+06, got -1",
-		head + "nodes: [{match: {a: b}, hour: .nan}]": "unsupported value: NaN",
+		head + "nodes: [{match: {a: b}, hour: .nan}]":               "unsupported value: NaN",
 		head + "nodes: [{match: {a: b}, hour: cheap}]":              "a value has the wrong type",
 		"currency: EUR\ndefault: {core: 0, gib: 0}":                 "must not both be 0",
 	} {

@@ -16,6 +16,8 @@ import (
 func shortAmount(res cluster.Resource, v int64) string {
 	const gib = 1 << 30
 	switch {
+	case res == cluster.CPU && v >= 1000:
+		return trimmed(float64(v)/1000, 2)
 	case res == cluster.CPU:
 		return cluster.Format(res, v)
 	case v >= 10*gib:

@@ -17,6 +17,7 @@ type Options struct {
 	Top       int    // number of rows in each list of a table, Markdown and HTML; 0: all
 	Sort      string // SortRisk, SortMoney or SortName
 	MinSaving float64
+	Groups    *core.Groups // totals by group, instead of rows; nil: rows
 	Program   string       // how podfit was called, for hints such as "kubectl podfit"
 }
 
@@ -42,6 +43,17 @@ var formats = []struct {
 }{
 	{"table", func(p *printer) { p.tables(false) }},
 	{"wide", func(p *printer) { p.tables(true) }},
+	{"json", (*printer).json},
+	{"yaml", (*printer).yaml},
+	{"csv", (*printer).csv},
+	{"markdown", (*printer).markdown},
+	{"html", (*printer).html},
+	{"patch", (*printer).patch},
+	{"kustomize", (*printer).kustomize},
+	{"helm-values", (*printer).helmValues},
+	{"vpa", (*printer).vpa},
+	{"krr-json", (*printer).krrJSON},
+	{"krr-csv", (*printer).krrCSV},
 }
 
 // Write writes a report in a format.

@@ -20,13 +20,19 @@ func (p *printer) tables(wide bool) {
 	for _, s := range p.notes() {
 		p.line("%s", s)
 	}
-	switch p.options.Sort {
-	case SortName:
-		p.list("BY NAME", p.ByName(), wide)
-	case SortMoney:
-		p.list("BY MONEY", p.ByMoney(), wide)
-	default:
-		p.sections(wide)
+	if p.options.Groups != nil {
+		columns, rows := p.groupTable()
+		p.text.WriteString("\n")
+		p.table(columns, rows, nil)
+		return
+	}
+	for _, l := range p.lists(wide) {
+		l.columns[0].title = l.title
+		p.text.WriteString("\n")
+		p.table(l.columns, l.rows, l.colours)
+	}
+	if left := p.leftOut(); len(left) > 0 {
+		p.line("%s", strings.Join(left, "    "))
 	}
 }
 
@@ -41,6 +47,9 @@ func (p *printer) header() []string {
 	lines := []string{strings.Join(facts, " · ")}
 	if use := p.usage(); use != "" {
 		lines = append(lines, "  "+use)
+	}
+	if p.onlyUsage() {
+		return append(lines, "  Requests are not known, only usage: this is what the containers should request.")
 	}
 	risk := "No workload is at risk."
 	switch {
@@ -139,9 +148,45 @@ func (p *printer) provisional() bool {
 	return false
 }
 
-// sections prints the list of risks and the list of waste.
-func (p *printer) sections(wide bool) {
-	var risks, waste, rest []*core.Row
+// A list is a table of a report.
+type list struct {
+	title   string
+	columns []column
+	rows    [][]string
+	colours []string // ANSI codes by row; nil for none
+}
+
+// lists returns the tables of the report.
+func (p *printer) lists(wide bool) []list {
+	switch {
+	case p.options.Sort == SortName, p.onlyUsage():
+		return []list{p.list("BY NAME", p.top(p.ByName()), wide)}
+	case p.options.Sort == SortMoney:
+		return []list{p.list("BY MONEY", p.top(p.ByMoney()), wide)}
+	}
+	risks, waste, _ := p.sections()
+	var out []list
+	if len(risks) > 0 {
+		out = append(out, p.risks(p.top(risks), wide))
+	}
+	if len(waste) > 0 {
+		out = append(out, p.waste(p.top(waste), wide))
+	}
+	return out
+}
+
+// onlyUsage reports whether no present requests are known, as with a trace.
+func (p *printer) onlyUsage() bool {
+	for i := range p.Rows {
+		if len(p.Rows[i].Places) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sections returns the rows at risk, the rows with waste, and the number of rows with neither.
+func (p *printer) sections() (risks, waste []*core.Row, rest int) {
 	for i := range p.Rows {
 		if p.Rows[i].Risk >= core.SeverityMedium {
 			risks = append(risks, &p.Rows[i])
@@ -149,34 +194,26 @@ func (p *printer) sections(wide bool) {
 	}
 	for _, row := range p.ByMoney() {
 		switch {
-		case row.Waste == core.Harmless || p.Money(row) < p.options.MinSaving:
-			if row.Risk < core.SeverityMedium && row.Confidence > core.None {
-				rest = append(rest, row)
-			}
-		default:
+		case row.Waste > core.Harmless && p.Money(row) >= p.options.MinSaving:
 			waste = append(waste, row)
+		case row.Risk < core.SeverityMedium && row.Confidence > core.None:
+			rest++
 		}
 	}
-	hiddenRisks, hiddenWaste := 0, 0
-	if len(risks) > 0 {
-		shown := p.top(risks)
-		hiddenRisks = len(risks) - len(shown)
-		p.text.WriteString("\n")
-		p.risks(shown, wide)
-	}
-	if len(waste) > 0 {
-		shown := p.top(waste)
-		hiddenWaste = len(waste) - len(shown)
-		p.text.WriteString("\n")
-		p.waste(shown, wide)
-	}
-	p.left(hiddenRisks+hiddenWaste, len(rest))
+	return risks, waste, rest
 }
 
-// left prints what is left out, and how to see it.
-func (p *printer) left(hidden, rest int) {
+// leftOut returns what the lists do not contain, and how to see it.
+func (p *printer) leftOut() []string {
+	if p.options.Sort != SortRisk && p.options.Sort != "" || p.onlyUsage() {
+		if hidden := len(p.Rows) - len(p.top(p.ByName())); hidden > 0 {
+			return []string{fmt.Sprintf("…%s more: --top 0", grouped(float64(hidden)))}
+		}
+		return nil
+	}
+	risks, waste, rest := p.sections()
 	var parts []string
-	if hidden > 0 {
+	if hidden := len(risks) + len(waste) - len(p.top(risks)) - len(p.top(waste)); hidden > 0 {
 		parts = append(parts, fmt.Sprintf("…%s more: --top 0", grouped(float64(hidden))))
 	}
 	if p.Summary.Young > 0 {
@@ -185,9 +222,7 @@ func (p *printer) left(hidden, rest int) {
 	if rest > 0 {
 		parts = append(parts, fmt.Sprintf("%s without risk and waste: --sort name", count(rest, "container")))
 	}
-	if len(parts) > 0 {
-		p.line("%s", strings.Join(parts, "    "))
-	}
+	return parts
 }
 
 func (p *printer) top(rows []*core.Row) []*core.Row {
@@ -197,13 +232,13 @@ func (p *printer) top(rows []*core.Row) []*core.Row {
 	return rows
 }
 
-// The columns that both lists have.
-func (p *printer) columns(title string, wide bool) []column {
+// columns returns the columns that all lists have.
+func (p *printer) columns(wide bool) []column {
 	columns := []column{
-		{title: title, least: 16}, {title: "REPL", right: true}, {title: "CONTAINER", least: 8}, {title: "CPU", least: 12}, {title: "MEMORY", least: 14},
+		{title: "WORKLOAD", least: 16}, {title: "REPL", right: true}, {title: "CONTAINER", least: 8}, {title: "CPU"}, {title: "MEMORY"},
 	}
 	if wide {
-		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"}, column{title: "VPA"})
+		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"}, column{title: "VPA", least: 6})
 		for _, name := range p.Profiles[1:] {
 			columns = append(columns, column{title: strings.ToUpper(name)})
 		}
@@ -236,30 +271,37 @@ func other(row *core.Row, i int) string {
 	return strings.Join(parts, ", ")
 }
 
-// risks prints the list of risks.
-func (p *printer) risks(rows []*core.Row, wide bool) {
-	columns := append(p.columns("AT RISK", wide), column{title: "WHY", below: true})
-	lines := make([][]string, 0, len(rows))
-	colours := make([]string, 0, len(rows))
+// risks returns the list of risks.
+func (p *printer) risks(rows []*core.Row, wide bool) list {
+	l := list{title: "AT RISK", columns: append(p.columns(wide), column{title: "WHY", below: true})}
 	for _, row := range rows {
-		lines = append(lines, append(p.cells(row, wide), p.why(row)))
+		l.rows = append(l.rows, append(p.cells(row, wide), p.why(row)))
 		colour := ""
 		if row.Risk == core.SeverityHigh {
 			colour = "31"
 		}
-		colours = append(colours, colour)
+		l.colours = append(l.colours, colour)
 	}
-	p.table(columns, lines, colours)
+	return l
 }
 
-// waste prints the list of waste.
-func (p *printer) waste(rows []*core.Row, wide bool) {
-	columns := append(p.columns("WASTE", wide), p.moneyColumn(), column{title: "CONFIDENCE", least: 6})
-	lines := make([][]string, 0, len(rows))
-	for _, row := range rows {
-		lines = append(lines, append(p.cells(row, wide), p.saving(row), confidence(row)))
+// narrow reports whether the terminal has no room for all columns.
+func (p *printer) narrow() bool { return p.options.Width > 0 && p.options.Width < 100 }
+
+// waste returns the list of waste.
+func (p *printer) waste(rows []*core.Row, wide bool) list {
+	l := list{title: "WASTE", columns: append(p.columns(wide), p.moneyColumn(), column{title: "CONFIDENCE"})}
+	if p.narrow() {
+		l.columns[len(l.columns)-1] = column{title: "CONF."}
 	}
-	p.table(columns, lines, nil)
+	for _, row := range rows {
+		sure := confidence(row)
+		if p.narrow() {
+			sure, _, _ = strings.Cut(sure, ",")
+		}
+		l.rows = append(l.rows, append(p.cells(row, wide), p.saving(row), sure))
+	}
+	return l
 }
 
 func (p *printer) moneyColumn() column {
@@ -280,19 +322,25 @@ func (p *printer) saving(row *core.Row) string {
 	return total(cluster.CPU, row.Freed.CPU) + ", " + total(cluster.Memory, row.Freed.Memory)
 }
 
-// list prints one list of all rows.
-func (p *printer) list(title string, rows []*core.Row, wide bool) {
-	columns := append(p.columns(title, wide), column{title: "RISK"}, p.moneyColumn(), column{title: "CONFIDENCE", least: 6}, column{title: "WHY", below: true})
-	shown := p.top(rows)
-	lines := make([][]string, 0, len(shown))
-	for _, row := range shown {
-		lines = append(lines, append(p.cells(row, wide), row.Risk.String(), p.saving(row), confidence(row), p.why(row)))
+// list returns a list of rows of all kinds.
+func (p *printer) list(title string, rows []*core.Row, wide bool) list {
+	l := list{title: title, columns: p.columns(wide)}
+	if !p.narrow() {
+		l.columns = append(l.columns, column{title: "RISK"}, p.moneyColumn(), column{title: "CONFIDENCE"}, column{title: "WHY", below: true})
+		for _, row := range rows {
+			l.rows = append(l.rows, append(p.cells(row, wide), row.Risk.String(), p.saving(row), confidence(row), p.why(row)))
+		}
+		return l
 	}
-	p.text.WriteString("\n")
-	p.table(columns, lines, nil)
-	if hidden := len(rows) - len(shown); hidden > 0 {
-		p.line("…%s more: --top 0", grouped(float64(hidden)))
+	l.columns = append(l.columns, p.moneyColumn(), column{title: "WHY", below: true})
+	for _, row := range rows {
+		why := "confidence " + confidence(row)
+		if s := p.why(row); s != "" {
+			why += "; " + s
+		}
+		l.rows = append(l.rows, append(p.cells(row, wide), p.saving(row), why))
 	}
+	return l
 }
 
 func replicas(row *core.Row) string {
