@@ -19,6 +19,8 @@ type collector struct {
 	podOf    map[cluster.Key]cluster.Workload
 	tracked  map[podContainer]trackedAs
 	evidence map[usage.Ref]*collected
+
+	throttling bool // the source measures throttling
 }
 
 // A podContainer is a container of a pod.
@@ -128,6 +130,9 @@ type collected struct {
 	hours []uint64 // bit set of hours with samples
 	sum   [len(cluster.All)]float64
 	count [len(cluster.All)]int
+
+	throttled      float64 // sum of the shares of the hours
+	throttledHours int
 }
 
 // add adds a sample of which some resources were accepted.
@@ -182,6 +187,9 @@ func (e *collected) mark(hour int64) {
 // result returns the evidence.
 func (e *collected) result() review.Evidence {
 	out := e.Evidence
+	if e.throttledHours > 0 {
+		out.Throttled, out.ThrottledKnown = e.throttled/float64(e.throttledHours), true
+	}
 	for i, res := range cluster.All {
 		if e.count[i] > 0 {
 			out.Used = out.Used.Set(res, int64(e.sum[i]/float64(e.count[i])))

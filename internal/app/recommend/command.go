@@ -4,7 +4,6 @@
 package recommend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,11 +112,15 @@ func (j *job) run(ctx context.Context) error {
 	if err := j.check(s); err != nil {
 		return err
 	}
-	config := review.Config{Cluster: c.clusterName(clients)}
-	if config.Prices, err = j.prices(ctx, s); err != nil {
+	from, err := j.locate(ctx, clients)
+	if err != nil {
 		return interrupted(ctx, err)
 	}
-	subjects, err := j.read(ctx, clients, s, &config)
+	config := review.Config{Cluster: c.clusterName(clients)}
+	if config.Prices, err = j.prices(ctx, s, from); err != nil {
+		return interrupted(ctx, err)
+	}
+	subjects, err := j.read(ctx, clients, s, from, &config)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -125,58 +128,64 @@ func (j *job) run(ctx context.Context) error {
 }
 
 // read reads usage from the source, and sets what the report says about it.
-func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, config *review.Config) ([]review.Subject, error) {
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint, config *review.Config) ([]review.Subject, error) {
 	source := j.config.source()
+	if from != nil {
+		subjects, err := j.readPrometheus(ctx, clients, s, from)
+		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
+			config.Source, config.Window = from.name, j.config.window()
+			return subjects, err
+		}
+		s.notes = append(s.notes, fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err))
+	}
 	if source == sourceAuto {
 		source = sourceMetrics
 		if s.hasVPAs() {
 			source = sourceCluster
 		}
 	}
-	switch source {
-	case sourceCluster:
+	if source == sourceCluster {
 		config.Source = "VPA objects"
 		return j.readStored(ctx, clients, s)
-	case sourceMetrics:
-		from, err := j.newSampler(clients)
-		if err != nil {
-			return nil, err
-		}
-		config.Source, config.Window = "Metrics API", j.config.For
-		return j.readMetrics(ctx, from, s)
 	}
-	config.Source, config.Window = "Prometheus", j.config.window()
-	return nil, errors.New("not yet")
+	sampler, err := j.newSampler(clients)
+	if err != nil {
+		return nil, err
+	}
+	config.Source, config.Window = "Metrics API", j.config.For
+	return j.readMetrics(ctx, sampler, s)
+}
+
+// readPrometheus reads usage from a Prometheus.
+func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint) ([]review.Subject, error) {
+	h, err := j.newHistory(ctx, clients, from)
+	if err != nil {
+		return nil, err
+	}
+	return j.readHistory(ctx, h, s)
 }
 
 // prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
-func (j *job) prices(ctx context.Context, s *scene) (review.Prices, error) {
+func (j *job) prices(ctx context.Context, s *scene, from *endpoint) (review.Prices, error) {
 	c := &j.config
 	switch {
 	case c.NoMoney:
 		return review.Prices{}, nil
 	case c.Prices != "":
 		return price.ReadFile(c.Prices, s.nodes)
-	case c.OpenCost != "" || c.Prometheus != "":
-		transport, err := j.transport()
+	case c.OpenCost != "":
+		base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
 		if err != nil {
 			return review.Prices{}, err
 		}
-		found, err := price.OpenCost(ctx, cmp.Or(c.OpenCost, c.Prometheus), transport, s.nodes, s.now)
-		if err == nil || c.OpenCost != "" || ctx.Err() != nil {
+		return price.OpenCost(ctx, c.OpenCost, &headers{next: base, add: c.Headers}, s.nodes, s.now)
+	case from != nil:
+		found, err := price.OpenCost(ctx, from.address, from.transport, s.nodes, s.now)
+		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 	}
 	return price.Assumed(s.nodes), nil
-}
-
-// transport returns the HTTP transport for requests to Prometheus, with the credentials and headers.
-func (j *job) transport() (http.RoundTripper, error) {
-	base, err := prom.Transport(prom.Config{TokenFile: j.config.TokenFile})
-	if err != nil {
-		return nil, err
-	}
-	return &headers{next: base, add: j.config.Headers}, nil
 }
 
 // headers adds headers to requests.
@@ -318,19 +327,19 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
 }
 
-// addKills adds the OOM kills in the status of the live pods.
+// addKills adds the OOM kills in the status of the live pods, unless the source of usage knows more.
 func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
 	since := s.now.Add(-j.config.window())
-	last := subject.Evidence
-	subject.Evidence.Kills, subject.Evidence.KilledFrom, subject.Evidence.KilledLast = 0, time.Time{}, time.Time{}
+	var seen review.Evidence
 	for _, p := range w.live {
 		c := p.Container(subject.Container)
 		if c != nil && c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(since) {
-			subject.Evidence.Kill(c.Exit.Finished, max(int(c.Exit.Kills), 1))
+			seen.Kill(c.Exit.Finished, max(int(c.Exit.Kills), 1))
 		}
 	}
-	if subject.Evidence.Kills == 0 && last.KilledLast.After(since) { // the pod is gone
-		subject.Evidence.Kill(last.KilledLast, last.Kills)
+	e := &subject.Evidence
+	if seen.Kills >= e.Kills || e.KilledLast.Before(since) {
+		e.Kills, e.KilledFrom, e.KilledLast = seen.Kills, seen.KilledFrom, seen.KilledLast
 	}
 }
 
@@ -343,7 +352,7 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Profiles = []string{profilesOf(subjects)}
 	}
 	config.Limits, _ = review.ParseLimitRule(c.Limits)
-	config.Missing = s.missing
+	config.Missing, config.Notes = s.missing, s.notes
 	config.Nodes = s.nodes
 	if s.whole {
 		config.Pods, config.Selectors, config.Tolerations, config.Daemons = s.snapshot.Pods, s.selectors, s.tolerations, s.daemons
@@ -352,6 +361,14 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 	width, terminal := process.TerminalWidth(j.streams.Out)
 	o := report.Options{
 		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving, Program: j.program,
+	}
+	switch {
+	case c.GroupBy == "namespace":
+		o.Groups = r.ByNamespace()
+	case c.GroupBy == "pool":
+		o.Groups = r.ByPool()
+	case c.GroupBy != "workload":
+		o.Groups = r.ByLabel(strings.TrimPrefix(c.GroupBy, "label="), s.labels)
 	}
 	if err := report.Write(j.streams.Out, c.Output, r, o); err != nil {
 		return err

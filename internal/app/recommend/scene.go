@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,10 @@ type scene struct {
 	whole       bool // all pods and nodes of the cluster are known
 	catalog     *sizing.Catalog
 	missing     []string // what could not be read
+	notes       []string // what a reader of the report should know
+
+	selected map[cluster.Key]string // pods that --selector selects; nil: all
+	labels   map[cluster.Key]string // value of the label of --group-by
 
 	vpas      map[cluster.Key]*workload // cache of byVPA
 	nodeIndex map[string]int            // in nodes
@@ -83,7 +88,8 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	world.Start(watching)
 	defer world.Wait()
 	defer stop()
-	if err := synced(ctx, world); err != nil {
+	err := synced(ctx, world)
+	if err != nil {
 		return nil, err
 	}
 	s := &scene{
@@ -99,6 +105,16 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	s.nodeIndex = make(map[string]int, len(s.nodes))
 	for i := range s.nodes {
 		s.nodeIndex[s.nodes[i].Name] = i
+	}
+	if c.Selector != "" {
+		if s.selected, err = clients.PodLabels(ctx, c.onlyNamespace(), c.Selector, ""); err != nil {
+			return nil, err
+		}
+	}
+	if name, ok := strings.CutPrefix(c.GroupBy, "label="); ok {
+		if s.labels, err = clients.PodLabels(ctx, c.onlyNamespace(), name, name); err != nil {
+			return nil, err
+		}
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
 	return s, s.readProfiles(ctx, clients)
@@ -142,6 +158,9 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 	found := map[cluster.Workload]*workload{}
 	for _, p := range s.snapshot.Pods {
 		if p.Top.IsZero() || !p.Live() || p.Placeholder || !c.includes(p.Top) {
+			continue
+		}
+		if _, ok := s.selected[p.Key]; s.selected != nil && !ok {
 			continue
 		}
 		w := found[p.Top]
@@ -214,4 +233,9 @@ func (s *scene) namespaces() []string {
 		}
 	}
 	return out
+}
+
+// selective reports whether only a part of the namespaces is reviewed.
+func (s *scene) selective(c *Config) bool {
+	return len(c.Namespaces) > 0 || len(c.Names) > 0 || len(c.Kinds) > 0 || c.Selector != ""
 }

@@ -30,6 +30,7 @@ type Config struct {
 	Daemons     []cluster.Daemon
 
 	Missing []string // what could not be read
+	Notes   []string // what a reader should know
 }
 
 // A Row is the review of one container of one workload.

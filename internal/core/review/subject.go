@@ -79,7 +79,7 @@ type Evidence struct {
 
 	DayPeaks [PeakDays]int64 // highest memory usage of a pod in each of the last days, newest first, in bytes; 0: unknown
 
-	Throttled      float64 // share of CPU periods in which a container was throttled, of the pod with the highest share
+	Throttled      float64 // mean share of CPU periods in which the container was throttled
 	ThrottledKnown bool
 
 	Used cluster.Resources // mean usage of one pod; a resource that was not measured is not set

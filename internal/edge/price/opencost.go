@@ -5,15 +5,18 @@ package price
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/api"
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -31,16 +34,12 @@ const openCostTimeout = 30 * time.Second
 func OpenCost(ctx context.Context, address string, transport http.RoundTripper, nodes []cluster.Node, now time.Time) (review.Prices, error) {
 	ctx, cancel := context.WithTimeout(ctx, openCostTimeout)
 	defer cancel()
-	client, err := api.NewClient(api.Config{Address: address, RoundTripper: transport})
+	client := &http.Client{Transport: transport}
+	core, err := query(ctx, client, address, "max by (node) (node_cpu_hourly_cost)", now)
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
 	}
-	q := promv1.NewAPI(client)
-	core, err := query(ctx, q, "max by (node) (node_cpu_hourly_cost)", now)
-	if err != nil {
-		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
-	}
-	gib, err := query(ctx, q, "max by (node) (node_ram_hourly_cost)", now)
+	gib, err := query(ctx, client, address, "max by (node) (node_ram_hourly_cost)", now)
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
 	}
@@ -61,18 +60,35 @@ func OpenCost(ctx context.Context, address string, transport http.RoundTripper, 
 	return out, nil
 }
 
-// query returns the values of an instant query by the label node. Values that cannot be a price are ignored.
-func query(ctx context.Context, q promv1.API, text string, now time.Time) (map[string]float64, error) {
-	value, _, err := q.Query(ctx, text, now)
+// maxAnswer is the maximum size of the answer to a query in bytes.
+const maxAnswer = 16 << 20
+
+// query returns the values of an instant query by the label node. Values that cannot be a price are ignored. It uses GET, because a POST
+// through the API server is a write.
+func query(ctx context.Context, client *http.Client, address, text string, now time.Time) (map[string]float64, error) {
+	values := url.Values{"query": {text}, "time": {strconv.FormatInt(now.Unix(), 10)}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/api/v1/query?"+values.Encode(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", text, err)
 	}
-	vector, ok := value.(model.Vector)
-	if !ok {
-		return nil, fmt.Errorf("query %s: the result must be a vector, got a %s", text, value.Type())
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("query %s: %w", text, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("query %s: status %s", text, response.Status)
+	}
+	var answer struct {
+		Data struct {
+			Result model.Vector
+		}
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("query %s: the answer is not that of a Prometheus: %w", text, err)
 	}
 	out := map[string]float64{}
-	for _, s := range vector {
+	for _, s := range answer.Data.Result {
 		v := float64(s.Value)
 		if !math.IsNaN(v) && v >= 0 && v <= maxPrice {
 			out[string(s.Metric["node"])] = v

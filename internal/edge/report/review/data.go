@@ -30,6 +30,7 @@ type document struct {
 	Profiles   []string       `json:"profiles"`
 	Complete   bool           `json:"complete"`
 	Missing    []string       `json:"missing"`
+	Notes      []string       `json:"notes,omitempty"`
 	Prices     *documentPrice `json:"prices"` // null without prices
 	Summary    summary        `json:"summary"`
 	Containers []containerRow `json:"containers"`
@@ -122,7 +123,7 @@ var keptReasons = map[core.KeptReason]string{
 func (p *printer) document() document {
 	d := document{
 		APIVersion: Version, Kind: "Recommendations", At: p.Now.UTC().Format(time.RFC3339), Cluster: p.Cluster, Source: p.Source,
-		Profiles: p.Profiles, Complete: len(p.Missing) == 0, Missing: append([]string{}, p.Missing...), Summary: p.summary(), Containers: []containerRow{},
+		Profiles: p.Profiles, Complete: len(p.Missing) == 0, Missing: append([]string{}, p.Missing...), Notes: p.Notes, Summary: p.summary(), Containers: []containerRow{},
 	}
 	if p.Window > 0 {
 		d.Window = window(p.Window)

@@ -130,6 +130,9 @@ func (p *printer) notes() []string {
 	if p.Prices.Known() && p.Prices.Assumed {
 		notes = append(notes, "  Prices are assumed: "+p.Prices.From+". Give your own with --prices or --opencost.")
 	}
+	for _, n := range p.Notes {
+		notes = append(notes, "  "+plain(n))
+	}
 	for _, m := range p.Missing {
 		notes = append(notes, "  Incomplete: "+plain(m))
 	}
