@@ -1,0 +1,205 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	hoursPerDay = 24
+	day         = hoursPerDay * time.Hour
+
+	defaultMaxSamples = 50_000_000
+	usableShare       = 5                // of the maximum of samples, one query may need a fifth
+	maxNames          = 2500             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
+	minSeries         = 10               // assumed for a namespace without pods at present
+	defaultInterval   = 15 * time.Second // scrape interval, if it is not known; a low value is safe
+)
+
+// A Plan is what a survey is going to read.
+type Plan struct {
+	From, To    time.Time      // whole hours; From is the start of a day in UTC
+	Interval    time.Duration  // scrape interval
+	MaxSamples  int            // that Prometheus permits per query
+	Series      map[string]int // containers that are measured at present, by namespace
+	ByPod       []string       // namespaces of which Prometheus does not store all owners of pods, sorted
+	NotRecorded []Measure      // measures that Prometheus does not have
+	Queries     int            // without the cache
+	Notes       []string       // texts for the user
+
+	groups []group
+}
+
+// A group is a set of namespaces that are read together.
+type group struct {
+	namespaces []string // sorted
+	joined     bool     // Prometheus replaces pods by their owners
+}
+
+// A query is one query that may be sent: a measure of some namespaces in some hours of a day.
+type query struct {
+	measure Measure
+	group
+	day      time.Time
+	from, to int // hours of the day; to is exclusive
+	perHour  int // samples that Prometheus reads per hour
+}
+
+// samples returns how many samples Prometheus reads.
+func (q *query) samples() int { return q.perHour * (q.to - q.from) }
+
+// span returns the start and the end of the time that the query reads.
+func (q *query) span() (from, to time.Time) {
+	return q.day.Add(time.Duration(q.from) * time.Hour), q.day.Add(time.Duration(q.to) * time.Hour)
+}
+
+// layout computes the groups of a plan: as many namespaces as one query can read for a day.
+func (p *Plan) layout(namespaces []string) {
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	budget := p.budget()
+	for _, joined := range []bool{true, false} {
+		var now group
+		samples, length := 0, 0
+		for _, name := range namespaces {
+			if _, byPod := slices.BinarySearch(p.ByPod, name); byPod == joined {
+				continue
+			}
+			needs := p.perHour(name) * hoursPerDay
+			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames) {
+				p.groups = append(p.groups, now)
+				now, samples, length = group{}, 0, 0
+			}
+			now.joined = joined
+			now.namespaces = append(now.namespaces, name)
+			samples += needs
+			length += len(name) + 1
+		}
+		if len(now.namespaces) > 0 {
+			p.groups = append(p.groups, now)
+		}
+	}
+	for _, g := range p.groups {
+		for d := range p.days() {
+			p.Queries += len(p.queries(g, d, budget))
+		}
+	}
+}
+
+// budget returns how many samples one query may need.
+func (p *Plan) budget() int { return max(p.MaxSamples/usableShare, 1) }
+
+// perHour returns the samples of a namespace in an hour.
+func (p *Plan) perHour(namespace string) int {
+	return max(p.Series[namespace], minSeries) * max(int(time.Hour/p.Interval), 1)
+}
+
+// days yields the starts of the days, the oldest first.
+func (p *Plan) days() func(yield func(time.Time) bool) {
+	return func(yield func(time.Time) bool) {
+		for d := p.From; d.Before(p.To) && yield(d); d = d.Add(day) {
+		}
+	}
+}
+
+// queries returns the queries for a day of some namespaces, each within a budget.
+func (p *Plan) queries(g group, start time.Time, budget int) (out []query) {
+	hours := min(int(p.To.Sub(start)/time.Hour), hoursPerDay)
+	perHour := 0
+	for _, name := range g.namespaces {
+		perHour += p.perHour(name)
+	}
+	for m := range measureCount {
+		if !slices.Contains(p.NotRecorded, m) {
+			q := query{measure: m, group: g, day: start, to: hours, perHour: perHour}
+			out = append(out, p.within(q, budget)...)
+		}
+	}
+	return out
+}
+
+// within halves a query until each part is within a budget, or the smallest possible.
+func (p *Plan) within(q query, budget int) []query {
+	if q.samples() <= budget {
+		return []query{q}
+	}
+	halves := p.halves(q)
+	if halves == nil {
+		return []query{q}
+	}
+	return append(p.within(halves[0], budget), p.within(halves[1], budget)...)
+}
+
+// halves returns the two halves of a query: of the series of its namespaces, or else of its hours. The smallest query reads one hour of one
+// namespace; it has no halves.
+func (p *Plan) halves(q query) []query {
+	a, b := q, q
+	switch n, hours := len(q.namespaces), q.to-q.from; {
+	case n > 1:
+		a.perHour = p.perHour(q.namespaces[0])
+		first := 1
+		for first < n-1 && a.perHour < q.perHour/2 {
+			a.perHour += p.perHour(q.namespaces[first])
+			first++
+		}
+		a.namespaces, b.namespaces = q.namespaces[:first], q.namespaces[first:]
+		b.perHour = q.perHour - a.perHour
+	case hours > 1:
+		a.to = q.from + hours/2
+		b.from = a.to
+	default:
+		return nil
+	}
+	return []query{a, b}
+}
+
+// window returns the time over which CPU usage is averaged: four scrapes, so that one may be missing, and at least five minutes.
+func (p *Plan) window() time.Duration {
+	return max(5*time.Minute, (4 * p.Interval).Round(time.Minute))
+}
+
+// notes adds what the user should know.
+func (p *Plan) notes() {
+	if n := len(p.ByPod); n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("Prometheus does not store all owners of pods (%s) of %d namespaces; pods are read one by one there.", ownerMetric, n))
+	}
+	for _, m := range p.NotRecorded {
+		p.Notes = append(p.Notes, fmt.Sprintf("Prometheus has no %s: %s is missing.", m, strings.Join(m.metrics(), " or ")))
+	}
+}
+
+// A Gap is usage that could not be read.
+type Gap struct {
+	Namespace string
+	From, To  time.Time
+	Measure   Measure
+	Err       error // *Error, or that of the context
+}
+
+// Merge joins gaps that follow each other. It sorts them by namespace, measure and time.
+func Merge(gaps []Gap) []Gap {
+	slices.SortStableFunc(gaps, func(a, b Gap) int {
+		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+			return c
+		}
+		if a.Measure != b.Measure {
+			return int(a.Measure) - int(b.Measure)
+		}
+		return a.From.Compare(b.From)
+	})
+	var out []Gap
+	for _, g := range gaps {
+		if n := len(out) - 1; n >= 0 && out[n].Namespace == g.Namespace && out[n].Measure == g.Measure && !out[n].To.Before(g.From) {
+			if g.To.After(out[n].To) {
+				out[n].To = g.To
+			}
+			continue
+		}
+		out = append(out, g)
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// settled is the time after which the samples of a past hour no longer change, for example by remote write.
+const settled = 10 * time.Minute
+
+// rulesDelay is the time in which a recording rule stores the owner of a new pod.
+const rulesDelay = 5 * time.Minute
+
+// Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
+// to whole hours. Without namespaces it plans to read all that have usage now. It sends at most ten queries, one after the other,
+// which read a few samples per series. The error is an *Error, or that of the context.
+func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Time) (*Plan, error) {
+	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), MaxSamples: s.config.MaxSamples, Series: map[string]int{}}
+	if !p.From.Before(p.To) {
+		return nil, fmt.Errorf("the time to read must contain at least one whole hour, got %v to %v", from, to)
+	}
+	if err := s.count(ctx, p, namespaces, to); err != nil {
+		return nil, err
+	}
+	if p.MaxSamples == 0 {
+		p.MaxSamples = s.maxSamples(ctx)
+	}
+	if len(namespaces) == 0 {
+		namespaces = slices.Collect(maps.Keys(p.Series))
+	}
+	if err := s.findInterval(ctx, p, to); err != nil {
+		return nil, err
+	}
+	if err := s.findOwners(ctx, p, namespaces); err != nil {
+		return nil, err
+	}
+	for _, m := range []Measure{Kills, Throttled} {
+		found := false
+		expression := "count(" + m.metrics()[0] + selector{labels: s.config.Labels}.containers() + ")"
+		if err := s.instant(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
+			return nil, err
+		}
+		if !found {
+			p.NotRecorded = append(p.NotRecorded, m)
+		}
+	}
+	p.layout(namespaces)
+	p.notes()
+	return p, nil
+}
+
+// count counts the series of each namespace. Without any, another address or label is probably meant.
+func (s *Survey) count(ctx context.Context, p *Plan, namespaces []string, now time.Time) error {
+	wanted := map[string]bool{}
+	for _, name := range namespaces {
+		wanted[name] = true
+	}
+	all := selector{labels: s.config.Labels}
+	expression := "count by (namespace) (" + memoryMetric + all.containers() + ")"
+	found := false
+	err := s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
+		found = true
+		if name := labels["namespace"]; len(wanted) == 0 || wanted[name] {
+			p.Series[name] = int(min(n, math.MaxInt32))
+		}
+	})
+	if err == nil && !found {
+		return s.failure(NoSeries, expression, 0, "")
+	}
+	return err
+}
+
+// maxSamples returns the maximum of samples of a query from the flags of Prometheus. Thanos and VictoriaMetrics do not have the flag.
+func (s *Survey) maxSamples(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	body, err := s.get(ctx, "status/flags", url.Values{})
+	if err != nil {
+		return defaultMaxSamples
+	}
+	defer body.Close()
+	var reply struct{ Data map[string]string }
+	if err := json.NewDecoder(io.LimitReader(body, 1<<20)).Decode(&reply); err != nil {
+		return defaultMaxSamples
+	}
+	n, err := strconv.Atoi(reply.Data["query.max-samples"])
+	if err != nil || n <= 0 {
+		return defaultMaxSamples
+	}
+	return n
+}
+
+// findInterval finds the scrape interval in the namespace with the fewest series.
+func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error {
+	p.Interval = defaultInterval
+	smallest := ""
+	for _, name := range slices.Sorted(maps.Keys(p.Series)) {
+		if smallest == "" || p.Series[name] < p.Series[smallest] {
+			smallest = name
+		}
+	}
+	if smallest == "" {
+		return nil
+	}
+	const minutes = 10
+	in := selector{namespaces: []string{smallest}, labels: s.config.Labels}.containers()
+	expression := fmt.Sprintf("max(count_over_time(%s%s[%dm]))", memoryMetric, in, minutes)
+	return s.instant(ctx, expression, now, func(_ map[string]string, n float64) {
+		if n >= 1 {
+			p.Interval = max(time.Duration(float64(minutes*time.Minute)/n).Round(time.Second), time.Second)
+		}
+	})
+}
+
+// findOwners finds the namespaces that have pods without a stored owner at the end, in the middle or at the start. Their pods are
+// read one by one, because a join would omit pods without a stored owner.
+func (s *Survey) findOwners(ctx context.Context, p *Plan, namespaces []string) error {
+	byPod := map[string]bool{}
+	all := selector{labels: s.config.Labels}
+	expression := fmt.Sprintf("count by (namespace) (group by (namespace,pod) (%s%s offset %s) unless on (namespace,pod) last_over_time(%s%s[%s]))",
+		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))
+	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
+		err := s.instant(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
+		var failed *Error
+		if errors.As(err, &failed) && failed.Cause.smallerHelps() {
+			err = nil // reading pods one by one is always possible
+			for _, name := range namespaces {
+				byPod[name] = true
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range namespaces {
+		if byPod[name] {
+			p.ByPod = append(p.ByPod, name)
+		}
+	}
+	slices.Sort(p.ByPod)
+	p.ByPod = slices.Compact(p.ByPod)
+	return nil
+}

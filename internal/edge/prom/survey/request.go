@@ -1,0 +1,324 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxReply is the maximum length of an answer in bytes. Planned queries have answers of a few megabytes.
+const maxReply = 64 << 20
+
+// maxRetryAfter is the longest pause that a server can request.
+const maxRetryAfter = time.Minute
+
+// A point is a value of a series.
+type point struct{ at, value float64 }
+
+// points are the values of a series of an answer: [[1700000000,"0.25"],...]. They are decoded without an allocation per value.
+type points []point
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *points) UnmarshalJSON(data []byte) error {
+	*p = (*p)[:0]
+	if len(data) < 2 || data[0] != '[' {
+		return nil // null, or no list
+	}
+	for rest := data[1 : len(data)-1]; len(rest) > 0; {
+		i := bytes.IndexByte(rest, '[')
+		if i < 0 {
+			break
+		}
+		rest = rest[i+1:]
+		end := bytes.IndexByte(rest, ']')
+		at, value, ok := bytes.Cut(rest[:max(end, 0)], []byte{','})
+		if !ok {
+			return errors.New("a value must have a time and a number")
+		}
+		if err := p.add(at, value); err != nil {
+			return err
+		}
+		rest = rest[end+1:]
+	}
+	return nil
+}
+
+// add adds one value.
+func (p *points) add(at, value []byte) error {
+	t, err := strconv.ParseFloat(string(bytes.TrimSpace(at)), 64)
+	if err != nil {
+		return errors.New("the time of a value must be a number")
+	}
+	v, err := strconv.ParseFloat(string(bytes.Trim(bytes.TrimSpace(value), `"`)), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return errors.New("a value must be a number")
+	}
+	*p = append(*p, point{t, v})
+	return nil
+}
+
+// A series is one series of an answer.
+type series struct {
+	Metric map[string]string `json:"metric"`
+	Values points            `json:"values"` // of a range query
+	Value  [2]any            `json:"value"`  // of an instant query
+}
+
+// instant sends an instant query, and calls each for each series.
+func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) error {
+	_, err := s.query(ctx, "query", query, url.Values{"time": {seconds(at)}}, func(one *series) error {
+		text, ok := one.Value[1].(string)
+		if !ok {
+			return errors.New("a series has no value")
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err == nil && !math.IsNaN(v) {
+			each(one.Metric, v)
+		}
+		return nil
+	})
+	return err
+}
+
+// span sends a range query with one value per hour, and calls each for each series. It returns warnings of the server.
+func (s *Survey) span(ctx context.Context, query string, from, to time.Time, each func(*series) error) (warnings []string, err error) {
+	return s.query(ctx, "query_range", query, url.Values{"start": {seconds(from)}, "end": {seconds(to)}, "step": {"3600"}}, each)
+}
+
+func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+// query sends a query and decodes the answer one series after the other.
+func (s *Survey) query(ctx context.Context, path, query string, values url.Values, each func(*series) error) (warnings []string, err error) {
+	values.Set("query", query)
+	values.Set("timeout", promDuration(s.config.Timeout))
+	// Prometheus ends the query itself a little earlier. Otherwise it would go on while the next query runs.
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout+5*time.Second)
+	defer cancel()
+	body, err := s.get(ctx, path, values)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	limited := &io.LimitedReader{R: body, N: maxReply}
+	a := answer{each: each, decoder: json.NewDecoder(limited)}
+	err = a.decode()
+	switch {
+	case err == nil && a.status == "success":
+		return a.warnings, nil
+	case err == nil:
+		return nil, s.failure(NotPrometheus, query, http.StatusOK, shorten(a.message))
+	case errors.Is(err, errTooMany) || limited.N <= 0:
+		return nil, s.failure(TooLarge, query, 0, "the answer is too large")
+	case ctx.Err() != nil:
+		return nil, s.broken(ctx, query, ctx.Err())
+	case isSyntax(err) && a.status == "":
+		return nil, s.failure(NotPrometheus, query, http.StatusOK, "")
+	default:
+		return nil, s.broken(ctx, query, err)
+	}
+}
+
+// get sends a GET request. The service proxy of the API server permits a GET to users who may only read, and a POST is a create.
+func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.ReadCloser, error) {
+	address := *s.base
+	address.Path += "/api/v1/" + path
+	address.RawQuery = values.Encode()
+	query := values.Get("query")
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("query Prometheus: %w", err)
+	}
+	for name, v := range s.config.Header {
+		r.Header[http.CanonicalHeaderKey(name)] = v
+	}
+	r.Header.Set("Accept", "application/json")
+	a, err := s.client.Do(r)
+	if err != nil {
+		return nil, s.broken(ctx, query, err)
+	}
+	isPage := strings.HasPrefix(a.Header.Get("Content-Type"), "text/html")
+	if a.StatusCode == http.StatusOK && !isPage {
+		return a.Body, nil
+	}
+	defer a.Body.Close()
+	return nil, s.refusal(a, query, isPage)
+}
+
+// refusal returns the error of a response that has no result.
+func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
+	text, _ := io.ReadAll(io.LimitReader(a.Body, 4096))
+	var reply struct{ Error, Message string }
+	_ = json.Unmarshal(text, &reply)
+	detail := reply.Error + reply.Message // Prometheus, API server
+	cause := Rejected
+	switch code := a.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusProxyAuthRequired:
+		cause = Unauthorized
+	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
+		cause = TooLarge
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		cause = Overloaded
+	case isPage && code < http.StatusMultipleChoices || code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
+		cause = NotPrometheus
+	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
+		cause = WrongPath
+	}
+	e := s.failure(cause, query, a.StatusCode, shorten(detail))
+	if after, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && after > 0 {
+		e.retryAfter = min(time.Duration(min(after, 3600))*time.Second, maxRetryAfter)
+	}
+	return e
+}
+
+// broken returns the error of a request without a complete response. If the context of the caller has ended, it is that error.
+func (s *Survey) broken(ctx context.Context, query string, err error) error {
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return context.Canceled
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // without the query
+	}
+	cause := Unreachable
+	var timeout interface{ Timeout() bool }
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		cause = TimedOut
+	}
+	e := s.failure(cause, query, 0, shorten(err.Error()))
+	e.Err = err
+	return e
+}
+
+func (s *Survey) failure(cause Cause, query string, status int, detail string) *Error {
+	return &Error{Cause: cause, Address: s.base.Redacted(), Query: query, Status: status, Detail: detail}
+}
+
+func isSyntax(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &syntax) || errors.As(err, &kind) || errors.Is(err, errShape)
+}
+
+// shorten returns the first 300 bytes of a text of a server, without control characters.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) <= 300 {
+		return text
+	}
+	return strings.ToValidUTF8(text[:300], "") + "…"
+}
+
+var (
+	errShape   = errors.New("the answer does not have the form of an answer of Prometheus")
+	errTooMany = errors.New("the answer has too many series")
+)
+
+// An answer decodes an answer of Prometheus without holding it in memory.
+type answer struct {
+	each    func(*series) error
+	decoder *json.Decoder
+
+	status, message string
+	warnings        []string
+}
+
+func (a *answer) decode() error {
+	return a.object(func(key string) error {
+		switch key {
+		case "status":
+			return a.decoder.Decode(&a.status)
+		case "error":
+			return a.decoder.Decode(&a.message)
+		case "warnings":
+			var texts []string
+			err := a.decoder.Decode(&texts)
+			for _, text := range texts[:min(len(texts), 10)] {
+				a.warnings = append(a.warnings, shorten(text))
+			}
+			return err
+		case "isPartial": // VictoriaMetrics
+			var partial bool
+			err := a.decoder.Decode(&partial)
+			if partial {
+				a.warnings = append(a.warnings, "the result is partial")
+			}
+			return err
+		case "data":
+			return a.object(func(key string) error {
+				if key == "result" {
+					return a.result()
+				}
+				return a.skip()
+			})
+		}
+		return a.skip()
+	})
+}
+
+// object calls do after each key of an object. null is an object without keys.
+func (a *answer) object(do func(key string) error) error {
+	token, err := a.decoder.Token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('{') {
+		return errShape
+	}
+	for a.decoder.More() {
+		token, err := a.decoder.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string)
+		if err := do(key); err != nil {
+			return err
+		}
+	}
+	_, err = a.decoder.Token()
+	return err
+}
+
+// result decodes the list of series.
+func (a *answer) result() error {
+	token, err := a.decoder.Token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('[') {
+		return errShape
+	}
+	var one series
+	for a.decoder.More() {
+		one.Metric, one.Values, one.Value = nil, one.Values[:0], [2]any{}
+		if err := a.decoder.Decode(&one); err != nil {
+			return err
+		}
+		if err := a.each(&one); err != nil {
+			return err
+		}
+	}
+	_, err = a.decoder.Token()
+	return err
+}
+
+func (a *answer) skip() error {
+	var ignored json.RawMessage
+	return a.decoder.Decode(&ignored)
+}
