@@ -22,6 +22,7 @@ type Config struct {
 	Auth            string   // how viewers are authenticated: one of web.Modes
 	Hosts           []string // names of the server in addition to those of loopback
 	Proxies         []string // addresses of proxies whose headers are accepted
+	Prices          string   // price file; "" if there is none
 	Unauthenticated bool     // viewers on other machines need no authentication
 }
 
@@ -48,6 +49,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.Hosts, "web-hosts", c.Hosts, "Comma-separated list of host names of the web page, in addition to localhost and loopback addresses. "+
 		"Requests for other hosts are refused. * allows all, and is only safe with --web-auth=token.")
 	fs.StringSliceVar(&c.Proxies, "web-trusted-proxies", c.Proxies, "Comma-separated list of addresses of proxies, in CIDR notation. With --web-auth=header, requests from other addresses are refused.")
+	fs.StringVar(&c.Prices, "web-prices", c.Prices, "Path of a YAML file with prices of nodes, as for podfit recommend --prices. Empty means that the page shows no money.")
 	fs.BoolVar(&c.Unauthenticated, "web-unauthenticated", c.Unauthenticated, "If true, allow --web-auth=none on an address that other machines can reach. "+
 		"Everyone who can connect sees all workloads that podfit can read.")
 }

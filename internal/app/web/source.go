@@ -19,7 +19,9 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/price"
 	"podfit.dev/podfit/internal/edge/web"
 )
 
@@ -45,7 +47,7 @@ func (j *Journal) entries() ([]overview.Entry, time.Time) {
 // world is the state of the cluster that pages show.
 type world interface {
 	Snapshot() *cluster.Snapshot
-	Nodes() []cluster.Node
+	watcher.Nodes
 	Health() []feed.State
 	ProfileNames() (names []string, known bool)
 }
@@ -76,17 +78,23 @@ type source struct {
 	events       eventReader
 	store        store
 	journal      *Journal // nil: the activity comes from events
+	prices       string   // path of the price file; "" if there is none
+	allPods      bool     // the pods of all namespaces are known, so that it is known how full nodes are
 	startupBoost bool
 	log          *slog.Logger
 
 	state   reading[*web.State]
 	samples reading[[]usage.Sample]
 	recent  reading[[]overview.Entry]
+	surplus reading[*overview.Surplus]
 }
 
 // newSource completes a source.
 func newSource(s *source) *source {
-	s.state.log, s.samples.log, s.recent.log = s.log, s.log, s.log
+	s.state.log = s.log
+	s.samples.log = s.log
+	s.recent.log = s.log
+	s.surplus.log = s.log
 	return s
 }
 
@@ -112,6 +120,9 @@ type freshness struct {
 var (
 	freshState = freshness{age: 5 * time.Second, stale: 30 * time.Second, patience: time.Minute}
 	freshUsage = freshness{age: time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
+	// No page waits for the surplus: it takes longer than the rest.
+	freshSurplus = freshness{age: time.Minute, stale: 15 * time.Minute}
+
 	freshEvent = freshness{age: 30 * time.Second, stale: 5 * time.Minute, patience: 2 * time.Second}
 )
 
@@ -196,12 +207,30 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	if usageErr != nil {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
-	state.Overview = overview.Of(&overview.World{
-		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
-	})
+	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	state.Overview = overview.Of(&in)
+	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
+	state.Surplus = surplus
+	if priceErr != nil {
+		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
+	}
 	state.Custom, _ = s.world.ProfileNames()
 	s.addActivity(ctx, state)
 	return state, nil
+}
+
+// review returns what could be given back, with prices if there are some.
+func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surplus, error) {
+	if s.prices != "" {
+		prices, err := price.ReadFile(s.prices, in.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		in.Prices = prices
+	}
+	in.Selectors, in.Tolerations, in.Daemons = s.world.Selectors(), s.world.Tolerations(), s.world.Daemons()
+	in.AllPods = s.allPods
+	return overview.SurplusOf(&in, o), nil
 }
 
 // health sets which watches have not delivered yet or are out of date.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +49,13 @@ func (f *fake) Snapshot() *cluster.Snapshot {
 	}
 	return cluster.NewSnapshot([]*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}}, nil)
 }
-func (f *fake) Nodes() []cluster.Node                      { return nil }
+func (f *fake) Nodes() []cluster.Node {
+	return []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30)}}
+}
+func (f *fake) Daemons() []cluster.Daemon                  { return nil }
+func (f *fake) Selectors() []cluster.NodeSelector          { return nil }
+func (f *fake) Tolerations() []cluster.Tolerations         { return nil }
+func (f *fake) NewNodes() ([]cluster.NewNode, bool)        { return nil, true }
 func (f *fake) Health() []feed.State                       { return f.health }
 func (f *fake) ProfileNames() (names []string, known bool) { return []string{"night"}, true }
 
@@ -182,6 +190,38 @@ func TestSource_journal_decisionsReplaceEvents(t *testing.T) {
 			t.Errorf("after a pass: %+v from %s", state.Activity, state.ActivityFrom)
 		}
 	})
+}
+
+// Prices are per node, and the number of nodes that could go is known only if all pods are.
+func TestSource_prices_surplusIsComputedWithThem(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(file, []byte("currency: EUR\ndefault: {core: 0.03, gib: 0.004}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		prices, currency string
+		allPods          bool
+		problem          string
+	}{
+		"prices": {file, "EUR", true, ""}, "none": {"", "", true, ""}, "one namespace": {file, "EUR", false, ""}, "file is gone": {file + "x", "", true, "Prices are not known"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sourceOf(new(fake))
+			s.prices, s.allPods = c.prices, c.allPods
+			for range 3 { // no page waits for the surplus
+				s.State(t.Context())
+				time.Sleep(freshState.age)
+			}
+			state := s.State(t.Context())
+			problems := strings.Join(state.Problems, " ")
+			if (state.Surplus != nil) != (c.problem == "") || !strings.Contains(problems, c.problem) {
+				t.Fatalf("%s: surplus %+v, problems %q", name, state.Surplus, problems)
+			}
+			if state.Surplus != nil && (state.Surplus.Currency != c.currency || state.Surplus.Packing.Known != (c.allPods && len(s.world.Nodes()) > 0)) {
+				t.Errorf("%s: surplus %+v", name, state.Surplus)
+			}
+		})
+	}
 }
 
 func TestHistory_storedState_peaksOrHistogramsOrNothing(t *testing.T) {

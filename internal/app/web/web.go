@@ -24,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/price"
 	"podfit.dev/podfit/internal/edge/web"
 )
 
@@ -122,13 +123,18 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	if err != nil {
 		return nil, err
 	}
+	if c.Prices != "" {
+		if _, err := price.ReadFile(c.Prices, nil); err != nil {
+			return nil, process.UsageError{Err: fmt.Errorf("--web-prices: %w", err)}
+		}
+	}
 	proxies, err := c.prefixes()
 	if err != nil {
 		return nil, err
 	}
 	src := newSource(&source{
 		world: world, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: journal,
-		startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
+		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
 	})
 	handler := web.New(web.Config{
 		Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,

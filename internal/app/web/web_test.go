@@ -162,6 +162,9 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 }
 
 func TestCommand_wrongCall_isUsageError(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	config := kubeconfig(t, api.URL())
 	for name, c := range map[string]struct {
 		flags []string
 		want  string
@@ -172,6 +175,7 @@ func TestCommand_wrongCall_isUsageError(t *testing.T) {
 		"empty address":                {[]string{"--web-address="}, "--web-address must not be empty"},
 		"all hosts":                    {[]string{"--web-hosts=*"}, "--web-hosts=* needs --web-auth=token"},
 		"proxy":                        {[]string{"--web-trusted-proxies=10.0.0.0/33"}, "--web-trusted-proxies must be a list of addresses"},
+		"price file":                   {[]string{"--web-prices=/nonexistent", "--kubeconfig=" + config}, "--web-prices: "},
 		"log format":                   {[]string{"--log-format=xml"}, "--log-format must be text or json"},
 	} {
 		command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})

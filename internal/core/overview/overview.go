@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -18,6 +19,13 @@ type World struct {
 	Nodes        []cluster.Node
 	Samples      []usage.Sample // current usage of containers; nil if it is not known
 	StartupBoost bool           // the feature gate CPUStartupBoost
+
+	// Only for SurplusOf: prices in the order of Nodes, and where pods can run.
+	Prices      review.Prices
+	Selectors   []cluster.NodeSelector
+	Tolerations []cluster.Tolerations
+	Daemons     []cluster.Daemon
+	AllPods     bool // Snapshot has the pods of all namespaces, so that it is known how full nodes are
 }
 
 // Totals are four amounts of the same pods, in millicores and bytes.

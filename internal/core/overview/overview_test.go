@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -323,6 +324,31 @@ func TestBucketsOf_wideHistogram_sharesAddUpToOne(t *testing.T) {
 	empty := histogram.New(histogram.CPU, 24*time.Hour)
 	if BucketsOf(&empty) != nil {
 		t.Error("an empty histogram has buckets")
+	}
+}
+
+func TestSurplusOf_prices_moneyFollowsNodeOfEachPod(t *testing.T) {
+	web, hpa := deployment("shop", "web"), deployment("shop", "hpa")
+	pods := []*cluster.Pod{pod(web, "a", cluster.Amounts(2000, 2<<30)), pod(web, "b", cluster.Amounts(2000, 2<<30)), pod(hpa, "c", cluster.Amounts(1000, 1<<30))}
+	pods[1].Node = "n2"
+	scaled := autoscaler(hpa, cluster.Amounts(100, 1<<30))
+	scaled.Horizontal = []*cluster.HorizontalAutoscaler{{Target: hpa, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 70}}}}
+	w := worldOf(pods, autoscaler(web, cluster.Amounts(1000, 1<<30)), scaled)
+	w.Nodes[1].Ready = true
+	w.AllPods = true
+	w.Prices = review.Prices{Currency: "EUR", Nodes: []review.Price{{Core: 1}, {Core: 3, GiB: 1}}}
+	got := SurplusOf(w, Of(w))
+	want := float64(1+3+1) * review.HoursPerMonth
+	if got.Money[web] != want || got.Total != want || got.Money[hpa] != 0 || got.Currency != "EUR" {
+		t.Errorf("surplus %+v, want %v for web", got, want)
+	}
+	if !got.Packing.Known || got.Packing.Gone != 1 {
+		t.Errorf("packing %+v", got.Packing)
+	}
+	w.AllPods = false
+	w.Prices = review.Prices{}
+	if got := SurplusOf(w, Of(w)); got.Packing.Known || got.Money != nil || got.Total != 0 {
+		t.Errorf("without prices and other pods: %+v", got)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // An Order is the order of selected rows.
@@ -92,20 +94,18 @@ func compare(a, b *Row, order Order) int {
 	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(a.cause, b.cause), cmp.Compare(b.Saving(), a.Saving()))
 }
 
-// gibPerCore is how many GiB of memory usually cost as much as a core.
-const gibPerCore = 7.5
-
-// Saving returns what could be given back as one number, in cores. It only ranks rows. Amounts too small to matter are 0.
+// Saving returns what could be given back as one number: the assumed price of a month, as podfit recommend ranks waste without prices.
+// Amounts too small to matter are 0.
 func (r *Row) Saving() float64 {
-	saving := float64(r.Freed.CPU)/1000 + float64(float64(r.Freed.Memory)/(1<<30)/gibPerCore)
+	saving := review.AssumedPrice().Of(r.Freed)
 	if saving < leastSaving {
 		return 0
 	}
 	return saving
 }
 
-// leastSaving is the smallest saving of a row, in cores, that is shown.
-const leastSaving = 0.05
+// leastSaving is the smallest saving of a row that is shown.
+const leastSaving = 1.0
 
 // Namespaces returns the namespaces of all rows, sorted.
 func (o *Overview) Namespaces() []string {

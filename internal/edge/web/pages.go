@@ -41,6 +41,10 @@ type overviewView struct {
 	Risks     []workloadView  `json:"risks"`
 	Freed     amounts         `json:"couldBeFreed"`
 	Savings   []workloadView  `json:"savings"`
+	Currency  string          `json:"currency,omitempty"`
+	Assumed   bool            `json:"pricesAssumed,omitempty"`
+	Money     float64         `json:"couldBeSavedPerMonth,omitempty"`
+	Removable int             `json:"nodesThatCouldGo,omitempty"`
 	Counts    overview.Counts `json:"lastDay"`
 	Since     time.Time       `json:"activitySince,omitzero"`
 	From      string          `json:"activityFrom"`
@@ -65,16 +69,49 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Freed = amounts{freed}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
+	money := s.moneyOf(o, v)
+	view.Currency, view.Money = money.currency, money.total
+	if s.Surplus != nil {
+		view.Assumed = s.Surplus.Assumed
+		if v.All {
+			view.Removable = s.Surplus.Packing.Gone
+		}
+	}
 	view.Risks = viewsOf(risks.Rows)
 	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
 		if row.Saving() > 0 {
-			view.Savings = append(view.Savings, viewOf(row))
+			saving := viewOf(row)
+			saving.Money = money.of[row.Workload]
+			view.Savings = append(view.Savings, saving)
 		}
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
 	view.Counts = overview.CountSince(entries, o.At.Add(-24*time.Hour))
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
+}
+
+// money are the prices of what could be given back in a month.
+type money struct {
+	currency string
+	total    float64
+	of       map[cluster.Workload]float64
+}
+
+// moneyOf returns the prices of the rows that a viewer may see. There are none if prices are not known.
+func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
+	if s.Surplus == nil || s.Surplus.Currency == "" {
+		return money{}
+	}
+	out := money{currency: s.Surplus.Currency, of: s.Surplus.Money}
+	if v.All {
+		out.total = s.Surplus.Total
+		return out
+	}
+	for i := range o.Rows {
+		out.total += max(s.Surplus.Money[o.Rows[i].Workload], 0)
+	}
+	return out
 }
 
 // workloadsView is the page /workloads.
@@ -256,6 +293,7 @@ type aboutView struct {
 	From     string    `json:"activityFrom"`
 	Viewer   string    `json:"viewer,omitempty"`
 	License  string    `json:"-"`
+	Prices   string    `json:"prices,omitempty"`
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -263,6 +301,9 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
 		From: s.ActivityFrom, Viewer: v.Name, License: uPlotLicense,
+	}
+	if s.Surplus != nil && s.Surplus.Currency != "" {
+		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From
 	}
 	h.show(w, r, "about", pageOf("About", "about", s, v, view), view)
 }

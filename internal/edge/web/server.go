@@ -26,6 +26,7 @@ import (
 // A State is what is known about the cluster at one time.
 type State struct {
 	Overview *overview.Overview
+	Surplus  *overview.Surplus // nil if it is not known yet
 
 	Activity      []overview.Entry // the newest first
 	ActivitySince time.Time        // zero if it is not known

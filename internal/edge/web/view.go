@@ -50,6 +50,7 @@ type workloadView struct {
 	Recommended amounts         `json:"recommended"`
 	Freed       amounts         `json:"couldBeFreed"`
 	Containers  []containerView `json:"containers"`
+	Money       float64         `json:"couldBeSavedPerMonth,omitempty"`
 }
 
 type containerView struct {

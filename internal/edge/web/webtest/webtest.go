@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/web"
 )
@@ -113,6 +114,12 @@ func Small() *Source {
 		Overview: overview.Of(&w), Contact: Now.Add(-38 * time.Second), ActivityFrom: "the decisions of this process", ActivitySince: Now.Add(-29 * time.Hour),
 		Custom: []string{"night-batch"}, Activity: activity(),
 	}
+	w.AllPods = true
+	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
+	for range w.Nodes {
+		w.Prices.Nodes = append(w.Prices.Nodes, review.AssumedPrice())
+	}
+	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
 }
 
