@@ -101,8 +101,8 @@ func serve(t *testing.T, c web.Config) string {
 // A tab is a tab of the browser that records everything that must not happen.
 type tab struct {
 	context.Context //nolint:containedctx // chromedp keeps its tab in a context
-	mu       sync.Mutex
-	problems []string
+	mu              sync.Mutex
+	problems        []string
 }
 
 // open opens a tab. Errors on the console, violations of the security policy and requests to other addresses fail the test.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -91,6 +92,18 @@ func picture(t *testing.T, p *tab, name string) {
 	p.do(t, chromedp.FullScreenshot(&b, 100))
 	if err := os.WriteFile(filepath.Join(folder, name+".png"), b, 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The chart tells the value of the hour under the pointer.
+func TestChart_pointerOverHour_valueIsShown(t *testing.T) {
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(serve(t, small())+"/workloads/shop/Deployment/cart"))
+	evaluate[any](t, p, settled)
+	box := evaluate[[]float64](t, p, "(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
+	p.do(t, chromedp.MouseEvent(input.MouseMoved, box[0], box[1]), chromedp.Sleep(200*time.Millisecond))
+	if got := evaluate[string](t, p, "document.querySelector('.read').textContent"); !strings.Contains(got, "15 Nov") || !strings.Contains(got, "UTC: peak 0.") || !strings.HasSuffix(got, " GiB") {
+		t.Errorf("the chart shows %q", got)
 	}
 }
 
