@@ -366,6 +366,9 @@ var logSections = map[string]struct{ title, remedy string }{
 		"(`kubectl auth can-i patch deployments -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get WORKLOAD -o yaml`."},
 	"internal/app/updater/updatestate": {"Updater: update states", "If update states cannot be loaded, the updater changes no pods until they are; if they cannot be stored, it works without them. " +
 		"Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the updater (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`)."},
+	"internal/app/web": {"Web page", "Without VPA objects, the page shows requests and usage: create VPAs, or run `podfit recommend`. A message with the attribute `panic` reports a bug in podfit; everything else continues."},
+	"internal/edge/web": {"Web page: requests", "Other work of podfit is not affected. If the rights of viewers are not known, check that podfit may create reviews " +
+		"(`kubectl auth can-i create tokenreviews --as=system:serviceaccount:kube-system:podfit`, and likewise `subjectaccessreviews`), and the API server: `kubectl get --raw='/readyz?verbose'`."},
 	"internal/edge/kube/checkpoint": {"Stored history and update states", "What is in memory is not affected, but it may be lost at the next restart. Check the permissions of the recommender, which stores history, or of the updater, which stores update states " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
 	"internal/edge/kube/feed": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +

@@ -17,8 +17,10 @@ import (
 	"podfit.dev/podfit/internal/app/backtest"
 	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommend"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
+	"podfit.dev/podfit/internal/app/web"
 )
 
 // Streams are where a command reads and writes.
@@ -38,12 +40,16 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	}
 	err := execute(ctx, root, arguments(args))
+	var exit process.ExitError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, new(process.UsageError)):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitUsage
+	case errors.As(err, &exit):
+		fmt.Fprintf(s.Err, "podfit: %v\n", err)
+		return exit.Code
 	default:
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitError
@@ -125,7 +131,9 @@ func commands(s Streams) []*cobra.Command {
 		commandline.Prepare(c)
 	}
 	return append(running,
+		recommend.NewCommand(s),
 		backtest.NewCommand(),
+		web.NewCommand(s),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)

@@ -15,6 +15,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
+	"podfit.dev/podfit/internal/app/web"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -26,12 +28,13 @@ type runConfig struct {
 	Recommender recommender.Config
 	Updater     updater.Config
 	Admission   admission.Config
+	Web         web.Config
 }
 
 func runDefaults() runConfig {
 	return runConfig{
 		Common: process.CommonDefaults(), Election: process.ElectionDefaults("podfit"), Address: ":8942",
-		Recommender: recommender.Defaults(), Updater: updater.Defaults(), Admission: admission.Defaults(),
+		Recommender: recommender.Defaults(), Updater: updater.Defaults(), Admission: admission.Defaults(), Web: web.Defaults(),
 	}
 }
 
@@ -42,13 +45,14 @@ func (c *runConfig) Flags(fs *pflag.FlagSet) {
 	c.Recommender.OwnFlags(fs)
 	c.Updater.OwnFlags(fs)
 	c.Admission.OwnFlags(fs)
+	c.Web.Flags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *runConfig) Validate() error {
 	return errors.Join(c.Common.Validate(), c.Election.Validate(),
-		c.Recommender.ValidateOwn(), c.Updater.ValidateOwn(), c.Admission.ValidateOwn())
+		c.Recommender.ValidateOwn(), c.Updater.ValidateOwn(), c.Admission.ValidateOwn(), c.Web.Validate())
 }
 
 // share copies the shared flags to the three components. In a dry run, leader election and webhook registration are disabled,
@@ -95,6 +99,10 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			c.Updater.Tables = s.Out
+			page, err := webPage(&c, p, clients, world)
+			if err != nil {
+				return nil, err
+			}
 			update := updater.Work(&c.Updater, p, clients, world)
 			admit, err := admission.Work(&c.Admission, p, clients, world)
 			if err != nil {
@@ -108,7 +116,21 @@ your own machine. To size new pods from your machine, the API server must be abl
 					return g.Wait()
 				})
 			}
-			return func(ctx context.Context) error { return process.WithWorld(ctx, world, led, admit) }, nil
+			return func(ctx context.Context) error { return process.WithWorld(ctx, world, append(page, led, admit)...) }, nil
 		},
 	}.Command(s)
+}
+
+// webPage returns the work of the web page, none if it is off. The page shows the decisions of the updater of this process.
+func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *watcher.World) ([]func(context.Context) error, error) {
+	if c.Web.Address == "" {
+		return nil, nil
+	}
+	journal := new(web.Journal)
+	c.Updater.Journal = journal.Record
+	page, err := web.Work(&c.Web, p, &c.Common, clients, world, journal)
+	if err != nil {
+		return nil, err
+	}
+	return []func(context.Context) error{page}, nil
 }

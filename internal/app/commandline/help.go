@@ -19,6 +19,7 @@ import (
 var Essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
 	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
+	"web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 
 	"kubeconfig": true, "vpa-object-namespace": true, "leader-elect": true, "v": true, "address": true, "feature-gates": true,
@@ -90,6 +91,7 @@ func groupedUsage(c *cobra.Command) error {
 var Choices = map[string][]string{
 	"capacity-before-eviction": {"off", "ask"}, "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"},
 	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"},
+	"web-auth": {"none", "token", "header"},
 }
 
 // completeChoices lets shells complete the values of Choices.

@@ -82,3 +82,15 @@ func (e UsageError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the underlying error.
 func (e UsageError) Unwrap() error { return e.Err }
+
+// ExitError is an error with an exit code of its own. The output of the command is valid.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e ExitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the underlying error.
+func (e ExitError) Unwrap() error { return e.Err }

@@ -109,6 +109,9 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 	})
 }
 
+// Serve runs an HTTP server on a listener until ctx ends, and then waits a few seconds for open requests.
+func Serve(ctx context.Context, l net.Listener, srv *http.Server) error { return serveOn(ctx, l, srv) }
+
 func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -56,6 +57,8 @@ type Config struct {
 	ProvisioningClass      string // of ProvisioningRequests
 
 	Tables io.Writer // where a dry run writes tables; nil: nowhere
+
+	Journal func(now time.Time, decisions []decision.Decision) // gets the decisions of each pass after they were carried out; nil: none does
 }
 
 // The values of --oom-rescue.

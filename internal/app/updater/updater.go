@@ -415,6 +415,9 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.awaitChanges(decisions, inProgress)
 	clock.waiting(func() { u.states.Save(leading, now, u.ledger, u.budget.Delays, false) })
 	e.publishOutcome(decisions)
+	if u.config.Journal != nil {
+		u.config.Journal(now, decisions)
+	}
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
 	e.summarizeUpdates(now, s.Autoscalers, decisions)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -118,6 +119,9 @@ func (c Config) tried(rules *clientcmd.ClientConfigLoadingRules) string {
 	return "this process does not run in a pod, --kubeconfig is not set, and there is no kubeconfig in " + strings.Join(rules.Precedence, ", ")
 }
 
+// reviewResources are the resources whose creation only asks a question: the API server stores nothing.
+var reviewResources = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true}
+
 // readOnly is a round tripper that rejects requests that change objects.
 type readOnly struct{ next http.RoundTripper }
 
@@ -125,6 +129,10 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	switch q.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return r.next.RoundTrip(q)
+	case http.MethodPost:
+		if reviewResources[path.Base(q.URL.Path)] {
+			return r.next.RoundTrip(q)
+		}
 	}
 	if q.Body != nil {
 		_ = q.Body.Close()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -410,6 +411,7 @@ var fakeKinds = map[string][2]string{
 	"/api/v1/podtemplates": {"v1", "PodTemplate"},
 	"/apis/autoscaling.x-k8s.io/v1/provisioningrequests": {"autoscaling.x-k8s.io/v1", "ProvisioningRequest"},
 	"/api/v1/nodes":                                                {"v1", "Node"},
+	"/api/v1/services":                                             {"v1", "Service"},
 	"/api/v1/events":                                               {"v1", "Event"},
 	"/api/v1/limitranges":                                          {"v1", "LimitRange"},
 	"/api/v1/resourcequotas":                                       {"v1", "ResourceQuota"},
@@ -454,7 +456,7 @@ func (f *FakeAPI) list(w http.ResponseWriter, r *http.Request, p place) {
 	keys := slices.Sorted(maps.Keys(f.objects[p.collection]))
 	keys = slices.DeleteFunc(keys, func(k string) bool {
 		o, _ := f.objects[p.collection][k].(map[string]any)
-		return k <= q.Get("continue") || !selects(q.Get("fieldSelector"), o) ||
+		return k <= q.Get("continue") || !selects(q.Get("fieldSelector"), o) || !selectsLabels(q.Get("labelSelector"), o) ||
 			(p.namespace != "" && MetaOf(o)["namespace"] != p.namespace)
 	})
 	listMeta := map[string]any{"resourceVersion": strconv.Itoa(f.version)}
@@ -494,6 +496,20 @@ func selects(selector string, o map[string]any) bool {
 		}
 	}
 	return true
+}
+
+// selectsLabels reports whether a label selector selects an object.
+func selectsLabels(selector string, o map[string]any) bool {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return false
+	}
+	set := labels.Set{}
+	values, _ := MetaOf(o)["labels"].(map[string]any)
+	for name, v := range values {
+		set[name], _ = v.(string)
+	}
+	return parsed.Matches(set)
 }
 
 func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {

@@ -57,9 +57,13 @@ const AutoscalersFeed = "verticalpodautoscalers"
 
 func (w *World) addAutoscalers() {
 	c, ns := w.clients.Autoscalers, w.o.Namespace
+	lostWithout := ""
+	if w.o.VPAsOptional {
+		lostWithout = "the policies and recommendations of VPAs"
+	}
 	addFeed(w, source[*autoscalerEntry]{
 		Config: feed.Config{
-			Name: AutoscalersFeed, FieldSelector: w.namespaces(), Remedy: "install the CRDs: podfit crds | kubectl apply -f -",
+			Name: AutoscalersFeed, FieldSelector: w.namespaces(), LostWithout: lostWithout, Remedy: "install the CRDs: podfit crds | kubectl apply -f -",
 		},
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return kube.ListAutoscalers(ctx, c, ns, o)

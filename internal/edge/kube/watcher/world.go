@@ -46,6 +46,9 @@ type Options struct {
 	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
 	FreezeSwitch cluster.Key
 
+	// VPAsOptional lets WaitSynced return although the API server has no VPAs, or podfit has no right to read them.
+	VPAsOptional bool
+
 	DryRun bool // WriteStatus sends nothing
 	Boosts bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
 	Log    *slog.Logger

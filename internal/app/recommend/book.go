@@ -1,0 +1,91 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A book has the usage history of all reviewed workloads for one profile, and computes recommendations from it, by the same functions and
+// in the same order as the recommender.
+type book struct {
+	profile   string // "": the profile of each VPA, or defaultProfile
+	scene     *scene
+	store     *usage.Store
+	workloads *sizing.Workloads
+	sizedBy   map[cluster.Workload]*cluster.Autoscaler
+}
+
+// newBook returns a book without usage that tracks the pods of the reviewed workloads.
+func newBook(profile string, s *scene) *book {
+	b := &book{profile: profile, scene: s, store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), sizedBy: map[cluster.Workload]*cluster.Autoscaler{}}
+	b.store.Tick(s.now)
+	assignments := make(sizing.Assignments, len(s.workloads))
+	for _, w := range s.workloads {
+		a := b.autoscaler(w)
+		b.sizedBy[w.key] = a
+		b.store.Configure(w.key, nil)
+		assignments[w.key] = sizing.Assignment{Choice: s.catalog.Of(a), By: a}
+	}
+	var nodes *recommend.Nodes
+	if assignments.NodeBound() {
+		nodes = recommend.NewNodes(s.nodes, s.selectors)
+	}
+	b.workloads.Apply(b.store, s.now, s.snapshot, assignments, nodes)
+	return b
+}
+
+// track adds the pods of the reviewed workloads.
+func (b *book) track() {
+	for _, p := range b.scene.snapshot.Pods {
+		if b.sizedBy[p.Top] != nil {
+			b.store.Track(p)
+		}
+	}
+}
+
+// autoscaler returns the VPA of a workload with the profile of the book, or one without policies if the workload has none.
+func (b *book) autoscaler(w *workload) *cluster.Autoscaler {
+	a := cluster.Autoscaler{Key: cluster.Key{Namespace: w.key.Namespace, Name: w.key.Name}, Target: w.key, Mode: cluster.Off, Recommender: defaultProfile}
+	if w.vpa != nil {
+		a = *w.vpa
+		a.IntegerCPU = nil // only with a flag of the recommender
+	}
+	if b.profile != "" {
+		a.Recommender = b.profile
+	}
+	return &a
+}
+
+// usesOwn reports whether a VPA is sized by the profile of the book, so that the recommendation in its status is the one that is wanted.
+func (b *book) usesOwn(w *workload) bool {
+	return w.vpa != nil && (b.profile == "" || b.profile == w.vpa.Recommender || b.profile == "default" && b.scene.catalog.Of(w.vpa).Name == "default")
+}
+
+// advise returns the recommendation for a workload, as the recommender writes it to the status of a VPA.
+func (b *book) advise(w *workload) []cluster.Advice {
+	a := b.sizedBy[w.key]
+	choice := b.scene.catalog.Of(a)
+	if !choice.Usable {
+		return nil
+	}
+	recommended := recommend.Workload(b.workloads.Params(choice, w.key), choice.Estimator, b.store, a, w.key, b.scene.now)
+	return policy.Cap(a, recommended, cluster.Resources{})
+}
+
+// target returns the recommendation for a container, or an empty one.
+func target(advice []cluster.Advice, container string) cluster.Resources {
+	i, found := slices.BinarySearchFunc(advice, container, func(a cluster.Advice, name string) int { return strings.Compare(a.Container, name) })
+	if !found {
+		return cluster.Resources{}
+	}
+	return advice[i].Target
+}

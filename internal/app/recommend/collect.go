@@ -1,0 +1,199 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A collector adds samples to the books, and collects what they show of each container.
+type collector struct {
+	scene    *scene
+	books    []*book
+	byKey    map[cluster.Workload]*workload
+	podOf    map[cluster.Key]cluster.Workload
+	tracked  map[podContainer]trackedAs
+	evidence map[usage.Ref]*collected
+
+	throttling bool // the source measures throttling
+}
+
+// A podContainer is a container of a pod.
+type podContainer struct {
+	pod       cluster.Key
+	container string
+}
+
+// trackedAs is the pod in the stores that gets the samples of a container of a pod. Without a pod, the samples are not needed.
+type trackedAs struct {
+	pod cluster.Key
+	to  *collected
+}
+
+// newCollector returns a collector whose books track the live pods.
+func newCollector(s *scene, books []*book) *collector {
+	c := &collector{
+		scene: s, books: books, byKey: map[cluster.Workload]*workload{}, podOf: map[cluster.Key]cluster.Workload{},
+		tracked: map[podContainer]trackedAs{}, evidence: map[usage.Ref]*collected{},
+	}
+	for _, w := range s.workloads {
+		c.byKey[w.key] = w
+	}
+	for _, p := range s.snapshot.Pods {
+		c.podOf[p.Key] = p.Top
+	}
+	for _, b := range books {
+		b.workloads.SkipRestore()
+		b.track()
+	}
+	return c
+}
+
+// observe adds a sample. owner is the workload of the pod if the source knows it, else zero.
+func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
+	key := podContainer{s.Pod, s.Container}
+	as, known := c.tracked[key]
+	if !known {
+		as = c.track(s.Pod, s.Container, owner)
+		c.tracked[key] = as
+	}
+	if as.to == nil {
+		return
+	}
+	s.Pod = as.pod
+	var taken cluster.Set
+	for _, b := range c.books {
+		taken = b.store.Observe(s)
+	}
+	if !taken.Empty() {
+		as.to.add(&s, taken, c.scene.now)
+	}
+}
+
+// track returns where the samples of a container of a pod belong. A pod that is gone is represented by one substitute per container,
+// because its other containers are not known.
+func (c *collector) track(pod cluster.Key, container string, owner cluster.Workload) trackedAs {
+	top, exists := c.podOf[pod]
+	if !exists {
+		top = owner
+		if top.IsZero() {
+			top = cluster.OwnerByName(pod)
+		}
+	}
+	if c.byKey[top] == nil {
+		return trackedAs{}
+	}
+	as := trackedAs{pod: pod, to: c.of(usage.Ref{Workload: top, Container: container})}
+	if exists && c.books[0].store.Tracked(pod) {
+		return as
+	}
+	as.pod = cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
+	for _, b := range c.books {
+		b.store.Track(&cluster.Pod{Key: as.pod, UID: as.pod.String(), Top: top, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}})
+	}
+	return as
+}
+
+// of returns what was collected of a container.
+func (c *collector) of(ref usage.Ref) *collected {
+	e := c.evidence[ref]
+	if e == nil {
+		e = &collected{}
+		c.evidence[ref] = e
+	}
+	return e
+}
+
+// finish adds the OOM kills in the status of pods, and evictions for lack of memory. Samples before these may no longer be added.
+func (c *collector) finish() {
+	for _, b := range c.books {
+		for _, p := range c.scene.snapshot.Pods {
+			if b.store.Tracked(p.Key) {
+				b.store.ObserveExits(p)
+			}
+		}
+		for _, e := range c.scene.evictions {
+			b.store.ObserveOOM(e)
+		}
+	}
+}
+
+// A collected is what the samples of one container show.
+type collected struct {
+	review.Evidence
+	base  int64    // the hour of the first bit of hours
+	hours []uint64 // bit set of hours with samples
+	sum   [len(cluster.All)]float64
+	count [len(cluster.All)]int
+
+	throttled      float64 // sum of the shares of the hours
+	throttledHours int
+}
+
+// add adds a sample of which some resources were accepted.
+func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
+	if e.From.IsZero() || s.At.Before(e.From) {
+		e.From = s.At
+	}
+	if s.At.After(e.To) {
+		e.To = s.At
+	}
+	e.Samples++
+	e.mark(s.At.Unix() / 3600)
+	if taken.Has(cluster.CPU) {
+		e.sum[0] += s.CPU * 1000
+		e.count[0]++
+	}
+	if !taken.Has(cluster.Memory) {
+		return
+	}
+	e.sum[1] += s.Memory
+	e.count[1]++
+	if d := int(now.Sub(s.At) / (24 * time.Hour)); d >= 0 && d < review.PeakDays {
+		e.DayPeaks[d] = max(e.DayPeaks[d], int64(s.Memory))
+	}
+}
+
+// mark records that an hour has samples.
+func (e *collected) mark(hour int64) {
+	if len(e.hours) == 0 {
+		e.base = hour
+	}
+	if hour < e.base { // rare: sources yield the oldest samples first
+		words := (e.base - hour + 63) / 64
+		e.hours = append(make([]uint64, words), e.hours...)
+		e.base -= words * 64
+	}
+	i := hour - e.base
+	const longest = 10 * 366 * 24 // ten years; more is a mistake in the source
+	if i >= longest {
+		return
+	}
+	for int64(len(e.hours)) <= i/64 {
+		e.hours = append(e.hours, 0)
+	}
+	bit := uint64(1) << (i % 64)
+	if e.hours[i/64]&bit == 0 {
+		e.hours[i/64] |= bit
+		e.Hours++
+	}
+}
+
+// result returns the evidence.
+func (e *collected) result() review.Evidence {
+	out := e.Evidence
+	if e.throttledHours > 0 {
+		out.Throttled, out.ThrottledKnown = e.throttled/float64(e.throttledHours), true
+	}
+	for i, res := range cluster.All {
+		if e.count[i] > 0 {
+			out.Used = out.Used.Set(res, int64(e.sum[i]/float64(e.count[i])))
+		}
+	}
+	return out
+}

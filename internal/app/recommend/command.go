@@ -1,0 +1,429 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/price"
+	"podfit.dev/podfit/internal/edge/prom"
+	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/internal/spelling"
+)
+
+// NewCommand returns "podfit recommend".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := Defaults()
+	cmd := &cobra.Command{
+		Use:   "recommend [KIND/NAME ...]",
+		Short: "Compare the requests of a cluster with recommended ones, without changing anything",
+		Long: `Compares the present requests of containers with recommended ones: which are too low (a risk), which are too high (waste), what that
+costs, and how sure each number is. It sends only requests that read, and works without podfit or VPAs in the cluster.
+
+Confidence is the number of days that usage covers × the share of the samples that are present. With confidence none there is no number.
+"Could be freed" is about requests. Money is only saved if nodes go: their number is printed apart.
+
+Exit codes:
+  0  success
+  1  failure: the cluster, Prometheus or a file cannot be read, or output cannot be written
+  2  invalid command line; nothing was read
+  3  the report is incomplete: it contains which namespaces or days are missing, for example after Ctrl-C
+  4  the report is complete, and --fail-on or --fail-saving applies`,
+		Example: `  podfit recommend                                                    # the cluster of the kubeconfig
+  podfit recommend deploy/cart -n shop
+  podfit recommend --prometheus http://localhost:9090 --prices prices.yaml
+  podfit recommend --source metrics --for 30m                         # without Prometheus and VPAs: provisional numbers
+  podfit recommend -n 'team-*' -o kustomize > kustomization.yaml
+  podfit recommend --fail-on risk --quiet -o json > report.json       # in CI`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Names = args
+			c.given = map[string]bool{}
+			cmd.Flags().Visit(func(f *pflag.Flag) { c.given[f.Name] = true })
+			if err := c.Validate(); err != nil {
+				return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+			}
+			j := job{config: c, streams: s, program: strings.TrimSuffix(cmd.CommandPath(), " recommend"), interval: readingInterval}
+			return j.run(cmd.Context())
+		},
+	}
+	c.Flags(cmd.Flags())
+	for flag, values := range choices {
+		process.CompleteFlag(cmd, flag, values...)
+	}
+	process.CompleteFlag(cmd, "profile", builtinNames()...)
+	process.CompleteFlag(cmd, "group-by", "workload", "namespace", "pool", "label=")
+	return cmd
+}
+
+// A job is one run of the command.
+type job struct {
+	config   Config
+	streams  process.Streams
+	program  string
+	interval time.Duration // between two readings of the Metrics API
+}
+
+// readingInterval is the time between two readings of the Metrics API. The recommender has the same.
+const readingInterval = time.Minute
+
+// window returns the length of the history.
+func (c *Config) window() time.Duration {
+	d, err := model.ParseDuration(c.History)
+	if err != nil {
+		return 0 // Validate has excluded it
+	}
+	return time.Duration(d)
+}
+
+// run reads, reviews and reports. An interrupt ends reading; what was read until then is reported.
+func (j *job) run(ctx context.Context) error {
+	if j.config.source() == sourceTrace {
+		s, subjects, err := j.readTrace()
+		if err != nil {
+			return err
+		}
+		return j.report(s, review.Config{Cluster: j.config.Trace, Source: "trace"}, subjects)
+	}
+	c := &j.config
+	clients, err := c.connect(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	s, err := c.readScene(ctx, clients)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if err := j.check(s); err != nil {
+		return err
+	}
+	from, err := j.locate(ctx, clients)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	config := review.Config{Cluster: c.clusterName(clients)}
+	if config.Prices, err = j.prices(ctx, s, from); err != nil {
+		return interrupted(ctx, err)
+	}
+	subjects, err := j.read(ctx, clients, s, from, &config)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return j.report(s, config, subjects)
+}
+
+// read reads usage from the source, and sets what the report says about it.
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint, config *review.Config) ([]review.Subject, error) {
+	source := j.config.source()
+	if from != nil {
+		subjects, err := j.readPrometheus(ctx, clients, s, from)
+		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
+			config.Source, config.Window = from.name, j.config.window()
+			return subjects, err
+		}
+		s.notes = append(s.notes, fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err))
+	}
+	if source == sourceAuto {
+		source = sourceMetrics
+		if s.hasVPAs() {
+			source = sourceCluster
+		}
+	}
+	if source == sourceCluster {
+		config.Source = "VPA objects"
+		return j.readStored(ctx, clients, s)
+	}
+	sampler, err := j.newSampler(clients)
+	if err != nil {
+		return nil, err
+	}
+	config.Source, config.Window = "Metrics API", j.config.For
+	return j.readMetrics(ctx, sampler, s)
+}
+
+// readPrometheus reads usage from a Prometheus.
+func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint) ([]review.Subject, error) {
+	h, err := j.newHistory(ctx, clients, from)
+	if err != nil {
+		return nil, err
+	}
+	return j.readHistory(ctx, h, s)
+}
+
+// prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
+func (j *job) prices(ctx context.Context, s *scene, from *endpoint) (review.Prices, error) {
+	c := &j.config
+	switch {
+	case c.NoMoney:
+		return review.Prices{}, nil
+	case c.Prices != "":
+		return price.ReadFile(c.Prices, s.nodes)
+	case c.OpenCost != "":
+		base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
+		if err != nil {
+			return review.Prices{}, err
+		}
+		return price.OpenCost(ctx, c.OpenCost, &headers{next: base, add: c.Headers}, s.nodes, s.now)
+	case from != nil:
+		found, err := price.OpenCost(ctx, from.address, from.transport, s.nodes, s.now)
+		if err == nil || ctx.Err() != nil {
+			return found, err
+		}
+	}
+	return price.Assumed(s.nodes), nil
+}
+
+// headers adds headers to requests.
+type headers struct {
+	next http.RoundTripper
+	add  []string // "Name: value"
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for _, header := range h.add {
+		name, value, _ := strings.Cut(header, ":")
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h.next.RoundTrip(r)
+}
+
+// check returns an error if there is nothing to review, or if an argument or profile is unknown.
+func (j *job) check(s *scene) error {
+	c := &j.config
+	for _, name := range c.Names {
+		kind, rest, _ := strings.Cut(name, "/")
+		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return w.key.Name == rest && isKind(kind, w.key.Kind) }) {
+			return fmt.Errorf("there is no %s with live pods in %s", name, c.scopeText())
+		}
+	}
+	if len(s.workloads) == 0 {
+		return fmt.Errorf("there are no workloads with live pods in %s", c.scopeText())
+	}
+	for _, name := range c.Profiles {
+		if !s.catalog.Contains(&cluster.Autoscaler{Recommender: name}) {
+			meant := ""
+			if near := spelling.Nearest(name, builtinNames()); near != "" {
+				meant = fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			return process.UsageError{Err: fmt.Errorf("--profile: unknown profile %q%s; known profiles are %s, and the SizingProfiles of the cluster", name, meant, strings.Join(builtinNames(), ", "))}
+		}
+	}
+	return nil
+}
+
+// scopeText describes which namespaces are reviewed.
+func (c *Config) scopeText() string {
+	if len(c.Namespaces) == 0 {
+		return "the cluster"
+	}
+	return "namespace " + strings.Join(c.Namespaces, ", ")
+}
+
+// books returns a book without usage for each profile.
+func (j *job) books(s *scene) []*book {
+	if len(j.config.Profiles) == 0 {
+		return []*book{newBook("", s)}
+	}
+	var out []*book
+	for _, name := range j.config.Profiles {
+		out = append(out, newBook(name, s))
+	}
+	return out
+}
+
+// readStored returns the subjects according to what the cluster has stored.
+func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {
+	history, err := readStored(ctx, clients, j.config.onlyNamespace(), s)
+	if err != nil {
+		return nil, err
+	}
+	books := j.books(s)
+	for _, b := range books {
+		b.restore(history)
+	}
+	var subjects []review.Subject
+	for _, w := range s.workloads {
+		advice := make([][]cluster.Advice, len(books))
+		for i, b := range books {
+			advice[i] = b.adviseStored(w)
+		}
+		for _, container := range w.containers {
+			subject := j.subject(s, w, container, books, advice)
+			subject.Evidence = books[0].storedEvidence(w, container)
+			j.addKills(&subject, s, w)
+			subjects = append(subjects, subject)
+		}
+	}
+	return subjects, nil
+}
+
+// subject returns a container of a workload without evidence.
+func (j *job) subject(s *scene, w *workload, container string, books []*book, advice [][]cluster.Advice) review.Subject {
+	out := review.Subject{Workload: w.key, Container: container}
+	if w.vpa != nil {
+		out.VPA = w.vpa.Name
+	}
+	newest := time.Time{}
+	for _, p := range w.live {
+		c := p.Container(container)
+		if c == nil {
+			continue
+		}
+		requests, limits := c.Running()
+		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: s.indexOf(p.Node), Requests: requests})
+		if len(out.Places) == 1 || p.Created.After(newest) {
+			newest = p.Created
+			out.Requests, out.Limits = requests, limits
+		}
+	}
+	for i, b := range books {
+		t := review.Target{Profile: s.catalog.Of(b.sizedBy[w.key]).Name, Amount: target(advice[i], container)}
+		out.Targets = append(out.Targets, t)
+	}
+	for i, res := range cluster.All {
+		out.Kept[i] = j.kept(w, container, res, &out)
+	}
+	return out
+}
+
+// kept returns whether a request stays as it is because of an HPA.
+func (j *job) kept(w *workload, container string, res cluster.Resource, s *review.Subject) review.Kept {
+	if w.vpa != nil && !w.vpa.Policy(container).Controls().Has(res) {
+		return review.Kept{Reason: review.NotControlled, By: w.vpa.Name}
+	}
+	a := &cluster.Autoscaler{Target: w.key, Horizontal: w.hpas}
+	first, n := a.ScaledBy(container, res)
+	switch {
+	case n == 0 || j.config.HPA == hpaIgnore:
+		return review.Kept{}
+	case j.config.HPA == hpaKeep:
+		return review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
+	case n > 1 || first.Metric.Container == "" && len(w.containers) > 1:
+		return review.Kept{Reason: review.SeveralMetrics, By: first.HPA.Name, Percent: first.Metric.Percent}
+	}
+	wanted, ok := s.Targets[0].Amount.Get(res)
+	before := s.Requests.Amount(res)
+	if !ok || before == 0 || wanted == 0 {
+		return review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
+	}
+	percent := int32(max(float64(first.Metric.Percent)*float64(before)/float64(wanted)+0.5, 1))
+	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
+}
+
+// addKills adds the OOM kills in the status of the live pods, unless the source of usage knows more.
+func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
+	since := s.now.Add(-j.config.window())
+	var seen review.Evidence
+	for _, p := range w.live {
+		c := p.Container(subject.Container)
+		if c != nil && c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(since) {
+			seen.Kill(c.Exit.Finished, max(int(c.Exit.Kills), 1))
+		}
+	}
+	e := &subject.Evidence
+	if seen.Kills >= e.Kills || e.KilledLast.Before(since) {
+		e.Kills, e.KilledFrom, e.KilledLast = seen.Kills, seen.KilledFrom, seen.KilledLast
+	}
+}
+
+// report writes the report and returns an error for the exit code.
+func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
+	c := &j.config
+	config.Now = s.now
+	config.Profiles = c.Profiles
+	if len(config.Profiles) == 0 {
+		config.Profiles = []string{profilesOf(subjects)}
+	}
+	config.Limits, _ = review.ParseLimitRule(c.Limits)
+	config.Missing, config.Notes = s.missing, s.notes
+	config.Nodes = s.nodes
+	if s.whole {
+		config.Pods, config.Selectors, config.Tolerations, config.Daemons = s.snapshot.Pods, s.selectors, s.tolerations, s.daemons
+	}
+	r := review.New(config, subjects)
+	width, terminal := process.TerminalWidth(j.streams.Out)
+	o := report.Options{
+		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving, Program: j.program,
+	}
+	switch {
+	case c.GroupBy == "namespace":
+		o.Groups = r.ByNamespace()
+	case c.GroupBy == "pool":
+		o.Groups = r.ByPool()
+	case c.GroupBy != "workload":
+		o.Groups = r.ByLabel(strings.TrimPrefix(c.GroupBy, "label="), s.labels)
+	}
+	if err := report.Write(j.streams.Out, c.Output, r, o); err != nil {
+		return err
+	}
+	return j.verdict(r)
+}
+
+// profilesOf returns the profile of all subjects, or "profile of each VPA" if there are several.
+func profilesOf(subjects []review.Subject) string {
+	name := ""
+	for i := range subjects {
+		switch p := subjects[i].Targets[0].Profile; {
+		case name == "":
+			name = p
+		case name != p:
+			return "profile of each VPA"
+		}
+	}
+	return name
+}
+
+// verdict returns the error that leads to the exit code.
+func (j *job) verdict(r *review.Report) error {
+	c := &j.config
+	if len(r.Missing) > 0 {
+		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
+	}
+	var reasons []string
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if c.FailOn == "risk" && row.Risk == review.SeverityHigh || c.FailOn == "waste" && row.Waste == review.SeverityHigh {
+			reasons = append(reasons, fmt.Sprintf("--fail-on %s: %s, container %s has a high %s", c.FailOn, row.Workload, row.Container, c.FailOn))
+			break
+		}
+	}
+	if c.FailSaving > 0 && r.Summary.Recoverable >= c.FailSaving {
+		reasons = append(reasons, fmt.Sprintf("--fail-saving %v: %s %.2f a month could be saved", c.FailSaving, r.Prices.Currency, r.Summary.Recoverable))
+	}
+	if len(reasons) > 0 {
+		return process.ExitError{Code: exitFailOn, Err: errors.New(strings.Join(reasons, "; "))}
+	}
+	return nil
+}
+
+// The exit codes of the command in addition to those of all commands.
+const (
+	exitPartial = 3
+	exitFailOn  = 4
+)
+
+// clusterName returns the name of the cluster for the report: that of the context, or the host of the API server.
+func (c *Config) clusterName(clients *kube.Clients) string {
+	if name := (kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}).ClusterName(); name != "" {
+		return name
+	}
+	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
+	return strings.TrimSuffix(host, "/")
+}

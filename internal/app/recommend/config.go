@@ -1,0 +1,309 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
+	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/internal/spelling"
+)
+
+// Config is the configuration of podfit recommend.
+type Config struct {
+	// What is reviewed.
+	Names         []string // KIND/NAME
+	Namespaces    []string // names or globs
+	AllNamespaces bool
+	Selector      string
+	Kinds         []string
+	Kubeconfig    string
+	Context       string
+	As            string
+
+	// Where usage is from.
+	Source       string
+	Trace        string
+	Prometheus   string
+	Headers      []string // "Name: value"
+	TokenFile    string
+	ClusterLabel string // "name=value"
+	History      string
+	For          time.Duration
+
+	// How requests are determined.
+	Profiles []string
+	Limits   string
+	HPA      string
+
+	// Money.
+	Prices   string // path
+	OpenCost string
+	NoMoney  bool
+
+	// What is shown.
+	Output    string
+	GroupBy   string
+	Sort      string
+	Top       int
+	MinSaving float64
+	NoColour  bool
+
+	// Load on Prometheus.
+	Load    string
+	NoCache bool
+	Quiet   bool
+
+	// When the command fails in CI.
+	FailOn     string
+	FailSaving float64
+
+	given map[string]bool // names of the flags on the command line
+}
+
+// The sources of usage.
+const (
+	sourceAuto       = "auto"
+	sourceCluster    = "cluster"
+	sourcePrometheus = "prometheus"
+	sourceMetrics    = "metrics"
+	sourceTrace      = "trace"
+)
+
+// The values of --hpa.
+const (
+	hpaKeep       = "keep"
+	hpaScalePoint = "scale-point"
+	hpaIgnore     = "ignore"
+)
+
+// choices are the values of the flags that accept one of a few words.
+var choices = map[string][]string{
+	"source":  {sourceAuto, sourceCluster, sourcePrometheus, sourceMetrics, sourceTrace},
+	"limits":  review.LimitRules(),
+	"hpa":     {hpaKeep, hpaScalePoint, hpaIgnore},
+	"sort":    {report.SortRisk, report.SortMoney, report.SortName},
+	"load":    {"gentle", "normal"},
+	"fail-on": {"risk", "waste"},
+	"output":  report.Formats(),
+}
+
+// defaultProfile sizes workloads without a VPA if --profile is not set.
+const defaultProfile = "balanced"
+
+// Defaults returns the defaults.
+func Defaults() Config {
+	return Config{
+		Source: sourceAuto, History: "14d", For: 15 * time.Minute, Limits: "keep", HPA: hpaKeep,
+		Output: "table", GroupBy: "workload", Sort: report.SortRisk, Top: 30, Load: "gentle",
+	}
+}
+
+// Flags binds the configuration to flags.
+func (c *Config) Flags(f *pflag.FlagSet) {
+	f.StringSliceVarP(&c.Namespaces, "namespace", "n", c.Namespaces, "Namespace, or a pattern such as 'team-*'. Can be repeated. The default is all namespaces.")
+	f.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, review all namespaces, which is the default.")
+	f.StringVarP(&c.Selector, "selector", "l", c.Selector, "Selector of pods by labels, as in kubectl.")
+	f.StringSliceVar(&c.Kinds, "kind", c.Kinds, "Kind of workload, such as Deployment. Can be repeated. The default is all kinds.")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	f.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	f.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+
+	f.StringVar(&c.Source, "source", c.Source, "Where usage is from: cluster (VPA objects, their checkpoints and usage histories), prometheus, metrics (the Metrics API, read for the time of --for), trace (--trace), "+
+		"or auto: trace or prometheus if their flag is set, else cluster if there are VPAs, else metrics.")
+	f.StringVar(&c.Trace, "trace", c.Trace, "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces, as for podfit backtest.")
+	f.StringVar(&c.Prometheus, "prometheus", c.Prometheus, "URL of a Prometheus with the metrics of containers.")
+	f.StringArrayVar(&c.Headers, "prometheus-header", c.Headers, "HTTP header for requests to Prometheus, such as 'X-Scope-OrgID: shop'. Can be repeated.")
+	f.StringVar(&c.TokenFile, "prometheus-token-file", c.TokenFile, "Path of a file that contains a bearer token for Prometheus.")
+	f.StringVar(&c.ClusterLabel, "cluster-label", c.ClusterLabel, "Label and value of the series of this cluster, such as cluster=prod, in a Prometheus with several clusters.")
+	f.StringVar(&c.History, "history", c.History, "Length of the usage history that is read from Prometheus.")
+	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. At least 2m.")
+
+	f.StringSliceVar(&c.Profiles, "profile", c.Profiles, "Sizing profile. Can be repeated: the first one determines the report, -o wide and json also have the others. "+
+		"The default is the profile of the VPA, and "+defaultProfile+" for workloads without a VPA.")
+	f.StringVar(&c.Limits, "limits", c.Limits, "What happens to limits: keep, proportional (in proportion to requests), none (removed), or memory-only (CPU limits are removed). A limit is never below its request.")
+	f.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales: keep (do not change them), scale-point (change them, and show the new target of the HPA), or ignore.")
+
+	f.StringVar(&c.Prices, "prices", c.Prices, "Path of a YAML file with prices of nodes.")
+	f.StringVar(&c.OpenCost, "opencost", c.OpenCost, "URL of a Prometheus with OpenCost's metrics node_cpu_hourly_cost and node_ram_hourly_cost. The default is --prometheus.")
+	f.BoolVar(&c.NoMoney, "no-money", c.NoMoney, "If true, show no prices.")
+
+	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats(), ", ")+".")
+	f.StringVar(&c.GroupBy, "group-by", c.GroupBy, "Totals by namespace, pool (of nodes) or label=NAME (of pods), or workload: one row for each container.")
+	f.StringVar(&c.Sort, "sort", c.Sort, "Order: risk (a list of risks and a list of waste), money, or name (also containers without a recommendation).")
+	f.IntVar(&c.Top, "top", c.Top, "Number of rows in each list of table, wide, markdown and html. 0 means all.")
+	f.Float64Var(&c.MinSaving, "min-saving", c.MinSaving, "Show waste only from this amount of money in a month.")
+	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
+
+	f.StringVar(&c.Load, "load", c.Load, "Load on Prometheus: gentle (one query at a time) or normal (two).")
+	f.BoolVar(&c.NoCache, "no-cache", c.NoCache, "If true, neither read nor store the usage of past days in the user's cache folder.")
+	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress.")
+
+	f.StringVar(&c.FailOn, "fail-on", c.FailOn, "Exit with code 4 if a container has a high severity: risk or waste.")
+	f.Float64Var(&c.FailSaving, "fail-saving", c.FailSaving, "Exit with code 4 if this amount of money or more could be saved in a month.")
+}
+
+// Validate returns all invalid flags as one error.
+func (c *Config) Validate() error {
+	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateProfiles(), c.validateMoney()}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateChoices() error {
+	var errs []error
+	for _, x := range [...]struct{ flag, value string }{
+		{"source", c.Source}, {"limits", c.Limits}, {"hpa", c.HPA}, {"output", c.Output}, {"sort", c.Sort}, {"load", c.Load}, {"fail-on", c.FailOn},
+	} {
+		values := choices[x.flag]
+		if slices.Contains(values, x.value) || x.flag == "fail-on" && x.value == "" {
+			continue
+		}
+		meant := ""
+		if near := spelling.Nearest(x.value, values); near != "" {
+			meant = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		errs = append(errs, fmt.Errorf("--%s must be one of %s, got %q%s", x.flag, strings.Join(values, ", "), x.value, meant))
+	}
+	if g := c.GroupBy; g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label=") {
+		errs = append(errs, fmt.Errorf("--group-by must be workload, namespace, pool or label=NAME, got %q", g))
+	}
+	if c.Top < 0 {
+		errs = append(errs, fmt.Errorf("--top must be at least 0, got %d; 0 means all", c.Top))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateScope() error {
+	var errs []error
+	if c.AllNamespaces && len(c.Namespaces) > 0 {
+		errs = append(errs, errors.New("--all-namespaces and --namespace cannot both be set"))
+	}
+	for _, n := range c.Namespaces {
+		if _, err := path.Match(n, ""); err != nil || n == "" {
+			errs = append(errs, fmt.Errorf("--namespace must be a name or a pattern such as 'team-*', got %q", n))
+		}
+	}
+	if _, err := labels.Parse(c.Selector); err != nil {
+		errs = append(errs, fmt.Errorf("--selector must be a selector such as app=web,tier!=db, got %q", c.Selector))
+	}
+	for _, name := range c.Names {
+		kind, rest, ok := strings.Cut(name, "/")
+		if !ok || kind == "" || rest == "" || strings.Contains(rest, "/") {
+			errs = append(errs, fmt.Errorf("a workload must be KIND/NAME, such as deploy/cart, got %q", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shortest is the shortest time for which the Metrics API is read: two readings.
+const shortest = 2 * time.Minute
+
+func (c *Config) validateSource() error {
+	var errs []error
+	if c.Source == sourceTrace && c.Trace == "" {
+		errs = append(errs, errors.New("--source trace requires --trace"))
+	}
+	if c.Trace != "" && c.Source != sourceTrace && c.Source != sourceAuto {
+		errs = append(errs, fmt.Errorf("--trace and --source %s cannot both be set", c.Source))
+	}
+	if c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != "") {
+		errs = append(errs, errors.New("--trace and --prometheus cannot both be set"))
+	}
+	if c.Prometheus != "" && !isURL(c.Prometheus) {
+		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus))
+	}
+	if c.OpenCost != "" && !isURL(c.OpenCost) {
+		errs = append(errs, fmt.Errorf("--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost))
+	}
+	for _, h := range c.Headers {
+		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n") {
+			errs = append(errs, fmt.Errorf("--prometheus-header must be 'Name: value', got %q", h))
+		}
+	}
+	if name, _, ok := strings.Cut(c.ClusterLabel, "="); c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)) {
+		errs = append(errs, fmt.Errorf("--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel))
+	}
+	if d, err := model.ParseDuration(c.History); err != nil || d <= 0 {
+		errs = append(errs, fmt.Errorf("--history must be a duration such as 12h or 14d, got %q", c.History))
+	}
+	if c.For < shortest {
+		errs = append(errs, fmt.Errorf("--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateProfiles() error {
+	for i, n := range c.Profiles {
+		if n == "" {
+			return errors.New("--profile must not be empty")
+		}
+		if slices.Contains(c.Profiles[:i], n) {
+			return fmt.Errorf("--profile lists %s twice", n)
+		}
+		_, builtin := recommend.Builtin(n)
+		if !builtin && c.source() == sourceTrace {
+			return fmt.Errorf("--profile: unknown profile %q; known profiles are %s", n, strings.Join(builtinNames(), ", "))
+		}
+	}
+	return nil
+}
+
+func (c *Config) validateMoney() error {
+	var errs []error
+	for _, x := range [...]struct {
+		flag  string
+		value float64
+	}{{"min-saving", c.MinSaving}, {"fail-saving", c.FailSaving}} {
+		if !(x.value >= 0) || math.IsInf(x.value, 1) {
+			errs = append(errs, fmt.Errorf("--%s must be an amount of money of at least 0, got %v", x.flag, x.value))
+		}
+	}
+	if c.NoMoney && (c.Prices != "" || c.OpenCost != "" || c.FailSaving > 0 || c.MinSaving > 0) {
+		errs = append(errs, errors.New("--no-money excludes --prices, --opencost, --min-saving and --fail-saving"))
+	}
+	if c.Prices != "" && c.OpenCost != "" {
+		errs = append(errs, errors.New("--prices and --opencost cannot both be set"))
+	}
+	return errors.Join(errs...)
+}
+
+// source returns the source of usage, or auto if it depends on the cluster.
+func (c *Config) source() string {
+	switch {
+	case c.Source != sourceAuto:
+		return c.Source
+	case c.Trace != "":
+		return sourceTrace
+	case c.Prometheus != "":
+		return sourcePrometheus
+	}
+	return sourceAuto
+}
+
+// isURL reports whether s is an HTTP or HTTPS URL with a host.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func builtinNames() []string {
+	var names []string
+	for _, p := range recommend.Builtins() {
+		names = append(names, p.Name)
+	}
+	return names
+}

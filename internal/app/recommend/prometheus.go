@@ -1,0 +1,267 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/prom"
+	"podfit.dev/podfit/internal/edge/prom/discovery"
+	"podfit.dev/podfit/internal/edge/prom/survey"
+)
+
+// addressVariable is the environment variable with the URL of Prometheus.
+const addressVariable = "PROMETHEUS_URL"
+
+// An endpoint is a Prometheus.
+type endpoint struct {
+	address   string
+	name      string // for the report
+	transport http.RoundTripper
+}
+
+// locate returns the Prometheus to read: from the flag, the environment variable, or a Service of the cluster. It returns nil if there is
+// none, unless --source prometheus requires one.
+func (j *job) locate(ctx context.Context, clients *kube.Clients) (*endpoint, error) {
+	c := &j.config
+	required := c.source() == sourcePrometheus
+	if !required && c.source() != sourceAuto {
+		return nil, nil
+	}
+	for _, address := range [...]string{c.Prometheus, os.Getenv(addressVariable)} {
+		if address == "" {
+			continue
+		}
+		if !isURL(address) {
+			return nil, fmt.Errorf("%s must be a URL such as http://localhost:9090, got %q", addressVariable, address)
+		}
+		base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
+		if err != nil {
+			return nil, err
+		}
+		return &endpoint{address, "Prometheus " + withoutUser(address), &headers{next: base, add: c.Headers}}, nil
+	}
+	found, err := discover(ctx, clients)
+	var several discovery.Several
+	switch {
+	case err == nil:
+	case required || errors.As(err, &several) || ctx.Err() != nil:
+		return nil, err
+	default:
+		return nil, nil // no right to list Services, or none is known
+	}
+	address, err := clients.ServiceProxy(found.Key, found.Scheme, found.Port, found.Path)
+	if err != nil {
+		return nil, err
+	}
+	add := c.Headers
+	for name, value := range found.Header {
+		add = append(add, name+": "+value)
+	}
+	return &endpoint{address, found.Product + " " + found.Key.String(), &headers{next: clients.HTTP.Transport, add: add}}, nil
+}
+
+// discover returns the only Prometheus among the Services of the cluster.
+func discover(ctx context.Context, clients *kube.Clients) (discovery.Candidate, error) {
+	services, err := clients.Services(ctx, discovery.Selectors())
+	if err != nil {
+		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
+	}
+	objects, err := clients.Prometheuses(ctx)
+	if err != nil {
+		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
+	}
+	return discovery.Choose(services, objects)
+}
+
+var userInURL = regexp.MustCompile(`//[^/@]*@`)
+
+// withoutUser returns a URL without a user and password.
+func withoutUser(url string) string { return userInURL.ReplaceAllString(url, "//") }
+
+// A history reads recorded usage. survey.Survey implements it.
+type history interface {
+	Plan(ctx context.Context, namespaces []string, from, to time.Time) (*survey.Plan, error)
+	Read(ctx context.Context, p *survey.Plan) iter.Seq2[survey.Part, error]
+	Progress() survey.Progress
+}
+
+// newHistory returns a reader of the usage that a Prometheus stores.
+func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *endpoint) (history, error) {
+	c := survey.Config{Address: from.address, Transport: from.transport, Parallel: 1}
+	if j.config.Load == "normal" {
+		c.Parallel = 2
+	}
+	if name, value, ok := strings.Cut(j.config.ClusterLabel, "="); ok {
+		c.Labels = []survey.Label{{Name: name, Value: value}}
+	}
+	if !j.config.NoCache {
+		uid, err := clients.UID(ctx)
+		dir, dirErr := survey.DefaultDir()
+		if err == nil && dirErr == nil { // the cache only saves time
+			c.Cache = survey.OpenCache(dir, uid)
+		}
+	}
+	return survey.New(c)
+}
+
+// readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends.
+func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
+	namespaces := s.namespaces()
+	if !s.selective(&j.config) {
+		namespaces = nil // fewer and shorter queries
+	}
+	plan, err := from.Plan(ctx, namespaces, s.now.Add(-j.config.window()), s.now)
+	if err != nil {
+		return nil, explained(err)
+	}
+	s.notes = append(s.notes, plan.Notes...)
+	c := newCollector(s, j.books(s))
+	c.throttling = !contains(plan.NotRecorded, survey.Throttled)
+	stop := j.showProgress(from)
+	defer stop()
+	var gaps []survey.Gap
+	for part, err := range from.Read(ctx, plan) {
+		for hour := range part.Hours() {
+			c.observeHour(&hour)
+		}
+		gaps = append(gaps, part.Gaps...)
+		s.notes = append(s.notes, part.Notes...)
+		if err != nil && ctx.Err() == nil && len(c.evidence) == 0 {
+			return nil, explained(err)
+		}
+	}
+	s.missing = append(s.missing, missing(survey.Merge(gaps))...)
+	return j.subjects(c), nil
+}
+
+func contains(all []survey.Measure, m survey.Measure) bool {
+	for _, x := range all {
+		if x == m {
+			return true
+		}
+	}
+	return false
+}
+
+// explained adds the remedy to an error of Prometheus.
+func explained(err error) error {
+	var e *survey.Error
+	if errors.As(err, &e) && e.Remedy() != "" {
+		return fmt.Errorf("%w; %s", err, e.Remedy())
+	}
+	return err
+}
+
+// mostGaps is the maximum number of gaps that a report describes.
+const mostGaps = 10
+
+// missing describes gaps.
+func missing(gaps []survey.Gap) []string {
+	var out []string
+	for i := range gaps {
+		if i == mostGaps {
+			return append(out, fmt.Sprintf("%d more gaps", len(gaps)-mostGaps))
+		}
+		g := &gaps[i]
+		text := fmt.Sprintf("%s of namespace %s from %s to %s", g.Measure, g.Namespace, g.From.UTC().Format("2 Jan 15:04"), g.To.UTC().Format("2 Jan 15:04"))
+		var e *survey.Error
+		switch {
+		case errors.As(g.Err, &e):
+			text += ": " + e.Cause.String()
+		case errors.Is(g.Err, context.Canceled):
+			text += ": interrupted"
+		case g.Err != nil:
+			text += ": " + g.Err.Error()
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// showProgress shows the progress of reading until stop is called.
+func (j *job) showProgress(from history) (stop func()) {
+	bar := j.newProgress()
+	if bar == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				bar.clear()
+				return
+			case now := <-tick.C:
+				p := from.Progress()
+				if p.Planned > 0 {
+					bar.show(now, float64(p.Done)/float64(p.Planned), progressText(&p, now))
+				}
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// progressText describes what is read now.
+func progressText(p *survey.Progress, now time.Time) string {
+	text := fmt.Sprintf("%d of %d queries", p.Done, p.Planned)
+	if len(p.Namespaces) > 0 {
+		text += " · " + p.Namespaces[0]
+		if n := len(p.Namespaces) - 1; n > 0 {
+			text += fmt.Sprintf(" and %d more", n)
+		}
+		text += ", " + p.Day.Format("2 Jan")
+	}
+	if p.WaitsUntil.After(now) {
+		text += " · Prometheus is busy, waiting"
+	}
+	return text
+}
+
+// observeHour adds the usage of a container in an hour.
+func (c *collector) observeHour(h *survey.Hour) {
+	owner := h.Workload
+	if owner.Kind == "Job" && c.byKey[owner] == nil {
+		owner = cronJobOf(owner)
+	}
+	c.observe(h.Sample(), owner)
+	as := c.tracked[podContainer{h.Key(), h.Container}]
+	if as.to == nil {
+		return
+	}
+	if h.Kills > 0 {
+		as.to.Kill(h.End, h.Kills)
+	}
+	if c.throttling && h.Has.Has(cluster.CPU) {
+		as.to.throttled += h.Throttled
+		as.to.throttledHours++
+	}
+}
+
+var cronJobSuffix = regexp.MustCompile(`-[0-9]{8,11}$`)
+
+// cronJobOf returns the CronJob that has probably created a Job.
+func cronJobOf(w cluster.Workload) cluster.Workload {
+	w.Kind = "CronJob"
+	w.Name = cronJobSuffix.ReplaceAllString(w.Name, "")
+	return w
+}

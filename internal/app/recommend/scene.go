@@ -1,0 +1,241 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
+)
+
+// A scene is the state of the cluster that a review is about.
+type scene struct {
+	now         time.Time
+	snapshot    *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
+	workloads   []*workload       // that are reviewed, sorted
+	evictions   []usage.OOM
+	nodes       []cluster.Node
+	daemons     []cluster.Daemon
+	selectors   []cluster.NodeSelector
+	tolerations []cluster.Tolerations
+	whole       bool // all pods and nodes of the cluster are known
+	catalog     *sizing.Catalog
+	missing     []string // what could not be read
+	notes       []string // what a reader of the report should know
+
+	selected map[cluster.Key]string // pods that --selector selects; nil: all
+	labels   map[cluster.Key]string // value of the label of --group-by
+
+	vpas      map[cluster.Key]*workload // cache of byVPA
+	nodeIndex map[string]int            // in nodes
+}
+
+// indexOf returns the index of a node in nodes, or -1.
+func (s *scene) indexOf(node string) int {
+	if i, ok := s.nodeIndex[node]; ok {
+		return i
+	}
+	return -1
+}
+
+// A workload is a workload that is reviewed.
+type workload struct {
+	key        cluster.Workload
+	live       []*cluster.Pod
+	containers []string            // of the live pods, sorted
+	vpa        *cluster.Autoscaler // nil if there is none
+	hpas       []*cluster.HorizontalAutoscaler
+	lack       map[string]string // by container, "" for all: why there is no recommendation; nil if not known
+}
+
+// readTimeout is the maximum time for reading the state of the cluster.
+const readTimeout = time.Minute
+
+// connect returns clients that send only requests that read.
+func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
+	clients, err := kube.NewClients(kube.Config{
+		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "recommend", Version: process.BuildVersion(), ReadOnly: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return clients, clients.Reach(ctx, c.onlyNamespace())
+}
+
+// readScene reads the state of the cluster.
+func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
+	watching, stop := context.WithCancel(ctx)
+	world := watcher.NewWorld(clients, watcher.Options{
+		Namespace: c.onlyNamespace(), Pods: watcher.AllPods, Nodes: true, HPAs: c.HPA != hpaIgnore, Evictions: true, VPAsOptional: true,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	world.Start(watching)
+	defer world.Wait()
+	defer stop()
+	err := synced(ctx, world)
+	if err != nil {
+		return nil, err
+	}
+	s := &scene{
+		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(), daemons: world.Daemons(),
+		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
+	}
+	for _, h := range world.Health() {
+		if h.Forbidden && apierrors.IsForbidden(h.Err) {
+			s.missing = append(s.missing, "no right to list "+h.Resource)
+			s.whole = s.whole && h.Resource != "nodes"
+		}
+	}
+	s.nodeIndex = make(map[string]int, len(s.nodes))
+	for i := range s.nodes {
+		s.nodeIndex[s.nodes[i].Name] = i
+	}
+	if c.Selector != "" {
+		if s.selected, err = clients.PodLabels(ctx, c.onlyNamespace(), c.Selector, ""); err != nil {
+			return nil, err
+		}
+	}
+	if name, ok := strings.CutPrefix(c.GroupBy, "label="); ok {
+		if s.labels, err = clients.PodLabels(ctx, c.onlyNamespace(), name, name); err != nil {
+			return nil, err
+		}
+	}
+	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
+	return s, s.readProfiles(ctx, clients)
+}
+
+// synced waits until the state of the cluster is known. It returns early if something that is required cannot be read.
+func synced(ctx context.Context, world *watcher.World) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !world.Synced() || !world.Discovered() {
+		for _, h := range world.Health() {
+			if apierrors.IsForbidden(h.Err) && !h.Forbidden && !h.Synced {
+				return fmt.Errorf("read the cluster: list %s: %w; grant list on %s, as the ClusterRole view does, or choose another user with --context or --as", h.Resource, h.Err, h.Resource)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("read the cluster: %w", world.WaitSynced(ctx))
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// gather groups the live pods by workload.
+func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Autoscaler, hpas []*cluster.HorizontalAutoscaler) {
+	for i, p := range pods {
+		if !p.Top.IsZero() || p.Controller.Kind == "Node" {
+			continue // a static pod cannot be changed by way of the API server
+		}
+		q := *p
+		q.Top = p.Controller
+		if q.Top.IsZero() {
+			q.Top = cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+		}
+		pods[i] = &q
+	}
+	s.snapshot = cluster.NewSnapshot(pods, autoscalers)
+	found := map[cluster.Workload]*workload{}
+	for _, p := range s.snapshot.Pods {
+		if p.Top.IsZero() || !p.Live() || p.Placeholder || !c.includes(p.Top) {
+			continue
+		}
+		if _, ok := s.selected[p.Key]; s.selected != nil && !ok {
+			continue
+		}
+		w := found[p.Top]
+		if w == nil {
+			w = &workload{key: p.Top, vpa: governing(s.snapshot.AutoscalersOf(p.Top))}
+			found[p.Top] = w
+			s.workloads = append(s.workloads, w)
+		}
+		w.live = append(w.live, p)
+		for i := range p.Containers {
+			name := p.Containers[i].Name
+			if at, known := slices.BinarySearch(w.containers, name); !known && p.Containers[i].Role == cluster.Regular {
+				w.containers = slices.Insert(w.containers, at, name)
+			}
+		}
+	}
+	for _, h := range hpas {
+		if w := found[h.Target]; w != nil && len(h.Utilization) > 0 {
+			w.hpas = append(w.hpas, h)
+		}
+	}
+	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
+}
+
+// governing returns the VPA that governs a workload, or the oldest if none changes pods.
+func governing(named []*cluster.Autoscaler) *cluster.Autoscaler {
+	if a := cluster.Governing(named, false); a != nil {
+		return a
+	}
+	return cluster.Oldest(named)
+}
+
+// readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
+func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
+	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
+	lister, err := kube.NewProfiles(clients)
+	if err != nil {
+		return err
+	}
+	list, err := lister.List(ctx)
+	switch {
+	case errors.Is(err, kube.ErrUnsupported):
+		return nil
+	case err != nil:
+		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
+		return nil
+	}
+	for i := range list {
+		p, err := profile.Parse(list[i].JSON)
+		if err != nil {
+			s.catalog.LearnInvalid(list[i].Name, list[i].Version, err.Error())
+			continue
+		}
+		s.catalog.Learn(list[i].Name, list[i].Version, p)
+	}
+	return nil
+}
+
+// hasVPAs reports whether a reviewed workload has a VPA with a recommendation.
+func (s *scene) hasVPAs() bool {
+	return slices.ContainsFunc(s.workloads, func(w *workload) bool { return w.vpa != nil && len(w.vpa.Advice) > 0 })
+}
+
+// namespaces returns the namespaces of the reviewed workloads, sorted.
+func (s *scene) namespaces() []string {
+	var out []string
+	for _, w := range s.workloads {
+		if len(out) == 0 || out[len(out)-1] != w.key.Namespace {
+			out = append(out, w.key.Namespace)
+		}
+	}
+	return out
+}
+
+// selective reports whether only a part of the namespaces is reviewed.
+func (s *scene) selective(c *Config) bool {
+	return len(c.Namespaces) > 0 || len(c.Names) > 0 || len(c.Kinds) > 0 || c.Selector != ""
+}

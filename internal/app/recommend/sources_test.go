@@ -1,0 +1,424 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/metrics"
+)
+
+// A gateway passes requests to a FakeAPI and a fake Prometheus, and records their methods.
+type gateway struct {
+	mu      sync.Mutex
+	methods map[string]int
+	next    *url.URL
+	also    http.Handler // for the service proxy
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	g.methods[r.Method]++
+	g.mu.Unlock()
+	if g.also != nil && strings.Contains(r.URL.Path, "/proxy/") {
+		g.also.ServeHTTP(w, r)
+		return
+	}
+	q, err := http.NewRequestWithContext(r.Context(), r.Method, g.next.String()+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	q.Header = r.Header
+	response, err := http.DefaultTransport.RoundTrip(q)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	for name, values := range response.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(response.StatusCode)
+	buffer := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buffer)
+		_, _ = w.Write(buffer[:n])
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// A prometheus answers the queries of a survey: each container uses 0.25 cores and 256 MiB, and cart 1.1 GiB.
+type prometheus struct {
+	mu      sync.Mutex
+	methods map[string]int
+	headers http.Header // of the last request
+	queries []string
+	fails   func(query string) bool // status 400
+	pods    []string                // "namespace pod"
+	entered chan struct{}           // closed at the first range query, if not nil
+	hold    bool                    // range queries are not answered
+}
+
+func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query().Get("query")
+	p.mu.Lock()
+	if p.methods == nil {
+		p.methods = map[string]int{}
+	}
+	p.methods[r.Method]++
+	p.headers = r.Header.Clone()
+	p.queries = append(p.queries, query)
+	p.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/status/flags"):
+		fmt.Fprint(w, `{"status":"success","data":{"query.max-samples":"50000000"}}`)
+	case strings.HasSuffix(r.URL.Path, "/query"):
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, p.instant(query))
+	case p.fails != nil && p.fails(query):
+		w.WriteHeader(http.StatusBadRequest)
+	case p.hold:
+		close(p.entered)
+		<-r.Context().Done()
+	default:
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": p.matrix(r.URL.Query())}})
+	}
+}
+
+func (p *prometheus) instant(query string) string {
+	switch {
+	case strings.Contains(query, "hourly_cost"):
+		return ""
+	case strings.Contains(query, "unless"): // no owners of pods are stored
+		return `{"metric":{"namespace":"shop"},"value":[1,"3"]},{"metric":{"namespace":"ml"},"value":[1,"2"]},{"metric":{"namespace":"web"},"value":[1,"1"]}`
+	case strings.HasPrefix(query, "count by (namespace)"):
+		return `{"metric":{"namespace":"shop"},"value":[1,"3"]},{"metric":{"namespace":"ml"},"value":[1,"2"]},{"metric":{"namespace":"web"},"value":[1,"1"]}`
+	}
+	return `{"metric":{},"value":[1,"20"]}`
+}
+
+func (p *prometheus) matrix(v url.Values) []any {
+	query := v.Get("query")
+	from, _ := strconv.ParseInt(v.Get("start"), 10, 64)
+	to, _ := strconv.ParseInt(v.Get("end"), 10, 64)
+	result := []any{}
+	for _, name := range p.pods {
+		namespace, pod, _ := strings.Cut(name, " ")
+		value := "0.25"
+		switch {
+		case !strings.Contains(query, namespace), strings.Contains(query, "restarts_total"):
+			continue
+		case strings.Contains(query, "throttled"):
+			value = "0.5"
+		case strings.Contains(query, "memory"):
+			value = strconv.Itoa(256 << 20)
+			if strings.HasPrefix(pod, "cart") {
+				value = strconv.Itoa(1000 << 20)
+			}
+		}
+		var values []any
+		for at := from; at <= to; at += 3600 {
+			values = append(values, []any{at, value})
+		}
+		result = append(result, map[string]any{"metric": map[string]string{"namespace": namespace, "pod": pod, "container": "app"}, "values": values})
+	}
+	return result
+}
+
+// recordedPods are the pods of the cluster of shop, and one that is gone.
+func recordedPods() []string {
+	return []string{
+		"shop cart-7d4b9c6f5d-x2k9b", "shop cart-7d4b9c6f5d-x2k9c", "shop cart-7d4b9c6f5d-x2k9d", "shop cart-55d4b9c6f5-zzzzz",
+		"ml feature-store-7d4b9c6f5d-x2k9b", "ml feature-store-7d4b9c6f5d-x2k9c", "web front-7d4b9c6f5d-x2k9b",
+	}
+}
+
+func serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// podfit recommend sends only requests that read, whatever the source and the format are.
+func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
+	f := shop(t)
+	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
+	f.Apply("/api/v1/namespaces", `{"metadata":{"name":"kube-system","uid":"0b0e5b9e-1f6d-4f0e-9a39-2f6f0ad7f6a1"}}`)
+	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+		"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`)
+	next, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &prometheus{pods: recordedPods()}
+	g := &gateway{methods: map[string]int{}, next: next, also: p}
+	config := kubeconfig(t, serve(t, g))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	direct := &prometheus{pods: recordedPods()}
+	for name, args := range map[string][]string{
+		"cluster":    {"--source", "cluster", "-o", "kustomize"},
+		"discovered": {"-o", "vpa"},
+		"prometheus": {"--prometheus", serve(t, direct), "--group-by", "label=app", "-l", "app"},
+	} {
+		if r := runCommand(t.Context(), append([]string{"--kubeconfig", config}, args...)...); r.code != 0 {
+			t.Errorf("%s: got exit code %d and error %s", name, r.code, r.errs)
+		}
+	}
+	j := newTestJob(t, f)
+	j.config.Kubeconfig, j.config.Source = config, sourceMetrics
+	if err := j.run(t.Context()); err != nil {
+		t.Errorf("metrics: %v", err)
+	}
+	for who, methods := range map[string]map[string]int{"API server": g.methods, "Prometheus through the API server": p.methods, "Prometheus": direct.methods} {
+		if len(methods) != 1 || methods[http.MethodGet] == 0 {
+			t.Errorf("%s: got requests %v, want only GET", who, methods)
+		}
+	}
+	if r := f.Requests(); len(r) > 0 {
+		for _, request := range r {
+			if !strings.HasPrefix(request, "GET ") {
+				t.Errorf("the API server got %s", request)
+			}
+		}
+	}
+}
+
+func TestRecommend_prometheus_usesUsageOfLiveAndDeletedPods(t *testing.T) {
+	f := shop(t)
+	p := &prometheus{pods: recordedPods()}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--prometheus-header", "X-Scope-OrgID: shop", "--cluster-label", "cluster=prod",
+		"--no-cache", "--profile", "balanced", "--profile", "default", "-o", "json", "--sort", "name")
+	if r.code != 0 {
+		t.Fatalf("got exit code %d and error %s", r.code, r.errs)
+	}
+	var report struct {
+		Source, Window string
+		Complete       bool
+		Containers     []struct {
+			Name, Confidence, Risk string
+			Days                   int
+			Memory                 struct{ Target string }
+			Profiles               []struct {
+				Profile string
+				Target  struct{ CPU, Memory string }
+			}
+			Findings []struct{ Reason string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if !report.Complete || len(report.Containers) != 3 || report.Window != "14 days" || !strings.HasPrefix(report.Source, "Prometheus http://") {
+		t.Fatalf("got %+v", report)
+	}
+	for _, c := range report.Containers {
+		if c.Confidence != "high" || c.Days < 14 || len(c.Profiles) != 2 || c.Profiles[0].Target.Memory == "" || c.Profiles[0].Target == c.Profiles[1].Target {
+			t.Errorf("got %+v", c)
+		}
+		if c.Risk != "high" || c.Findings[len(c.Findings)-1].Reason == "" {
+			t.Errorf("%s: throttled in half of the periods: got risk %s", c.Name, c.Risk)
+		}
+	}
+	if p.headers.Get("X-Scope-Orgid") != "shop" || !strings.Contains(strings.Join(p.queries, " "), `cluster="prod"`) {
+		t.Errorf("got headers %v and query %s", p.headers, p.queries[0])
+	}
+}
+
+func TestRecommend_prometheusFails_reportNamesGapsAndExitCodeIs3(t *testing.T) {
+	f := shop(t)
+	p := &prometheus{pods: recordedPods(), fails: func(query string) bool { return strings.Contains(query, "throttled") }}
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--no-cache", "--history", "1d")
+	if r.code != exitPartial || !strings.Contains(r.out, "Incomplete: CPU throttling of namespace") || !strings.Contains(r.errs, "the report is incomplete") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+}
+
+func TestRecommend_interrupted_reportsWhatWasReadAndExitCodeIs3(t *testing.T) {
+	f := shop(t)
+	p := &prometheus{pods: recordedPods(), hold: true, entered: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-p.entered
+		cancel()
+	}()
+	r := runCommand(ctx, "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--no-cache")
+	if r.code != exitPartial || !strings.Contains(r.out, "3 workloads") || !strings.Contains(r.out, ": interrupted") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+}
+
+func TestRecommend_prometheusUnreachable_errorHasCauseAndRemedy(t *testing.T) {
+	f := shop(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	login := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>please log in</html>") }))
+	for address, want := range map[string]string{gone.URL: "no connection", login: "not from Prometheus"} {
+		r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", address, "--no-cache")
+		if r.code != 1 || !strings.Contains(r.errs, want) || !strings.Contains(r.errs, "; ") || r.out != "" {
+			t.Errorf("%s: got exit code %d and error %s", address, r.code, r.errs)
+		}
+	}
+}
+
+func TestRecommend_severalPrometheuses_areListed(t *testing.T) {
+	f := shop(t)
+	for _, namespace := range []string{"monitoring", "other"} {
+		f.Apply("/api/v1/services", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+			"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`, namespace))
+	}
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()))
+	if r.code != 1 || !strings.Contains(r.errs, "monitoring/prometheus-k8s") || !strings.Contains(r.errs, "other/prometheus-k8s") {
+		t.Errorf("got exit code %d and error %s", r.code, r.errs)
+	}
+}
+
+// podMetrics returns a list of the Metrics API.
+func podMetrics(at time.Time) string {
+	var items []string
+	for _, name := range recordedPods()[:7] {
+		namespace, pod, _ := strings.Cut(name, " ")
+		items = append(items, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"timestamp":%q,"window":"15s","containers":[{"name":"app","usage":{"cpu":"50m","memory":"1500Mi"}}]}`,
+			namespace, pod, at.UTC().Format(time.RFC3339)))
+	}
+	return `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[` + strings.Join(items, ",") + `]}`
+}
+
+// newTestJob returns a job that reads the Metrics API for some milliseconds.
+func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
+	t.Helper()
+	c := Defaults()
+	c.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
+	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, program: "podfit", interval: 10 * time.Millisecond}
+}
+
+// A readings is a Metrics API with usage at times of its own.
+type readings struct {
+	at     time.Time
+	n      int
+	cancel func() // called at the third reading, if not nil
+	err    error
+}
+
+func (r *readings) Read(context.Context) (metrics.Reading, error) {
+	r.n++
+	if r.cancel != nil && r.n == 3 {
+		r.cancel()
+	}
+	at := r.at.Add(time.Duration(r.n) * time.Minute)
+	var out metrics.Reading
+	for _, name := range recordedPods() {
+		namespace, pod, _ := strings.Cut(name, " ")
+		out.Samples = append(out.Samples, usage.Sample{
+			Pod: cluster.Key{Namespace: namespace, Name: pod}, Container: "app", At: at, CPU: 0.05, Memory: 1500 << 20, Has: cluster.Both,
+		})
+	}
+	return out, r.err
+}
+
+// metricsSubjects reads a Metrics API and returns the subjects by workload.
+func metricsSubjects(t *testing.T, ctx context.Context, from sampler) (map[string]*review.Row, *scene, error) {
+	t.Helper()
+	f := shop(t)
+	j := newTestJob(t, f)
+	clients, err := j.config.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := j.config.readScene(t.Context(), clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects, err := j.readMetrics(ctx, from, s)
+	if err != nil {
+		return nil, s, err
+	}
+	rows := map[string]*review.Row{}
+	r := review.New(review.Config{Now: s.now, Profiles: []string{"balanced"}}, subjects)
+	for i := range r.Rows {
+		rows[r.Rows[i].Workload.Name] = &r.Rows[i]
+	}
+	return rows, s, nil
+}
+
+func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
+	rows, _, err := metricsSubjects(t, t.Context(), &readings{at: time.Now().Add(-10 * time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each container uses 50m and 1,500 MiB: cart and front have less memory, all have more CPU.
+	for name, tt := range map[string]struct{ raised, kept cluster.Set }{
+		"cart":          {cluster.Of(cluster.Memory), cluster.Of(cluster.CPU)},
+		"feature-store": {0, cluster.Both},
+		"front":         {cluster.Of(cluster.Memory), cluster.Of(cluster.CPU)},
+	} {
+		row := rows[name]
+		if row.Confidence != review.Low || !row.Evidence.Provisional {
+			t.Errorf("%s: got confidence %v", name, row.Confidence)
+		}
+		for i, res := range cluster.All {
+			before, after := row.Requests.Amount(res), row.Request.Amount(res)
+			if after < before || tt.raised.Has(res) != (after > before) || tt.kept.Has(res) != (row.Kept[i].Reason == review.Provisional) {
+				t.Errorf("%s: %s changes from %d to %d, kept %v", name, res, before, after, row.Kept[i])
+			}
+		}
+	}
+}
+
+func TestMetrics_interrupted_keepsReadings(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	rows, s, err := metricsSubjects(t, ctx, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel})
+	if err != nil || len(s.missing) != 1 || rows["cart"].Evidence.Samples == 0 {
+		t.Errorf("got error %v, missing %v", err, s.missing)
+	}
+}
+
+func TestMetrics_unavailable_errorHasRemedy(t *testing.T) {
+	_, _, err := metricsSubjects(t, t.Context(), &readings{err: errors.New("the server could not find the requested resource")})
+	if err == nil || !strings.Contains(err.Error(), "install metrics-server") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestRecommend_trace_printsWhatToRequest(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n")
+	for i := range 24 * 8 {
+		fmt.Fprintf(&b, "%d,shop,Deployment,cart,cart-0,app,0.2,3e8\n", 1782000000+3600*i)
+	}
+	path := filepath.Join(t.TempDir(), "usage.csv")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runCommand(t.Context(), "--trace", path)
+	if r.code != 0 || !strings.Contains(r.out, "shop/deploy/cart") || !strings.Contains(r.out, "high, 8 d") || !strings.Contains(r.out, "Requests are not known") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/trace"
+)
+
+// subjects returns the subjects according to samples that were added to the books.
+func (j *job) subjects(c *collector) []review.Subject {
+	c.finish()
+	var out []review.Subject
+	for _, w := range c.scene.workloads {
+		advice := make([][]cluster.Advice, len(c.books))
+		for i, b := range c.books {
+			advice[i] = b.advise(w)
+		}
+		for _, container := range w.containers {
+			subject := j.subject(c.scene, w, container, c.books, advice)
+			if e := c.evidence[usage.Ref{Workload: w.key, Container: container}]; e != nil {
+				subject.Evidence = e.result()
+			}
+			j.addKills(&subject, c.scene, w)
+			out = append(out, subject)
+		}
+	}
+	return out
+}
+
+// A sampler reads the present usage of all containers.
+type sampler interface {
+	Read(context.Context) (metrics.Reading, error)
+}
+
+// readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends.
+func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review.Subject, error) {
+	c := newCollector(s, j.books(s))
+	bar := j.newProgress()
+	defer bar.clear()
+	start := time.Now()
+	readings := 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for end := start.Add(j.config.For); ; {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			s.missing = append(s.missing, fmt.Sprintf("interrupted after %d readings of the Metrics API", readings))
+			break
+		}
+		reading, err := from.Read(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				continue
+			}
+			return nil, fmt.Errorf("read usage: %w; install metrics-server, or choose another source with --source", err)
+		}
+		readings++
+		s.now = time.Now()
+		for _, b := range c.books {
+			b.store.Tick(s.now)
+		}
+		for i := range reading.Samples {
+			c.observe(reading.Samples[i], cluster.Workload{})
+		}
+		bar.show(s.now, min(float64(s.now.Sub(start))/float64(j.config.For), 1), fmt.Sprintf("%d readings of the Metrics API", readings))
+		if !s.now.Add(j.interval).Before(end.Add(j.interval / 2)) {
+			break
+		}
+		timer.Reset(j.interval)
+	}
+	subjects := j.subjects(c)
+	for i := range subjects {
+		provisional(&subjects[i])
+	}
+	return subjects, nil
+}
+
+// provisional marks a subject whose usage was read for minutes. Its requests are not lowered.
+func provisional(s *review.Subject) {
+	s.Evidence.Provisional = true
+	for i, res := range cluster.All {
+		to, ok := s.Targets[0].Amount.Get(res)
+		if from, has := s.Requests.Get(res); ok && has && to < from && !s.Kept[i].IsKept() {
+			s.Kept[i] = review.Kept{Reason: review.Provisional}
+		}
+	}
+}
+
+// newSampler returns a reader of the Metrics API.
+func (j *job) newSampler(clients *kube.Clients) (sampler, error) {
+	return metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
+}
+
+// readTrace returns the subjects of a trace. A trace has no requests, so only the recommendations are known.
+func (j *job) readTrace() (*scene, []review.Subject, error) {
+	all, err := trace.Read(j.config.Trace)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = slices.DeleteFunc(all, func(w replay.Workload) bool { return len(w.Samples) == 0 || !j.config.includes(w.Key) })
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("%s: no samples of the workloads that the flags select", j.config.Trace)
+	}
+	last := int64(0)
+	for i := range all {
+		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
+	}
+	s := &scene{now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
+	replicas := map[cluster.Workload]int{}
+	for i := range all {
+		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}
+		s.workloads = append(s.workloads, w)
+		replicas[w.key] = recentPods(&all[i])
+	}
+	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
+	if err := j.check(s); err != nil {
+		return nil, nil, err
+	}
+	c := newCollector(s, j.books(s))
+	for i := range all {
+		for sample := range all[i].Usage() {
+			c.observe(sample, all[i].Key)
+		}
+		all[i].Samples = nil // not needed any more
+	}
+	subjects := j.subjects(c)
+	for i := range subjects {
+		subjects[i].Replicas = replicas[subjects[i].Workload]
+	}
+	return s, subjects, nil
+}
+
+// recentPods returns the number of pods with samples in the last hour of a workload.
+func recentPods(w *replay.Workload) int {
+	last := w.Samples[len(w.Samples)-1].At
+	seen := map[int32]bool{}
+	for i := len(w.Samples) - 1; i >= 0 && last-w.Samples[i].At < 3600; i-- {
+		seen[w.Samples[i].Pod] = true
+	}
+	return len(seen)
+}
+
+// plainText returns a text for a terminal, without control characters.
+func plainText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// interrupted returns the error of a run that ended before anything was read.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return process.ExitError{Code: exitPartial, Err: errors.New("interrupted before anything was read")}
+}

@@ -1,0 +1,271 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/metrics"
+)
+
+// fake is all that a source reads.
+type fake struct {
+	mu        sync.Mutex
+	snapshots int
+	panics    bool          // Snapshot panics
+	reads     int           // of usage
+	listed    int           // of events
+	delay     time.Duration // of usage and events
+	err       error         // likewise
+	health    []feed.State
+	histories []usage.History
+	found     bool // checkpoints
+	storeErr  error
+}
+
+func (f *fake) Snapshot() *cluster.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.snapshots++
+	if f.panics {
+		panic("broken")
+	}
+	return cluster.NewSnapshot([]*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}}, nil)
+}
+func (f *fake) Nodes() []cluster.Node {
+	return []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30)}}
+}
+func (f *fake) Daemons() []cluster.Daemon                  { return nil }
+func (f *fake) Selectors() []cluster.NodeSelector          { return nil }
+func (f *fake) Tolerations() []cluster.Tolerations         { return nil }
+func (f *fake) NewNodes() ([]cluster.NewNode, bool)        { return nil, true }
+func (f *fake) Health() []feed.State                       { return f.health }
+func (f *fake) ProfileNames() (names []string, known bool) { return []string{"night"}, true }
+
+func (f *fake) wait(ctx context.Context) error {
+	f.mu.Lock()
+	delay, err := f.delay, f.err
+	f.mu.Unlock()
+	select {
+	case <-time.After(delay):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *fake) Read(ctx context.Context) (metrics.Reading, error) {
+	f.mu.Lock()
+	f.reads++
+	f.mu.Unlock()
+	return metrics.Reading{Samples: []usage.Sample{{Pod: cluster.Key{Namespace: "shop", Name: "web-1"}, Container: "app", CPU: 0.5, Has: cluster.Of(cluster.CPU)}}}, f.wait(ctx)
+}
+
+func (f *fake) RecentEvents(ctx context.Context) ([]overview.Entry, error) {
+	f.mu.Lock()
+	f.listed++
+	f.mu.Unlock()
+	return []overview.Entry{{Act: "evict"}}, f.wait(ctx)
+}
+
+func (f *fake) Histories(context.Context, cluster.Workload) ([]usage.History, error) {
+	return f.histories, f.storeErr
+}
+
+func (f *fake) Checkpoint(context.Context, checkpoint.Key) (usage.Checkpoint, bool, error) {
+	h := histogram.New(histogram.Memory, time.Hour)
+	h.Add(3e8, 1, time.Now())
+	c := histogram.New(histogram.CPU, time.Hour)
+	c.Add(0.3, 1, time.Now())
+	return usage.Checkpoint{CPU: c.Checkpoint(), Memory: h.Checkpoint(), Samples: 7}, f.found, f.storeErr
+}
+
+func sourceOf(f *fake) *source {
+	return newSource(&source{world: f, usage: f, events: f, store: f, log: slog.New(slog.DiscardHandler)})
+}
+
+// However many viewers look, the API server gets one request for usage per minute, and the overview is computed once per interval.
+func TestSource_manyViewers_readsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(fake)
+		s := sourceOf(f)
+		for range 10 * 60 {
+			var viewers sync.WaitGroup
+			for range 20 {
+				viewers.Go(func() { s.State(t.Context()) })
+			}
+			viewers.Wait()
+			time.Sleep(time.Second)
+		}
+		if f.reads > 11 || f.listed > 21 || f.snapshots > 121 {
+			t.Errorf("in ten minutes: %d reads of usage, %d of events, %d snapshots", f.reads, f.listed, f.snapshots)
+		}
+		if s.State(t.Context()).Overview.Totals.Used.CPU != 500 {
+			t.Error("the usage is not shown")
+		}
+	})
+}
+
+// A slow or failing Metrics API delays only the first page, and for a short time.
+func TestSource_usageSlowOrFailing_pageIsShownWithoutIt(t *testing.T) {
+	for name, f := range map[string]*fake{"slow": {delay: time.Hour}, "failing": {err: errors.New("no metrics")}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sourceOf(f)
+			began := time.Now()
+			state := s.State(t.Context())
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: the first page took %v", name, took)
+			}
+			if state.Overview.UsageSeen || len(state.Overview.Rows) != 1 {
+				t.Errorf("%s: overview %+v", name, state.Overview)
+			}
+			time.Sleep(readTimeout + freshState.age)
+			s.State(t.Context())
+			time.Sleep(time.Second)
+			began = time.Now()
+			state = s.State(t.Context())
+			if took := time.Since(began); took > 0 {
+				t.Errorf("%s: a later page took %v", name, took)
+			}
+			if text := strings.Join(state.Problems, " "); !strings.Contains(text, "the Metrics API did not answer") || !strings.Contains(text, "Events could not be read") {
+				t.Errorf("%s: problems %q", name, text)
+			}
+			time.Sleep(readTimeout) // the last reads end
+		})
+	}
+}
+
+func TestSource_watches_ageAndProblemsAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		f := &fake{health: []feed.State{
+			{Resource: "pods", Synced: true, LastResponse: now.Add(-time.Hour), Err: errors.New("x"), FailedSince: now.Add(-time.Hour)},
+			{Resource: "nodes", Synced: true, LastResponse: now}, {Resource: "sizingprofiles", Synced: true, Forbidden: true}, {Resource: "replicasets"},
+		}}
+		state := sourceOf(f).State(t.Context())
+		if !state.Contact.Equal(now.Add(-time.Hour)) || strings.Join(state.Loading, " ") != "replicasets" {
+			t.Errorf("contact %v, loading %q", state.Contact, state.Loading)
+		}
+		text := strings.Join(state.Problems, "\n")
+		for _, want := range []string{"The watch of pods has failed since", "podfit may not list sizingprofiles", "The watch of nodes is out of date"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not among the problems %q", want, text)
+			}
+		}
+	})
+}
+
+// The leader shows its own decisions, other replicas the events.
+func TestSource_journal_decisionsReplaceEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sourceOf(new(fake))
+		s.journal = new(Journal)
+		if state := s.State(t.Context()); len(state.Activity) != 1 || !strings.Contains(state.ActivityFrom, "events") {
+			t.Errorf("before the first pass: %+v from %s", state.Activity, state.ActivityFrom)
+		}
+		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1"}}
+		s.journal.Record(time.Now(), []decision.Decision{{Pod: p, Do: decision.Resize}, {Pod: p, Do: decision.Evict}})
+		s.State(t.Context())
+		time.Sleep(freshState.age)
+		s.State(t.Context())
+		time.Sleep(time.Second)
+		if state := s.State(t.Context()); len(state.Activity) != 2 || state.ActivitySince.IsZero() || !strings.Contains(state.ActivityFrom, "since its start") {
+			t.Errorf("after a pass: %+v from %s", state.Activity, state.ActivityFrom)
+		}
+	})
+}
+
+// Prices are per node, and the number of nodes that could go is known only if all pods are.
+func TestSource_prices_surplusIsComputedWithThem(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(file, []byte("currency: EUR\ndefault: {core: 0.03, gib: 0.004}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		prices, currency string
+		allPods          bool
+		problem          string
+	}{
+		"prices": {file, "EUR", true, ""}, "none": {"", "", true, ""}, "one namespace": {file, "EUR", false, ""}, "file is gone": {file + "x", "", true, "Prices are not known"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sourceOf(new(fake))
+			s.prices, s.allPods = c.prices, c.allPods
+			for range 3 { // no page waits for the surplus
+				s.State(t.Context())
+				time.Sleep(freshState.age)
+			}
+			state := s.State(t.Context())
+			problems := strings.Join(state.Problems, " ")
+			if (state.Surplus != nil) != (c.problem == "") || !strings.Contains(problems, c.problem) {
+				t.Fatalf("%s: surplus %+v, problems %q", name, state.Surplus, problems)
+			}
+			if state.Surplus != nil && (state.Surplus.Currency != c.currency || state.Surplus.Packing.Known != (c.allPods && len(s.world.Nodes()) > 0)) {
+				t.Errorf("%s: surplus %+v", name, state.Surplus)
+			}
+		})
+	}
+}
+
+func TestHistory_storedState_peaksOrHistogramsOrNothing(t *testing.T) {
+	row := &overview.Row{Workload: cluster.Workload{Namespace: "shop", Name: "web"}, VPA: "web", Containers: []overview.Container{{Name: "app"}}}
+	for name, c := range map[string]struct {
+		f       *fake
+		vpa     string
+		buckets bool
+		fails   bool
+	}{
+		"histogram":             {&fake{found: true}, "web", true, false},
+		"nothing":               {&fake{}, "web", false, false},
+		"without VPA":           {&fake{found: true}, "", false, false},
+		"state that is invalid": {&fake{found: true, histories: []usage.History{{Container: "app", Form: "adaptive/1", Data: []byte{1}}}}, "web", true, false},
+		"API server fails":      {&fake{storeErr: errors.New("x")}, "web", false, true},
+	} {
+		row.VPA = c.vpa
+		got, err := sourceOf(c.f).History(t.Context(), row)
+		if (err != nil) != c.fails {
+			t.Errorf("%s: error %v", name, err)
+		}
+		buckets := len(got.Containers) == 1 && len(got.Containers[0].CPUBuckets) > 0 && len(got.Containers[0].MemoryBuckets) > 0
+		if buckets != c.buckets {
+			t.Errorf("%s: history %+v", name, got)
+		}
+	}
+}
+
+// A panic while an overview is computed ends neither the process nor the page.
+func TestSource_panic_laterPageIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{panics: true}
+		s := sourceOf(f)
+		if state := s.State(t.Context()); len(state.Overview.Rows) != 0 || len(state.Problems) != 1 {
+			t.Errorf("state %+v", state)
+		}
+		f.mu.Lock()
+		f.panics = false
+		f.mu.Unlock()
+		time.Sleep(freshState.age)
+		s.State(t.Context())
+		time.Sleep(time.Second)
+		if state := s.State(t.Context()); len(state.Overview.Rows) != 1 {
+			t.Errorf("state %+v", state)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/price"
+	"podfit.dev/podfit/internal/edge/web"
+)
+
+// settings are the flags of "podfit web".
+type settings struct {
+	common process.Common
+	web    Config
+}
+
+// Flags binds the flags.
+func (s *settings) Flags(fs *pflag.FlagSet) {
+	c := &s.common
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Empty means the environment variable KUBECONFIG, or ~/.kube/config.")
+	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Show only this namespace. Empty means all.")
+	s.web.Flags(fs)
+	fs.IntVarP(&c.Log.Verbosity, "v", "v", c.Log.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
+	fs.StringVar(&c.Log.Format, "log-format", c.Log.Format, "Format of the log: text or json. On a terminal, the default is plain text for people.")
+}
+
+// Validate returns an error for each invalid flag.
+func (s *settings) Validate() error {
+	if s.web.Address == "" {
+		return errors.New("--web-address must not be empty")
+	}
+	return s.web.Validate()
+}
+
+// NewCommand returns "podfit web".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := settings{common: process.CommonDefaults(), web: LocalDefaults()}
+	command := &cobra.Command{
+		Use: "web", Short: "Show a cluster in a web page", Args: cobra.NoArgs,
+		Long: `Serves a page that shows what the cluster requests and uses, which workloads are at risk, what could be given back, and what
+podfit did. It reads the cluster with your kubeconfig and writes nothing. The cluster needs no podfit, but without
+VerticalPodAutoscaler objects there are no recommendations.
+
+Open the address that is printed. Ctrl-C ends it.`,
+		Example: "  podfit web\n  podfit web --context prod -n shop\n  podfit web --web-address=127.0.0.1:9000",
+	}
+	c.Flags(command.Flags())
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.Validate(); err != nil {
+			return process.UsageError{Err: err}
+		}
+		return c.run(cmd.Context(), s)
+	}
+	process.CompleteFlag(command, "web-auth", string(web.None), string(web.Token), string(web.Header))
+	return command
+}
+
+// run serves the page until ctx ends.
+func (s *settings) run(ctx context.Context, streams process.Streams) error {
+	log, closer, err := s.common.Log.Open(streams.Err, streams.Terminal)
+	if err != nil {
+		return process.UsageError{Err: err}
+	}
+	defer closer.Close()
+	p := process.New(log, prometheus.NewRegistry())
+	clients, err := kube.NewClients(kube.Config{
+		Kubeconfig: s.common.Kubeconfig, Context: s.common.Context, As: s.common.As, QPS: float32(s.common.QPS), Burst: int(s.common.Burst), Component: "web",
+		Version: process.BuildVersion(), ReadOnly: web.Mode(s.web.Auth) == web.None, // otherwise it sends reviews, which store nothing
+	})
+	if err != nil {
+		return err
+	}
+	found, err := clients.Preflight(ctx, s.common.Namespace)
+	if err != nil {
+		return err
+	}
+	if !found {
+		log.Warn("There are no VPA objects, so the page shows no recommendations", slog.String("namespace", s.common.Namespace),
+			slog.String("remedy", "podfit recommend shows recommendations without VPA objects"))
+	}
+	world := watcher.NewWorld(clients, s.common.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true, Profiles: true, Log: log}))
+	serve, err := Work(&s.web, p, &s.common, clients, world, nil)
+	if err != nil {
+		return err
+	}
+	return process.WithWorld(ctx, world, serve)
+}
+
+// Work returns the work of the page: it serves until its context ends. journal has the decisions of the updater of this process; nil if
+// there is none.
+func Work(c *Config, p *process.Process, common *process.Common, clients *kube.Clients, world *watcher.World, journal *Journal) (func(context.Context) error, error) {
+	clients, err := separate(clients)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := checkpoint.NewReader(clients)
+	if err != nil {
+		return nil, err
+	}
+	usage, err := metrics.New(clients.Config, clients.HTTP, common.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if c.Prices != "" {
+		if _, err := price.ReadFile(c.Prices, nil); err != nil {
+			return nil, process.UsageError{Err: fmt.Errorf("--web-prices: %w", err)}
+		}
+	}
+	proxies, err := c.prefixes()
+	if err != nil {
+		return nil, err
+	}
+	src := newSource(&source{
+		world: world, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: journal,
+		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
+	})
+	handler := web.New(web.Config{
+		Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
+		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: kube.NewRights(clients), Namespaces: src, Proxies: proxies}),
+	})
+	return func(ctx context.Context) error {
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", c.Address)
+		if err != nil {
+			return fmt.Errorf("listen on --web-address %s: %w", c.Address, err)
+		}
+		p.Log.Info("Serving the web page", slog.String("address", "http://"+listener.Addr().String()+"/"))
+		return process.Serve(ctx, listener, newServer(handler))
+	}, nil
+}
+
+// requestsPerSecond limits the requests that the page sends to the API server.
+const requestsPerSecond = 50
+
+// separate returns clients with a rate limit of their own, so that viewers do not delay changes of pods.
+func separate(clients *kube.Clients) (*kube.Clients, error) {
+	c := rest.CopyConfig(clients.Config)
+	c.RateLimiter = nil
+	c.QPS = requestsPerSecond
+	c.Burst = 2 * requestsPerSecond
+	own, err := kube.ClientsFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("create the client for the web page: %w", err)
+	}
+	return own, nil
+}
+
+// newServer returns a server whose requests are bounded in time and size.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+	}
+}
+
+// clusterName returns the name of the cluster for the header of the page: the context, or else the host of the API server.
+func clusterName(c *process.Common, clients *kube.Clients) string {
+	if c.Context != "" {
+		return c.Context
+	}
+	if server, err := url.Parse(clients.Config.Host); err == nil && server.Hostname() != "" {
+		return server.Hostname()
+	}
+	return clients.Config.Host
+}
+
+// recentEvents reads the events of the updater.
+type recentEvents struct {
+	clients   *kube.Clients
+	namespace string
+}
+
+// RecentEvents implements eventReader.
+func (r recentEvents) RecentEvents(ctx context.Context) ([]overview.Entry, error) {
+	return kube.RecentEvents(ctx, r.clients, r.namespace)
+}

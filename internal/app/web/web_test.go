@@ -1,0 +1,218 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+// buffer is a log that the test reads while the command writes it.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
+
+// start runs "podfit web" with flags, and returns the address of the page and its log.
+func start(t *testing.T, flags ...string) (root string, log *buffer) {
+	t.Helper()
+	log = new(buffer)
+	command := NewCommand(process.Streams{Out: io.Discard, Err: log})
+	command.SetArgs(append([]string{"--web-address=127.0.0.1:0"}, flags...))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- command.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	kubetest.Eventually(t, "the page is served", func() bool {
+		root = address.FindString(log.String()[strings.Index(log.String(), "Serving")+1:])
+		return strings.Contains(log.String(), "Serving the web page") && root != ""
+	})
+	return root, log
+}
+
+// read returns the body of a page.
+func read(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// stored returns a UsageHistory with hourly peaks of two days.
+func stored(t *testing.T) string {
+	t.Helper()
+	profile, _ := recommend.Builtin("balanced")
+	state := profile.Extend()
+	begin := time.Now().Add(-48 * time.Hour)
+	for hour := range 48 {
+		state.Observe(usage.Sample{At: begin.Add(time.Duration(hour) * time.Hour), CPU: 0.2, Memory: 3e8, Has: cluster.Both}, cluster.Both)
+	}
+	data, err := state.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},
+		"status":{"histories":[{"container":"app","updated":%q,"format":"adaptive/1","data":%q}]}}`, time.Now().UTC().Format(time.RFC3339), base64.StdEncoding.EncodeToString(data))
+}
+
+// The command shows the cluster with a kubeconfig, and sends nothing but GET.
+func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"},"lowerBound":{"cpu":"300m","memory":"700Mi"},"upperBound":{"cpu":"400m","memory":"800Mi"}}]}}}`)
+	api.Reply("GET /apis/podfit.dev/v1alpha1/namespaces/shop/usagehistories/deployment-web", http.StatusOK, stored(t))
+	root, log := start(t, "--kubeconfig="+kubeconfig(t, api.URL()))
+	var page struct {
+		Workloads        int
+		WorkloadsWithVPA int
+		Pods, AtRisk     int
+	}
+	kubetest.Eventually(t, "the page shows the pods", func() bool {
+		if err := json.Unmarshal([]byte(read(t, root+"?format=json")), &page); err != nil {
+			t.Fatal(err)
+		}
+		return page.Workloads == 1 && page.Pods == 3 && page.WorkloadsWithVPA == 1 && page.AtRisk == 1
+	})
+	text := read(t, root+"workloads/shop/Deployment/web")
+	for _, want := range []string{"745 Mi", "Container app has no memory request", "Memory of container app", "data-chart", "kubectl patch vpa web -n shop"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not on the page of the workload", want)
+		}
+	}
+	for _, path := range []string{"workloads", "nodes", "activity", "profiles", "about"} {
+		if text := read(t, root+path); !strings.Contains(text, "</html>") {
+			t.Errorf("page %s is %q", path, text)
+		}
+	}
+	for _, request := range api.Requests() {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("the command sent %s", request)
+		}
+	}
+	if strings.Contains(log.String(), "dry run") {
+		t.Errorf("the log is about a dry run: %s", log)
+	}
+
+	api.Stop()
+	kubetest.Eventually(t, "the page shows that the API server does not answer", func() bool {
+		return strings.Contains(read(t, root), "may be out of date")
+	})
+	if text := read(t, root+"workloads"); !strings.Contains(text, ">web</a>") {
+		t.Error("the workload is not shown any more")
+	}
+	api.Start()
+}
+
+func TestCommand_wrongCall_isUsageError(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	config := kubeconfig(t, api.URL())
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"no authentication for others": {[]string{"--web-address=:8945"}, "--web-auth=none on :8945 would show all workloads to everyone who can connect"},
+		"unknown authentication":       {[]string{"--web-auth=basic"}, `--web-auth must be token, header or none, got "basic"`},
+		"no port":                      {[]string{"--web-address=localhost"}, `--web-address must be HOST:PORT or :PORT, got "localhost"`},
+		"empty address":                {[]string{"--web-address="}, "--web-address must not be empty"},
+		"all hosts":                    {[]string{"--web-hosts=*"}, "--web-hosts=* needs --web-auth=token"},
+		"proxy":                        {[]string{"--web-trusted-proxies=10.0.0.0/33"}, "--web-trusted-proxies must be a list of addresses"},
+		"price file":                   {[]string{"--web-prices=/nonexistent", "--kubeconfig=" + config}, "--web-prices: "},
+		"log format":                   {[]string{"--log-format=xml"}, "--log-format must be text or json"},
+	} {
+		command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})
+		command.SetArgs(c.flags)
+		command.SilenceErrors = true
+		command.SilenceUsage = true
+		err := command.ExecuteContext(t.Context())
+		if !errors.As(err, new(process.UsageError)) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func TestConfig_valid_isAccepted(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"off":                 func(c *Config) { c.Address, c.Auth = "", "anything" },
+		"token":               func(c *Config) { c.Address = ":8945" },
+		"token, all hosts":    func(c *Config) { c.Address, c.Hosts = ":8945", []string{"*"} },
+		"none on loopback":    func(c *Config) { c.Address, c.Auth = "[::1]:8945", "none" },
+		"none on localhost":   func(c *Config) { c.Address, c.Auth = "localhost:8945", "none" },
+		"none, said so":       func(c *Config) { c.Address, c.Auth, c.Unauthenticated = ":8945", "none", true },
+		"header, one address": func(c *Config) { c.Address, c.Auth, c.Proxies = ":8945", "header", []string{"10.0.0.7", "fd00::/8"} },
+	} {
+		c := Defaults()
+		change(&c)
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCommand_unreachableServer_endsWithError(t *testing.T) {
+	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})
+	command.SetArgs([]string{"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")})
+	command.SilenceErrors = true
+	command.SilenceUsage = true
+	if err := command.ExecuteContext(t.Context()); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// An Entry is one decision about a pod, or several pods that were left for the same reason.
+type Entry struct {
+	At       time.Time
+	Pod      cluster.Key
+	Workload cluster.Workload
+	VPA      string
+	Act      string // verb: resize, evict, delete, surge or leave
+	Reason   string // stable name of the reason
+	Text     string // the reason as sentences
+	Change   string // requests before and after; "" if nothing changes
+	Pods     int    // number of pods; 0 means 1
+}
+
+// journalSize is the number of decisions that a Journal keeps.
+const journalSize = 10_000
+
+// A Journal keeps the last decisions. A pod that is left is recorded again only when the reason changes. Its memory is bounded by
+// journalSize and the number of pods. The zero value is empty. It is not safe for several goroutines.
+type Journal struct {
+	Since time.Time // time of the first pass; zero if there was none
+	ring  []Entry
+	next  int
+	left  map[string]decision.ReasonCode // reasons for which pods were left in the last pass, by UID
+}
+
+// Record adds the decisions of a pass.
+func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
+	if j.Since.IsZero() {
+		j.Since = now
+	}
+	left := make(map[string]decision.ReasonCode, len(j.left))
+	for i := range decisions {
+		d := &decisions[i]
+		if d.Do == decision.Leave {
+			left[d.Pod.UID] = d.Reason.Code
+			if before, known := j.left[d.Pod.UID]; d.Wanted.Code == decision.Fits || known && before == d.Reason.Code {
+				continue
+			}
+		}
+		j.add(entryOf(now, d))
+	}
+	j.left = left
+}
+
+func entryOf(now time.Time, d *decision.Decision) Entry {
+	e := Entry{At: now, Pod: d.Pod.Key, Workload: workloadOf(d.Pod), Act: d.Do.String(), Reason: d.Reason.Code.String(), Text: d.Reason.String()}
+	if d.Autoscaler != nil {
+		e.VPA = d.Autoscaler.Name
+	}
+	for _, f := range d.With {
+		c := d.Pod.Container(f.Container)
+		if c == nil {
+			continue
+		}
+		before, _ := c.Running()
+		for _, res := range cluster.All {
+			to, ok := f.Requests.Get(res)
+			from, had := before.Get(res)
+			if !ok || had && from == to {
+				continue
+			}
+			if e.Change != "" {
+				e.Change += ", "
+			}
+			old := "none"
+			if had {
+				old = cluster.Format(res, from)
+			}
+			e.Change += f.Container + " " + names[res] + " " + old + " → " + cluster.Format(res, to)
+		}
+	}
+	return e
+}
+
+func (j *Journal) add(e Entry) {
+	if len(j.ring) < journalSize {
+		j.ring = append(j.ring, e)
+		return
+	}
+	j.ring[j.next] = e
+	j.next = (j.next + 1) % journalSize
+}
+
+// Entries returns the entries, the newest first.
+func (j *Journal) Entries() []Entry {
+	out := make([]Entry, 0, len(j.ring))
+	out = append(out, j.ring[j.next:]...)
+	out = append(out, j.ring[:j.next]...)
+	slices.Reverse(out)
+	return out
+}
+
+// Grouped merges neighbouring entries of pods that were left for the same reason at the same time.
+func Grouped(entries []Entry) []Entry {
+	var out []Entry
+	for _, e := range entries {
+		e.Pods = max(e.Pods, 1)
+		if n := len(out); n > 0 && e.Act == decision.Leave.String() {
+			if last := &out[n-1]; last.Act == e.Act && last.Reason == e.Reason && last.At.Equal(e.At) {
+				last.Pods += e.Pods
+				continue
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// Counts are the numbers of actions since a time.
+type Counts struct{ Resized, Evicted, Deleted, Surged, Left, Reverted int }
+
+// CountSince counts entries since a time.
+func CountSince(entries []Entry, since time.Time) (c Counts) {
+	for i := range entries {
+		e := &entries[i]
+		if e.At.Before(since) {
+			continue
+		}
+		pods := max(e.Pods, 1)
+		switch e.Act {
+		case decision.Resize.String():
+			c.Resized += pods
+		case decision.Evict.String():
+			c.Evicted += pods
+		case decision.Delete.String():
+			c.Deleted += pods
+		case decision.Surge.String():
+			c.Surged += pods
+		default:
+			c.Left += pods
+		}
+		if e.Reason == decision.Reverted.String() {
+			c.Reverted += pods
+		}
+	}
+	return c
+}

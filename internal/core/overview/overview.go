@@ -1,0 +1,246 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A World is the input of Of.
+type World struct {
+	Now          time.Time
+	Snapshot     *cluster.Snapshot
+	Nodes        []cluster.Node
+	Samples      []usage.Sample // current usage of containers; nil if it is not known
+	StartupBoost bool           // the feature gate CPUStartupBoost
+
+	// Only for SurplusOf: prices in the order of Nodes, and where pods can run.
+	Prices      review.Prices
+	Selectors   []cluster.NodeSelector
+	Tolerations []cluster.Tolerations
+	Daemons     []cluster.Daemon
+	AllPods     bool // Snapshot has the pods of all namespaces, so that it is known how full nodes are
+}
+
+// Totals are four amounts of the same pods, in millicores and bytes.
+type Totals struct {
+	Requested   cluster.Resources
+	Used        cluster.Resources // not set if no usage is known
+	Recommended cluster.Resources // the target of each container that has one, else its request
+	Capacity    cluster.Resources // allocatable amounts of ready nodes; not set if the viewer may not see nodes
+}
+
+// An Overview is the state of a cluster at one time. It does not change after Of, so that several goroutines may read it.
+type Overview struct {
+	At        time.Time
+	Totals    Totals
+	Rows      []Row // sorted by workload
+	Pools     []Pool
+	Resizes   []Resize // resizes that have not ended, the oldest first
+	Pods      int      // live pods
+	NodeCount int
+	UsageSeen bool // at least one sample is known
+}
+
+// A Row is a workload. Amounts are sums over its live pods.
+type Row struct {
+	Workload   cluster.Workload
+	VPA        string // name of the governing VPA; "" if there is none
+	Mode       string // update mode; "" without a VPA
+	Profile    string // name of the recommender or profile; "" without a VPA
+	Pods       int
+	Sized      int // pods whose requests are within the bounds of the recommendation
+	Containers []Container
+	Totals     Totals // without capacity
+	Freed      cluster.Resources
+	Risk       Risk
+	Why        string // the cause of the risk; "" if there is none
+
+	cause int // its place in the list of causes, the most important first
+}
+
+// A Container is a container of a workload.
+type Container struct {
+	Name     string
+	Requests cluster.Resources // those that most pods have
+	Limits   cluster.Resources
+	Outside  cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
+	Estimate cluster.Estimate
+	Uncapped cluster.Resources
+	Used     cluster.Resources // highest current usage of a pod; not set if it is not known
+	Kept     cluster.Set       // requests by which a HorizontalPodAutoscaler scales, so that podfit does not change them
+	Kills    []time.Time       // OOM kills that the status of pods contains, oldest first
+	sets     []sizeCount
+}
+
+// sizeCount counts the pods that have the same requests and limits.
+type sizeCount struct {
+	requests, limits cluster.Resources
+	pods             int
+}
+
+// A Resize is a resize in place that the kubelet has not carried out.
+type Resize struct {
+	Pod      cluster.Key
+	Workload cluster.Workload
+	Node     string
+	State    string
+	Since    time.Time
+	Message  string
+}
+
+// Of returns the overview of a cluster.
+func Of(w *World) *Overview {
+	o := &Overview{At: w.Now, NodeCount: len(w.Nodes), UsageSeen: len(w.Samples) > 0}
+	used := usageOf(w.Samples)
+	governors := governorsOf(w)
+	rows := make(map[cluster.Workload]*Row, len(w.Snapshot.Autoscalers))
+	for _, a := range w.Snapshot.Autoscalers {
+		if governors[a.Target] == a {
+			rows[a.Target] = rowOf(a.Target, a)
+		}
+	}
+	for _, p := range w.Snapshot.Pods {
+		if !p.Live() || p.Placeholder {
+			continue
+		}
+		o.Pods++
+		key := workloadOf(p)
+		a := governors[key]
+		row := rows[key]
+		if row == nil {
+			row = rowOf(key, a)
+			rows[key] = row
+		}
+		row.add(p, a, used)
+		if p.IsResizing() {
+			o.Resizes = append(o.Resizes, Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
+		}
+	}
+	for _, row := range rows {
+		row.finish(w.Now)
+		o.Totals.add(&row.Totals)
+		o.Rows = append(o.Rows, *row)
+	}
+	slices.SortFunc(o.Rows, func(a, b Row) int { return a.Workload.Compare(b.Workload) })
+	slices.SortFunc(o.Resizes, func(a, b Resize) int {
+		if c := a.Since.Compare(b.Since); c != 0 {
+			return c
+		}
+		return a.Pod.Compare(b.Pod)
+	})
+	o.Totals.Capacity = cluster.Resources{}
+	for i := range w.Nodes {
+		if w.Nodes[i].Ready {
+			o.Totals.Capacity = o.Totals.Capacity.Add(w.Nodes[i].Allocatable)
+		}
+	}
+	o.Pools = poolsOf(w, used)
+	return o
+}
+
+// resizeStates are the names of the states as Kubernetes writes them.
+var resizeStates = map[cluster.ResizeState]string{
+	cluster.ResizeDeferred: "Deferred", cluster.ResizeInfeasible: "Infeasible", cluster.ResizeInProgress: "InProgress",
+	cluster.ResizeError: "Error", cluster.ResizeUnknown: "Unknown",
+}
+
+// governorsOf returns the VPA of each workload: the one that governs it, or else the oldest.
+func governorsOf(w *World) map[cluster.Workload]*cluster.Autoscaler {
+	out := make(map[cluster.Workload]*cluster.Autoscaler, len(w.Snapshot.Autoscalers))
+	for _, a := range w.Snapshot.Autoscalers {
+		if _, known := out[a.Target]; known {
+			continue
+		}
+		all := w.Snapshot.AutoscalersOf(a.Target)
+		governing := cluster.Governing(all, w.StartupBoost)
+		if governing == nil {
+			governing = cluster.Oldest(all)
+		}
+		out[a.Target] = governing
+	}
+	return out
+}
+
+// workloadOf returns the topmost controller of a pod. It is the direct controller while the topmost is unknown, and the pod itself if it
+// has none.
+func workloadOf(p *cluster.Pod) cluster.Workload {
+	switch {
+	case !p.Top.IsZero():
+		return p.Top
+	case !p.Controller.IsZero():
+		return p.Controller
+	}
+	return cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+}
+
+// A place is a container of a pod.
+type place struct {
+	pod       cluster.Key
+	container string
+}
+
+// usageOf returns the samples by pod and container.
+func usageOf(samples []usage.Sample) map[place]cluster.Resources {
+	out := make(map[place]cluster.Resources, len(samples))
+	for i := range samples {
+		s := &samples[i]
+		var r cluster.Resources
+		if s.Has.Has(cluster.CPU) {
+			r = r.Set(cluster.CPU, int64(s.CPU*1000+0.5))
+		}
+		if s.Has.Has(cluster.Memory) {
+			r = r.Set(cluster.Memory, int64(s.Memory))
+		}
+		out[place{s.Pod, s.Container}] = r
+	}
+	return out
+}
+
+func (t *Totals) add(other *Totals) {
+	t.Requested = t.Requested.Add(other.Requested)
+	t.Used = t.Used.Add(other.Used)
+	t.Recommended = t.Recommended.Add(other.Recommended)
+}
+
+// For returns the part of the overview that a viewer may see who has rights in some namespaces. Nodes and their capacity belong to the
+// cluster, so they are not part of it.
+func (o *Overview) For(namespaces map[string]bool) *Overview {
+	out := &Overview{At: o.At, UsageSeen: o.UsageSeen}
+	for i := range o.Rows {
+		if row := &o.Rows[i]; namespaces[row.Workload.Namespace] {
+			out.Rows = append(out.Rows, *row)
+			out.Totals.add(&row.Totals)
+			out.Pods += row.Pods
+		}
+	}
+	for _, r := range o.Resizes {
+		if namespaces[r.Pod.Namespace] {
+			out.Resizes = append(out.Resizes, r)
+		}
+	}
+	return out
+}
+
+// Row returns the row of a workload by namespace, kind and name, or nil. A group is compared only if it is not "".
+func (o *Overview) Row(namespace, kind, name, group string) *Row {
+	from, _ := slices.BinarySearchFunc(o.Rows, cluster.Workload{Namespace: namespace, Kind: kind, Name: name}, func(r Row, w cluster.Workload) int {
+		return r.Workload.Compare(w)
+	})
+	for i := from; i < len(o.Rows); i++ {
+		w := o.Rows[i].Workload
+		if w.Namespace != namespace || w.Kind != kind || w.Name != name {
+			return nil
+		}
+		if group == "" || group == w.Group {
+			return &o.Rows[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Pool is a group of nodes of the same kind.
+type Pool struct {
+	Name    string
+	Label   string // the label that names the pool; "" if the nodes have none of the known ones
+	Nodes   int
+	Ready   int // ready nodes that accept new pods
+	Totals  Totals
+	Largest cluster.Resources // free amounts of the node with the most free memory among those with free CPU
+	OnNode  string            // that node
+}
+
+// poolLabels name the pool of a node, the most specific first.
+var poolLabels = [...]string{
+	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool",
+	"agentpool", "node.kubernetes.io/instance-type",
+}
+
+// otherNodes is the pool of nodes without such a label.
+const otherNodes = "all other nodes"
+
+func poolName(n *cluster.Node) (name, label string) {
+	for _, key := range poolLabels {
+		at, _ := slices.BinarySearch(n.Labels, key+"=")
+		if at < len(n.Labels) {
+			if value, ok := strings.CutPrefix(n.Labels[at], key+"="); ok && value != "" {
+				return value, key
+			}
+		}
+	}
+	return otherNodes, ""
+}
+
+// poolsOf returns the pools, sorted by name.
+func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
+	requested := make(map[string]*Totals, len(w.Nodes))
+	for i := range w.Nodes {
+		requested[w.Nodes[i].Name] = new(Totals)
+	}
+	for _, p := range w.Snapshot.Pods {
+		t := requested[p.Node]
+		if t == nil || !p.Live() {
+			continue
+		}
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			if c.Role == cluster.Init {
+				continue
+			}
+			requests, _ := c.Running()
+			t.Requested = t.Requested.Add(requests)
+			t.Used = t.Used.Add(used[place{p.Key, c.Name}])
+		}
+	}
+	pools := make(map[string]*Pool)
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		name, label := poolName(n)
+		pool := pools[label+"="+name]
+		if pool == nil {
+			pool = &Pool{Name: name, Label: label}
+			pools[label+"="+name] = pool
+		}
+		pool.add(n, requested[n.Name])
+	}
+	out := make([]Pool, 0, len(pools))
+	for _, pool := range pools {
+		out = append(out, *pool)
+	}
+	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name+" "+a.Label, b.Name+" "+b.Label) })
+	return out
+}
+
+// add counts a node.
+func (p *Pool) add(n *cluster.Node, t *Totals) {
+	p.Nodes++
+	p.Totals.add(t)
+	if !n.Ready {
+		return
+	}
+	p.Totals.Capacity = p.Totals.Capacity.Add(n.Allocatable)
+	if n.Cordoned {
+		return
+	}
+	p.Ready++
+	free := cluster.Amounts(max(n.Allocatable.CPU-t.Requested.CPU, 0), max(n.Allocatable.Memory-t.Requested.Memory, 0))
+	if free.CPU > 0 && free.Memory > p.Largest.Memory {
+		p.Largest = free
+		p.OnNode = n.Name
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+)
+
+// Surplus is what podfit recommend says about the requests that could be given back.
+type Surplus struct {
+	Currency string // "" if no prices are known
+	From     string // where the prices are from
+	Assumed  bool
+	Money    map[cluster.Workload]float64 // of a workload in a month; negative if its requests rise
+	Total    float64                      // of all workloads whose requests fall
+	Packing  review.Packing
+}
+
+// SurplusOf reviews the requests of a cluster against the recommendations in the status of VPAs. It packs all pods on the nodes, so it takes
+// longer than Of.
+func SurplusOf(w *World, o *Overview) *Surplus {
+	config := review.Config{Now: w.Now, Prices: w.Prices, Nodes: w.Nodes, Selectors: w.Selectors, Tolerations: w.Tolerations, Daemons: w.Daemons}
+	if w.AllPods {
+		config.Pods = w.Snapshot.Pods
+	}
+	report := review.New(config, subjectsOf(w, o))
+	out := &Surplus{Currency: w.Prices.Currency, From: w.Prices.From, Assumed: w.Prices.Assumed, Packing: report.Summary.Packing}
+	if !w.Prices.Known() {
+		return out
+	}
+	out.Money = make(map[cluster.Workload]float64, len(o.Rows))
+	for i := range report.Rows {
+		row := &report.Rows[i]
+		out.Money[row.Workload] += report.Money(row)
+	}
+	out.Total = report.Summary.Recoverable
+	return out
+}
+
+// subjectsOf returns the containers that have a recommendation.
+func subjectsOf(w *World, o *Overview) []review.Subject {
+	nodes := make(map[string]int, len(w.Nodes))
+	for i := range w.Nodes {
+		nodes[w.Nodes[i].Name] = i
+	}
+	places := make(map[cluster.Workload]map[string][]review.Place, len(o.Rows))
+	for _, p := range w.Snapshot.Pods {
+		if !p.Live() || p.Placeholder {
+			continue
+		}
+		key := workloadOf(p)
+		containers := places[key]
+		if containers == nil {
+			containers = make(map[string][]review.Place, len(p.Containers))
+			places[key] = containers
+		}
+		node, known := nodes[p.Node]
+		if !known {
+			node = -1
+		}
+		for i := range p.Containers {
+			requests, _ := p.Containers[i].Running()
+			name := p.Containers[i].Name
+			containers[name] = append(containers[name], review.Place{Pod: p.Name, Node: node, Requests: requests})
+		}
+	}
+	var out []review.Subject
+	for i := range o.Rows {
+		row := &o.Rows[i]
+		for j := range row.Containers {
+			c := &row.Containers[j]
+			if c.Estimate.Target.Has.Empty() || row.Pods == 0 {
+				continue
+			}
+			s := review.Subject{
+				Workload: row.Workload, Container: c.Name, VPA: row.VPA, Places: places[row.Workload][c.Name], Requests: c.Outside, Limits: c.Limits,
+				Targets: []review.Target{{Profile: row.Profile, Amount: c.Estimate.Target}},
+				// The status of a VPA does not contain how much usage its recommendation is based on.
+				Evidence: review.Evidence{Provisional: true, Samples: 2},
+			}
+			for k, res := range cluster.All {
+				if c.Kept.Has(res) {
+					s.Kept[k].Reason = review.ScaledByHPA
+				}
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}

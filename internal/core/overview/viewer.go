@@ -1,0 +1,43 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+// A User is an authenticated user.
+type User struct {
+	Name, UID string
+	Groups    []string
+	Extra     map[string][]string
+}
+
+// A Viewer is who sees a page. The zero value sees nothing.
+type Viewer struct {
+	Name       string          // "" without authentication
+	All        bool            // all namespaces, and nodes
+	Namespaces map[string]bool // otherwise these
+}
+
+// Sees reports whether the viewer may see objects of a namespace.
+func (v *Viewer) Sees(namespace string) bool { return v.All || v.Namespaces[namespace] }
+
+// Visible returns the part of an overview that the viewer may see.
+func (o *Overview) Visible(v *Viewer) *Overview {
+	if v.All {
+		return o
+	}
+	return o.For(v.Namespaces)
+}
+
+// VisibleEntries returns the entries that the viewer may see.
+func VisibleEntries(entries []Entry, v *Viewer) []Entry {
+	if v.All {
+		return entries
+	}
+	var out []Entry
+	for i := range entries {
+		if v.Namespaces[entries[i].Pod.Namespace] {
+			out = append(out, entries[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Groups are totals of a report by group.
+type Groups struct {
+	By  string // namespace, pool, or the name of a label
+	All []Group
+}
+
+// A Group has the totals of the pods of a group. A workload whose pods are in several groups counts in each of them.
+type Group struct {
+	Name      string
+	Workloads int
+	AtRisk    int // workloads with a high or medium risk
+	Pods      int
+	Freed     cluster.Resources // negative if the requests rise
+	Weight    float64           // price of Freed in a month, by assumed prices if none are known
+}
+
+// ByNamespace returns the totals by namespace.
+func (r *Report) ByNamespace() *Groups {
+	return r.group("namespace", func(row *Row, _ *Place) string { return row.Workload.Namespace })
+}
+
+// poolLabels are the labels of nodes that name their pool, the most specific first.
+var poolLabels = [...]string{
+	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool",
+	"node.kubernetes.io/instance-type",
+}
+
+// PoolOf returns the pool of a node, "" if it is not known.
+func PoolOf(n *cluster.Node) string {
+	for _, name := range poolLabels {
+		for _, label := range n.Labels {
+			if value, ok := strings.CutPrefix(label, name+"="); ok {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+// ByPool returns the totals by pool of nodes.
+func (r *Report) ByPool() *Groups {
+	pools := make([]string, len(r.Nodes))
+	for i := range r.Nodes {
+		pools[i] = PoolOf(&r.Nodes[i])
+	}
+	return r.group("pool", func(_ *Row, p *Place) string {
+		if p.Node < 0 {
+			return ""
+		}
+		return pools[p.Node]
+	})
+}
+
+// ByLabel returns the totals by a label of pods. values has the values of the pods that have the label.
+func (r *Report) ByLabel(name string, values map[cluster.Key]string) *Groups {
+	return r.group(name, func(row *Row, p *Place) string {
+		return values[cluster.Key{Namespace: row.Workload.Namespace, Name: p.Pod}]
+	})
+}
+
+// group returns the totals by a property of pods.
+func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
+	type total struct {
+		Group
+		workloads map[cluster.Workload]bool // true: at risk
+		pods      map[cluster.Key]bool
+	}
+	totals := map[string]*total{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		for k := range row.Places {
+			place := &row.Places[k]
+			name := of(row, place)
+			t := totals[name]
+			if t == nil {
+				t = &total{Group: Group{Name: name}, workloads: map[cluster.Workload]bool{}, pods: map[cluster.Key]bool{}}
+				totals[name] = t
+			}
+			t.workloads[row.Workload] = t.workloads[row.Workload] || row.Risk >= SeverityMedium
+			t.pods[cluster.Key{Namespace: row.Workload.Namespace, Name: place.Pod}] = true
+			freed := row.freedOf(place)
+			t.Freed = t.Freed.Add(freed)
+			t.Weight += r.Prices.At(place.Node).Of(freed)
+		}
+	}
+	out := &Groups{By: by}
+	for _, t := range totals {
+		t.Workloads, t.Pods = len(t.workloads), len(t.pods)
+		for _, atRisk := range t.workloads {
+			if atRisk {
+				t.AtRisk++
+			}
+		}
+		out.All = append(out.All, t.Group)
+	}
+	slices.SortFunc(out.All, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), strings.Compare(a.Name, b.Name)) })
+	return out
+}
+
+// freedOf returns what the row frees in one pod.
+func (r *Row) freedOf(p *Place) cluster.Resources {
+	var freed cluster.Resources
+	for _, res := range cluster.All {
+		if to, ok := r.Request.Get(res); ok {
+			freed = freed.Set(res, p.Requests.Amount(res)-to)
+		}
+	}
+	return freed
+}

@@ -1,0 +1,79 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"math/big"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A LimitRule determines the limits that go with changed requests.
+type LimitRule uint8
+
+// The rules. A limit is never below its request.
+const (
+	KeepLimits         LimitRule = iota // limits stay
+	ProportionalLimits                  // limits change in proportion to requests, as a VPA with RequestsAndLimits does
+	NoLimits                            // limits are removed
+	MemoryOnlyLimits                    // CPU limits are removed, memory limits stay
+)
+
+// ParseLimitRule returns the rule with a name: keep, proportional, none or memory-only.
+func ParseLimitRule(name string) (LimitRule, bool) {
+	for i, n := range limitRules {
+		if n == name {
+			return LimitRule(i), true
+		}
+	}
+	return 0, false
+}
+
+// LimitRules returns the names of the rules.
+func LimitRules() []string { return limitRules[:] }
+
+var limitRules = [...]string{"keep", "proportional", "none", "memory-only"}
+
+// apply returns the limits for new requests.
+func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resources {
+	for _, res := range cluster.All {
+		limit, ok := limits.Get(res)
+		if !ok {
+			continue
+		}
+		request, requested := after.Get(res)
+		switch {
+		case r == NoLimits || r == MemoryOnlyLimits && res == cluster.CPU:
+			limits = limits.Unset(res)
+			continue
+		case r == ProportionalLimits && requested && before.Amount(res) > 0 && request != before.Amount(res):
+			limit = roundUp(res, proportion(limit, request, before.Amount(res)))
+		}
+		if requested {
+			limit = max(limit, request)
+		}
+		limits = limits.Set(res, limit)
+	}
+	return limits
+}
+
+// proportion returns v × to / from, rounded up.
+func proportion(v, to, from int64) int64 {
+	product := new(big.Int).Mul(big.NewInt(v), big.NewInt(to))
+	product.Add(product, big.NewInt(from-1))
+	product.Quo(product, big.NewInt(from))
+	if !product.IsInt64() {
+		return v
+	}
+	return product.Int64()
+}
+
+// roundUp rounds memory up to whole MiB, which people can read. CPU has whole millicores already.
+func roundUp(res cluster.Resource, amount int64) int64 {
+	const mib = 1 << 20
+	if res == cluster.CPU || amount > 1<<62 {
+		return amount
+	}
+	return (amount + mib - 1) / mib * mib
+}

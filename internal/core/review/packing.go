@@ -1,0 +1,243 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"cmp"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Packing is how many nodes the pods of a cluster need.
+type Packing struct {
+	Known   bool
+	Nodes   int     // nodes of the cluster
+	Gone    int     // of these, nodes that could go with the recommended requests
+	Already int     // of these, nodes that could go with the present requests
+	Money   float64 // price of the nodes that could go, in a month
+	steps   int     // nodes compared with pods; a test checks that it grows slowly
+}
+
+// pack returns how many nodes could go.
+func (r *Report) pack() Packing {
+	wanted := map[container]cluster.Resources{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Confidence > None {
+			wanted[container{row.Workload, row.Container}] = row.Request
+		}
+	}
+	p := packer{config: &r.Config}
+	after := p.fill(wanted)
+	steps := p.steps
+	before := p.fill(nil)
+	out := Packing{Known: true, Nodes: len(r.Nodes), steps: steps + p.steps}
+	for i := range r.Nodes {
+		if !after[i] {
+			out.Gone++
+			out.Money += r.Prices.At(i).Of(r.Nodes[i].Allocatable)
+		}
+		if !before[i] {
+			out.Already++
+		}
+	}
+	return out
+}
+
+// container identifies a container of a workload.
+type container struct {
+	workload cluster.Workload
+	name     string
+}
+
+// requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
+func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.Resources {
+	total := cluster.Amounts(0, 0)
+	var initial cluster.Resources
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		requests, _ := c.Running()
+		if c.Role == cluster.Init {
+			initial = cluster.Amounts(max(initial.CPU, requests.CPU), max(initial.Memory, requests.Memory))
+			continue
+		}
+		if w, ok := wanted[container{p.Top, c.Name}]; ok {
+			requests = w.Or(requests)
+		}
+		total = total.Add(requests)
+	}
+	total = cluster.Amounts(max(total.CPU, initial.CPU), max(total.Memory, initial.Memory))
+	if p.PodLevel != nil {
+		total = p.PodLevel.Requests.Or(total)
+	}
+	return total
+}
+
+// A packer assigns pods to nodes: first-fit-decreasing. Pods of DaemonSets stay on their nodes. So do pods that may not be able to move:
+// those without a controller, with data on the node, or with constraints that are not known here. A node with such a pod is needed.
+type packer struct {
+	config *Config
+	steps  int
+}
+
+// An item is a pod that can be on any node that accepts it.
+type item struct {
+	pod      *cluster.Pod
+	requests cluster.Resources
+	share    float64 // the larger of its shares of the largest node
+}
+
+// fill returns for each node whether it is needed.
+func (p *packer) fill(wanted map[container]cluster.Resources) []bool {
+	c := p.config
+	free := make([]cluster.Resources, len(c.Nodes))
+	needed := make([]bool, len(c.Nodes))
+	index := make(map[string]int, len(c.Nodes))
+	var largest cluster.Resources
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		free[i] = cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
+		index[n.Name] = i
+		largest = cluster.Amounts(max(largest.CPU, free[i].CPU), max(largest.Memory, free[i].Memory))
+		needed[i] = n.Cordoned || !n.Ready // its pods move for another reason
+	}
+	var items []item
+	for _, pod := range c.Pods {
+		if !pod.Live() {
+			continue
+		}
+		requests := requestsOf(pod, wanted)
+		at, known := index[pod.Node]
+		isDaemon := pod.Controller.Kind == "DaemonSet"
+		switch {
+		case !known:
+			continue // it waits for a node, or its node is gone
+		case isDaemon || stays(pod):
+			free[at] = cluster.Amounts(free[at].CPU-requests.CPU, free[at].Memory-requests.Memory)
+			needed[at] = needed[at] || !isDaemon
+			continue
+		}
+		share := max(float64(requests.CPU)/float64(max(largest.CPU, 1)), float64(requests.Memory)/float64(max(largest.Memory, 1)))
+		items = append(items, item{pod, requests, share})
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Or(cmp.Compare(b.share, a.share), a.pod.Compare(b.pod.Key)) })
+	order := p.order(needed)
+	tree := newRoom(order, free)
+	for i := range items {
+		at := tree.place(items[i].requests, func(node int) bool { return p.accepts(node, items[i].pod) })
+		if at < 0 {
+			at = index[items[i].pod.Node] // it fits nowhere else, and runs where it is
+		}
+		needed[at] = true
+	}
+	p.steps += tree.steps
+	return needed
+}
+
+// stays reports whether a pod may not be able to move to another node.
+func stays(p *cluster.Pod) bool {
+	return p.Controller.IsZero() || p.LocalData || p.Tied || p.Place == cluster.Somewhere || p.Tolerance == cluster.Unlisted
+}
+
+// order returns the nodes in the order in which they are filled: needed ones first, then the largest.
+func (p *packer) order(needed []bool) []int {
+	order := make([]int, len(p.config.Nodes))
+	for i := range order {
+		order[i] = i
+	}
+	rank := func(i int) int {
+		if needed[i] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := &p.config.Nodes[a], &p.config.Nodes[b]
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(y.Allocatable.CPU, x.Allocatable.CPU),
+			cmp.Compare(y.Allocatable.Memory, x.Allocatable.Memory), cmp.Compare(x.Name, y.Name))
+	})
+	return order
+}
+
+// accepts reports whether a node accepts a pod by its labels and taints.
+func (p *packer) accepts(node int, pod *cluster.Pod) bool {
+	n := &p.config.Nodes[node]
+	if n.Cordoned || !n.Ready {
+		return n.Name == pod.Node
+	}
+	if i := int(pod.Place) - int(cluster.Selected); i >= 0 && (i >= len(p.config.Selectors) || !n.Matches(p.config.Selectors[i])) {
+		return false
+	}
+	if !n.Tainted || pod.Tolerance == cluster.AnyTaint {
+		return true
+	}
+	i := int(pod.Tolerance) - int(cluster.FirstListed)
+	return i >= 0 && i < len(p.config.Tolerations) && p.config.Tolerations[i].Tolerate(n.Taints)
+}
+
+// room is the free room on nodes in an order, as a tree: each inner vertex has the most free CPU and the most free memory below it, so
+// that the first node with enough room is found without a look at each node.
+type room struct {
+	order []int // nodes
+	most  []cluster.Resources
+	width int // number of leaves
+	steps int
+}
+
+func newRoom(order []int, free []cluster.Resources) *room {
+	width := 1
+	for width < len(order) {
+		width *= 2
+	}
+	t := &room{order: order, most: make([]cluster.Resources, 2*width), width: width}
+	for i := range t.most {
+		t.most[i] = cluster.Amounts(-1, -1)
+	}
+	for i, node := range order {
+		t.most[width+i] = free[node]
+	}
+	for v := width - 1; v > 0; v-- {
+		t.update(v)
+	}
+	return t
+}
+
+func (t *room) update(v int) {
+	a, b := t.most[2*v], t.most[2*v+1]
+	t.most[v] = cluster.Amounts(max(a.CPU, b.CPU), max(a.Memory, b.Memory))
+}
+
+// place takes requests from the first node that has room and accepts the pod. It returns -1 if there is none.
+func (t *room) place(requests cluster.Resources, accepts func(node int) bool) int {
+	at := t.first(1, requests, accepts)
+	if at < 0 {
+		return -1
+	}
+	leaf := &t.most[t.width+at]
+	*leaf = cluster.Amounts(leaf.CPU-requests.CPU, leaf.Memory-requests.Memory)
+	for v := (t.width + at) / 2; v > 0; v /= 2 {
+		t.update(v)
+	}
+	return t.order[at]
+}
+
+// first returns the position of the first node below a vertex that has room and accepts the pod, or -1.
+func (t *room) first(v int, requests cluster.Resources, accepts func(node int) bool) int {
+	t.steps++
+	if t.most[v].CPU < requests.CPU || t.most[v].Memory < requests.Memory {
+		return -1
+	}
+	if v >= t.width {
+		at := v - t.width
+		if at < len(t.order) && accepts(t.order[at]) {
+			return at
+		}
+		return -1
+	}
+	if at := t.first(2*v, requests, accepts); at >= 0 {
+		return at
+	}
+	return t.first(2*v+1, requests, accepts)
+}

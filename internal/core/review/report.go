@@ -1,0 +1,243 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Config is the input of New that is the same for all subjects.
+type Config struct {
+	Cluster  string // name of the cluster or file
+	Source   string // where usage is from
+	Profiles []string
+	Window   time.Duration // length of the history that was asked for; 0 if it has no such limit
+	Now      time.Time
+	Limits   LimitRule
+	Prices   Prices
+
+	// Nodes and Pods are those of the whole cluster, for the number of nodes that could go. Pods is empty if only a part is known.
+	Nodes       []cluster.Node
+	Pods        []*cluster.Pod
+	Selectors   []cluster.NodeSelector // of pods, from cluster.Selected on
+	Tolerations []cluster.Tolerations  // of pods, from cluster.FirstListed on
+	Daemons     []cluster.Daemon
+
+	Missing []string // what could not be read
+	Notes   []string // what a reader should know
+}
+
+// A Row is the review of one container of one workload.
+type Row struct {
+	Subject
+	Confidence Confidence
+
+	// Target is the recommendation of the first profile, without resources that are not recommended. It is empty without confidence.
+	Target cluster.Resources
+
+	// Request and Limit are what the container should have: Target, with memory rounded up to MiB, and the present amount where the
+	// request is kept.
+	Request, Limit cluster.Resources
+
+	Findings []Finding
+	Risk     Severity
+	Waste    Severity
+
+	Freed  cluster.Resources // over all pods; negative if the requests rise
+	Weight float64           // price of Freed in a month, by assumed prices if none are known; negative if the requests rise
+}
+
+// Money returns what the row frees in a month, 0 if prices are not known.
+func (r *Report) Money(row *Row) float64 {
+	if !r.Prices.Known() {
+		return 0
+	}
+	return row.Weight
+}
+
+// Changes reports whether the request or limit of a resource changes.
+func (r *Row) Changes(res cluster.Resource) bool {
+	return r.Request.Amount(res) != r.Requests.Amount(res) || r.Limit.Amount(res) != r.Limits.Amount(res)
+}
+
+// A Report is the result of a review.
+type Report struct {
+	Config
+	Rows    []Row // sorted by risk, then by money, then by name
+	Summary Summary
+}
+
+// A Summary has the totals of a report.
+type Summary struct {
+	Workloads, Pods, Nodes int
+	AtRisk                 int               // workloads with a high or medium risk
+	Young                  int               // containers without a recommendation
+	Requested              cluster.Resources // by all known pods
+	Used                   cluster.Resources // by the reviewed pods; a resource that was not measured is not set
+	Reviewed               cluster.Resources // requests of the reviewed pods whose usage is known
+	Capacity               cluster.Resources // allocatable on all nodes
+	Freed                  cluster.Resources // by rows whose requests fall
+	Recoverable            float64           // money of Freed in a month
+	Packing                Packing
+}
+
+// New reviews subjects.
+func New(c Config, subjects []Subject) *Report {
+	r := &Report{Config: c, Rows: make([]Row, 0, len(subjects))}
+	for i := range subjects {
+		r.Rows = append(r.Rows, r.row(&subjects[i]))
+	}
+	r.rankWaste()
+	slices.SortFunc(r.Rows, byRisk)
+	r.summarize()
+	return r
+}
+
+// row reviews one subject.
+func (r *Report) row(s *Subject) Row {
+	row := Row{Subject: *s, Confidence: s.Evidence.Confidence(), Request: s.Requests, Limit: s.Limits}
+	var target cluster.Resources
+	if len(s.Targets) > 0 {
+		target = s.Targets[0].Amount
+	}
+	if target.Has.Empty() {
+		row.Confidence = None
+	}
+	if row.Confidence > None {
+		row.Target = target
+		for i, res := range cluster.All {
+			v, ok := target.Get(res)
+			if ok && !s.Kept[i].IsKept() {
+				row.Request = row.Request.Set(res, roundUp(res, v))
+			}
+		}
+		row.Limit = r.Limits.apply(s.Limits, s.Requests, row.Request)
+	} else {
+		row.Targets = nil
+	}
+	row.Findings = findings(s, target, row.Confidence)
+	for _, f := range row.Findings {
+		row.Risk = max(row.Risk, f.Severity)
+	}
+	r.price(&row)
+	return row
+}
+
+// price sets what the row frees: Σ over pods of (request − target) × price of the pod's node.
+func (r *Report) price(row *Row) {
+	if row.Confidence == None {
+		return // nothing changes
+	}
+	for i := range row.Places {
+		freed := row.freedOf(&row.Places[i])
+		row.Freed = row.Freed.Add(freed)
+		row.Weight += r.Prices.At(row.Places[i].Node).Of(freed)
+	}
+}
+
+// muchWaste is the share of the recoverable money of the cluster from which the waste of a row is high.
+const muchWaste = 0.02
+
+// rankWaste sets the waste of all rows. Without prices, the default ratio of prices ranks it.
+func (r *Report) rankWaste() {
+	total := 0.0
+	for i := range r.Rows {
+		total += max(r.Rows[i].Weight, 0)
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		switch {
+		case row.Weight <= 0 || row.Confidence == None:
+		case row.Weight >= muchWaste*total:
+			row.Waste = SeverityHigh
+		default:
+			row.Waste = SeverityLow
+		}
+	}
+}
+
+// byRisk orders rows: highest risk first, then most money, then by name.
+func byRisk(a, b Row) int {
+	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(firstKind(&a), firstKind(&b)), cmp.Compare(b.Weight, a.Weight), byName(a, b))
+}
+
+func firstKind(r *Row) int {
+	if len(r.Findings) == 0 {
+		return int(BelowTarget) + 1
+	}
+	return int(r.Findings[0].Kind)
+}
+
+func byName(a, b Row) int {
+	return cmp.Or(a.Workload.Compare(b.Workload), strings.Compare(a.Container, b.Container))
+}
+
+// ByName returns the rows sorted by name.
+func (r *Report) ByName() []*Row { return r.sorted(byName) }
+
+// ByMoney returns the rows sorted by money, the highest first.
+func (r *Report) ByMoney() []*Row {
+	return r.sorted(func(a, b Row) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), byName(a, b)) })
+}
+
+func (r *Report) sorted(order func(a, b Row) int) []*Row {
+	rows := make([]*Row, len(r.Rows))
+	for i := range r.Rows {
+		rows[i] = &r.Rows[i]
+	}
+	slices.SortStableFunc(rows, func(a, b *Row) int { return order(*a, *b) })
+	return rows
+}
+
+// summarize sets the totals.
+func (r *Report) summarize() {
+	s := &r.Summary
+	workloads := map[cluster.Workload]bool{} // true: at risk
+	pods := map[cluster.Workload]int{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		workloads[row.Workload] = workloads[row.Workload] || row.Risk >= SeverityMedium
+		pods[row.Workload] = max(pods[row.Workload], len(row.Places))
+		if row.Confidence == None {
+			s.Young++
+		}
+		for _, res := range cluster.All {
+			freed := row.Freed.Amount(res)
+			if freed > 0 {
+				s.Freed = s.Freed.Set(res, s.Freed.Amount(res)+freed)
+			}
+			if used, ok := row.Evidence.Used.Get(res); ok {
+				for _, place := range row.Places {
+					s.Used = s.Used.Set(res, s.Used.Amount(res)+used)
+					s.Reviewed = s.Reviewed.Set(res, s.Reviewed.Amount(res)+place.Requests.Amount(res))
+				}
+			}
+		}
+		s.Recoverable += max(r.Money(row), 0)
+	}
+	s.Workloads = len(workloads)
+	for w, atRisk := range workloads {
+		s.Pods += pods[w]
+		if atRisk {
+			s.AtRisk++
+		}
+	}
+	s.Nodes = len(r.Nodes)
+	for i := range r.Nodes {
+		s.Capacity = s.Capacity.Add(r.Nodes[i].Allocatable)
+	}
+	for _, p := range r.Pods {
+		if p.Live() {
+			s.Requested = s.Requested.Add(requestsOf(p, nil))
+		}
+	}
+	if len(r.Pods) > 0 && len(r.Nodes) > 0 {
+		s.Packing = r.pack()
+	}
+}

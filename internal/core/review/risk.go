@@ -1,0 +1,145 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"fmt"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Severity ranks risk and waste.
+type Severity uint8
+
+// The severities. Waste has no medium.
+const (
+	Harmless Severity = iota
+	SeverityLow
+	SeverityMedium
+	SeverityHigh
+)
+
+// String returns the name of the severity.
+func (s Severity) String() string { return [...]string{"none", "low", "medium", "high"}[s] }
+
+// The thresholds of risk.
+const (
+	nearLimit     = 0.95     // of the memory limit
+	muchThrottled = 0.25     // of CPU periods
+	farBelow      = 0.10     // of the target
+	leastCPU      = 50       // millicores
+	leastMemory   = 64 << 20 // bytes
+)
+
+// A Finding is a reason why the present requests and limits are a risk.
+type Finding struct {
+	Kind     FindingKind
+	Severity Severity
+	Resource cluster.Resource
+	Count    int       // kills, or days near the limit
+	Since    time.Time // the first kill
+	Share    float64   // of the limit, of CPU periods, or of the target by which the request is too low
+}
+
+// A FindingKind is the kind of a Finding.
+type FindingKind uint8
+
+// The kinds of findings, the most severe first.
+const (
+	Killed      FindingKind = iota // the container was OOM-killed in the window
+	NearLimit                      // the memory peak of the last days was close to the limit
+	Throttling                     // the container was throttled in many CPU periods
+	NoRequest                      // it has no request
+	BelowTarget                    // its request is far below the target
+)
+
+// String returns a name for programs.
+func (k FindingKind) String() string {
+	return [...]string{"OOMKilled", "PeakNearLimit", "Throttled", "NoRequest", "RequestBelowTarget"}[k]
+}
+
+// Text describes the finding in a few words.
+func (f *Finding) Text(now time.Time) string {
+	switch f.Kind {
+	case Killed:
+		return fmt.Sprintf("killed for memory %d× since %s", f.Count, day(f.Since, now))
+	case NearLimit:
+		return fmt.Sprintf("peak %.0f %% of its limit on %s", 100*f.Share, days(f.Count))
+	case Throttling:
+		return fmt.Sprintf("throttled in %.0f %% of CPU periods", 100*f.Share)
+	case NoRequest:
+		return fmt.Sprintf("no %s request", title(f.Resource))
+	default:
+		return fmt.Sprintf("%s request %.0f %% below need", title(f.Resource), 100*f.Share)
+	}
+}
+
+// title returns the name of a resource in a text.
+func title(r cluster.Resource) string {
+	if r == cluster.CPU {
+		return "CPU"
+	}
+	return "memory"
+}
+
+// day returns a short form of a time in the past: the time of day, the weekday, or the date.
+func day(at, now time.Time) string {
+	switch ago := now.Sub(at); {
+	case ago < 20*time.Hour:
+		return at.UTC().Format("15:04")
+	case ago < 6*24*time.Hour:
+		return at.UTC().Format("Mon")
+	default:
+		return at.UTC().Format("2 Jan")
+	}
+}
+
+func days(n int) string {
+	if n == 1 {
+		return "1 day"
+	}
+	return fmt.Sprintf("%d days", n)
+}
+
+// findings returns the risks of a subject, the most severe first. The target is what podfit would request: for a kept request it is the
+// recommendation, which shows whether the kept one is too low.
+func findings(s *Subject, target cluster.Resources, confidence Confidence) []Finding {
+	var out []Finding
+	e := &s.Evidence
+	if e.Kills > 0 {
+		out = append(out, Finding{Kind: Killed, Severity: SeverityHigh, Resource: cluster.Memory, Count: e.Kills, Since: e.KilledFrom})
+	}
+	if limit := s.Limits.Memory; limit > 0 && float64(e.Peak()) > nearLimit*float64(limit) {
+		f := Finding{Kind: NearLimit, Severity: SeverityHigh, Resource: cluster.Memory, Share: float64(e.Peak()) / float64(limit)}
+		for _, p := range e.DayPeaks {
+			if float64(p) > nearLimit*float64(limit) {
+				f.Count++
+			}
+		}
+		out = append(out, f)
+	}
+	if e.ThrottledKnown && e.Throttled > muchThrottled {
+		out = append(out, Finding{Kind: Throttling, Severity: SeverityHigh, Resource: cluster.CPU, Share: e.Throttled})
+	}
+	if len(s.Places) == 0 {
+		return out // only usage is known
+	}
+	for _, res := range cluster.All {
+		request := s.Requests.Amount(res)
+		if request == 0 {
+			out = append(out, Finding{Kind: NoRequest, Severity: SeverityMedium, Resource: res})
+			continue
+		}
+		wanted, ok := target.Get(res)
+		least := int64(leastCPU)
+		if res == cluster.Memory {
+			least = leastMemory
+		}
+		if short := wanted - request; ok && confidence > None && short > least && float64(short) > farBelow*float64(wanted) {
+			out = append(out, Finding{Kind: BelowTarget, Severity: SeverityMedium, Resource: res, Share: float64(short) / float64(wanted)})
+		}
+	}
+	return out
+}

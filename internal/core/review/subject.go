@@ -1,0 +1,109 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Subject is one container of one workload, with everything that is known about it.
+type Subject struct {
+	Workload  cluster.Workload
+	Container string
+	VPA       string // name of the VPA that governs the workload; "" if there is none
+
+	// Places are the live pods that have the container. Empty if only usage is known, as from a trace.
+	Places   []Place
+	Replicas int // number of pods, if Places is empty
+
+	// Requests and Limits are those of the newest live pod.
+	Requests, Limits cluster.Resources
+
+	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.
+	Targets []Target
+
+	Kept     [len(cluster.All)]Kept // by resource, in the order of cluster.All: why a request is not changed
+	Evidence Evidence
+}
+
+// A Place is one live pod of a subject.
+type Place struct {
+	Pod      string            // name
+	Node     int               // index in Nodes; -1 if the pod is not on a known node
+	Requests cluster.Resources // of the container in this pod
+}
+
+// A Target is the recommendation of one profile, as the recommender would write it to the status of a VPA.
+type Target struct {
+	Profile string
+	Amount  cluster.Resources
+}
+
+// Kept describes a request that is not changed.
+type Kept struct {
+	Reason  KeptReason
+	By      string // the HPA
+	Percent int32  // the target utilization of the HPA: of the present request, or with FollowsHPA of the recommended one
+}
+
+// A KeptReason is why a request is not changed, or what must be changed with it.
+type KeptReason uint8
+
+// The reasons.
+const (
+	NotKept        KeptReason = iota
+	ScaledByHPA               // an HPA scales by the request, so the number of replicas would change with it
+	SeveralMetrics            // as ScaledByHPA, and several metrics depend on the request, so the scale point cannot be preserved
+	FollowsHPA                // the request is changed, and the target of the HPA must be changed with it
+	NotControlled             // the VPA does not control the resource
+	Provisional               // usage was measured for too short a time to lower the request
+)
+
+// IsKept reports whether the request is not changed.
+func (k Kept) IsKept() bool { return k.Reason != NotKept && k.Reason != FollowsHPA }
+
+// Evidence is what a recommendation is based on, and what was observed of the present requests.
+type Evidence struct {
+	From, To    time.Time // of the samples; zero if there are none
+	Hours       int       // hours with samples
+	Samples     int
+	Provisional bool   // read for some minutes only
+	Lack        string // why there is no recommendation, if the source of usage knows the cause
+
+	Kills      int       // OOM kills in the window
+	KilledFrom time.Time // the first of these
+	KilledLast time.Time // the last of these
+
+	DayPeaks [PeakDays]int64 // highest memory usage of a pod in each of the last days, newest first, in bytes; 0: unknown
+
+	Throttled      float64 // mean share of CPU periods in which the container was throttled
+	ThrottledKnown bool
+
+	Used cluster.Resources // mean usage of one pod; a resource that was not measured is not set
+}
+
+// PeakDays is the number of days whose memory peaks count for the risk.
+const PeakDays = 7
+
+// Peak returns the highest memory usage of the last days.
+func (e *Evidence) Peak() int64 {
+	peak := int64(0)
+	for _, p := range e.DayPeaks {
+		peak = max(peak, p)
+	}
+	return peak
+}
+
+// Kill adds OOM kills of one pod, of which the last was at a time.
+func (e *Evidence) Kill(at time.Time, n int) {
+	e.Kills += n
+	if e.KilledFrom.IsZero() || at.Before(e.KilledFrom) {
+		e.KilledFrom = at
+	}
+	if at.After(e.KilledLast) {
+		e.KilledLast = at
+	}
+}

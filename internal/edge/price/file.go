@@ -1,0 +1,237 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package price
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/spelling"
+)
+
+// maxFile is the maximum size of a price file in bytes.
+const maxFile = 1 << 20
+
+// maxPrice is the maximum price for an hour. A higher one is a mistake.
+const maxPrice = 1e6
+
+// A file is a price file.
+type file struct {
+	Currency string  `json:"currency"`
+	Default  *amount `json:"default"`
+	Nodes    []rule  `json:"nodes"`
+}
+
+// An amount is the price of a core and of a GiB of memory for an hour.
+type amount struct {
+	Core *float64 `json:"core"`
+	GiB  *float64 `json:"gib"`
+}
+
+// A rule is the price of nodes with certain labels. Hour is the price of the whole node for an hour. The first rule with a price that
+// matches a node sets it; the factors of all rules that match are multiplied.
+type rule struct {
+	Match  map[string]string `json:"match"`
+	Hour   *float64          `json:"hour"`
+	Core   *float64          `json:"core"`
+	GiB    *float64          `json:"gib"`
+	Factor *float64          `json:"factor"`
+}
+
+// fields are the fields of a price file, by the object that contains them.
+var fields = map[string][]string{
+	"the file": {"currency", "default", "nodes"}, "default": {"core", "gib"}, "nodes": {"match", "hour", "core", "gib", "factor"},
+}
+
+// ReadFile reads a price file and returns the prices of nodes, in the order of the nodes.
+func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return review.Prices{}, fmt.Errorf("read prices: %w", err)
+	case info.IsDir():
+		return review.Prices{}, fmt.Errorf("read prices: %s is a folder", path)
+	case info.Size() > maxFile:
+		return review.Prices{}, fmt.Errorf("read prices: %s must have at most %d bytes, got %d", path, maxFile, info.Size())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return review.Prices{}, fmt.Errorf("read prices: %w", err)
+	}
+	f, err := parse(data)
+	if err != nil {
+		return review.Prices{}, fmt.Errorf("read prices: %s: %w", path, err)
+	}
+	out := review.Prices{Currency: f.Currency, From: path, Default: f.base()}
+	for i := range nodes {
+		out.Nodes = append(out.Nodes, f.of(&nodes[i]))
+	}
+	return out, nil
+}
+
+// parse decodes and validates a price file. The error contains all mistakes.
+func parse(data []byte) (*file, error) {
+	var raw map[string]any
+	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
+		return nil, fmt.Errorf("it is not valid YAML: %w", err)
+	}
+	if len(raw) == 0 {
+		return nil, errors.New("it is empty; it needs currency and default, for example:\ncurrency: EUR\ndefault: {core: 0.0316, gib: 0.00424}")
+	}
+	if err := unknownFields(raw); err != nil {
+		return nil, err
+	}
+	f := &file{}
+	if err := yaml.Unmarshal(data, f); err != nil {
+		return nil, fmt.Errorf("a value has the wrong type: %w", err)
+	}
+	return f, f.validate()
+}
+
+// unknownFields returns an error for each unknown field.
+func unknownFields(raw map[string]any) error {
+	var errs []error
+	look := func(where, path string, object any) {
+		values, _ := object.(map[string]any)
+		for _, name := range sortedNames(values) {
+			if slices.Contains(fields[where], name) {
+				continue
+			}
+			meant := ""
+			if near := spelling.Nearest(name, fields[where]); near != "" {
+				meant = fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			errs = append(errs, fmt.Errorf("unknown field %q in %s%s", name, path, meant))
+		}
+	}
+	look("the file", "the file", raw)
+	look("default", "default", raw["default"])
+	list, _ := raw["nodes"].([]any)
+	for i, r := range list {
+		look("nodes", fmt.Sprintf("nodes[%d]", i), r)
+	}
+	return errors.Join(errs...)
+}
+
+func sortedNames(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var currencyForm = regexp.MustCompile(`^[\p{L}\p{Sc}]{1,8}$`)
+
+func (f *file) validate() error {
+	var errs []error
+	if !currencyForm.MatchString(f.Currency) {
+		errs = append(errs, fmt.Errorf("currency must be one to eight letters such as EUR, got %q", f.Currency))
+	}
+	if f.Default == nil || f.Default.Core == nil || f.Default.GiB == nil {
+		errs = append(errs, errors.New("default must have core and gib, the prices of one core and of one GiB for an hour"))
+	} else {
+		errs = append(errs, inRange("default.core", f.Default.Core), inRange("default.gib", f.Default.GiB))
+		if *f.Default.Core == 0 && *f.Default.GiB == 0 {
+			errs = append(errs, errors.New("default.core and default.gib must not both be 0; the price of a whole node is divided by their ratio"))
+		}
+	}
+	for i := range f.Nodes {
+		errs = append(errs, f.Nodes[i].validate(fmt.Sprintf("nodes[%d]", i)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *rule) validate(path string) error {
+	var errs []error
+	if len(r.Match) == 0 {
+		errs = append(errs, fmt.Errorf("%s.match must have at least one label of nodes, such as node.kubernetes.io/instance-type: m6i.2xlarge", path))
+	}
+	switch {
+	case r.Hour == nil && r.Core == nil && r.GiB == nil && r.Factor == nil:
+		errs = append(errs, fmt.Errorf("%s must have hour (the price of the node), core and gib, or factor", path))
+	case r.Hour != nil && (r.Core != nil || r.GiB != nil):
+		errs = append(errs, fmt.Errorf("%s must not have both hour and core or gib", path))
+	case (r.Core == nil) != (r.GiB == nil):
+		errs = append(errs, fmt.Errorf("%s must have both core and gib, or none of them", path))
+	}
+	errs = append(errs, inRange(path+".hour", r.Hour), inRange(path+".core", r.Core), inRange(path+".gib", r.GiB), inRange(path+".factor", r.Factor))
+	return errors.Join(errs...)
+}
+
+// inRange returns an error if a value is given and not between 0 and maxPrice.
+func inRange(path string, v *float64) error {
+	if v == nil || *v >= 0 && *v <= maxPrice {
+		return nil
+	}
+	return fmt.Errorf("%s must be between 0 and %g, got %v", path, maxPrice, *v)
+}
+
+func (f *file) base() review.Price { return review.Price{Core: *f.Default.Core, GiB: *f.Default.GiB} }
+
+// of returns the price of resources on a node.
+func (f *file) of(n *cluster.Node) review.Price {
+	price := f.base()
+	factor := 1.0
+	isSet := false
+	for i := range f.Nodes {
+		r := &f.Nodes[i]
+		if !r.matches(n) {
+			continue
+		}
+		if r.Factor != nil {
+			factor *= *r.Factor
+		}
+		switch {
+		case isSet:
+		case r.Hour != nil:
+			price, isSet = divided(*r.Hour, n, f.base()), true
+		case r.Core != nil:
+			price, isSet = review.Price{Core: *r.Core, GiB: *r.GiB}, true
+		}
+	}
+	return review.Price{Core: price.Core * factor, GiB: price.GiB * factor}
+}
+
+// matches reports whether a node has all labels of the rule.
+func (r *rule) matches(n *cluster.Node) bool {
+	for key, value := range r.Match {
+		if _, ok := slices.BinarySearch(n.Labels, key+"="+value); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// divided returns prices in the ratio of other prices, with which a whole node has a price for an hour.
+func divided(hour float64, n *cluster.Node, ratio review.Price) review.Price {
+	whole := ratio.Of(n.Allocatable) / review.HoursPerMonth
+	if whole <= 0 || math.IsInf(whole, 0) {
+		return ratio // the size of the node is not known
+	}
+	return review.Price{Core: ratio.Core * hour / whole, GiB: ratio.GiB * hour / whole}
+}
+
+// Assumed returns assumed prices of nodes.
+func Assumed(nodes []cluster.Node) review.Prices {
+	p := review.AssumedPrice()
+	out := review.Prices{
+		Currency: "USD", Assumed: true, Default: p,
+		From: strings.TrimSpace(fmt.Sprintf("%.4f a core-hour and %.5f a GiB-hour on all nodes", p.Core, p.GiB)),
+	}
+	for range nodes {
+		out.Nodes = append(out.Nodes, p)
+	}
+	return out
+}

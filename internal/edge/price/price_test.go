@@ -1,0 +1,151 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package price
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+)
+
+const example = `
+currency: EUR
+default: {core: 0.0316, gib: 0.00424}
+nodes:
+- {match: {node.kubernetes.io/instance-type: m6i.2xlarge}, hour: 0.384}
+- {match: {karpenter.sh/capacity-type: spot}, factor: 0.35}
+- {match: {pool: gpu}, core: 0.5, gib: 0.01}
+`
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func node(name string, labels ...string) cluster.Node {
+	return cluster.Node{Name: name, Labels: labels, Allocatable: cluster.Amounts(8000, 32<<30)}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
+
+func TestReadFile_rules_givePriceOfEachNode(t *testing.T) {
+	prices, err := ReadFile(write(t, example), []cluster.Node{
+		node("plain"),
+		node("large", "node.kubernetes.io/instance-type=m6i.2xlarge"),
+		node("spot", "karpenter.sh/capacity-type=spot"),
+		node("large spot", "karpenter.sh/capacity-type=spot", "node.kubernetes.io/instance-type=m6i.2xlarge"),
+		node("gpu", "pool=gpu"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := cluster.Amounts(8000, 32<<30)
+	for i, want := range []float64{8*0.0316 + 32*0.00424, 0.384, 0.35 * (8*0.0316 + 32*0.00424), 0.35 * 0.384, 8*0.5 + 32*0.01} {
+		if got := prices.Nodes[i].Of(whole) / review.HoursPerMonth; !near(got, want) {
+			t.Errorf("node %d: got %v an hour, want %v", i, got, want)
+		}
+	}
+	if ratio := prices.Nodes[1].Core / prices.Nodes[1].GiB; !near(ratio, 0.0316/0.00424) {
+		t.Errorf("the price of a whole node is divided in the ratio %v, want that of the default", ratio)
+	}
+	if prices.Currency != "EUR" || prices.Assumed {
+		t.Errorf("got %+v", prices)
+	}
+}
+
+func TestReadFile_mistakes_areNamed(t *testing.T) {
+	const head = "currency: EUR\ndefault: {core: 0.03, gib: 0.004}\n"
+	for text, want := range map[string]string{
+		"":              "it is empty",
+		"currency: [":   "it is not valid YAML",
+		"currency: EUR": "default must have core and gib",
+		"currency: E U R\ndefault: {core: 1, gib: 1}":               `currency must be one to eight letters such as EUR, got "E U R"`,
+		head + "nodez: []":                                          `unknown field "nodez" in the file (did you mean nodes?)`,
+		head + "nodes: [{match: {a: b}, hours: 1}]":                 `unknown field "hours" in nodes[0] (did you mean hour?)`,
+		head + "nodes: [{hour: 1}]":                                 "nodes[0].match must have at least one label",
+		head + "nodes: [{match: {a: b}}]":                           "nodes[0] must have hour",
+		head + "nodes: [{match: {a: b}, core: 1}]":                  "nodes[0] must have both core and gib",
+		head + "nodes: [{match: {a: b}, hour: 1, core: 1, gib: 1}]": "nodes[0] must not have both hour and core",
+		head + "nodes: [{match: {a: b}, factor: -1}]":               "nodes[0].factor must be between 0 and 1e+06, got -1",
+		head + "nodes: [{match: {a: b}, hour: .nan}]":               "unsupported value: NaN",
+		head + "nodes: [{match: {a: b}, hour: cheap}]":              "a value has the wrong type",
+		"currency: EUR\ndefault: {core: 0, gib: 0}":                 "must not both be 0",
+	} {
+		_, err := ReadFile(write(t, text), nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "prices.yaml") {
+			t.Errorf("%q: got error %v, want %q", text, err, want)
+		}
+	}
+	for path, want := range map[string]string{t.TempDir(): "is a folder", filepath.Join(t.TempDir(), "none"): "no such file"} {
+		if _, err := ReadFile(path, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", path, err, want)
+		}
+	}
+}
+
+func FuzzParse_anyFile_neverPanics(f *testing.F) {
+	f.Add(example)
+	f.Add("currency: EUR\nnodes: [1, null]")
+	f.Add("default: 7")
+	f.Fuzz(func(_ *testing.T, text string) {
+		if file, err := parse([]byte(text)); err == nil {
+			n := node("n")
+			file.of(&n)
+		}
+	})
+}
+
+// serve answers instant queries with a vector.
+func serve(t *testing.T, vectors map[string]string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		for metric, vector := range vectors {
+			if strings.Contains(r.Form.Get("query"), metric) {
+				fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, vector)
+				return
+			}
+		}
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestOpenCost_metrics_givePriceOfEachNode(t *testing.T) {
+	url := serve(t, map[string]string{
+		"node_cpu_hourly_cost": `{"metric":{"node":"a"},"value":[1,"0.02"]},{"metric":{"node":"b"},"value":[1,"NaN"]},{"metric":{"node":"c"},"value":[1,"0.04"]}`,
+		"node_ram_hourly_cost": `{"metric":{"node":"a"},"value":[1,"0.003"]}`,
+	})
+	prices, err := OpenCost(t.Context(), url, http.DefaultTransport, []cluster.Node{node("a"), node("b"), node("c")}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []review.Price{{Core: 0.02, GiB: 0.003}, {Core: 0.04, GiB: 0.003}, {Core: 0.04, GiB: 0.003}}
+	for i := range want {
+		if prices.Nodes[i] != want[i] {
+			t.Errorf("node %d: got %+v, want %+v", i, prices.Nodes[i], want[i])
+		}
+	}
+}
+
+func TestOpenCost_withoutSeries_isErrNoPrices(t *testing.T) {
+	if _, err := OpenCost(t.Context(), serve(t, nil), http.DefaultTransport, nil, time.Now()); !errors.Is(err, ErrNoPrices) {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	core "podfit.dev/podfit/internal/core/review"
+)
+
+// groupTable returns the totals by group.
+func (p *printer) groupTable() ([]column, [][]string) {
+	columns := []column{
+		{title: strings.ToUpper(plain(p.options.Groups.By)), least: 16}, {title: "WORKLOADS", right: true}, {title: "AT RISK", right: true}, {title: "PODS", right: true},
+		{title: "CPU FREED", right: true}, {title: "MEMORY FREED", right: true},
+	}
+	if p.Prices.Known() {
+		columns = append(columns, p.moneyColumn())
+	}
+	var rows [][]string
+	for i := range p.options.Groups.All {
+		g := &p.options.Groups.All[i]
+		row := []string{
+			groupName(g), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), total(cluster.CPU, g.Freed.CPU), total(cluster.Memory, g.Freed.Memory),
+		}
+		if p.Prices.Known() {
+			row = append(row, price(g.Weight))
+		}
+		rows = append(rows, row)
+	}
+	return columns, rows
+}
+
+func groupName(g *core.Group) string {
+	if g.Name == "" {
+		return "(none)"
+	}
+	return plain(g.Name)
+}
+
+type groupRow struct {
+	Name       string   `json:"name"`
+	Workloads  int      `json:"workloads"`
+	AtRisk     int      `json:"workloadsAtRisk"`
+	Pods       int      `json:"pods"`
+	Freed      amounts  `json:"requestsFreed"`
+	MoneyMonth *float64 `json:"moneyPerMonth,omitempty"`
+}
+
+// groupRows returns the totals by group as data.
+func (p *printer) groupRows() []groupRow {
+	out := []groupRow{}
+	for i := range p.options.Groups.All {
+		g := &p.options.Groups.All[i]
+		row := groupRow{Name: g.Name, Workloads: g.Workloads, AtRisk: g.AtRisk, Pods: g.Pods, Freed: amountsOf(g.Freed)}
+		if p.Prices.Known() {
+			row.MoneyMonth = cents(g.Weight)
+		}
+		out = append(out, row)
+	}
+	return out
+}

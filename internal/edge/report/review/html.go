@@ -1,0 +1,120 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+//go:embed page.html
+var page string
+
+//go:embed page.css
+var style string
+
+var pageTemplate = template.Must(template.New("page").Parse(page))
+
+// pageData is the input of the template. The template escapes all texts.
+type pageData struct {
+	Title   string
+	Policy  string // Content-Security-Policy: nothing is loaded, and only the style below is used
+	Style   template.CSS
+	Head    []string
+	Notes   []string
+	Figures []figure
+	Lists   []pageList
+	Left    []string
+	At      string
+}
+
+type figure struct{ Name, Value, Detail string }
+
+type pageList struct {
+	Title   string
+	Columns []pageColumn
+	Rows    []pageRow
+}
+
+type pageColumn struct {
+	Title  string
+	Number bool
+}
+
+type pageRow struct {
+	High  bool
+	Cells []pageCell
+}
+
+type pageCell struct {
+	Text   string
+	Number bool
+}
+
+// html writes one page without scripts, which loads nothing.
+func (p *printer) html() {
+	sum := sha256.Sum256([]byte(style))
+	data := pageData{
+		Title: "Recommended requests: " + plain(p.Cluster), Style: template.CSS(style), At: p.Now.UTC().Format(time.RFC1123),
+		Policy:  fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", base64.StdEncoding.EncodeToString(sum[:])),
+		Head:    trimmedLines(p.header()),
+		Notes:   trimmedLines(p.notes()),
+		Figures: p.figures(), Left: p.leftOut(),
+	}
+	if p.options.Groups != nil {
+		columns, rows := p.groupTable()
+		data.Lists = append(data.Lists, pageListOf(list{title: "By " + p.options.Groups.By, columns: columns, rows: rows}))
+		data.Left = nil
+	} else {
+		for _, l := range p.lists(true) {
+			data.Lists = append(data.Lists, pageListOf(l))
+		}
+	}
+	p.err = pageTemplate.Execute(&p.text, data)
+}
+
+func trimmedLines(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = strings.TrimSpace(l)
+	}
+	return out
+}
+
+// figures returns the four numbers at the top.
+func (p *printer) figures() []figure {
+	s := &p.Summary
+	out := []figure{{"Workloads at risk", grouped(float64(s.AtRisk)), "of " + grouped(float64(s.Workloads))}}
+	out = append(out, figure{"CPU that could be freed", total(cluster.CPU, s.Freed.CPU), "requests"}, figure{"Memory that could be freed", total(cluster.Memory, s.Freed.Memory), "requests"})
+	if s.Packing.Known {
+		f := figure{"Nodes that could go", grouped(float64(s.Packing.Gone)), "of " + grouped(float64(s.Packing.Nodes))}
+		if p.Prices.Known() {
+			f.Detail += ", " + p.amountOfMoney(s.Packing.Money) + " a month"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func pageListOf(l list) pageList {
+	out := pageList{Title: l.title}
+	for _, c := range l.columns {
+		out.Columns = append(out.Columns, pageColumn{c.title, c.right})
+	}
+	for i, cells := range l.rows {
+		row := pageRow{High: l.colours != nil && l.colours[i] != ""}
+		for k, text := range cells {
+			row.Cells = append(row.Cells, pageCell{text, l.columns[k].right})
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}

@@ -1,0 +1,286 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	core "podfit.dev/podfit/internal/core/review"
+)
+
+// The formats krr-json and krr-csv have the names, the order and the literals of KRR's json and csv formats, so that pipelines that read
+// these can read podfit's report. Amounts are cores and bytes; "?" is a recommendation that is not known. Severities follow KRR's rule,
+// which is about the absolute difference.
+
+// The literals of KRR.
+const (
+	krrUnset   = "unset"
+	krrUnknown = "?"
+)
+
+type krrResult struct {
+	Scans          []krrScan      `json:"scans"`
+	Score          int            `json:"score"`
+	Resources      []string       `json:"resources"`
+	Description    *string        `json:"description"`
+	Strategy       krrStrategy    `json:"strategy"`
+	Errors         []any          `json:"errors"`
+	ClusterSummary map[string]any `json:"clusterSummary"`
+}
+
+type krrStrategy struct {
+	Name     string         `json:"name"`
+	Settings map[string]any `json:"settings"`
+}
+
+type krrScan struct {
+	Object      krrObject      `json:"object"`
+	Recommended krrRecommended `json:"recommended"`
+	Severity    string         `json:"severity"`
+}
+
+type krrObject struct {
+	Cluster     *string        `json:"cluster"`
+	Name        string         `json:"name"`
+	Container   string         `json:"container"`
+	Pods        []krrPod       `json:"pods"`
+	HPA         any            `json:"hpa"`
+	Namespace   string         `json:"namespace"`
+	Kind        string         `json:"kind"`
+	Allocations krrAllocations `json:"allocations"`
+	Warnings    []string       `json:"warnings"`
+}
+
+type krrPod struct {
+	Name    string `json:"name"`
+	Deleted bool   `json:"deleted"`
+}
+
+type krrAmounts struct {
+	CPU    any `json:"cpu"`
+	Memory any `json:"memory"`
+}
+
+type krrAllocations struct {
+	Requests krrAmounts `json:"requests"`
+	Limits   krrAmounts `json:"limits"`
+	Info     krrAmounts `json:"info"`
+}
+
+type krrRecommended struct {
+	Requests krrValues  `json:"requests"`
+	Limits   krrValues  `json:"limits"`
+	Info     krrAmounts `json:"info"`
+}
+
+type krrValues struct {
+	CPU    krrValue `json:"cpu"`
+	Memory krrValue `json:"memory"`
+}
+
+type krrValue struct {
+	Value    any    `json:"value"`
+	Severity string `json:"severity"`
+}
+
+// krrSeverities are KRR's severities, the worst first.
+var krrSeverities = []string{"CRITICAL", "WARNING", "OK", "GOOD", "UNKNOWN"}
+
+// krrJSON writes KRR's JSON format.
+func (p *printer) krrJSON() {
+	out := krrResult{
+		Scans: []krrScan{}, Resources: []string{"cpu", "memory"}, Errors: []any{}, ClusterSummary: map[string]any{},
+		Strategy: krrStrategy{Name: "podfit-" + strings.Join(p.Profiles, "-"), Settings: map[string]any{}},
+	}
+	if hours := p.Window.Hours(); hours > 0 {
+		out.Strategy.Settings["history_duration"] = hours
+	}
+	cost := 0.0
+	for _, row := range p.ByName() {
+		scan := p.krrScan(row)
+		switch scan.Severity {
+		case "CRITICAL":
+			cost++
+		case "WARNING":
+			cost += 0.7
+		}
+		out.Scans = append(out.Scans, scan)
+	}
+	if n := float64(len(out.Scans)); n > 0 {
+		out.Score = int((n - cost) / n * 100)
+	}
+	data, err := json.MarshalIndent(out, "", "  ")
+	p.text.Write(data)
+	p.text.WriteString("\n")
+	p.err = err
+}
+
+func (p *printer) krrScan(row *core.Row) krrScan {
+	scan := krrScan{Object: krrObject{
+		Name: row.Workload.Name, Container: row.Container, Namespace: row.Workload.Namespace, Kind: row.Workload.Kind, Pods: []krrPod{}, Warnings: []string{},
+		Allocations: krrAllocations{Requests: krrAllocated(row.Requests), Limits: krrAllocated(row.Limits)},
+	}}
+	if p.Cluster != "" {
+		scan.Object.Cluster = &p.Cluster
+	}
+	for _, place := range row.Places {
+		scan.Object.Pods = append(scan.Object.Pods, krrPod{Name: place.Pod})
+	}
+	scan.Recommended.Requests = krrRecommendedOf(row, row.Requests, row.Request)
+	scan.Recommended.Limits = krrRecommendedOf(row, row.Limits, row.Limit)
+	if row.Evidence.Kills > 0 {
+		scan.Recommended.Requests.Memory.Severity = "CRITICAL"
+		scan.Recommended.Limits.Memory.Severity = "CRITICAL"
+	}
+	scan.Severity = krrSeverity(scan.Recommended)
+	if row.Confidence == core.None {
+		scan.Recommended.Info = krrAmounts{CPU: lack(row), Memory: lack(row)}
+		scan.Object.Warnings = append(scan.Object.Warnings, "NoPrometheusPods")
+	}
+	return scan
+}
+
+// krrSeverity returns the worst severity of a recommendation.
+func krrSeverity(r krrRecommended) string {
+	all := []string{r.Requests.CPU.Severity, r.Requests.Memory.Severity, r.Limits.CPU.Severity, r.Limits.Memory.Severity}
+	for _, s := range krrSeverities {
+		for _, of := range all {
+			if of == s {
+				return s
+			}
+		}
+	}
+	return "UNKNOWN"
+}
+
+func krrAllocated(r cluster.Resources) krrAmounts {
+	return krrAmounts{CPU: krrNumber(r, cluster.CPU), Memory: krrNumber(r, cluster.Memory)}
+}
+
+// krrNumber returns cores or bytes, nil if the amount is not set.
+func krrNumber(r cluster.Resources, res cluster.Resource) any {
+	v, ok := r.Get(res)
+	switch {
+	case !ok:
+		return nil
+	case res == cluster.CPU:
+		return float64(v) / 1000
+	}
+	return float64(v)
+}
+
+func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrValues {
+	value := func(res cluster.Resource) krrValue {
+		if row.Confidence == core.None {
+			return krrValue{Value: krrUnknown, Severity: "UNKNOWN"}
+		}
+		return krrValue{Value: krrNumber(after, res), Severity: krrDifference(before, after, res)}
+	}
+	return krrValues{CPU: value(cluster.CPU), Memory: value(cluster.Memory)}
+}
+
+// krrDifference returns KRR's severity of a difference.
+func krrDifference(before, after cluster.Resources, res cluster.Resource) string {
+	from, had := before.Get(res)
+	to, has := after.Get(res)
+	if !had && !has {
+		return "GOOD"
+	}
+	if !had || !has {
+		return "WARNING"
+	}
+	steps := [...]float64{0.5, 0.25, 0.1} // cores
+	diff := math.Abs(float64(to-from)) / 1000
+	if res == cluster.Memory {
+		steps = [...]float64{500, 250, 100} // MiB
+		diff = math.Abs(float64(to-from)) / (1 << 20)
+	}
+	for i, step := range steps {
+		if diff >= step {
+			return krrSeverities[i]
+		}
+	}
+	return "GOOD"
+}
+
+// krrCSV writes KRR's CSV format: names only in the first row of a workload.
+func (p *printer) krrCSV() {
+	w := csv.NewWriter(&p.text)
+	_ = w.Write([]string{
+		"Namespace", "Name", "Pods", "Old Pods", "Type", "Container", "CPU Diff", "CPU Requests", "CPU Limits", "Memory Diff", "Memory Requests", "Memory Limits",
+	})
+	last := cluster.Workload{}
+	for _, row := range p.ByName() {
+		pods := max(len(row.Places), row.Replicas)
+		cells := []string{"", "", "", "", "", inert(row.Container)}
+		if row.Workload != last {
+			cells = []string{inert(row.Workload.Namespace), inert(row.Workload.Name), strconv.Itoa(pods), "0", inert(row.Workload.Kind), inert(row.Container)}
+			last = row.Workload
+		}
+		for _, res := range cluster.All {
+			cells = append(cells, krrDiff(row, res, int64(pods)), krrChange(row, row.Requests, row.Request, res, true), krrChange(row, row.Limits, row.Limit, res, false))
+		}
+		_ = w.Write(cells)
+	}
+	w.Flush()
+	p.err = w.Error()
+}
+
+// krrDiff returns the change of a request over a number of pods, "" if it is not known.
+func krrDiff(row *core.Row, res cluster.Resource, pods int64) string {
+	if row.Confidence == core.None {
+		return ""
+	}
+	diff := row.Request.Amount(res) - row.Requests.Amount(res)
+	sign := "+"
+	if diff < 0 {
+		sign, diff = "-", -diff
+	}
+	return sign + krrQuantity(res, diff*pods)
+}
+
+// krrChange returns "(+133m) 500m -> 633m".
+func krrChange(row *core.Row, before, after cluster.Resources, res cluster.Resource, isRequest bool) string {
+	from, to := krrUnset, krrUnset
+	v, had := before.Get(res)
+	if had {
+		from = krrQuantity(res, v)
+	}
+	v, has := after.Get(res)
+	if has {
+		to = krrQuantity(res, v)
+	}
+	if row.Confidence == core.None {
+		to, has = krrUnknown, true
+	}
+	if !had && !has {
+		return krrUnset
+	}
+	text := from + " -> " + to
+	if diff := krrDiff(row, res, 1); isRequest && diff != "" {
+		return "(" + diff + ") " + text
+	}
+	return text
+}
+
+// krrQuantity formats an amount like KRR: with the largest unit that divides it, decimal units first.
+func krrQuantity(res cluster.Resource, v int64) string {
+	if res == cluster.CPU {
+		return strconv.FormatInt(v, 10) + "m"
+	}
+	for _, u := range [...]struct {
+		name string
+		size int64
+	}{{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}, {"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
+		if v != 0 && v%u.size == 0 {
+			return strconv.FormatInt(v/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(v, 10)
+}

@@ -1,0 +1,266 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	core "podfit.dev/podfit/internal/core/review"
+)
+
+// templates are the kinds whose pod template a strategic merge patch can change: the API version, and the fields that lead to the template.
+// For other kinds, a patch would replace the list of containers.
+var templates = map[cluster.Workload]struct {
+	version string
+	path    []string
+}{
+	{Group: "apps", Kind: "Deployment"}:  {"apps/v1", []string{"spec", "template", "spec"}},
+	{Group: "apps", Kind: "StatefulSet"}: {"apps/v1", []string{"spec", "template", "spec"}},
+	{Group: "apps", Kind: "DaemonSet"}:   {"apps/v1", []string{"spec", "template", "spec"}},
+	{Group: "apps", Kind: "ReplicaSet"}:  {"apps/v1", []string{"spec", "template", "spec"}},
+	{Kind: "ReplicationController"}:      {"v1", []string{"spec", "template", "spec"}},
+	{Group: "batch", Kind: "CronJob"}:    {"batch/v1", []string{"spec", "jobTemplate", "spec", "template", "spec"}},
+}
+
+// A manifest is the change of one workload.
+type manifest struct {
+	workload   cluster.Workload
+	version    string
+	path       []string
+	containers []any
+	rows       []*core.Row
+}
+
+// manifests returns the changes of all workloads, sorted, and comments about workloads that are left out.
+func (p *printer) manifests() (out []manifest, leftOut []string) {
+	var last *manifest
+	unsupported := map[cluster.Workload]bool{}
+	without, invalid := 0, 0
+	for _, row := range p.ByName() {
+		if row.Confidence == core.None {
+			without++
+			continue
+		}
+		if !row.Changes(cluster.CPU) && !row.Changes(cluster.Memory) {
+			continue
+		}
+		if !validNames(row) {
+			invalid++
+			continue
+		}
+		template, ok := templates[cluster.Workload{Group: row.Workload.Group, Kind: row.Workload.Kind}]
+		if !ok {
+			unsupported[row.Workload] = true
+			continue
+		}
+		if last == nil || last.workload != row.Workload {
+			out = append(out, manifest{workload: row.Workload, version: template.version, path: template.path})
+			last = &out[len(out)-1]
+		}
+		last.containers = append(last.containers, map[string]any{"name": row.Container, "resources": resourcesOf(row)})
+		last.rows = append(last.rows, row)
+	}
+	if without > 0 {
+		leftOut = append(leftOut, count(without, "container")+" without a recommendation")
+	}
+	if invalid > 0 {
+		leftOut = append(leftOut, count(invalid, "container")+" with names that Kubernetes does not permit")
+	}
+	for _, row := range p.ByName() {
+		if unsupported[row.Workload] {
+			delete(unsupported, row.Workload)
+			leftOut = append(leftOut, shortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
+		}
+	}
+	return out, leftOut
+}
+
+// resourcesOf returns the changed requests and limits of a container. A limit that is removed is null.
+func resourcesOf(row *core.Row) map[string]any {
+	requests, limits := map[string]any{}, map[string]any{}
+	for _, res := range cluster.All {
+		if to, ok := row.Request.Get(res); ok && to != row.Requests.Amount(res) {
+			requests[res.String()] = quantity(res, to)
+		}
+		before, had := row.Limits.Get(res)
+		switch after, has := row.Limit.Get(res); {
+		case had && !has:
+			limits[res.String()] = nil
+		case has && after != before:
+			limits[res.String()] = quantity(res, after)
+		}
+	}
+	out := map[string]any{}
+	if len(requests) > 0 {
+		out["requests"] = requests
+	}
+	if len(limits) > 0 {
+		out["limits"] = limits
+	}
+	return out
+}
+
+// nested returns a value below fields.
+func nested(path []string, value any) map[string]any {
+	out := map[string]any{path[len(path)-1]: value}
+	for i := len(path) - 2; i >= 0; i-- {
+		out = map[string]any{path[i]: out}
+	}
+	return out
+}
+
+// comments adds the facts of the report and what is left out as comments of YAML or a shell.
+func (p *printer) comments(leftOut []string) {
+	p.text.WriteString("# " + plain(p.header()[0]) + "\n")
+	for _, note := range p.notes() {
+		p.text.WriteString("# " + strings.TrimSpace(plain(note)) + "\n")
+	}
+	for _, s := range leftOut {
+		p.text.WriteString("# left out: " + s + "\n")
+	}
+}
+
+// patch writes commands for a shell that apply the requests.
+func (p *printer) patch() {
+	all, leftOut := p.manifests()
+	p.comments(leftOut)
+	for _, m := range all {
+		data, err := json.Marshal(nested(append(m.path, "containers"), m.containers))
+		if err != nil {
+			p.err = err
+			return
+		}
+		resource := strings.ToLower(m.workload.Kind)
+		fmt.Fprintf(&p.text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, quoted(string(data)))
+	}
+}
+
+// name is the form of the names that Kubernetes permits. Recorded usage may have others.
+var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9.:-]*[a-z0-9])?$`)
+
+// validNames reports whether Kubernetes permits the names of a row.
+func validNames(row *core.Row) bool {
+	return name.MatchString(row.Workload.Namespace) && name.MatchString(row.Workload.Name) && name.MatchString(row.Container)
+}
+
+// quoted returns a word for a POSIX shell.
+func quoted(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// kustomize writes a component with one strategic merge patch for each workload.
+func (p *printer) kustomize() {
+	all, leftOut := p.manifests()
+	p.comments(leftOut)
+	p.text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n")
+	patches := make([]any, 0, len(all))
+	for _, m := range all {
+		body := nested(append(m.path, "containers"), m.containers)
+		body["apiVersion"], body["kind"] = m.version, m.workload.Kind
+		body["metadata"] = map[string]any{"name": m.workload.Name, "namespace": m.workload.Namespace}
+		data, err := yaml.Marshal(body)
+		if err != nil {
+			p.err = err
+			return
+		}
+		target := map[string]any{"kind": m.workload.Kind, "name": regexp.QuoteMeta(m.workload.Name), "namespace": m.workload.Namespace, "version": "v1"}
+		if m.workload.Group != "" {
+			target["group"] = m.workload.Group
+		}
+		patches = append(patches, map[string]any{"target": target, "patch": string(data)})
+	}
+	p.yamlObject(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
+}
+
+// helmValues writes one document for each workload. The resources of a single container are at the top, where most charts expect them;
+// those of several containers are below the names of the containers.
+func (p *printer) helmValues() {
+	all, leftOut := p.manifests()
+	p.comments(leftOut)
+	for _, m := range all {
+		p.text.WriteString("---\n# " + shortName(m.workload) + "\n")
+		values := map[string]any{}
+		for _, row := range m.rows {
+			resources := map[string]any{"resources": resourcesAfter(row)}
+			if len(m.rows) == 1 {
+				values = resources
+			} else {
+				values[row.Container] = resources
+			}
+		}
+		p.yamlObject(values)
+	}
+}
+
+// resourcesAfter returns all requests and limits of a container after the change.
+func resourcesAfter(row *core.Row) map[string]any {
+	out := map[string]any{}
+	for name, amounts := range map[string]cluster.Resources{"requests": row.Request, "limits": row.Limit} {
+		values := map[string]any{}
+		for _, res := range cluster.All {
+			if v, ok := amounts.Get(res); ok {
+				values[res.String()] = quantity(res, v)
+			}
+		}
+		if len(values) > 0 {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// vpa writes a VPA for each workload that has none. Its update mode is Off, so that it only recommends.
+func (p *printer) vpa() {
+	var objects []map[string]any
+	var leftOut []string
+	done := map[cluster.Workload]bool{}
+	for _, row := range p.ByName() {
+		w := row.Workload
+		if row.VPA != "" || done[w] || !validNames(row) {
+			continue
+		}
+		done[w] = true
+		template, ok := templates[cluster.Workload{Group: w.Group, Kind: w.Kind}]
+		if !ok {
+			leftOut = append(leftOut, shortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
+			continue
+		}
+		objects = append(objects, map[string]any{
+			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+			"metadata": map[string]any{"name": w.Name, "namespace": w.Namespace},
+			"spec": map[string]any{
+				"targetRef":    map[string]any{"apiVersion": template.version, "kind": w.Kind, "name": w.Name},
+				"recommenders": []any{map[string]any{"name": p.profile(row)}},
+				"updatePolicy": map[string]any{"updateMode": "Off"},
+			},
+		})
+	}
+	p.comments(leftOut)
+	for _, o := range objects {
+		p.text.WriteString("---\n")
+		p.yamlObject(o)
+	}
+}
+
+// profile returns the profile of a row.
+func (p *printer) profile(row *core.Row) string {
+	if len(row.Targets) > 0 {
+		return row.Targets[0].Profile
+	}
+	return p.Profiles[0]
+}
+
+func (p *printer) yamlObject(object map[string]any) {
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		p.err = err
+	}
+	p.text.Write(data)
+}

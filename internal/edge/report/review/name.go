@@ -1,0 +1,25 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// shortKinds are kubectl's short names of kinds.
+var shortKinds = map[string]string{
+	"Deployment": "deploy", "StatefulSet": "sts", "DaemonSet": "ds", "ReplicaSet": "rs", "ReplicationController": "rc",
+	"CronJob": "cj", "Job": "job", "Pod": "pod",
+}
+
+// shortName returns "namespace/deploy/name".
+func shortName(w cluster.Workload) string {
+	kind := shortKinds[w.Kind]
+	if kind == "" {
+		kind = strings.ToLower(w.Kind)
+	}
+	return plain(w.Namespace + "/" + kind + "/" + w.Name)
+}

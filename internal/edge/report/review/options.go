@@ -1,0 +1,76 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"fmt"
+	"io"
+
+	core "podfit.dev/podfit/internal/core/review"
+)
+
+// Options control what a report shows.
+type Options struct {
+	Width     int    // columns of the terminal, for tables; 0: unlimited
+	Colour    bool   // tables use ANSI colours
+	Top       int    // number of rows in each list of a table, Markdown and HTML; 0: all
+	Sort      string // SortRisk, SortMoney or SortName
+	MinSaving float64
+	Groups    *core.Groups // totals by group, instead of rows; nil: rows
+	Program   string       // how podfit was called, for hints such as "kubectl podfit"
+}
+
+// The values of Options.Sort.
+const (
+	SortRisk  = "risk"  // a list of risks, then a list of waste
+	SortMoney = "money" // one list, most money first
+	SortName  = "name"  // one list by name, also of containers without a recommendation
+)
+
+// Formats returns the names of all formats.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.name
+	}
+	return names
+}
+
+var formats = []struct {
+	name  string
+	write func(*printer)
+}{
+	{"table", func(p *printer) { p.tables(false) }},
+	{"wide", func(p *printer) { p.tables(true) }},
+	{"json", (*printer).json},
+	{"yaml", (*printer).yaml},
+	{"csv", (*printer).csv},
+	{"markdown", (*printer).markdown},
+	{"html", (*printer).html},
+	{"patch", (*printer).patch},
+	{"kustomize", (*printer).kustomize},
+	{"helm-values", (*printer).helmValues},
+	{"vpa", (*printer).vpa},
+	{"krr-json", (*printer).krrJSON},
+	{"krr-csv", (*printer).krrCSV},
+}
+
+// Write writes a report in a format.
+func Write(w io.Writer, format string, r *core.Report, o Options) error {
+	for _, f := range formats {
+		if f.name != format {
+			continue
+		}
+		p := &printer{Report: r, options: o}
+		f.write(p)
+		if p.err != nil {
+			return fmt.Errorf("write report: %w", p.err)
+		}
+		if _, err := io.WriteString(w, p.text.String()); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown format %q", format)
+}

@@ -1,0 +1,315 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"podfit.dev/podfit/internal/core/overview"
+)
+
+// A Mode is how viewers are authenticated.
+type Mode string
+
+// The modes.
+const (
+	None   Mode = "none"   // everyone who can connect sees everything that podfit may read
+	Token  Mode = "token"  // a Kubernetes token, as a bearer token or as the password of basic authentication
+	Header Mode = "header" // a proxy has authenticated the viewer, and names the user in headers
+)
+
+// Modes lists the modes.
+var Modes = [...]Mode{None, Token, Header}
+
+// The headers that a proxy sets.
+const (
+	userHeader   = "X-Forwarded-User"
+	groupsHeader = "X-Forwarded-Groups"
+)
+
+// A Reviewer asks the API server about users.
+type Reviewer interface {
+	Authenticate(ctx context.Context, token string) (u overview.User, ok bool, err error)
+	MayList(ctx context.Context, u *overview.User, namespace string) (bool, error)
+}
+
+// namespaces lists the namespaces that have workloads.
+type namespaces interface{ Namespaces() []string }
+
+// AccessConfig is the configuration of NewAccess.
+type AccessConfig struct {
+	Mode       Mode
+	Reviewer   Reviewer       // nil if the mode is None
+	Namespaces namespaces     // those that may have rows
+	Proxies    []netip.Prefix // addresses from which the headers of a proxy are accepted
+	Timeout    time.Duration  // of all reviews of a request; 0 means 5 s
+	Remember   time.Duration  // how long an answer of the API server is used; 0 means 1 minute
+}
+
+// Access decides who sees what. It is safe for several goroutines.
+type Access struct {
+	c       AccessConfig
+	reviews chan struct{} // limits concurrent reviews
+
+	mu     sync.Mutex
+	known  map[[sha256.Size]byte]knownUser
+	rights map[string]knownRights
+}
+
+// knownUser is the answer to a TokenReview.
+type knownUser struct {
+	user  overview.User
+	ok    bool
+	until time.Time
+}
+
+// knownRights are the namespaces that a user may see.
+type knownRights struct {
+	viewer overview.Viewer
+	asked  map[string]bool // namespaces whose answer is known
+	until  time.Time
+}
+
+const (
+	maxReviews    = 16               // concurrent requests to the API server
+	maxKnown      = 1024             // users and tokens that are remembered
+	maxToken      = 16 << 10         // bytes
+	refusedFor    = 10 * time.Second // how long a refused token is remembered
+	maxNamespaces = 2000             // that are asked about for one viewer
+	askAtOnce     = 8                // concurrent reviews for one viewer
+)
+
+// NewAccess returns an Access.
+func NewAccess(c AccessConfig) *Access {
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+	if c.Remember == 0 {
+		c.Remember = time.Minute
+	}
+	return &Access{c: c, reviews: make(chan struct{}, maxReviews), known: make(map[[sha256.Size]byte]knownUser), rights: make(map[string]knownRights)}
+}
+
+// A refusal is why a request is not served.
+type refusal struct {
+	status int
+	text   string
+	err    error // nil if the viewer is at fault
+}
+
+// viewer returns who sent a request and what that user may see.
+func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
+	if a == nil || a.c.Mode == None {
+		return &overview.Viewer{All: true}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.c.Timeout)
+	defer cancel()
+	user, refused := a.user(ctx, r)
+	if refused != nil {
+		return nil, refused
+	}
+	v, err := a.rightsOf(ctx, user)
+	if err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, "The API server did not answer which namespaces you may see. Try again.", err}
+	}
+	if !v.All && len(v.Namespaces) == 0 {
+		return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers in any namespace with workloads.", nil}
+	}
+	return v, nil
+}
+
+func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *refusal) {
+	if a.c.Mode == Header {
+		return a.proxied(r)
+	}
+	token := bearer(r)
+	if token == "" || len(token) > maxToken {
+		return nil, &refusal{http.StatusUnauthorized, "A Kubernetes token is required: as a bearer token, or as the password. Run \"kubectl create token NAME\" for a service account.", nil}
+	}
+	sum := sha256.Sum256([]byte(token))
+	now := time.Now()
+	a.mu.Lock()
+	known, found := a.known[sum]
+	a.mu.Unlock()
+	if !found || now.After(known.until) {
+		user, ok, err := a.authenticate(ctx, token)
+		if err != nil {
+			return nil, &refusal{http.StatusServiceUnavailable, "The API server did not check the token. Try again.", err}
+		}
+		known = knownUser{user, ok, now.Add(a.c.Remember)}
+		if !ok {
+			known.until = now.Add(refusedFor)
+		}
+		a.mu.Lock()
+		if len(a.known) >= maxKnown {
+			maps.DeleteFunc(a.known, func(_ [sha256.Size]byte, k knownUser) bool { return now.After(k.until) || !k.ok })
+		}
+		if len(a.known) < maxKnown {
+			a.known[sum] = known
+		}
+		a.mu.Unlock()
+	}
+	if !known.ok {
+		return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
+	}
+	return &known.user, nil
+}
+
+// bearer returns the token of a request, "" if there is none.
+func bearer(r *http.Request) string {
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	_, password, _ := r.BasicAuth()
+	return password
+}
+
+func (a *Access) authenticate(ctx context.Context, token string) (overview.User, bool, error) {
+	if err := a.enter(ctx); err != nil {
+		return overview.User{}, false, err
+	}
+	defer a.leave()
+	u, ok, err := a.c.Reviewer.Authenticate(ctx, token)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err() // an answer after the timeout does not count
+	}
+	return u, ok, err
+}
+
+// enter waits until another review may start.
+func (a *Access) enter(ctx context.Context) error {
+	select {
+	case a.reviews <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other reviews: %w", ctx.Err())
+	}
+}
+
+func (a *Access) leave() { <-a.reviews }
+
+// proxied returns the user that a proxy names. Groups of Kubernetes itself are ignored, because only the API server assigns them.
+func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil || !slices.ContainsFunc(a.c.Proxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) }) {
+		return nil, &refusal{http.StatusForbidden, "Requests are accepted only from the proxy. To allow its address, set --web-trusted-proxies.", nil}
+	}
+	names := r.Header.Values(userHeader)
+	if len(names) != 1 || names[0] == "" || strings.HasPrefix(names[0], "system:") {
+		return nil, &refusal{http.StatusUnauthorized, "The proxy did not name a user in the header " + userHeader + ".", nil}
+	}
+	u := &overview.User{Name: names[0], Groups: []string{"system:authenticated"}}
+	for group := range strings.SplitSeq(strings.Join(r.Header.Values(groupsHeader), ","), ",") {
+		if group = strings.TrimSpace(group); group != "" && !strings.HasPrefix(group, "system:") && len(u.Groups) < 200 {
+			u.Groups = append(u.Groups, group)
+		}
+	}
+	return u, nil
+}
+
+// rightsOf returns what a user may see. Namespaces that have appeared since the last answers are asked about.
+func (a *Access) rightsOf(ctx context.Context, u *overview.User) (*overview.Viewer, error) {
+	key := strings.Join(append([]string{u.Name, u.UID}, u.Groups...), "\x00")
+	now := time.Now()
+	a.mu.Lock()
+	known, found := a.rights[key]
+	a.mu.Unlock()
+	if !found || now.After(known.until) {
+		all, err := a.mayList(ctx, u, "")
+		if err != nil {
+			return nil, err
+		}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all}, until: now.Add(a.c.Remember)}
+	}
+	if !known.viewer.All {
+		var err error
+		if known, err = a.askNamespaces(ctx, u, known); err != nil {
+			return nil, err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.rights) >= maxKnown {
+		maps.DeleteFunc(a.rights, func(_ string, k knownRights) bool { return now.After(k.until) })
+	}
+	if len(a.rights) < maxKnown {
+		a.rights[key] = known
+	}
+	return &known.viewer, nil
+}
+
+// askNamespaces asks about namespaces whose answer is not known. It returns new maps, because other requests read the old ones.
+func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known knownRights) (knownRights, error) {
+	var unknown []string
+	for _, ns := range a.c.Namespaces.Namespaces() {
+		if !known.asked[ns] && len(unknown)+len(known.asked) < maxNamespaces {
+			unknown = append(unknown, ns)
+		}
+	}
+	if len(unknown) == 0 {
+		return known, nil
+	}
+	out := knownRights{viewer: known.viewer, asked: maps.Clone(known.asked), until: known.until}
+	out.viewer.Namespaces = maps.Clone(known.viewer.Namespaces)
+	if out.asked == nil {
+		out.asked = make(map[string]bool)
+		out.viewer.Namespaces = make(map[string]bool)
+	}
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	var failures []error
+	todo := make(chan string)
+	for range min(askAtOnce, len(unknown)) {
+		workers.Go(func() {
+			for ns := range todo {
+				may, err := a.mayList(ctx, u, ns)
+				mu.Lock()
+				switch {
+				case err != nil:
+					failures = append(failures, err)
+				case may:
+					out.viewer.Namespaces[ns] = true
+				}
+				out.asked[ns] = true
+				mu.Unlock()
+			}
+		})
+	}
+	for _, ns := range unknown {
+		todo <- ns
+	}
+	close(todo)
+	workers.Wait()
+	if len(failures) > 0 {
+		return known, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
+	}
+	return out, nil
+}
+
+func (a *Access) mayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
+	if err := a.enter(ctx); err != nil {
+		return false, err
+	}
+	defer a.leave()
+	may, err := a.c.Reviewer.MayList(ctx, u, namespace)
+	if err == nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), errors.New("the answer came too late"))
+	}
+	return may && err == nil, err
+}

@@ -1,0 +1,319 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+)
+
+// The numbers of rows of the tables.
+const (
+	pageSize     = 100
+	topRows      = 8
+	activityRows = 200
+)
+
+// pageOf returns a page with what all pages show.
+func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page {
+	p := &page{Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: s.Problems, Viewer: v.Name, Body: body}
+	if !s.Contact.IsZero() {
+		p.Age = s.Overview.At.Sub(s.Contact)
+	}
+	return p
+}
+
+// overviewView is the page /.
+type overviewView struct {
+	At        time.Time       `json:"time"`
+	Bars      []barView       `json:"totals"`
+	Workloads int             `json:"workloads"`
+	Pods      int             `json:"pods"`
+	Nodes     int             `json:"nodes,omitempty"`
+	VPAs      int             `json:"workloadsWithVPA"`
+	AtRisk    int             `json:"atRisk"`
+	Risks     []workloadView  `json:"risks"`
+	Freed     amounts         `json:"couldBeFreed"`
+	Savings   []workloadView  `json:"savings"`
+	Currency  string          `json:"currency,omitempty"`
+	Assumed   bool            `json:"pricesAssumed,omitempty"`
+	Money     float64         `json:"couldBeSavedPerMonth,omitempty"`
+	Removable int             `json:"nodesThatCouldGo,omitempty"`
+	Counts    overview.Counts `json:"lastDay"`
+	Since     time.Time       `json:"activitySince,omitzero"`
+	From      string          `json:"activityFrom"`
+	Activity  []entryView     `json:"activity"`
+}
+
+func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
+	s := h.Source.State(r.Context())
+	o := s.Overview.Visible(v)
+	view := overviewView{
+		At: o.At, Workloads: len(o.Rows), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
+		Bars: []barView{barOf(cluster.CPU, &o.Totals), barOf(cluster.Memory, &o.Totals)},
+	}
+	var freed cluster.Resources
+	for i := range o.Rows {
+		row := &o.Rows[i]
+		freed = freed.Add(row.Freed)
+		if row.VPA != "" {
+			view.VPAs++
+		}
+	}
+	view.Freed = amounts{freed}
+	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
+	view.AtRisk = risks.Total
+	money := s.moneyOf(o, v)
+	view.Currency, view.Money = money.currency, money.total
+	if s.Surplus != nil {
+		view.Assumed = s.Surplus.Assumed
+		if v.All {
+			view.Removable = s.Surplus.Packing.Gone
+		}
+	}
+	view.Risks = viewsOf(risks.Rows)
+	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
+		if row.Saving() > 0 {
+			saving := viewOf(row)
+			saving.Money = money.of[row.Workload]
+			view.Savings = append(view.Savings, saving)
+		}
+	}
+	entries := overview.VisibleEntries(s.Activity, v)
+	view.Counts = overview.CountSince(entries, o.At.Add(-24*time.Hour))
+	view.Activity = entryViews(overview.Grouped(entries), 6)
+	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
+}
+
+// money are the prices of what could be given back in a month.
+type money struct {
+	currency string
+	total    float64
+	of       map[cluster.Workload]float64
+}
+
+// moneyOf returns the prices of the rows that a viewer may see. There are none if prices are not known.
+func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
+	if s.Surplus == nil || s.Surplus.Currency == "" {
+		return money{}
+	}
+	out := money{currency: s.Surplus.Currency, of: s.Surplus.Money}
+	if v.All {
+		out.total = s.Surplus.Total
+		return out
+	}
+	for i := range o.Rows {
+		out.total += max(s.Surplus.Money[o.Rows[i].Workload], 0)
+	}
+	return out
+}
+
+// workloadsView is the page /workloads.
+type workloadsView struct {
+	At         time.Time        `json:"time"`
+	Total      int              `json:"total"`
+	Page       int              `json:"page"`
+	Pages      int              `json:"pages"`
+	Rows       []workloadView   `json:"workloads"`
+	Query      overview.Query   `json:"-"`
+	Namespaces []string         `json:"-"`
+	Orders     []overview.Order `json:"-"`
+}
+
+// maxChoices bounds the namespaces in the filter of the page.
+const maxChoices = 200
+
+func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
+	s := h.Source.State(r.Context())
+	o := s.Overview.Visible(v)
+	asked := overview.Query{
+		Text: q.text("q"), Namespace: q.text("namespace"), Risk: q.text("risk"), VPA: q.text("vpa"), Order: overview.Order(q.text("sort")), Page: q.page(), Size: pageSize,
+	}
+	if asked.Order == "" {
+		asked.Order = overview.ByRisk
+	}
+	found := o.Select(asked)
+	all := o.Namespaces()
+	view := workloadsView{
+		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: viewsOf(found.Rows), Query: asked,
+		Namespaces: all[:min(len(all), maxChoices)], Orders: overview.Orders[:],
+	}
+	h.show(w, r, "workloads", pageOf("Workloads", "workloads", s, v, view), view)
+}
+
+// Number returns the number of a page relative to the current one, "" if there is none.
+func (v workloadsView) Number(step int) string {
+	if n := v.Page + step; n >= 1 && n <= v.Pages {
+		return strconv.Itoa(n)
+	}
+	return ""
+}
+
+// nodesView is the page /nodes.
+type nodesView struct {
+	At      time.Time    `json:"time"`
+	Visible bool         `json:"-"`
+	Pools   []poolView   `json:"pools"`
+	Resizes []resizeView `json:"resizes"`
+}
+
+type poolView struct {
+	Name    string    `json:"name"`
+	Label   string    `json:"label,omitempty"`
+	Nodes   int       `json:"nodes"`
+	Ready   int       `json:"schedulable"`
+	Bars    []barView `json:"totals"`
+	Largest amounts   `json:"largestFreeNode"`
+	OnNode  string    `json:"onNode,omitempty"`
+}
+
+type resizeView struct {
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	Node      string    `json:"node"`
+	State     string    `json:"state"`
+	Since     time.Time `json:"since,omitzero"`
+	Message   string    `json:"message"`
+
+	path string
+}
+
+// Path returns the path of the page of the workload.
+func (v resizeView) Path() string { return v.path }
+
+func resizeViewOf(x *overview.Resize) resizeView {
+	w := x.Workload
+	return resizeView{x.Pod.Namespace, x.Pod.Name, x.Node, x.State, x.Since, x.Message, workloadPath(w.Namespace, w.Kind, w.Name, w.Group)}
+}
+
+func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
+	s := h.Source.State(r.Context())
+	o := s.Overview.Visible(v)
+	view := nodesView{At: o.At, Visible: v.All}
+	for i := range o.Pools {
+		p := &o.Pools[i]
+		view.Pools = append(view.Pools, poolView{
+			Name: p.Name, Label: p.Label, Nodes: p.Nodes, Ready: p.Ready, Largest: amounts{p.Largest}, OnNode: p.OnNode,
+			Bars: []barView{barOf(cluster.CPU, &p.Totals), barOf(cluster.Memory, &p.Totals)},
+		})
+	}
+	for i := range o.Resizes[:min(len(o.Resizes), activityRows)] {
+		view.Resizes = append(view.Resizes, resizeViewOf(&o.Resizes[i]))
+	}
+	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
+}
+
+// activityView is the page /activity.
+type activityView struct {
+	At      time.Time     `json:"time"`
+	Since   time.Time     `json:"since,omitzero"`
+	From    string        `json:"from"`
+	Reason  string        `json:"reason,omitempty"`
+	Act     string        `json:"action,omitempty"`
+	Total   int           `json:"total"`
+	Reasons []reasonCount `json:"reasons"`
+	Entries []entryView   `json:"entries"`
+}
+
+// reasonCount is how often a reason occurs.
+type reasonCount struct {
+	Reason  string `json:"reason"`
+	Entries int    `json:"entries"`
+}
+
+func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
+	s := h.Source.State(r.Context())
+	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
+	var found []overview.Entry
+	var reasons []reasonCount
+	index := make(map[string]int)
+	for _, e := range overview.VisibleEntries(s.Activity, v) {
+		at, known := index[e.Reason]
+		if !known {
+			at = len(reasons)
+			index[e.Reason] = at
+			reasons = append(reasons, reasonCount{Reason: e.Reason})
+		}
+		reasons[at].Entries++
+		if (view.Reason == "" || view.Reason == e.Reason) && (view.Act == "" || view.Act == e.Act) {
+			found = append(found, e)
+		}
+	}
+	view.Total = len(found)
+	view.Reasons = reasons
+	view.Entries = entryViews(overview.Grouped(found), activityRows)
+	h.show(w, r, "activity", pageOf("Activity", "activity", s, v, view), view)
+}
+
+// profilesView is the page /profiles.
+type profilesView struct {
+	Profiles []profileView `json:"profiles"`
+	Custom   []string      `json:"sizingProfiles"`
+}
+
+type profileView struct {
+	Name   string  `json:"name"`
+	About  string  `json:"about"`
+	Budget float64 `json:"memoryBudgetPercent,omitempty"`
+	CPU    int     `json:"minimumCPUMillicores"`
+	Memory int     `json:"minimumMemoryMiB"`
+	Users  int     `json:"workloads"`
+}
+
+func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
+	s := h.Source.State(r.Context())
+	o := s.Overview.Visible(v)
+	users := make(map[string]int)
+	for i := range o.Rows {
+		if o.Rows[i].VPA != "" {
+			users[o.Rows[i].Profile]++
+		}
+	}
+	view := profilesView{Custom: s.Custom}
+	for _, p := range profileList() {
+		view.Profiles = append(view.Profiles, profileView{p.Name, p.About, p.OOMBudget * 100, int(p.FloorMillicores), int(p.FloorMegabytes), users[p.Name]})
+	}
+	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
+}
+
+// aboutView is the page /about.
+type aboutView struct {
+	Version  string    `json:"version"`
+	Cluster  string    `json:"cluster"`
+	Contact  time.Time `json:"lastContact,omitzero"`
+	Loading  []string  `json:"loading,omitempty"`
+	Problems []string  `json:"problems,omitempty"`
+	Usage    bool      `json:"usageKnown"`
+	From     string    `json:"activityFrom"`
+	Viewer   string    `json:"viewer,omitempty"`
+	License  string    `json:"-"`
+	Prices   string    `json:"prices,omitempty"`
+}
+
+func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
+	s := h.Source.State(r.Context())
+	view := aboutView{
+		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
+		From: s.ActivityFrom, Viewer: v.Name, License: uPlotLicense,
+	}
+	if s.Surplus != nil && s.Surplus.Currency != "" {
+		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From
+	}
+	h.show(w, r, "about", pageOf("About", "about", s, v, view), view)
+}
+
+// historyTimeout bounds how long a page waits for the stored usage of a workload.
+const historyTimeout = 5 * time.Second
+
+// readHistory reads the stored usage of a workload. If that fails, the page shows the rest.
+func (h *handler) readHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
+	return h.Source.History(ctx, row)
+}

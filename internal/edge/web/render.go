@@ -1,0 +1,196 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"amount":  formatAmount,
+	"cores":   func(a amounts) string { return number(float64(a.r.CPU) / 1000) },
+	"gib":     func(a amounts) string { return number(float64(a.r.Memory) / (1 << 30)) },
+	"number":  number,
+	"count":   func(n int) string { return thousands(int64(n)) },
+	"plural":  plural,
+	"lower":   strings.ToLower,
+	"ago":     ago,
+	"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
+	"day":     func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04") },
+	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
+	"list":    func(values ...any) []any { return values },
+}).ParseFS(templateFiles, "templates/*.html"))
+
+// An item is a link of the navigation.
+type item struct{ Root, Path, ID, Text, Section string }
+
+// formatAmount formats the amount of a resource, "–" if it is not set.
+func formatAmount(a amounts, name string) string {
+	res, _ := cluster.ParseResource(name)
+	if v, ok := a.r.Get(res); ok {
+		return amount(res, v)
+	}
+	return "–"
+}
+
+// A page is the input of a template.
+type page struct {
+	Title   string
+	Section string // the selected item of the navigation
+	Root    string // relative path from the page to the root
+	Cluster string
+	Viewer  string
+	Version string
+	Offline bool          // the page is a file, without links and scripts
+	Style   template.CSS  // of an offline page
+	Policy  string        // content security policy of an offline page
+	Now     time.Time     // when the page was made
+	Contact time.Time     // see State; zero if there was no contact
+	Age     time.Duration // since Contact
+	Loading []string
+	Notes   []string // problems of the data
+	Charts  bool     // the page has charts
+	Self    string   // address of this page with its parameters, relative
+	Body    any
+}
+
+// Assets of the layout.
+func (p *page) asset(base string) string { return p.Root + "assets/" + assetURLs[base] }
+
+// Asset returns the relative address of a file.
+func (p *page) Asset(base string) string { return p.asset(base) }
+
+// Link returns a link to a page, or only its text in an offline page.
+func (p *page) Link(path, text string) template.HTML {
+	escaped := template.HTMLEscapeString(text)
+	if p.Offline || path == "" {
+		return template.HTML(escaped)
+	}
+	return template.HTML(`<a href="` + template.HTMLEscapeString(p.Root+path) + `">` + escaped + "</a>") // both are escaped
+}
+
+// With returns the address of this page with a parameter replaced.
+func (p *page) With(name, value string) string {
+	path, raw, _ := strings.Cut(p.Self, "?")
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		values = url.Values{}
+	}
+	if name != "page" {
+		values.Del("page")
+	}
+	values.Del(name)
+	if value != "" {
+		values.Set(name, value)
+	}
+	if encoded := values.Encode(); encoded != "" {
+		return path + "?" + encoded
+	}
+	return path
+}
+
+// root returns the relative path from a page to the root of all pages.
+func root(r *http.Request) string {
+	if depth := strings.Count(r.URL.EscapedPath(), "/") - 1; depth > 0 {
+		return strings.Repeat("../", depth)
+	}
+	return "./"
+}
+
+// self returns the relative address of a page: its last path segment with its parameters, without those that select a format.
+func self(r *http.Request) string {
+	path := r.URL.EscapedPath()
+	segment := path[strings.LastIndexByte(path, '/')+1:]
+	if segment == "" || strings.Contains(segment, ":") {
+		segment = "./" + segment
+	}
+	values := r.URL.Query()
+	values.Del("format")
+	values.Del("save")
+	if encoded := values.Encode(); encoded != "" {
+		return segment + "?" + encoded
+	}
+	return segment
+}
+
+// show sends a page as HTML, as JSON with the parameter format=json, or as a file with save=1.
+func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *page, data any) {
+	if r.URL.Query().Get("format") == "json" {
+		h.showJSON(w, r, data)
+		return
+	}
+	p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version
+	if r.URL.Query().Get("save") != "" {
+		p.Offline = true
+		p.Style, p.Policy = offlineStyle, offlinePolicy
+		w.Header().Set("Content-Disposition", `attachment; filename="podfit-`+name+`.html"`)
+	}
+	body, err := render(name, p)
+	if err != nil {
+		w.Header().Del("Content-Disposition")
+		h.Log.Error("A page could not be made", slog.Any("error", err))
+		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+		return
+	}
+	h.send(w, r, http.StatusOK, "text/html; charset=utf-8", body)
+}
+
+func render(name string, p *page) ([]byte, error) {
+	var out bytes.Buffer
+	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
+		return nil, fmt.Errorf("render page %s: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+func (h *handler) showJSON(w http.ResponseWriter, r *http.Request, data any) {
+	body, err := json.MarshalIndent(data, "", " ")
+	if err != nil {
+		h.Log.Error("A page could not be made", slog.Any("error", err))
+		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+		return
+	}
+	h.send(w, r, http.StatusOK, "application/json; charset=utf-8", append(body, '\n'))
+}
+
+// fail sends an error page.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
+	p := &page{Title: http.StatusText(status), Root: root(r), Self: self(r), Cluster: h.Cluster, Version: h.Version, Now: time.Now(), Body: text}
+	body, err := render("error", p)
+	if err != nil {
+		h.Log.Error("A page could not be made", slog.Any("error", err))
+		body = []byte(template.HTMLEscapeString(text))
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	h.send(w, r, status, "text/html; charset=utf-8", body)
+}
+
+// The style of offline pages and the policy that allows exactly this style, and no scripts.
+var offlineStyle, offlinePolicy = offline()
+
+func offline() (template.CSS, string) {
+	style, err := files.ReadFile("assets/app.css")
+	if err != nil {
+		panic(err) // the file is part of this binary
+	}
+	sum := sha256.Sum256(style)
+	return template.CSS(style), "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

@@ -1,0 +1,224 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
+)
+
+// A State is what is known about the cluster at one time.
+type State struct {
+	Overview *overview.Overview
+	Surplus  *overview.Surplus // nil if it is not known yet
+
+	Activity      []overview.Entry // the newest first
+	ActivitySince time.Time        // zero if it is not known
+	ActivityFrom  string           // where the entries come from, as the end of a sentence
+
+	Contact  time.Time // when the API server last answered, by the watch that was silent for longest
+	Loading  []string  // resources that have not been listed yet
+	Problems []string  // what is out of date or not known, as sentences
+	Custom   []string  // names of SizingProfiles
+}
+
+// A Source returns what the pages show.
+type Source interface {
+	State(ctx context.Context) *State
+	// History returns the stored usage of a workload.
+	History(ctx context.Context, row *overview.Row) (overview.History, error)
+}
+
+// An Explainer returns the text of "podfit explain".
+type Explainer interface {
+	Explain(ctx context.Context, w cluster.Workload) (string, error)
+}
+
+// Config is what a handler serves.
+type Config struct {
+	Cluster string // name of the cluster, for the header of the page
+	Version string
+	Source  Source
+	Explain Explainer // nil: pages have no explanation
+	Access  *Access
+	Hosts   []string // names that the Host header may have, in addition to those of loopback; "*" allows all
+	Log     *slog.Logger
+}
+
+// handler serves the pages. Its own methods see only requests that passed all checks.
+type handler struct {
+	Config
+	assets map[string]asset
+}
+
+// New returns the handler of all pages. It sets the security headers on every response, also on errors.
+func New(c Config) http.Handler {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &handler{Config: c, assets: assets}
+}
+
+// headers are set on every response.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	"X-Frame-Options":              "DENY",
+	"X-Content-Type-Options":       "nosniff",
+	"Referrer-Policy":              "no-referrer",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Cache-Control":                "no-store",
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range headers {
+		w.Header().Set(name, value)
+	}
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(cause)
+		}
+		h.Log.Error("A page panicked", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+	}()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		h.fail(w, r, http.StatusMethodNotAllowed, "This server only reads. Use GET or HEAD.")
+		return
+	}
+	if !h.allowsHost(r.Host) {
+		h.fail(w, r, http.StatusForbidden, "This server does not answer requests for this host. To allow it, set --web-hosts.")
+		return
+	}
+	viewer, refused := h.Access.viewer(r)
+	if refused != nil {
+		if refused.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Basic realm="podfit: any user name, and a Kubernetes token as the password", charset="UTF-8"`)
+		}
+		if refused.err != nil {
+			h.Log.Warn("A request was not served, because the rights of the viewer are not known", slog.Any("error", refused.err))
+		}
+		h.fail(w, r, refused.status, refused.text)
+		return
+	}
+	h.route(w, r, viewer)
+}
+
+// allowsHost reports whether a Host header is one of the allowed names. Other names may be those of an attacker whose DNS server resolves
+// them to this server.
+func (h *handler) allowsHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if ip := net.ParseIP(name); ip != nil && ip.IsLoopback() || name == "localhost" {
+		return true
+	}
+	return slices.ContainsFunc(h.Hosts, func(allowed string) bool { return allowed == "*" || strings.EqualFold(allowed, name) })
+}
+
+// route selects the page by the path.
+func (h *handler) route(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	for i := range parts {
+		part, err := url.PathUnescape(parts[i])
+		if err != nil {
+			h.fail(w, r, http.StatusBadRequest, "The address is not valid.")
+			return
+		}
+		parts[i] = part
+	}
+	q := query{r.URL.Query()}
+	switch {
+	case len(parts) == 2 && parts[0] == "assets":
+		h.asset(w, r, parts[1])
+	case len(parts) == 1 && parts[0] == "":
+		h.overview(w, r, v)
+	case len(parts) == 1 && parts[0] == "workloads":
+		h.workloads(w, r, v, q)
+	case len(parts) == 4 && parts[0] == "workloads":
+		h.workload(w, r, v, parts[1:], q)
+	case len(parts) == 1 && parts[0] == "nodes":
+		h.nodes(w, r, v)
+	case len(parts) == 1 && parts[0] == "activity":
+		h.activity(w, r, v, q)
+	case len(parts) == 1 && parts[0] == "profiles":
+		h.profiles(w, r, v)
+	case len(parts) == 1 && parts[0] == "about":
+		h.about(w, r, v)
+	default:
+		h.fail(w, r, http.StatusNotFound, "There is no such page.")
+	}
+}
+
+// query are the parameters of a URL.
+type query struct{ url.Values }
+
+// maxParameter bounds the length of a parameter.
+const maxParameter = 200
+
+func (q query) text(name string) string {
+	value := q.Get(name)
+	return strings.ToValidUTF8(value[:min(len(value), maxParameter)], "")
+}
+
+func (q query) page() int {
+	page, err := strconv.Atoi(q.Get("page"))
+	if err != nil {
+		return 1
+	}
+	return page
+}
+
+// send writes a response, compressed if the client accepts that.
+func (h *handler) send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Add("Vary", "Accept-Encoding")
+	if len(body) > 1024 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		body = compressed(body, gzip.DefaultCompression)
+		header.Set("Content-Encoding", "gzip")
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if _, err := w.Write(body); err != nil {
+		h.Log.Debug("A response was not sent", slog.Any("error", err))
+	}
+}
+
+func compressed(body []byte, level int) []byte {
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, level) // the levels are valid constants
+	_, _ = z.Write(body)                     // a bytes.Buffer does not fail
+	_ = z.Close()
+	return out.Bytes()
+}
+
+// profileList are the profiles that the profile page shows.
+func profileList() []recommend.Profile { return recommend.Builtins() }

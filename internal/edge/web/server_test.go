@@ -1,0 +1,410 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/edge/web"
+	"podfit.dev/podfit/internal/edge/web/webtest"
+)
+
+// pages are the paths of all pages of the small fixture.
+var pages = []string{
+	"/", "/workloads", "/workloads?risk=any&sort=memory&q=shop", "/workloads/shop/Deployment/cart", "/workloads/search/StatefulSet/indexer",
+	"/workloads/kube-system/DaemonSet/node-exporter", "/nodes", "/activity", "/activity?reason=SmallChange", "/profiles", "/about",
+}
+
+// get sends a request to a handler.
+func get(h http.Handler, method, target string, change ...func(*http.Request)) *http.Response {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "127.0.0.1:8945"
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// body returns the body of a response without its compression.
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	defer r.Body.Close()
+	var reader io.Reader = r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader = z
+	}
+	b, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func handler(s web.Source) http.Handler {
+	return web.New(web.Config{Cluster: "prod-eu", Version: "v1", Source: s})
+}
+
+var wantHeaders = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+	"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+// panics is a Source that fails.
+type panics struct{ web.Source }
+
+func (panics) State(context.Context) *web.State { panic("broken") }
+
+func TestHandler_everyResponse_hasSecurityHeaders(t *testing.T) {
+	small := handler(webtest.Small())
+	refusing := web.New(web.Config{Source: webtest.Small(), Access: web.NewAccess(web.AccessConfig{Mode: web.Token})})
+	for _, c := range []struct {
+		name, method, target string
+		h                    http.Handler
+		host                 string
+		status               int
+	}{
+		{"not found", "GET", "/nothing", small, "", 404},
+		{"unknown workload", "GET", "/workloads/a/b/c", small, "", 404},
+		{"trailing slash", "GET", "/workloads/", small, "", 404},
+		{"invalid escape", "GET", "/workloads/a%2Fb/%00/..", small, "", 404},
+		{"parent folder", "GET", "/assets/../server.go", small, "", 404},
+		{"asset folder", "GET", "/assets/", small, "", 404},
+		{"method", "POST", "/", small, "", 405},
+		{"other method", "DELETE", "/workloads", small, "", 405},
+		{"options", "OPTIONS", "/", small, "", 405},
+		{"other host", "GET", "/", small, "evil.example", 403},
+		{"no host", "GET", "/", small, "-", 403},
+		{"no token", "GET", "/", refusing, "", 401},
+		{"panic", "GET", "/", handler(panics{}), "", 500},
+		{"head", "HEAD", "/", small, "", 200},
+		{"json", "GET", "/?format=json", small, "", 200},
+		{"file", "GET", "/?save=1", small, "", 200},
+	} {
+		r := get(c.h, c.method, c.target, func(r *http.Request) {
+			if c.host != "" {
+				r.Host = strings.Trim(c.host, "-")
+			}
+		})
+		if r.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", c.name, r.StatusCode, c.status)
+		}
+		checkHeaders(t, c.name, r)
+		if r.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: Cache-Control is %q", c.name, r.Header.Get("Cache-Control"))
+		}
+		if c.method == "HEAD" && body(t, r) != "" {
+			t.Errorf("%s: the response has a body", c.name)
+		}
+	}
+	for _, page := range pages {
+		r := get(small, "GET", page)
+		checkHeaders(t, page, r)
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d: %s", page, r.StatusCode, body(t, r))
+		}
+	}
+}
+
+func checkHeaders(t *testing.T, name string, r *http.Response) {
+	t.Helper()
+	for header, want := range wantHeaders {
+		if got := r.Header.Get(header); got != want {
+			t.Errorf("%s: %s is %q, want %q", name, header, got, want)
+		}
+	}
+}
+
+func TestHandler_hostHeader_onlyAllowedNamesAreServed(t *testing.T) {
+	h := web.New(web.Config{Source: webtest.Small(), Hosts: []string{"podfit.example"}})
+	for host, want := range map[string]int{
+		"127.0.0.1:8945": 200, "127.0.0.1": 200, "127.8.0.1:1": 200, "localhost:8945": 200, "LOCALHOST": 200, "localhost.": 200, "[::1]:8945": 200, "[::1]": 200,
+		"podfit.example": 200, "Podfit.Example:443": 200, "podfit.example.": 200,
+		"evil.example": 403, "localhost.evil.example": 403, "podfit.example.evil": 403, "10.0.0.1:8945": 403, "": 403, "127.0.0.1.evil.example": 403, "[::2]:1": 403,
+	} {
+		if got := get(h, "GET", "/", func(r *http.Request) { r.Host = host }).StatusCode; got != want {
+			t.Errorf("host %q: status %d, want %d", host, got, want)
+		}
+	}
+}
+
+var (
+	inline = regexp.MustCompile(`(?i)<script(?:[^>]*[^"'])?>[^<]|<style|\sstyle=|\son[a-z]+\s*=\s*["'a-z]|javascript:`)
+	link   = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+)
+
+func TestHandler_pages_haveNoInlineCodeAndOnlyRelativeLinks(t *testing.T) {
+	h := handler(webtest.Small())
+	for _, page := range append(pages, "/nothing/here/at/all") {
+		text := body(t, get(h, "GET", page))
+		if found := inline.FindString(text); found != "" {
+			t.Errorf("%s has inline code: %q", page, found)
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(m[1], "/") || strings.Contains(strings.SplitN(m[1], "?", 2)[0], ":") {
+				t.Errorf("%s has a link that is not relative: %q", page, m[1])
+			}
+		}
+	}
+}
+
+// Behind "kubectl proxy" all paths have a prefix. Every link of every page leads to a page.
+func TestHandler_linksBehindProxy_leadToPages(t *testing.T) {
+	const prefix = "/api/v1/namespaces/kube-system/services/podfit:web/proxy"
+	proxied := http.StripPrefix(prefix, handler(webtest.Small()))
+	seen := map[string]bool{}
+	queue := []string{prefix + "/"}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		r := get(proxied, "GET", at)
+		text := body(t, r)
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", at, r.StatusCode)
+			continue
+		}
+		if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || strings.Contains(at, "save=1") {
+			continue
+		}
+		base := httptest.NewRequest(http.MethodGet, at, nil).URL
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			reference := strings.ReplaceAll(m[1], "&amp;", "&")
+			if strings.HasPrefix(reference, "#") {
+				continue
+			}
+			next, err := base.Parse(reference)
+			if err != nil {
+				t.Errorf("%s: link %q: %v", at, m[1], err)
+				continue
+			}
+			if !strings.HasPrefix(next.Path, prefix+"/") {
+				t.Errorf("%s: link %q leaves the page", at, m[1])
+			}
+			if !seen[next.RequestURI()] {
+				seen[next.RequestURI()] = true
+				queue = append(queue, next.RequestURI())
+			}
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("only %d links were found", len(seen))
+	}
+}
+
+// What tenants write (names, annotations, messages) must not become code on any page.
+func TestHandler_hostileTexts_areInert(t *testing.T) {
+	source := webtest.Attack()
+	h := web.New(web.Config{Cluster: webtest.Hostile, Version: webtest.Hostile, Source: source, Explain: explains(webtest.Hostile)})
+	o := source.State(t.Context()).Overview
+	paths := []string{"/", "/workloads", "/workloads?q=" + "%22%3E%3Cscript%3E&namespace=%22%3E%3Cscript%3E&risk=%22%3E&sort=%22%3E", "/nodes", "/activity", "/activity?reason=%22%3E%3Cscript%3Ewindow", "/profiles", "/about", "/%3Cscript%3E"}
+	for i := range o.Rows {
+		w := o.Rows[i].Workload
+		paths = append(paths, "/workloads/"+escape(w.Namespace)+"/"+escape(w.Kind)+"/"+escape(w.Name))
+	}
+	for _, path := range paths {
+		for _, suffix := range []string{"", "save=1"} {
+			if suffix != "" {
+				if suffix = "?" + suffix; strings.Contains(path, "?") {
+					suffix = "&save=1"
+				}
+			}
+			r := get(h, "GET", path+suffix)
+			text := body(t, r)
+			if strings.HasPrefix(path, "/workloads/") && r.StatusCode != http.StatusOK {
+				t.Errorf("%s: status %d", path, r.StatusCode)
+			}
+			for _, bad := range []string{"<script>window", "<img", "onerror=\"window"} {
+				if strings.Contains(text, bad) {
+					t.Errorf("%s%s contains %q", path, suffix, bad)
+				}
+			}
+		}
+		r := get(h, "GET", strings.Replace(path, "?", "?format=json&", 1)+map[bool]string{false: "?format=json"}[strings.Contains(path, "?")])
+		if text := body(t, r); r.StatusCode == http.StatusOK && strings.Contains(text, "<script") {
+			t.Errorf("%s: the JSON contains a tag", path)
+		}
+	}
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("%", "%25", "\"", "%22", "<", "%3C", ">", "%3E", " ", "%20", "/", "%2F", "{", "%7B", "}", "%7D", "'", "%27", "?", "%3F", "=", "%3D").Replace(s)
+}
+
+// explains is an explainer with a fixed text.
+type explains string
+
+func (e explains) Explain(context.Context, cluster.Workload) (string, error) {
+	if e == "" {
+		return "", errors.New("no history")
+	}
+	return string(e), nil
+}
+
+func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
+	const path = "/workloads/shop/Deployment/cart"
+	for _, c := range []struct {
+		explain web.Explainer
+		want    string
+	}{{explains("WHY 1276Mi OF MEMORY"), "WHY 1276Mi OF MEMORY"}, {explains(""), "The explanation could not be made: no history"}} {
+		if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: c.explain}), "GET", path)); !strings.Contains(text, c.want) {
+			t.Errorf("%q is not on the page", c.want)
+		}
+	}
+	if text := body(t, get(handler(webtest.Small()), "GET", path)); strings.Contains(text, "Explanation") {
+		t.Error("the page without an explainer has an explanation")
+	}
+}
+
+// The file has no scripts, and its policy allows exactly its own style.
+func TestSave_eachPage_isOneFileWithHashOfItsStyle(t *testing.T) {
+	h := handler(webtest.Small())
+	for _, page := range pages {
+		separator := "?"
+		if strings.Contains(page, "?") {
+			separator = "&"
+		}
+		r := get(h, "GET", page+separator+"save=1")
+		text := body(t, r)
+		if !strings.HasPrefix(r.Header.Get("Content-Disposition"), `attachment; filename="podfit-`) {
+			t.Errorf("%s: Content-Disposition is %q", page, r.Header.Get("Content-Disposition"))
+		}
+		if strings.Contains(text, "<script") || strings.Contains(text, "<link") || strings.Contains(text, "href=") || strings.Contains(text, "src=") {
+			t.Errorf("%s: the file loads or links something", page)
+		}
+		_, rest, _ := strings.Cut(text, "<style>")
+		style, _, found := strings.Cut(rest, "</style>")
+		sum := sha256.Sum256([]byte(style))
+		if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !found || !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, "&#39;", "'"), "&#43;", "+"), want) {
+			t.Errorf("%s: the policy does not contain %s", page, want)
+		}
+	}
+}
+
+func TestJSON_eachPage_isValid(t *testing.T) {
+	h := handler(webtest.Small())
+	for _, page := range pages {
+		separator := "?"
+		if strings.Contains(page, "?") {
+			separator = "&"
+		}
+		r := get(h, "GET", page+separator+"format=json")
+		if !json.Valid([]byte(body(t, r))) || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+			t.Errorf("%s: no valid JSON", page)
+		}
+	}
+}
+
+// wire returns the size of a response as it is sent with compression.
+func wire(t *testing.T, h http.Handler, path string) (size int, text string) {
+	t.Helper()
+	r := get(h, "GET", path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return len(raw), string(raw)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(raw), string(plain)
+}
+
+func TestBudget_tenThousandWorkloads_pagesAndFirstViewAreSmall(t *testing.T) {
+	for _, c := range []struct {
+		h     http.Handler
+		paths []string
+	}{
+		{handler(webtest.Large(10_000)), []string{"/", "/workloads", "/workloads?page=100", "/workloads?sort=memory&risk=any", "/nodes", "/activity"}},
+		{handler(webtest.Small()), []string{"/workloads/shop/Deployment/cart"}},
+	} {
+		for _, path := range c.paths {
+			size, text := wire(t, c.h, path)
+			if size > 60<<10 {
+				t.Errorf("%s: %d bytes compressed, at most 60 KiB are allowed", path, size)
+			}
+			view := size
+			for _, m := range regexp.MustCompile(`(?:href|src)="([^"]*assets/[^"]*)"`).FindAllStringSubmatch(text, -1) {
+				asset, _ := wire(t, c.h, "/assets/"+m[1][strings.LastIndexByte(m[1], '/')+1:])
+				view += asset
+			}
+			if view > 100<<10 {
+				t.Errorf("%s: the first view has %d bytes compressed, at most 100 KiB are allowed", path, view)
+			}
+			t.Logf("%s: %d bytes, first view %d bytes", path, size, view)
+		}
+	}
+}
+
+func TestWorkloads_tenThousandRows_pagesAreBoundedAndComplete(t *testing.T) {
+	h := handler(webtest.Large(10_000))
+	seen := map[string]bool{}
+	for _, page := range []string{"1", "2", "100", "101", "-3", "x", "999999999999999999999"} {
+		var got struct {
+			Total, Page, Pages int
+			Workloads          []struct{ Namespace, Name string }
+		}
+		if err := json.Unmarshal([]byte(body(t, get(h, "GET", "/workloads?format=json&page="+page))), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Total != 10_000 || got.Pages != 100 || len(got.Workloads) != 100 {
+			t.Errorf("page %s: %d rows of %d on %d pages", page, len(got.Workloads), got.Total, got.Pages)
+		}
+		for _, w := range got.Workloads {
+			seen[w.Namespace+"/"+w.Name] = true
+		}
+	}
+	if len(seen) != 300 { // pages 1, 2 and 100; the others are the first or the last
+		t.Errorf("%d different workloads on three pages, want 300", len(seen))
+	}
+}
+
+func TestState_outOfDate_pageShowsAgeAndProblems(t *testing.T) {
+	source := webtest.Small()
+	source.Report(webtest.Now.Add(-17*time.Minute), "The watch of pods is out of date.")
+	for _, page := range pages {
+		text := body(t, get(handler(source), "GET", page))
+		if !strings.Contains(text, "data 17 min old") || !strings.Contains(text, "The watch of pods is out of date.") {
+			t.Errorf("%s does not show the age of the data", page)
+		}
+	}
+}
+
+func TestWorkload_historyFails_restOfPageIsShown(t *testing.T) {
+	source := webtest.Small()
+	source.FailHistory(errors.New("usagehistories is forbidden"))
+	text := body(t, get(handler(source), "GET", "/workloads/shop/Deployment/cart"))
+	if !strings.Contains(text, "usagehistories is forbidden") || !strings.Contains(text, "1.2 Gi") {
+		t.Error("the page does not show the failure and the requests")
+	}
+}
+
+var _ web.Source = (*webtest.Source)(nil)
+
+var _ = overview.ByRisk

@@ -1,0 +1,279 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+)
+
+// amounts are an amount of CPU and memory in a page and its JSON.
+type amounts struct{ r cluster.Resources }
+
+// MarshalJSON implements json.Marshaler. An amount that is not known is absent.
+func (a amounts) MarshalJSON() ([]byte, error) {
+	var out struct {
+		CPU    *int64 `json:"cpuMillicores,omitempty"`
+		Memory *int64 `json:"memoryBytes,omitempty"`
+	}
+	if v, ok := a.r.Get(cluster.CPU); ok {
+		out.CPU = &v
+	}
+	if v, ok := a.r.Get(cluster.Memory); ok {
+		out.Memory = &v
+	}
+	return json.Marshal(out)
+}
+
+// A workloadView is a row of a table.
+type workloadView struct {
+	Namespace   string          `json:"namespace"`
+	Kind        string          `json:"kind"`
+	Name        string          `json:"name"`
+	Group       string          `json:"group,omitempty"`
+	VPA         string          `json:"vpa,omitempty"`
+	Mode        string          `json:"updateMode,omitempty"`
+	Profile     string          `json:"profile,omitempty"`
+	Pods        int             `json:"pods"`
+	Sized       int             `json:"podsWithinBounds"`
+	Risk        string          `json:"risk"`
+	Why         string          `json:"why,omitempty"`
+	Requested   amounts         `json:"requested"`
+	Used        amounts         `json:"used"`
+	Recommended amounts         `json:"recommended"`
+	Freed       amounts         `json:"couldBeFreed"`
+	Containers  []containerView `json:"containers"`
+	Money       float64         `json:"couldBeSavedPerMonth,omitempty"`
+}
+
+type containerView struct {
+	Name     string      `json:"name"`
+	Requests amounts     `json:"requests"`
+	Limits   amounts     `json:"limits"`
+	Lower    amounts     `json:"lowerBound"`
+	Target   amounts     `json:"target"`
+	Upper    amounts     `json:"upperBound"`
+	Used     amounts     `json:"highestUsage"`
+	Kept     []string    `json:"leftToHPA,omitempty"`
+	Kills    []time.Time `json:"oomKills,omitempty"`
+
+	raw *overview.Container
+}
+
+// Left reports whether podfit leaves a request to a HorizontalPodAutoscaler.
+func (c containerView) Left(resource string) bool { return slices.Contains(c.Kept, resource) }
+
+func viewOf(r *overview.Row) workloadView {
+	w := &r.Workload
+	v := workloadView{
+		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Profile: r.Profile,
+		Pods: r.Pods, Sized: r.Sized, Risk: r.Risk.String(), Why: r.Why,
+		Requested: amounts{r.Totals.Requested}, Used: amounts{r.Totals.Used}, Recommended: amounts{r.Totals.Recommended}, Freed: amounts{r.Freed},
+	}
+	for i := range r.Containers {
+		c := &r.Containers[i]
+		view := containerView{
+			Name: c.Name, Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate.Lower}, Target: amounts{c.Estimate.Target},
+			Upper: amounts{c.Estimate.Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
+		}
+		for _, res := range cluster.All {
+			if c.Kept.Has(res) {
+				view.Kept = append(view.Kept, res.String())
+			}
+		}
+		v.Containers = append(v.Containers, view)
+	}
+	return v
+}
+
+func viewsOf(rows []*overview.Row) []workloadView {
+	out := make([]workloadView, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, viewOf(r))
+	}
+	return out
+}
+
+// Path returns the path of the page of the workload, relative to the root of the page.
+func (v workloadView) Path() string { return workloadPath(v.Namespace, v.Kind, v.Name, v.Group) }
+
+// plainGroups are the API groups whose kinds need no group in the address.
+var plainGroups = map[string]bool{"": true, "apps": true, "batch": true}
+
+func workloadPath(namespace, kind, name, group string) string {
+	p := "workloads/" + url.PathEscape(namespace) + "/" + url.PathEscape(kind) + "/" + url.PathEscape(name)
+	if !plainGroups[group] {
+		p += "?" + url.Values{"group": {group}}.Encode()
+	}
+	return p
+}
+
+// Change returns the requests before and after the recommendation of one resource for the containers that would change, or why the
+// request is kept.
+func (v workloadView) Change(resource string) string {
+	res, _ := cluster.ParseResource(resource)
+	var parts []string
+	kept := ""
+	for i := range v.Containers {
+		c := v.Containers[i].raw
+		target, ok := c.Estimate.Target.Get(res)
+		request, requested := c.Outside.Get(res)
+		switch {
+		case !ok:
+			continue
+		case c.Kept.Has(res):
+			kept = "keep (HPA)"
+			continue
+		case requested && request == target || c.Fits():
+			kept = "keep"
+			continue
+		}
+		part := changeText(res, request, requested, target)
+		if len(v.Containers) > 1 {
+			part = c.Name + " " + part
+		}
+		parts = append(parts, part)
+	}
+	switch {
+	case len(parts) > 2:
+		return strings.Join(parts[:2], ", ") + ", …"
+	case len(parts) > 0:
+		return strings.Join(parts, ", ")
+	case kept != "":
+		return kept
+	}
+	return "–"
+}
+
+func changeText(res cluster.Resource, request int64, requested bool, target int64) string {
+	before := "none"
+	if requested {
+		before = amount(res, request)
+	}
+	return before + " → " + amount(res, target)
+}
+
+// An entryView is a decision in a list.
+type entryView struct {
+	At        time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	Workload  string    `json:"workload,omitempty"`
+	VPA       string    `json:"vpa,omitempty"`
+	Act       string    `json:"action"`
+	Reason    string    `json:"reason"`
+	Text      string    `json:"text"`
+	Change    string    `json:"change,omitempty"`
+	Pods      int       `json:"pods"`
+
+	path string
+}
+
+func entryViewOf(e *overview.Entry) entryView {
+	v := entryView{
+		At: e.At.UTC(), Namespace: e.Pod.Namespace, Pod: e.Pod.Name, VPA: e.VPA, Act: e.Act, Reason: e.Reason, Text: e.Text, Change: e.Change,
+		Pods: max(e.Pods, 1),
+	}
+	if w := e.Workload; !w.IsZero() {
+		v.Workload = w.Kind + "/" + w.Name
+		v.path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
+	}
+	return v
+}
+
+// Path returns the path of the page of the workload, "" if the workload is not known.
+func (v entryView) Path() string { return v.path }
+
+// Title returns what the entry is about.
+func (v entryView) Title() string {
+	if v.Pods > 1 {
+		return plural(v.Pods, "pod")
+	}
+	return v.Pod
+}
+
+// Verb returns what was done.
+func (v entryView) Verb() string {
+	switch v.Act {
+	case "resize":
+		return "Resized in place"
+	case "evict":
+		return "Evicted"
+	case "delete":
+		return "Deleted"
+	case "surge":
+		return "Replaced by a surge"
+	}
+	return "Left alone"
+}
+
+func entryViews(entries []overview.Entry, most int) []entryView {
+	entries = entries[:min(len(entries), most)]
+	out := make([]entryView, 0, len(entries))
+	for i := range entries {
+		out = append(out, entryViewOf(&entries[i]))
+	}
+	return out
+}
+
+// A barView is one resource of the cluster: four amounts in cores or GiB.
+type barView struct {
+	Resource    string  `json:"resource"`
+	Unit        string  `json:"unit"`
+	Used        float64 `json:"used,omitempty"`
+	Recommended float64 `json:"recommended,omitempty"`
+	Requested   float64 `json:"requested"`
+	Capacity    float64 `json:"capacity,omitempty"`
+	HasUsage    bool    `json:"-"`
+	HasCapacity bool    `json:"-"`
+	HasTarget   bool    `json:"-"`
+	Class       string  `json:"-"`
+}
+
+func barOf(res cluster.Resource, t *overview.Totals) barView {
+	b := barView{Resource: "CPU", Unit: "cores", Class: "cpu"}
+	scale := 1000.0
+	if res == cluster.Memory {
+		b = barView{Resource: "Memory", Unit: "GiB", Class: "mem"}
+		scale = 1 << 30
+	}
+	b.HasUsage = t.Used.Has.Has(res)
+	b.HasCapacity = t.Capacity.Has.Has(res)
+	b.HasTarget = t.Recommended.Has.Has(res)
+	b.Used = float64(t.Used.Amount(res)) / scale
+	b.Recommended = float64(t.Recommended.Amount(res)) / scale
+	b.Requested = float64(t.Requested.Amount(res)) / scale
+	b.Capacity = float64(t.Capacity.Amount(res)) / scale
+	return b
+}
+
+// whole is the amount that the length of the bar stands for.
+func (b barView) whole() float64 {
+	if b.HasCapacity {
+		return max(b.Capacity, b.Requested)
+	}
+	return max(b.Requested, b.Recommended, b.Used)
+}
+
+// Width returns the width of an amount in thousandths of the bar.
+func (b barView) Width(amount float64) int {
+	if b.whole() <= 0 {
+		return 0
+	}
+	return int(min(amount/b.whole(), 1)*1000 + 0.5)
+}
+
+// Percent returns an amount in percent of the capacity.
+func (b barView) Percent(amount float64) int {
+	if b.Capacity <= 0 {
+		return 0
+	}
+	return int(amount/b.Capacity*100 + 0.5)
+}

@@ -1,0 +1,162 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+)
+
+// workloadPage is the page of one workload.
+type workloadPage struct {
+	workloadView
+	At       time.Time    `json:"time"`
+	Charts   []chartView  `json:"charts"`
+	Activity []entryView  `json:"activity"`
+	Resizes  []resizeView `json:"resizes"`
+	Commands []command    `json:"commands"`
+	Patch    string       `json:"patch,omitempty"`
+	Explain  string       `json:"explain,omitempty"`
+	Trouble  string       `json:"historyProblem,omitempty"` // why the stored usage could not be read
+	NoPeaks  bool         `json:"-"`
+}
+
+// A command is a command line that a viewer may copy.
+type command struct {
+	About string `json:"about"`
+	Line  string `json:"line"`
+}
+
+func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.Viewer, parts []string, q query) {
+	namespace, kind, name := parts[0], parts[1], parts[2]
+	if !v.Sees(namespace) {
+		h.fail(w, r, http.StatusNotFound, "There is no such workload, or you may not see its namespace.")
+		return
+	}
+	s := h.Source.State(r.Context())
+	row := s.Overview.Row(namespace, kind, name, q.text("group"))
+	if row == nil {
+		text := "There is no such workload, or you may not see its namespace."
+		if len(s.Loading) > 0 {
+			text = "The workload is not known yet: podfit is still reading the cluster. Try again."
+		}
+		h.fail(w, r, http.StatusNotFound, text)
+		return
+	}
+	view := workloadPage{workloadView: viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row)}
+	history, err := h.readHistory(r.Context(), row)
+	if err != nil {
+		h.Log.Warn("The stored usage of a workload could not be read", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+		view.Trouble = err.Error()
+	}
+	var own []overview.Entry
+	for _, e := range s.Activity {
+		if e.Workload == row.Workload || e.Workload.IsZero() && ownsPod(row, e.Pod) {
+			own = append(own, e)
+		}
+	}
+	view.Activity = entryViews(own, 20)
+	for i := range s.Overview.Resizes {
+		if x := &s.Overview.Resizes[i]; x.Workload == row.Workload {
+			view.Resizes = append(view.Resizes, resizeViewOf(x))
+		}
+	}
+	view.Charts = chartsOf(row, &history, own, s.Overview.At)
+	view.NoPeaks = !hasPeaks(&history)
+	if h.Explain != nil {
+		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload); err != nil {
+			view.Explain = "The explanation could not be made: " + err.Error()
+		}
+	}
+	p := pageOf(name+" in "+namespace, "workloads", s, v, view)
+	p.Charts = !view.NoPeaks
+	h.show(w, r, "workload", p, view)
+}
+
+// ownsPod reports whether a pod belongs to a workload according to its name. Events name only the pod.
+func ownsPod(row *overview.Row, pod cluster.Key) bool {
+	return pod.Namespace == row.Workload.Namespace && strings.HasPrefix(pod.Name, row.Workload.Name+"-")
+}
+
+func hasPeaks(history *overview.History) bool {
+	for i := range history.Containers {
+		if c := &history.Containers[i]; len(c.CPU) > 0 || len(c.Memory) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// commandsOf returns commands for a workload.
+func commandsOf(row *overview.Row) []command {
+	w := &row.Workload
+	in := " -n " + quoted(w.Namespace)
+	out := []command{{"Show its pods with their requests", "kubectl get pods" + in + " -o wide"}}
+	if row.VPA != "" {
+		out = append(out,
+			command{"Show the recommendation and its conditions", "kubectl describe vpa " + quoted(row.VPA) + in},
+			command{"Stop changes of running pods", "kubectl patch vpa " + quoted(row.VPA) + in + ` --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
+		)
+	}
+	return out
+}
+
+// templatePath is the path of the containers in the manifest of a kind of workload.
+var templatePath = map[string][]string{
+	"Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
+	"ReplicaSet": {"spec", "template", "spec"}, "Job": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
+	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
+}
+
+// patchOf returns a strategic merge patch with the recommended requests as YAML, "" if there is nothing to change or the kind is not known.
+func patchOf(row *overview.Row) string {
+	path := templatePath[row.Workload.Kind]
+	var out strings.Builder
+	indent := ""
+	for _, field := range path {
+		out.WriteString(indent + field + ":\n")
+		indent += "  "
+	}
+	out.WriteString(indent + "containers:\n")
+	changes := false
+	for i := range row.Containers {
+		c := &row.Containers[i]
+		wanted := c.Wanted(c.Outside)
+		if wanted == c.Outside {
+			continue
+		}
+		changes = true
+		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n" + indent + "    requests:\n")
+		for _, res := range cluster.All {
+			if v, ok := wanted.Get(res); ok {
+				out.WriteString(indent + "      " + res.String() + ": " + exact(res, v) + "\n")
+			}
+		}
+	}
+	if path == nil || !changes {
+		return ""
+	}
+	return out.String()
+}
+
+// A chartView is the chart of one resource of one container.
+type chartView struct {
+	Title string        `json:"title"`
+	Kind  string        `json:"kind"` // "peaks" or "histogram"
+	Class string        `json:"-"`
+	SVG   template.HTML `json:"-"`
+	Note  string        `json:"note,omitempty"`
+	Table []tableRow    `json:"-"` // the same data for readers who do not see the chart
+	Head  []string      `json:"-"`
+	Data  chartData     `json:"data"`
+}
+
+// tableRow is a row of the table of a chart.
+type tableRow []string

@@ -1,0 +1,207 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"podfit.dev/podfit/internal/edge/web"
+	"podfit.dev/podfit/internal/edge/web/webtest"
+)
+
+// pages are all pages of the small fixture, by the name of their picture.
+var pages = []struct{ name, path string }{
+	{"overview", "/"}, {"workloads", "/workloads"}, {"workload", "/workloads/shop/Deployment/cart"}, {"histogram", "/workloads/search/StatefulSet/indexer"},
+	{"nodes", "/nodes"}, {"activity", "/activity"}, {"profiles", "/profiles"}, {"about", "/about"}, {"missing", "/workloads/a/b/c"},
+}
+
+func small() web.Config {
+	return web.Config{Cluster: "prod-eu", Version: "v1", Source: webtest.Small()}
+}
+
+// settled waits until the scripts of a page have run.
+const settled = `new Promise((done) => { const wait = () => document.readyState === "complete" ? setTimeout(done, 100) : setTimeout(wait, 20); wait(); })`
+
+// Each page in light and dark, narrow and wide: no error on the console, no violation of the security policy, no request to another
+// address, no horizontal scrolling of the page, and no serious finding of axe-core.
+func TestPages_lightAndDark_narrowAndWide_areClean(t *testing.T) {
+	address := serve(t, small())
+	for _, dark := range []bool{false, true} {
+		for _, width := range []int64{360, 1280} {
+			scheme := map[bool]string{false: "light", true: "dark"}[dark]
+			t.Run(fmt.Sprintf("%s_%d", scheme, width), func(t *testing.T) {
+				p := open(t, dark, width)
+				checker := axe(t)
+				for _, page := range pages {
+					p.do(t, chromedp.Navigate(address+page.path))
+					evaluate[any](t, p, settled)
+					if page.name == "missing" {
+						p.forgive("404")
+					}
+					picture(t, p, fmt.Sprintf("%s-%s-%d", page.name, scheme, width))
+					if wide := evaluate[int64](t, p, "document.documentElement.scrollWidth"); wide > width {
+						t.Errorf("%s is %d pixels wide in a window of %d", page.name, wide, width)
+					}
+					if page.name == "workload" && evaluate[int](t, p, "document.querySelectorAll('.uplot canvas').length") != 4 {
+						t.Error("the workload does not have four charts")
+					}
+					p.do(t, chromedp.Evaluate(checker, nil))
+					for _, finding := range evaluate[[]string](t, p, findings) {
+						t.Errorf("%s: %s", page.name, finding)
+					}
+				}
+			})
+		}
+	}
+}
+
+const findings = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical")
+	.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.target + " " + (n.any[0] ? n.any[0].message : "")).join("; ")))`
+
+// forgive removes problems that contain a text.
+func (p *tab) forgive(text string) {
+	time.Sleep(100 * time.Millisecond) // the browser reports problems asynchronously
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var rest []string
+	for _, problem := range p.problems {
+		if !strings.Contains(problem, text) {
+			rest = append(rest, problem)
+		}
+	}
+	p.problems = rest
+}
+
+// picture writes a picture of the page to the folder in SCREENSHOTS.
+func picture(t *testing.T, p *tab, name string) {
+	folder := os.Getenv("SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	var b []byte
+	p.do(t, chromedp.FullScreenshot(&b, 100))
+	if err := os.WriteFile(filepath.Join(folder, name+".png"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The chart tells the value of the hour under the pointer.
+func TestChart_pointerOverHour_valueIsShown(t *testing.T) {
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(serve(t, small())+"/workloads/shop/Deployment/cart"))
+	evaluate[any](t, p, settled)
+	box := evaluate[[]float64](t, p, "(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
+	p.do(t, chromedp.MouseEvent(input.MouseMoved, box[0], box[1]), chromedp.Sleep(200*time.Millisecond))
+	if got := evaluate[string](t, p, "document.querySelector('.read').textContent"); !strings.Contains(got, "15 Nov") || !strings.Contains(got, "UTC: peak 0.") || !strings.HasSuffix(got, " GiB") {
+		t.Errorf("the chart shows %q", got)
+	}
+}
+
+// What tenants write must not run, neither in pages nor in charts.
+func TestPages_hostileTexts_doNotRun(t *testing.T) {
+	source := webtest.Attack()
+	address := serve(t, web.Config{Cluster: webtest.Hostile, Version: webtest.Hostile, Source: source})
+	p := open(t, false, 1280)
+	for _, path := range []string{"/", "/workloads", "/nodes", "/activity", "/profiles", "/about"} {
+		p.do(t, chromedp.Navigate(address+path))
+		evaluate[any](t, p, settled)
+		if evaluate[bool](t, p, "window.hacked === 1 || document.querySelector('main img, main script') !== null") {
+			t.Errorf("%s ran a hostile text", path)
+		}
+	}
+	p.do(t, chromedp.Navigate(address+"/workloads"), chromedp.Click("tbody a", chromedp.NodeVisible))
+	evaluate[any](t, p, settled)
+	if !evaluate[bool](t, p, "document.querySelector('h1').textContent.includes('<script>') && document.querySelectorAll('.uplot').length === 2") {
+		t.Error("the page of the hostile workload is not shown")
+	}
+	if evaluate[bool](t, p, "window.hacked === 1") {
+		t.Error("the page of the workload ran a hostile text")
+	}
+}
+
+// All that can be done with a pointer can be done with the keyboard, and the focus is visible.
+func TestPages_keyboardOnly_everythingCanBeReached(t *testing.T) {
+	address := serve(t, small())
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(address+"/workloads"))
+	evaluate[any](t, p, settled)
+	p.do(t, chromedp.KeyEvent(kb.Tab))
+	if got := evaluate[string](t, p, "document.activeElement.className"); got != "skip" {
+		t.Errorf("the first element is %q, want the link to the content", got)
+	}
+	p.do(t, chromedp.KeyEvent(kb.Enter))
+	if got := evaluate[string](t, p, "document.activeElement.id"); got != "content" {
+		t.Errorf("the link to the content leads to %q", got)
+	}
+	reached := map[string]bool{}
+	for range 60 {
+		p.do(t, chromedp.KeyEvent(kb.Tab))
+		reached[evaluate[string](t, p, "(document.activeElement.name || document.activeElement.textContent).trim()")] = true
+		if evaluate[bool](t, p, "document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle === 'none'") {
+			t.Errorf("the focus on %q is not visible", evaluate[string](t, p, "document.activeElement.outerHTML.slice(0, 80)"))
+		}
+	}
+	for _, name := range []string{"q", "namespace", "risk", "vpa", "sort", "Show", "cart", "ledger", "Save as file", "JSON"} {
+		if !reached[name] {
+			t.Errorf("%s was not reached with the tab key", name)
+		}
+	}
+	p.do(t, chromedp.Focus("input[name=q]"), chromedp.KeyEvent("ledger"+kb.Enter), chromedp.Sleep(300*time.Millisecond))
+	evaluate[any](t, p, settled)
+	if got := evaluate[int](t, p, "document.querySelectorAll('tbody tr').length"); got != 1 {
+		t.Errorf("a search shows %d rows, want 1", got)
+	}
+	if got := evaluate[string](t, p, "location.search"); got != "?q=ledger" {
+		t.Errorf("the address of a search has the parameters %q", got)
+	}
+}
+
+// If podfit does not answer, the page stays, and says how old its data are.
+func TestPage_serverStops_ageIsShown(t *testing.T) {
+	source := webtest.Small()
+	address := serve(t, web.Config{Source: source, Version: "v1"})
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(address+"/"))
+	evaluate[any](t, p, settled)
+	source.Report(webtest.Now.Add(-20*time.Minute), "The watch of pods is out of date.")
+	p.do(t, chromedp.Navigate(address+"/"))
+	evaluate[any](t, p, settled)
+	if text := evaluate[string](t, p, "document.body.innerText"); !strings.Contains(text, "data 20 min old") || !strings.Contains(text, "The watch of pods is out of date.") || !strings.Contains(text, "At risk") {
+		t.Errorf("the page is %q", text)
+	}
+	if !evaluate[bool](t, p, "document.getElementById('status').classList.contains('stale')") {
+		t.Error("the age is not marked")
+	}
+}
+
+// A saved page shows its content without scripts, and loads nothing.
+func TestSavedPage_openedFromDisk_showsChart(t *testing.T) {
+	address := serve(t, small())
+	p := open(t, true, 1280)
+	p.do(t, chromedp.Navigate(address+"/"))
+	html := evaluate[string](t, p, "fetch('workloads/shop/Deployment/cart?save=1').then((r) => r.text())")
+	file := filepath.Join(t.TempDir(), "cart.html")
+	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.do(t, chromedp.Navigate("file://"+file))
+	evaluate[any](t, p, settled)
+	p.forgive("request to file://")
+	picture(t, p, "saved-dark-1280")
+	if got := evaluate[string](t, p, "getComputedStyle(document.body).backgroundColor"); got != "rgb(15, 20, 26)" {
+		t.Errorf("the background is %s: the style does not apply", got)
+	}
+	if got := evaluate[int](t, p, "document.querySelectorAll('svg.chart polyline').length"); got < 4 {
+		t.Errorf("the file has %d lines in its charts", got)
+	}
+}
