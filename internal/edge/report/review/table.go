@@ -420,7 +420,7 @@ func (p *printer) why(row *core.Row) string {
 	}
 	for i, res := range cluster.All {
 		if row.Kept[i].Reason == core.FollowsHPA {
-			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", res, plain(row.Kept[i].By), row.Kept[i].Percent))
+			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", resourceTitle(res), plain(row.Kept[i].By), row.Kept[i].Percent))
 		}
 	}
 	return strings.Join(parts, "; ")
