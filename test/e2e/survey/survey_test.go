@@ -153,6 +153,7 @@ func start(t *testing.T) string {
 		Args: []string{
 			"--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address=" + address,
 			"--web.enable-remote-write-receiver", "--log.level=warn", fmt.Sprintf("--query.max-samples=%d", maxSamples),
+			"--storage.tsdb.min-block-duration=4d", "--storage.tsdb.max-block-duration=8d", // no compaction while the test writes old samples
 		},
 	})
 	if err != nil {
@@ -186,7 +187,8 @@ type series struct {
 	value  func(since time.Duration) float64
 }
 
-// write stores the usage of a day, and of the hour after it, so that the count at the end of the day finds it.
+// write stores the usage of a day, and of five minutes before and after it, so that the count at the end of the day finds it. It
+// writes all series in the order of time, like a scrape.
 func write(t *testing.T, url string, from, to time.Time) {
 	t.Helper()
 	var all []series
@@ -222,13 +224,19 @@ func write(t *testing.T, url string, from, to time.Time) {
 	}
 	add("container_cpu_cfs_periods_total", "kills", "db-0", rate(10), "container", "app")
 	add("container_cpu_cfs_throttled_periods_total", "kills", "db-0", rate(3), "container", "app")
-	for some := range slices.Chunk(all, 500) {
-		send(t, url, some, from, to.Add(5*time.Minute))
+	const slice = 48 * interval // an hour
+	end := to.Add(5 * time.Minute)
+	for at := from.Add(-5 * time.Minute); at.Before(end); at = at.Add(slice) {
+		next := at.Add(slice)
+		if next.After(end) {
+			next = end
+		}
+		send(t, url, all, from, at, next)
 	}
 }
 
-// send stores series by remote write.
-func send(t *testing.T, url string, some []series, from, to time.Time) {
+// send stores the samples of series between two times by remote write. Counters are 0 five minutes before a start.
+func send(t *testing.T, url string, some []series, start, from, to time.Time) {
 	t.Helper()
 	var request []byte
 	for _, s := range some {
@@ -236,8 +244,8 @@ func send(t *testing.T, url string, some []series, from, to time.Time) {
 		for _, name := range slices.Sorted(maps.Keys(s.labels)) {
 			one = message(one, 1, message(message(nil, 1, []byte(name)), 2, []byte(s.labels[name])))
 		}
-		for at := from.Add(-5 * time.Minute); !at.After(to); at = at.Add(interval) {
-			one = message(one, 2, sample(s.value(at.Sub(from)+5*time.Minute), at))
+		for at := from; at.Before(to); at = at.Add(interval) {
+			one = message(one, 2, sample(s.value(at.Sub(start)+5*time.Minute), at))
 		}
 		request = message(request, 1, one)
 	}

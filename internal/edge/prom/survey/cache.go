@@ -28,8 +28,9 @@ const (
 	cacheVersion = 1
 	cacheSuffix  = ".usage.gz"
 	maxCache     = 512 << 20 // bytes of all files of a cluster; the oldest days are deleted
+	maxAge       = 60 * day  // of a file, so that files of former addresses are deleted
 	maxFile      = 32 << 20  // bytes of a file
-	maxDecoded   = 64 << 20 // bytes of the content of a file
+	maxDecoded   = 64 << 20  // bytes of the content of a file
 	maxLabel     = 253       // bytes of the value of a label
 )
 
@@ -78,7 +79,8 @@ func OpenCache(dir, clusterUID string) *Cache {
 	return c
 }
 
-// trim deletes the files of the oldest days until the cache has at most a number of bytes, and temporary files of killed processes.
+// trim deletes the files of the oldest days until the cache has at most a number of bytes, and files that are too old, such as
+// temporary files of killed processes.
 func (c *Cache) trim(limit int64) error {
 	type file struct {
 		path, day string
@@ -97,12 +99,13 @@ func (c *Cache) trim(limit int64) error {
 		if err != nil {
 			return err
 		}
+		age := time.Since(info.ModTime())
 		switch {
+		case strings.HasSuffix(path, temporary) && age > time.Hour, strings.HasSuffix(path, cacheSuffix) && age > maxAge:
+			_ = os.Remove(path)
 		case strings.HasSuffix(path, cacheSuffix):
 			files = append(files, file{path, filepath.Base(filepath.Dir(path)), info.Size()})
 			total += info.Size()
-		case strings.HasSuffix(path, temporary) && time.Since(info.ModTime()) > time.Hour:
-			_ = os.Remove(path)
 		}
 		return nil
 	})

@@ -7,12 +7,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -47,8 +50,8 @@ func TestCache_secondRun_readsOnlyThePresentDay(t *testing.T) {
 	if !reflect.DeepEqual(first.hours, second.hours) {
 		t.Error("the second run has other hours")
 	}
-	if p := s.Progress(); p.Done != p.Planned || p.Done != 4 {
-		t.Errorf("progress is %+v, want 4 of 4 queries", p)
+	if p := s.Progress(); p.Done != p.Planned || p.Done != 5 {
+		t.Errorf("progress is %+v, want 5 of 5 queries", p)
 	}
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Cache = OpenCache(dir, "uid-2") },
@@ -111,7 +114,7 @@ func TestCache_damagedFiles_areIgnoredWithANote(t *testing.T) {
 			if !reflect.DeepEqual(got.hours, want.hours) || got.err != nil {
 				t.Errorf("error %v, or other hours", got.err)
 			}
-			if len(got.notes) != 1 || !strings.Contains(got.notes[0], "shop.usage.gz") {
+			if len(got.notes) != 1 || !strings.Contains(got.notes[0], "shop.usage.gz") || name == "too large" && !strings.Contains(got.notes[0], "at most") {
 				t.Errorf("notes %q, want one with the file", got.notes)
 			}
 			if again := read(t, f.survey(t, cached(cache)), 1); len(again.notes) > 0 {
@@ -181,6 +184,10 @@ func TestCache_tooLarge_oldestDaysAreDeleted(t *testing.T) {
 	cache := OpenCache(t.TempDir(), "uid")
 	f := newFake(map[string]int{"shop": 3})
 	read(t, f.survey(t, cached(cache)), 10)
+	old := cacheFiles(t, cache)[9]
+	if err := os.Chtimes(old, now, now); err != nil {
+		t.Fatal(err)
+	}
 	left := filepath.Join(cache.dir, "x"+temporary)
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -201,7 +208,10 @@ func TestCache_tooLarge_oldestDaysAreDeleted(t *testing.T) {
 		t.Fatalf("%d files, want 2 or 3", len(got))
 	}
 	for _, path := range got {
-		if d := filepath.Base(filepath.Dir(path)); d < "1999-12-07" {
+		if path == old {
+			t.Errorf("%s is left", old)
+		}
+		if d := filepath.Base(filepath.Dir(path)); d < "1999-12-06" {
 			t.Errorf("%s is left", d)
 		}
 	}
@@ -221,6 +231,53 @@ func TestCache_incompleteDay_isReadAgain(t *testing.T) {
 	if n := len(f.ranges); n != 8 || len(cacheFiles(t, cache)) > 0 {
 		t.Errorf("%d range queries, want 8: the last hour of the day is missing", n)
 	}
+}
+
+// Samples of the last minutes of a day may arrive after its end.
+func TestCache_dayThatJustEnded_isReadAgain(t *testing.T) {
+	for age, want := range map[time.Duration]int{settled - time.Second: 0, settled + time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			cache := OpenCache(t.TempDir(), "uid")
+			s := newFake(map[string]int{"shop": 3}).survey(t, cached(cache))
+			midnight := time.Now()
+			time.Sleep(age)
+			plan, err := s.Plan(t.Context(), nil, midnight.Add(-day), time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			readPlan(t.Context(), s, plan)
+			if n := len(cacheFiles(t, cache)); n != want {
+				t.Errorf("%v after the day %d files are cached, want %d", age, n, want)
+			}
+		})
+	}
+}
+
+func TestCache_dayWithAGap_isReadAgainForThatNamespaceOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		f := newFake(map[string]int{"bad": 3, "good": 3})
+		f.fails = func(q *asked) *http.Response {
+			if q.measure == Throttled && slices.Contains(q.namespaces, "bad") {
+				return status(http.StatusUnprocessableEntity)
+			}
+			return nil
+		}
+		if r := read(t, f.survey(t, cached(OpenCache(dir, "uid"))), 2); len(r.gaps) != 1 {
+			t.Fatalf("gaps %v, want one", r.gaps)
+		}
+		f.fails, f.ranges = nil, nil
+		r := read(t, f.survey(t, cached(OpenCache(dir, "uid"))), 2)
+		r.checkComplete(t, f, "bad", "good")
+		if n := len(f.ranges); n != 3*4 {
+			t.Errorf("the second run sends %d range queries, want 12: of namespace bad, and of the present day", n)
+		}
+		for _, q := range f.ranges {
+			if past := q.from.Before(r.plan.To.Truncate(day)); past == slices.Contains(q.namespaces, "good") {
+				t.Errorf("the second run reads %v from %v", q.namespaces, q.from)
+			}
+		}
+	})
 }
 
 // FuzzCacheDecode decodes arbitrary files. A table that can be decoded must encode to an equal one.

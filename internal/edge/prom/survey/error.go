@@ -22,22 +22,24 @@ const (
 	TooLarge                   // status 422, or an answer above the limit
 	Overloaded                 // status 429 or 5xx
 	TimedOut
-	NoSeries // there are no series of containers
-	GivenUp  // too many failures in a row
+	NoSeries        // there are no series of containers
+	SeveralClusters // the series have several values of the label cluster
+	GivenUp         // too many failures in a row
 )
 
 // causes has the text and the remedy of each cause.
 var causes = [...]struct{ text, remedy string }{
-	Unreachable:   {"no connection", "check the address, and whether a port-forward is still running"},
-	Unauthorized:  {"the credentials are missing or not permitted", "set a bearer token file or a header, for example X-Scope-OrgID for Mimir"},
-	NotPrometheus: {"the answer is not from Prometheus but, for example, a login page", "check the address; behind a login, use a bearer token or a port-forward to the Prometheus service"},
-	WrongPath:     {"there is no Prometheus API at this address", "add the path: /prometheus for Mimir, /select/0/prometheus for a VictoriaMetrics cluster"},
-	Rejected:      {"Prometheus does not understand the query", "check that the server is Prometheus 2.20 or later, Thanos, Mimir or VictoriaMetrics"},
-	TooLarge:      {"the query needs more samples than Prometheus permits", "increase --query.max-samples of Prometheus, or select fewer namespaces"},
-	Overloaded:    {"Prometheus is overloaded or not available", "try again later with a gentle load; the days that were read are cached"},
-	TimedOut:      {"the query timed out", "try again later with a gentle load; the days that were read are cached"},
-	NoSeries:      {"Prometheus has no series " + memoryMetric + " of these namespaces", "check the cluster labels and the namespaces, and that Prometheus scrapes cAdvisor of the kubelets"},
-	GivenUp:       {"too many queries failed in a row", "try again later with a gentle load; the days that were read are cached"},
+	Unreachable:     {"no connection", "check the address, and whether a port-forward is still running"},
+	Unauthorized:    {"the credentials are missing or not permitted", "set a bearer token file or a header, for example X-Scope-OrgID for Mimir"},
+	NotPrometheus:   {"the answer is not from Prometheus but, for example, a login page", "check the address; behind a login, use a bearer token or a port-forward to the Prometheus service"},
+	WrongPath:       {"there is no Prometheus API at this address", "add the path: /prometheus for Mimir, /select/0/prometheus for a VictoriaMetrics cluster"},
+	Rejected:        {"Prometheus does not understand the query", "check that the server is Prometheus 2.20 or later, Thanos, Mimir or VictoriaMetrics"},
+	TooLarge:        {"the query needs more samples than Prometheus permits", "increase --query.max-samples of Prometheus, or select fewer namespaces"},
+	Overloaded:      {"Prometheus is overloaded or not available", "try again later with a gentle load; the days that were read are cached"},
+	TimedOut:        {"the query timed out", "try again later with a gentle load; the days that were read are cached"},
+	NoSeries:        {"Prometheus has no series " + memoryMetric + " of these namespaces", "check the cluster labels and the namespaces, and that Prometheus scrapes cAdvisor of the kubelets"},
+	SeveralClusters: {"Prometheus stores several clusters", "select one with a cluster label, such as cluster=NAME"},
+	GivenUp:         {"too many queries failed in a row", "try again later with a gentle load; the days that were read are cached"},
 }
 
 func (c Cause) String() string { return causes[c].text }

@@ -30,13 +30,18 @@ var now = time.Date(1999, 12, 10, 9, 20, 0, 0, time.UTC)
 type fake struct {
 	containers map[string]int // by namespace
 	byPod      []string       // namespaces without stored owners
+	noOwners   *http.Response // answer to the query for pods without stored owners; nil: byPod
 	interval   time.Duration
 	maxSamples string // flag; "" is not found
 	unrecorded []string
+	killed     []string // namespaces with OOM kills; nil: all
+	clusters   []string // values of the label cluster; none: the label does not exist
 	delay      time.Duration
 
 	// fails returns an answer instead of the usual one, or nil. q is a range query.
 	fails func(q *asked) *http.Response
+	// down answers instant queries instead, unless it is nil.
+	down func() *http.Response
 
 	mu      sync.Mutex
 	ranges  []*asked
@@ -101,7 +106,11 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/query") {
 		f.mu.Lock()
 		f.probes = append(f.probes, v.Get("query"))
+		down := f.down
 		f.mu.Unlock()
+		if down != nil {
+			return down(), nil
+		}
 		return f.instant(v.Get("query")), nil
 	}
 	q := ask(v)
@@ -145,15 +154,30 @@ func (f *fake) instant(query string) *http.Response {
 		result = append(result, map[string]any{"metric": labels, "value": []any{1, strconv.Itoa(v)}})
 	}
 	switch {
+	case strings.Contains(query, `reason="OOMKilled"`):
+		for _, name := range strings.Split(namespacesOf.FindStringSubmatch(query)[2], "|") {
+			if f.killed == nil || slices.Contains(f.killed, name) {
+				add(map[string]string{"namespace": name}, 1)
+			}
+		}
+	case strings.Contains(query, "unless") && f.noOwners != nil:
+		return f.noOwners
 	case strings.Contains(query, "unless"):
 		for _, name := range f.byPod {
 			add(map[string]string{"namespace": name}, 1)
 		}
 	case strings.Contains(query, "count_over_time"):
 		add(map[string]string{}, int(10*time.Minute/f.interval))
-	case strings.HasPrefix(query, "count by (namespace)"):
+	case strings.HasPrefix(query, "count by (namespace,cluster)"):
+		only := namespacesOf.FindStringSubmatch(query)
 		for _, name := range slices.Sorted(maps.Keys(f.containers)) {
+			if len(only) == 3 && only[2] != "" && !slices.Contains(strings.Split(only[2], "|"), name) {
+				continue
+			}
 			add(map[string]string{"namespace": name}, f.containers[name])
+			for _, c := range f.clusters {
+				add(map[string]string{"namespace": name, "cluster": c}, 1)
+			}
 		}
 	default:
 		if !slices.ContainsFunc(f.unrecorded, func(m string) bool { return strings.Contains(query, m) }) {

@@ -17,6 +17,7 @@ const (
 	defaultMaxSamples = 50_000_000
 	usableShare       = 5                // of the maximum of samples, one query may need a fifth
 	maxNames          = 2500             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
+	maxSeries         = 20_000           // present containers in a query, which bounds memory
 	minSeries         = 10               // assumed for a namespace without pods at present
 	defaultInterval   = 15 * time.Second // scrape interval, if it is not known; a low value is safe
 )
@@ -64,20 +65,21 @@ func (p *Plan) layout(namespaces []string) {
 	budget := p.budget()
 	for _, joined := range []bool{true, false} {
 		var now group
-		samples, length := 0, 0
+		samples, length, count := 0, 0, 0
 		for _, name := range namespaces {
 			if _, byPod := slices.BinarySearch(p.ByPod, name); byPod == joined {
 				continue
 			}
 			needs := p.perHour(name) * hoursPerDay
-			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames) {
+			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames || count+p.Series[name] > maxSeries) {
 				p.groups = append(p.groups, now)
-				now, samples, length = group{}, 0, 0
+				now, samples, length, count = group{}, 0, 0, 0
 			}
 			now.joined = joined
 			now.namespaces = append(now.namespaces, name)
 			samples += needs
 			length += len(name) + 1
+			count += p.Series[name]
 		}
 		if len(now.namespaces) > 0 {
 			p.groups = append(p.groups, now)
@@ -108,18 +110,22 @@ func (p *Plan) days() func(yield func(time.Time) bool) {
 
 // queries returns the queries for a day of some namespaces, each within a budget.
 func (p *Plan) queries(g group, start time.Time, budget int) (out []query) {
-	hours := min(int(p.To.Sub(start)/time.Hour), hoursPerDay)
-	perHour := 0
-	for _, name := range g.namespaces {
-		perHour += p.perHour(name)
-	}
 	for m := range measureCount {
-		if !slices.Contains(p.NotRecorded, m) {
-			q := query{measure: m, group: g, day: start, to: hours, perHour: perHour}
-			out = append(out, p.within(q, budget)...)
-		}
+		out = append(out, p.queriesOf(m, g, start, budget)...)
 	}
 	return out
+}
+
+// queriesOf returns the queries for one measure of a day of some namespaces, each within a budget.
+func (p *Plan) queriesOf(m Measure, g group, start time.Time, budget int) []query {
+	if len(g.namespaces) == 0 || slices.Contains(p.NotRecorded, m) {
+		return nil
+	}
+	q := query{measure: m, group: g, day: start, to: min(int(p.To.Sub(start)/time.Hour), hoursPerDay)}
+	for _, name := range g.namespaces {
+		q.perHour += p.perHour(name)
+	}
+	return p.within(q, budget)
 }
 
 // within halves a query until each part is within a budget, or the smallest possible.

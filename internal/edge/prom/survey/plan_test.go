@@ -116,6 +116,39 @@ func TestPlan_fiveThousandWorkloads_needsFewQueries(t *testing.T) {
 	}
 }
 
+// A namespace may have no pods now, and its past usage is still read.
+func TestPlan_namespaceWithoutPods_isRead(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3})
+	plan, err := f.survey(t).Plan(t.Context(), []string{"nightly"}, now.AddDate(0, 0, -1), now)
+	if err != nil || plan.Queries != 8 || !strings.Contains(f.probes[0], `namespace="nightly"`) {
+		t.Errorf("error %v, %d queries, the first probe is %s", err, plan.Queries, f.probes[0])
+	}
+}
+
+func TestPlan_ownersTooExpensive_podsAreReadOneByOne(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3, "pay": 1})
+	f.noOwners = status(http.StatusUnprocessableEntity)
+	plan, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+	if err != nil || !slices.Equal(plan.ByPod, []string{"pay", "shop"}) {
+		t.Errorf("error %v, by pod %v, want both", err, plan.ByPod)
+	}
+	f.noOwners = reply(http.StatusUnauthorized, "text/plain", "expired")
+	if _, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now); causeOf(err) != Unauthorized {
+		t.Errorf("error %v, want that the credentials are wrong", err)
+	}
+}
+
+func TestPlan_severalClusters_aLabelMustSelectOne(t *testing.T) {
+	f := newFake(map[string]int{"shop": 3})
+	f.clusters = []string{"eu", "us"}
+	_, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+	checkFailure(t, err, SeveralClusters, `"eu" "us"`)
+	one := f.survey(t, func(c *Config) { c.Labels = []Label{{"cluster", "eu"}} })
+	if plan, err := one.Plan(t.Context(), nil, now.AddDate(0, 0, -1), now); err != nil || plan.Series["shop"] != 5 {
+		t.Errorf("error %v with a label", err)
+	}
+}
+
 func TestPlan_invalidTime_isAnError(t *testing.T) {
 	f := newFake(map[string]int{"shop": 1})
 	if _, err := f.survey(t).Plan(t.Context(), nil, now, now.Add(-24*time.Hour)); err == nil {
@@ -204,6 +237,6 @@ func FuzzAnswer(f *testing.F) {
 				}
 			}
 		}
-		_ = s.instant(t.Context(), "up", start, func(map[string]string, float64) {})
+		_, _ = s.instant(t.Context(), "up", start, func(map[string]string, float64) {})
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,15 +24,23 @@ const settled = 10 * time.Minute
 // rulesDelay is the time in which a recording rule stores the owner of a new pod.
 const rulesDelay = 5 * time.Minute
 
+// clusterLabel is the usual label for the cluster of a series.
+const clusterLabel = "cluster"
+
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
-// to whole hours. Without namespaces it plans to read all that have usage now. It sends at most ten queries, one after the other,
-// which read a few samples per series. The error is an *Error, or that of the context.
+// to whole hours. Without namespaces it plans to read all that have usage now; a list also includes those whose pods run at
+// other times, and costs nothing. It sends at most ten queries, one after the other, which read a few samples per series. The error
+// is an *Error, or that of the context.
 func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Time) (*Plan, error) {
 	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), MaxSamples: s.config.MaxSamples, Series: map[string]int{}}
 	if !p.From.Before(p.To) {
 		return nil, fmt.Errorf("the time to read must contain at least one whole hour, got %v to %v", from, to)
 	}
-	if err := s.count(ctx, p, namespaces, to); err != nil {
+	all := selector{labels: s.config.Labels, namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces)))}
+	if len(strings.Join(all.namespaces, "|")) > maxNames {
+		all.namespaces = nil
+	}
+	if err := s.count(ctx, p, all, to); err != nil {
 		return nil, err
 	}
 	if p.MaxSamples == 0 {
@@ -43,13 +52,13 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if err := s.findInterval(ctx, p, to); err != nil {
 		return nil, err
 	}
-	if err := s.findOwners(ctx, p, namespaces); err != nil {
+	if err := s.findOwners(ctx, p, all, namespaces); err != nil {
 		return nil, err
 	}
 	for _, m := range []Measure{Kills, Throttled} {
 		found := false
-		expression := "count(" + m.metrics()[0] + selector{labels: s.config.Labels}.containers() + ")"
-		if err := s.instant(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
+		expression := "count(" + m.metrics()[0] + all.containers() + ")"
+		if err := s.probe(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
 			return nil, err
 		}
 		if !found {
@@ -61,25 +70,37 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	return p, nil
 }
 
-// count counts the series of each namespace. Without any, another address or label is probably meant.
-func (s *Survey) count(ctx context.Context, p *Plan, namespaces []string, now time.Time) error {
-	wanted := map[string]bool{}
-	for _, name := range namespaces {
-		wanted[name] = true
-	}
-	all := selector{labels: s.config.Labels}
-	expression := "count by (namespace) (" + memoryMetric + all.containers() + ")"
-	found := false
-	err := s.instant(ctx, expression, now, func(labels map[string]string, n float64) {
-		found = true
-		if name := labels["namespace"]; len(wanted) == 0 || wanted[name] {
-			p.Series[name] = int(min(n, math.MaxInt32))
-		}
-	})
-	if err == nil && !found {
-		return s.failure(NoSeries, expression, 0, "")
-	}
+// probe sends an instant query of a plan. A plan is an estimate, so it ignores warnings.
+func (s *Survey) probe(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) error {
+	_, err := s.instant(ctx, query, at, each)
 	return err
+}
+
+// count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
+// meant. If it has those of several clusters, a label must say which one. Namespaces may have no series at present.
+func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
+	clusters := map[string]bool{}
+	count := func(of selector) (expression string, err error) {
+		expression = "count by (namespace," + clusterLabel + ") (" + memoryMetric + of.containers() + ")"
+		return expression, s.probe(ctx, expression, now, func(labels map[string]string, n float64) {
+			clusters[labels[clusterLabel]] = true
+			p.Series[labels["namespace"]] += int(min(n, math.MaxInt32))
+		})
+	}
+	expression, err := count(of)
+	if err == nil && len(p.Series) == 0 && len(of.namespaces) > 0 {
+		expression, err = count(selector{labels: of.labels})
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(p.Series) == 0:
+		return s.failure(NoSeries, expression, 0, "")
+	case len(clusters) > 1 && len(of.labels) == 0:
+		names := slices.Sorted(maps.Keys(clusters))
+		return s.failure(SeveralClusters, expression, 0, fmt.Sprintf("%q", names[:min(len(names), 10)]))
+	}
+	return nil
 }
 
 // maxSamples returns the maximum of samples of a query from the flags of Prometheus. Thanos and VictoriaMetrics do not have the flag.
@@ -117,7 +138,7 @@ func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error
 	const minutes = 10
 	in := selector{namespaces: []string{smallest}, labels: s.config.Labels}.containers()
 	expression := fmt.Sprintf("max(count_over_time(%s%s[%dm]))", memoryMetric, in, minutes)
-	return s.instant(ctx, expression, now, func(_ map[string]string, n float64) {
+	return s.probe(ctx, expression, now, func(_ map[string]string, n float64) {
 		if n >= 1 {
 			p.Interval = max(time.Duration(float64(minutes*time.Minute)/n).Round(time.Second), time.Second)
 		}
@@ -126,19 +147,18 @@ func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error
 
 // findOwners finds the namespaces that have pods without a stored owner at the end, in the middle or at the start. Their pods are
 // read one by one, because a join would omit pods without a stored owner.
-func (s *Survey) findOwners(ctx context.Context, p *Plan, namespaces []string) error {
+func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespaces []string) error {
 	byPod := map[string]bool{}
-	all := selector{labels: s.config.Labels}
 	expression := fmt.Sprintf("count by (namespace) (group by (namespace,pod) (%s%s offset %s) unless on (namespace,pod) last_over_time(%s%s[%s]))",
 		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))
 	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
-		err := s.instant(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
+		err := s.probe(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
 		var failed *Error
-		if errors.As(err, &failed) && failed.Cause.smallerHelps() {
-			err = nil // reading pods one by one is always possible
+		if errors.As(err, &failed) && failed.Cause.smallerHelps() { // reading pods one by one is always possible
 			for _, name := range namespaces {
 				byPod[name] = true
 			}
+			break
 		}
 		if err != nil {
 			return err

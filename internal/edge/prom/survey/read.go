@@ -94,23 +94,23 @@ func (s *Survey) Read(ctx context.Context, p *Plan) iter.Seq2[Part, error] {
 func (r *reading) part(ctx context.Context, j job) Part {
 	r.update(func(v *Progress) { v.Namespaces, v.Day = j.namespaces, j.day })
 	part := Part{Day: j.day, Namespaces: j.namespaces, table: newTable(j.day)}
-	planned := len(r.plan.queries(j.group, j.day, r.plan.budget()))
 	missing := j.group
 	cached := r.cachedDay(j)
 	if cached != nil {
 		missing.namespaces, part.Notes = cached.load(part.table, j.namespaces)
 		part.Notes = r.unwarned(part.Notes)
 	}
-	var queries []query
-	if len(missing.namespaces) > 0 {
-		queries = r.plan.queries(missing, j.day, r.plan.budget())
-	}
-	r.update(func(v *Progress) { v.Planned += len(queries) - planned })
 	var all outcome
-	for _, planned := range queries {
-		smaller := r.plan.within(planned, r.sampleBudget())
-		r.update(func(v *Progress) { v.Planned += len(smaller) - 1 })
-		for _, q := range smaller {
+	for m := range measureCount {
+		of := missing
+		if m == Kills {
+			of = r.withKills(ctx, missing, j.day)
+		}
+		queries := r.plan.queriesOf(m, of, j.day, r.sampleBudget())
+		r.update(func(v *Progress) {
+			v.Planned += len(queries) - len(r.plan.queriesOf(m, j.group, j.day, r.plan.budget()))
+		})
+		for _, q := range queries {
 			all.add(r.run(ctx, q, part.table))
 		}
 	}
@@ -120,6 +120,45 @@ func (r *reading) part(ctx context.Context, j job) Part {
 		part.Notes = append(part.Notes, r.unwarned(cached.store(part.table, complete(missing.namespaces, part.Gaps)))...)
 	}
 	return part
+}
+
+// withKills returns those namespaces of a group in which a container was OOM-killed on a day. Few series have this reason, so that the
+// restarts of most namespaces need not be read. If the query fails or its result is partial, the result is the whole group.
+func (r *reading) withKills(ctx context.Context, g group, start time.Time) group {
+	if len(g.namespaces) == 0 || slices.Contains(r.plan.NotRecorded, Kills) || r.enter(ctx) != nil {
+		return g
+	}
+	r.update(func(v *Progress) { v.Planned++ })
+	killed := map[string]bool{}
+	s := selector{namespaces: g.namespaces, labels: r.config.Labels}
+	expression := "count by (namespace) (last_over_time(" + reasonMetric + s.containers(`reason="OOMKilled"`) + "[1d]))"
+	end := start.Add(day)
+	if end.After(r.plan.To) {
+		end = r.plan.To
+	}
+	warnings, err := r.instant(ctx, expression, end, func(labels map[string]string, _ float64) { killed[labels["namespace"]] = true })
+	r.left(err)
+	if err != nil || len(warnings) > 0 {
+		return g
+	}
+	g.namespaces = slices.DeleteFunc(slices.Clone(g.namespaces), func(name string) bool { return !killed[name] })
+	return g
+}
+
+// enter waits until a query may start. left must follow, unless there is an error.
+func (r *reading) enter(ctx context.Context) error {
+	return r.gate.enter(ctx, func(until time.Time) { r.update(func(v *Progress) { v.WaitsUntil = until }) })
+}
+
+// left records the result of a query.
+func (r *reading) left(err error) {
+	r.gate.leave(err)
+	r.update(func(v *Progress) {
+		v.Done++
+		if err != nil {
+			v.Failed++
+		}
+	})
 }
 
 // complete returns the namespaces without a gap.
@@ -163,20 +202,14 @@ func (r *reading) run(ctx context.Context, q query, to *table) outcome {
 		r.update(func(v *Progress) { v.Done++ })
 		return out
 	}
-	if err := r.gate.enter(ctx, func(until time.Time) { r.update(func(v *Progress) { v.WaitsUntil = until }) }); err != nil {
+	if err := r.enter(ctx); err != nil {
 		out.gaps = append(out.gaps, r.gaps(q, err)...)
 		return out
 	}
 	from, end := q.span()
 	text := q.measure.expression(selector{namespaces: q.namespaces, labels: r.config.Labels}, q.joined, r.plan.window())
 	warnings, err := r.span(ctx, text, from.Add(time.Hour), end, func(s *series) error { return to.add(&q, s) })
-	r.gate.leave(err)
-	r.update(func(v *Progress) {
-		v.Done++
-		if err != nil {
-			v.Failed++
-		}
-	})
+	r.left(err)
 	halves := r.plan.halves(q)
 	switch {
 	case err == nil:

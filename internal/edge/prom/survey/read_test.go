@@ -7,15 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/prom"
 )
 
 func TestRead_fewNamespaces_oneQueryPerMeasureAndDay(t *testing.T) {
@@ -26,8 +32,8 @@ func TestRead_fewNamespaces_oneQueryPerMeasureAndDay(t *testing.T) {
 	if len(f.ranges) != 3*4 || r.plan.Queries != 3*4 || r.parts != 3 {
 		t.Errorf("%d range queries, %d planned, %d parts, want 12, 12 and 3", len(f.ranges), r.plan.Queries, r.parts)
 	}
-	if got := s.Progress(); got.Done != 12 || got.Planned != 12 || got.Failed != 0 {
-		t.Errorf("progress is %+v, want 12 of 12 queries", got)
+	if got := s.Progress(); got.Done != 15 || got.Planned != 15 || got.Failed != 0 {
+		t.Errorf("progress is %+v, want 15 of 15 queries, of which 3 search for OOM kills", got)
 	}
 	first := r.hours[0]
 	want := Hour{
@@ -73,6 +79,43 @@ func TestRead_measureNotRecorded_isNotQueried(t *testing.T) {
 	}
 }
 
+// Kills are read only of namespaces with a container that was OOM-killed, unless it is not certain that these are all.
+func TestRead_fewOOMKills_restartsOfOtherNamespacesAreNotRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer func() *http.Response
+		want   []string
+	}{
+		"search works": {nil, []string{"shop"}},
+		"search fails": {func() *http.Response { return status(http.StatusUnprocessableEntity) }, []string{"pay", "shop"}},
+		"search is partial": {func() *http.Response {
+			return reply(200, "application/json", `{"status":"success","warnings":["w"],"data":{"result":[]}}`)
+		}, []string{"pay", "shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]int{"shop": 1, "pay": 1})
+				f.killed = []string{"shop"}
+				s := f.survey(t)
+				plan, err := s.Plan(t.Context(), nil, now.Truncate(day), now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.down = tt.answer
+				r := readPlan(t.Context(), s, plan)
+				r.checkComplete(t, f, "shop", "pay")
+				for _, q := range f.ranges {
+					if q.measure == Kills && !slices.Equal(q.namespaces, tt.want) {
+						t.Errorf("restarts of %v are read, want %v", q.namespaces, tt.want)
+					}
+				}
+				if p := s.Progress(); p.Done != p.Planned {
+					t.Errorf("progress is %+v", p)
+				}
+			})
+		})
+	}
+}
+
 // Prometheus rejects queries with more than a tenth of the samples that the plan assumed.
 func TestRead_queryTooLarge_isHalvedAndNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +137,7 @@ func TestRead_queryTooLarge_isHalvedAndNotSentAgain(t *testing.T) {
 			t.Errorf("requests were repeated unchanged: %v", again)
 		}
 		p := s.Progress()
-		if p.Failed == 0 || p.Failed > 12 || p.Done != p.Planned || p.Done != len(f.ranges) {
+		if p.Failed == 0 || p.Failed > 12 || p.Done != p.Planned {
 			t.Errorf("progress %+v after %d queries, want a few failed ones", p, len(f.ranges))
 		}
 	})
@@ -223,6 +266,9 @@ func TestRead_serverDies_givesUpAfterBoundedQueriesAndKeepsTheRest(t *testing.T)
 				f.fails = func(q *asked) *http.Response {
 					f.mu.Lock()
 					n := len(f.ranges)
+					if n > 40 {
+						f.down = func() *http.Response { return dead(f) }
+					}
 					f.mu.Unlock()
 					if n > 40 {
 						return dead(f)
@@ -458,6 +504,45 @@ func TestQuery_headersAndLabels_areSent(t *testing.T) {
 		if n := strings.Count(query, `{cluster="eu\"1",`); n != strings.Count(query, "{") {
 			t.Errorf("a selector has no cluster label: %s", query)
 		}
+	}
+}
+
+func TestQuery_server_getsTheTokenAndFewConnections(t *testing.T) {
+	f := newFake(map[string]int{"shop": 500})
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("rotated\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer rotated" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		a, err := f.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
+		w.WriteHeader(a.StatusCode)
+		_, _ = io.Copy(w, a.Body)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	transport, err := prom.Transport(prom.Config{TokenFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, f.survey(t, func(c *Config) { c.Address, c.Transport = server.URL, transport }), 5)
+	r.checkComplete(t, f, "shop")
+	if n := connections.Load(); n > 3 {
+		t.Errorf("%d connections for %d queries, want that they are reused", n, len(f.ranges))
 	}
 }
 

@@ -76,9 +76,9 @@ type series struct {
 	Value  [2]any            `json:"value"`  // of an instant query
 }
 
-// instant sends an instant query, and calls each for each series.
-func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) error {
-	_, err := s.query(ctx, "query", query, url.Values{"time": {seconds(at)}}, func(one *series) error {
+// instant sends an instant query, and calls each for each series. It returns warnings of the server.
+func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) (warnings []string, err error) {
+	return s.query(ctx, "query", query, url.Values{"time": {seconds(at)}}, func(one *series) error {
 		text, ok := one.Value[1].(string)
 		if !ok {
 			return errors.New("a series has no value")
@@ -89,7 +89,6 @@ func (s *Survey) instant(ctx context.Context, query string, at time.Time, each f
 		}
 		return nil
 	})
-	return err
 }
 
 // span sends a range query with one value per hour, and calls each for each series. It returns warnings of the server.

@@ -25,15 +25,16 @@ type Config struct {
 
 	Parallel   int           // queries at a time: 1 is gentle, 2 is normal; 0 is 1
 	MaxSamples int           // --query.max-samples of Prometheus; 0: its flags are read, and if that fails it is 50 million
-	Timeout    time.Duration // of one query; 0 is one minute
+	Timeout    time.Duration // of one query; 0 is 50 seconds
 	Cache      *Cache        // nil: every day is read from Prometheus
 }
 
 // A Label is a name and a value.
 type Label struct{ Name, Value string }
 
-// defaultTimeout is below the query timeout of Prometheus, which is two minutes by default.
-const defaultTimeout = time.Minute
+// defaultTimeout is below the query timeout of Prometheus, which is two minutes by default, and below the request timeout of the API
+// server, which is one minute by default and applies to its service proxy.
+const defaultTimeout = 50 * time.Second
 
 // maxParallel is the maximum of queries at a time.
 const maxParallel = 2

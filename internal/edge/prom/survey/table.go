@@ -15,8 +15,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// maxRows is the maximum of containers of a part, which bounds memory to about 100 MB. Plans stay far below.
-const maxRows = 200_000
+// maxRows is the maximum of containers of a part, which bounds memory to about 60 MB. Plans stay far below.
+const maxRows = 100_000
 
 // An identity has the labels of a series.
 type identity struct{ namespace, workload, kind, pod, container string }
