@@ -232,8 +232,3 @@ func (s *scene) namespaces() []string {
 	}
 	return out
 }
-
-// selective reports whether only a part of the namespaces is reviewed.
-func (s *scene) selective(c *Config) bool {
-	return len(c.Namespaces) > 0 || len(c.Names) > 0 || len(c.Kinds) > 0 || c.Selector != ""
-}
