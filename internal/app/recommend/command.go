@@ -53,7 +53,7 @@ Exit codes:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Names = args
 			if err := c.Validate(); err != nil {
-				return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+				return process.UsageError{Err: err}
 			}
 			j := job{config: c, streams: s, interval: readingInterval}
 			return j.run(cmd.Context())

@@ -45,7 +45,7 @@ func TestRecommend_wrongCall_namesAllMistakesAndExitCodeIs2(t *testing.T) {
 		if r.code != 2 || r.out != "" {
 			t.Errorf("%s: got exit code %d", args, r.code)
 		}
-		for _, w := range append(want, "--help'") {
+		for _, w := range want {
 			if !strings.Contains(r.errs, w) {
 				t.Errorf("%s: got error %s, want %s", args, r.errs, w)
 			}
