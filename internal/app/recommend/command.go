@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -53,12 +52,10 @@ Exit codes:
   podfit recommend --fail-on risk --quiet -o json > report.json       # in CI`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Names = args
-			c.given = map[string]bool{}
-			cmd.Flags().Visit(func(f *pflag.Flag) { c.given[f.Name] = true })
 			if err := c.Validate(); err != nil {
-				return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+				return process.UsageError{Err: err}
 			}
-			j := job{config: c, streams: s, program: strings.TrimSuffix(cmd.CommandPath(), " recommend"), interval: readingInterval}
+			j := job{config: c, streams: s, interval: readingInterval}
 			return j.run(cmd.Context())
 		},
 	}
@@ -75,7 +72,6 @@ Exit codes:
 type job struct {
 	config   Config
 	streams  process.Streams
-	program  string
 	interval time.Duration // between two readings of the Metrics API
 }
 
@@ -133,7 +129,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *e
 	if from != nil {
 		subjects, err := j.readPrometheus(ctx, clients, s, from)
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
-			config.Source, config.Window = from.name, j.config.window()
+			config.Source, config.Window, config.Peaks = from.name, j.config.window(), true
 			return subjects, err
 		}
 		s.notes = append(s.notes, fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err))
@@ -355,12 +351,12 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 	config.Missing, config.Notes = s.missing, s.notes
 	config.Nodes = s.nodes
 	if s.whole {
-		config.Pods, config.Selectors, config.Tolerations, config.Daemons = s.snapshot.Pods, s.selectors, s.tolerations, s.daemons
+		config.Pods, config.Selectors, config.Tolerations = s.snapshot.Pods, s.selectors, s.tolerations
 	}
 	r := review.New(config, subjects)
 	width, terminal := process.TerminalWidth(j.streams.Out)
 	o := report.Options{
-		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving, Program: j.program,
+		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
 	}
 	switch {
 	case c.GroupBy == "namespace":

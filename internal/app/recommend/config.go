@@ -71,8 +71,6 @@ type Config struct {
 	// When the command fails in CI.
 	FailOn     string
 	FailSaving float64
-
-	given map[string]bool // names of the flags on the command line
 }
 
 // The sources of usage.

@@ -119,11 +119,7 @@ func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *endpo
 
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends.
 func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
-	namespaces := s.namespaces()
-	if !s.selective(&j.config) {
-		namespaces = nil // fewer and shorter queries
-	}
-	plan, err := from.Plan(ctx, namespaces, s.now.Add(-j.config.window()), s.now)
+	plan, err := from.Plan(ctx, s.namespaces(), s.now.Add(-j.config.window()), s.now)
 	if err != nil {
 		return nil, explained(err)
 	}

@@ -31,7 +31,6 @@ type scene struct {
 	workloads   []*workload       // that are reviewed, sorted
 	evictions   []usage.OOM
 	nodes       []cluster.Node
-	daemons     []cluster.Daemon
 	selectors   []cluster.NodeSelector
 	tolerations []cluster.Tolerations
 	whole       bool // all pods and nodes of the cluster are known
@@ -61,7 +60,6 @@ type workload struct {
 	containers []string            // of the live pods, sorted
 	vpa        *cluster.Autoscaler // nil if there is none
 	hpas       []*cluster.HorizontalAutoscaler
-	lack       map[string]string // by container, "" for all: why there is no recommendation; nil if not known
 }
 
 // readTimeout is the maximum time for reading the state of the cluster.
@@ -93,7 +91,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		return nil, err
 	}
 	s := &scene{
-		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(), daemons: world.Daemons(),
+		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(),
 		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
 	}
 	for _, h := range world.Health() {
@@ -233,9 +231,4 @@ func (s *scene) namespaces() []string {
 		}
 	}
 	return out
-}
-
-// selective reports whether only a part of the namespaces is reviewed.
-func (s *scene) selective(c *Config) bool {
-	return len(c.Namespaces) > 0 || len(c.Names) > 0 || len(c.Kinds) > 0 || c.Selector != ""
 }

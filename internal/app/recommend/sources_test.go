@@ -116,7 +116,7 @@ func (p *prometheus) instant(query string) string {
 		return ""
 	case strings.Contains(query, "unless"): // no owners of pods are stored
 		return `{"metric":{"namespace":"shop"},"value":[1,"3"]},{"metric":{"namespace":"ml"},"value":[1,"2"]},{"metric":{"namespace":"web"},"value":[1,"1"]}`
-	case strings.HasPrefix(query, "count by (namespace)"):
+	case strings.HasPrefix(query, "count by (namespace"):
 		return `{"metric":{"namespace":"shop"},"value":[1,"3"]},{"metric":{"namespace":"ml"},"value":[1,"2"]},{"metric":{"namespace":"web"},"value":[1,"1"]}`
 	}
 	return `{"metric":{},"value":[1,"20"]}`
@@ -316,7 +316,7 @@ func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
 	t.Helper()
 	c := Defaults()
 	c.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
-	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, program: "podfit", interval: 10 * time.Millisecond}
+	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
 }
 
 // A readings is a Metrics API with usage at times of its own.
@@ -344,10 +344,11 @@ func (r *readings) Read(context.Context) (metrics.Reading, error) {
 }
 
 // metricsSubjects reads a Metrics API and returns the subjects by workload.
-func metricsSubjects(t *testing.T, ctx context.Context, from sampler) (map[string]*review.Row, *scene, error) {
+func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length time.Duration) (map[string]*review.Row, *scene, error) {
 	t.Helper()
 	f := shop(t)
 	j := newTestJob(t, f)
+	j.config.For = length
 	clients, err := j.config.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +370,7 @@ func metricsSubjects(t *testing.T, ctx context.Context, from sampler) (map[strin
 }
 
 func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
-	rows, _, err := metricsSubjects(t, t.Context(), &readings{at: time.Now().Add(-10 * time.Minute)})
+	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,14 +395,14 @@ func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
 
 func TestMetrics_interrupted_keepsReadings(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	rows, s, err := metricsSubjects(t, ctx, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel})
+	rows, s, err := metricsSubjects(ctx, t, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel}, time.Minute)
 	if err != nil || len(s.missing) != 1 || rows["cart"].Evidence.Samples == 0 {
 		t.Errorf("got error %v, missing %v", err, s.missing)
 	}
 }
 
 func TestMetrics_unavailable_errorHasRemedy(t *testing.T) {
-	_, _, err := metricsSubjects(t, t.Context(), &readings{err: errors.New("the server could not find the requested resource")})
+	_, _, err := metricsSubjects(t.Context(), t, &readings{err: errors.New("the server could not find the requested resource")}, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "install metrics-server") {
 		t.Errorf("got error %v", err)
 	}

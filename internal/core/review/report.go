@@ -18,6 +18,7 @@ type Config struct {
 	Source   string // where usage is from
 	Profiles []string
 	Window   time.Duration // length of the history that was asked for; 0 if it has no such limit
+	Peaks    bool          // usage is known as hourly peaks, so the mean of it is more than the mean usage
 	Now      time.Time
 	Limits   LimitRule
 	Prices   Prices
@@ -27,7 +28,6 @@ type Config struct {
 	Pods        []*cluster.Pod
 	Selectors   []cluster.NodeSelector // of pods, from cluster.Selected on
 	Tolerations []cluster.Tolerations  // of pods, from cluster.FirstListed on
-	Daemons     []cluster.Daemon
 
 	Missing []string // what could not be read
 	Notes   []string // what a reader should know

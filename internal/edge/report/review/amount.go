@@ -104,3 +104,11 @@ func count(n int, noun string) string {
 	}
 	return grouped(float64(n)) + " " + noun
 }
+
+// resourceTitle returns the name of a resource in a text.
+func resourceTitle(res cluster.Resource) string {
+	if res == cluster.CPU {
+		return "CPU"
+	}
+	return res.String()
+}

@@ -110,7 +110,7 @@ func pageListOf(l list) pageList {
 		out.Columns = append(out.Columns, pageColumn{c.title, c.right})
 	}
 	for i, cells := range l.rows {
-		row := pageRow{High: l.colours != nil && l.colours[i] != ""}
+		row := pageRow{High: len(l.colours) > i && l.colours[i] != ""}
 		for k, text := range cells {
 			row.Cells = append(row.Cells, pageCell{text, l.columns[k].right})
 		}

@@ -85,7 +85,7 @@ func (p *printer) table(columns []column, rows [][]string, colours []string) {
 	p.text.WriteString(p.bold(tableLine(columns, widths, titles, below)) + "\n")
 	for k, row := range rows {
 		line := tableLine(columns, widths, row, below)
-		if colours != nil && colours[k] != "" {
+		if len(colours) > k && colours[k] != "" {
 			line = p.colour(colours[k], line)
 		}
 		p.text.WriteString(line + "\n")

@@ -18,7 +18,6 @@ type Options struct {
 	Sort      string // SortRisk, SortMoney or SortName
 	MinSaving float64
 	Groups    *core.Groups // totals by group, instead of rows; nil: rows
-	Program   string       // how podfit was called, for hints such as "kubectl podfit"
 }
 
 // The values of Options.Sort.

@@ -79,7 +79,7 @@ func example() *core.Report {
 	subjects := []core.Subject{cart, ledger, feature, proxy, front, report, young, rollout, steady}
 	price := core.Price{Core: 0.0316, GiB: 0.00424}
 	return core.New(core.Config{
-		Cluster: "prod-eu", Source: "Prometheus monitoring/prometheus-k8s", Profiles: []string{"balanced"}, Window: 14 * 24 * time.Hour, Now: now,
+		Cluster: "prod-eu", Source: "Prometheus monitoring/prometheus-k8s", Profiles: []string{"balanced"}, Window: 14 * 24 * time.Hour, Peaks: true, Now: now,
 		Prices: core.Prices{Currency: "EUR", From: "prices.yaml", Default: price, Nodes: []core.Price{price, price, price, price}},
 		Nodes:  nodes, Pods: podsOf(subjects, nodes),
 	}, subjects)
@@ -393,7 +393,7 @@ func TestPatch_commands_haveTheSameChangesAsKustomize(t *testing.T) {
 		}
 		var rows []*core.Row
 		for _, row := range r.ByName() {
-			if strings.ToLower(row.Workload.Kind) == words[2] && row.Workload.Namespace == words[4] && row.Workload.Name == words[5] {
+			if strings.EqualFold(row.Workload.Kind, words[2]) && row.Workload.Namespace == words[4] && row.Workload.Name == words[5] {
 				rows = append(rows, row)
 			}
 		}

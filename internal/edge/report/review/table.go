@@ -80,12 +80,20 @@ func (p *printer) usage() string {
 	if s.Packing.Known && s.Capacity.CPU > 0 && s.Capacity.Memory > 0 {
 		text := fmt.Sprintf("Requests use %s of CPU and %s of memory", ratio(s.Requested.CPU, s.Capacity.CPU), ratio(s.Requested.Memory, s.Capacity.Memory))
 		if s.Used.Has == cluster.Both {
-			text += fmt.Sprintf("; pods really use %s and %s", ratio(s.Used.CPU, s.Capacity.CPU), ratio(s.Used.Memory, s.Capacity.Memory))
+			text += fmt.Sprintf("; pods really use %s and %s%s", ratio(s.Used.CPU, s.Capacity.CPU), ratio(s.Used.Memory, s.Capacity.Memory), p.peaks())
 		}
 		return text + "."
 	}
 	if s.Used.Has == cluster.Both && s.Reviewed.CPU > 0 && s.Reviewed.Memory > 0 {
-		return fmt.Sprintf("Pods really use %s of the requested CPU and %s of the requested memory.", ratio(s.Used.CPU, s.Reviewed.CPU), ratio(s.Used.Memory, s.Reviewed.Memory))
+		return fmt.Sprintf("Pods really use %s of the requested CPU and %s of the requested memory%s.", ratio(s.Used.CPU, s.Reviewed.CPU), ratio(s.Used.Memory, s.Reviewed.Memory), p.peaks())
+	}
+	return ""
+}
+
+// peaks returns what the share of usage is about, if it is not the mean usage.
+func (p *printer) peaks() string {
+	if p.Peaks {
+		return " at their hourly peaks"
 	}
 	return ""
 }
@@ -420,7 +428,7 @@ func (p *printer) why(row *core.Row) string {
 	}
 	for i, res := range cluster.All {
 		if row.Kept[i].Reason == core.FollowsHPA {
-			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", res, plain(row.Kept[i].By), row.Kept[i].Percent))
+			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", resourceTitle(res), plain(row.Kept[i].By), row.Kept[i].Percent))
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -1,0 +1,128 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/prom/survey"
+)
+
+func TestFlags_limitsTopAndMinSaving_changeTheReport(t *testing.T) {
+	f := shop(t)
+	config := kubeconfig(t, f.URL())
+	for args, want := range map[string]string{
+		"--limits keep -o patch":         `"limits":{"memory":"1280Mi"}`, // never below the request
+		"--limits none -o patch":         `"limits":{"memory":null}`,
+		"--limits memory-only -o patch":  `"limits":{"memory":"1280Mi"}`,
+		"--limits proportional -o patch": `"limits":{"memory":"1280Mi"}`,
+		"--sort name --top 1":            "…2 more: --top 0",
+		"--sort money --top 0":           "BY MONEY",
+		"--min-saving 1000000":           "1 container without risk and waste",
+		"--context prod-eu":              "prod-eu · ",
+	} {
+		r := runCommand(t.Context(), append([]string{"--kubeconfig", config, "--source", "cluster"}, strings.Fields(args)...)...)
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("%s: got exit code %d, error %s and\n%s\nwant %s", args, r.code, r.errs, r.out, want)
+		}
+	}
+	if r := runCommand(t.Context(), "--kubeconfig", config, "--context", "other"); r.code != 1 || !strings.Contains(r.errs, `the kubeconfig has no context "other"`) {
+		t.Errorf("unknown context: got exit code %d and error %s", r.code, r.errs)
+	}
+}
+
+func TestFlags_tokenFileAndImpersonation_areSent(t *testing.T) {
+	f := shop(t)
+	p := &prometheus{pods: recordedPods()}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]bool{}
+	proxy := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		users[r.Header.Get("Impersonate-User")] = true
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--prometheus-token-file", token, "--no-cache", "--history", "1d", "--load", "normal")
+	if r.code != 0 || p.headers.Get("Authorization") != "Bearer secret" {
+		t.Errorf("got exit code %d, error %s and headers %v", r.code, r.errs, p.headers)
+	}
+	runCommand(t.Context(), "--kubeconfig", kubeconfig(t, proxy), "--as", "jane")
+	if len(users) != 1 || !users["jane"] {
+		t.Errorf("got users %v", users)
+	}
+}
+
+func TestLocate_environmentVariable_isUsed(t *testing.T) {
+	f := shop(t)
+	p := &prometheus{pods: recordedPods()}
+	t.Setenv(addressVariable, serve(t, p))
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--no-cache", "--history", "1d", "-o", "json")
+	if r.code != 0 || !strings.Contains(r.out, `"source": "Prometheus http://127.0.0.1`) {
+		t.Errorf("got exit code %d, error %s and\n%s", r.code, r.errs, r.out)
+	}
+	t.Setenv(addressVariable, "localhost:9090")
+	if r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL())); r.code != 1 || !strings.Contains(r.errs, addressVariable+" must be a URL") {
+		t.Errorf("got exit code %d and error %s", r.code, r.errs)
+	}
+	if got := withoutUser("https://me:secret@host:9090/x"); got != "https://host:9090/x" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLocate_foundPrometheusIsUnreadable_otherSourceIsUsed(t *testing.T) {
+	f := shop(t)
+	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+		"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`)
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--no-cache")
+	if r.code != 0 || !strings.Contains(r.out, "VPA objects") || !strings.Contains(r.out, "monitoring/prometheus-k8s was found, but cannot be read") {
+		t.Errorf("got exit code %d, error %s and\n%s", r.code, r.errs, r.out)
+	}
+}
+
+func TestProgress_isShownOnATerminalOnly(t *testing.T) {
+	for _, tt := range []struct{ terminal, quiet, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
+		var errs bytes.Buffer
+		c := Defaults()
+		c.Quiet = tt.quiet
+		j := job{config: c, streams: process.Streams{Err: &errs, Terminal: tt.terminal}}
+		bar := j.newProgress()
+		if bar != nil {
+			bar.started = time.Unix(1000, 0)
+		}
+		bar.show(time.Unix(1038, 0), 0.38, "70 of 182 queries · shop\x1b[2J, 9 Nov")
+		bar.show(time.Unix(1038, 1), 0.39, "too early")
+		bar.clear()
+		want := ""
+		if tt.want {
+			want = "\r\x1b[K38 % · 70 of 182 queries · shop?[2J, 9 Nov · about 1m2s\r\x1b[K"
+		}
+		if errs.String() != want {
+			t.Errorf("%+v: got %q, want %q", tt, errs.String(), want)
+		}
+	}
+	p := survey.Progress{Done: 70, Planned: 182, Namespaces: []string{"shop", "web"}, Day: time.Date(2026, 11, 9, 0, 0, 0, 0, time.UTC), WaitsUntil: time.Unix(10, 0)}
+	if got, want := progressText(&p, time.Unix(5, 0)), "70 of 182 queries · shop and 1 more, 9 Nov · Prometheus is busy, waiting"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestMissing_manyGaps_areBounded(t *testing.T) {
+	var gaps []survey.Gap
+	for i := range 15 {
+		gaps = append(gaps, survey.Gap{Namespace: fmt.Sprintf("n%d", i), From: time.Unix(0, 0), To: time.Unix(3600, 0), Err: &survey.Error{Cause: survey.Overloaded}})
+	}
+	got := missing(gaps)
+	if len(got) != mostGaps+1 || got[0] != "CPU usage of namespace n0 from 1 Jan 00:00 to 1 Jan 01:00: Prometheus is overloaded or not available" || got[mostGaps] != "5 more gaps" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+)
+
+// storedScene is a workload with a VPA of profile balanced, and the history that a recommender has stored after some days.
+func storedScene(t *testing.T, days int) (*scene, stored, []cluster.Advice) {
+	t.Helper()
+	s := largeScene(5)
+	for _, w := range s.workloads {
+		w.vpa = &cluster.Autoscaler{
+			Key: cluster.Key{Namespace: w.key.Namespace, Name: "vpa"}, Created: s.now.Add(-48 * time.Hour), Target: w.key, Recommender: "balanced",
+			Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(123, 456<<20)}}},
+		}
+	}
+	live := newBook("balanced", s)
+	live.workloads.SkipRestore()
+	live.track()
+	w := s.workloads[0]
+	for minute := days * 24 * 60; minute > 0; minute-- {
+		at := s.now.Add(-time.Duration(minute) * time.Minute)
+		use := float64(1 + minute/60%24)
+		live.store.Observe(usage.Sample{Pod: w.live[0].Key, Container: "app", At: at, CPU: 0.01 * use, Memory: 2e7 * use, Has: cluster.Both})
+	}
+	c, ok := live.store.Checkpoint(w.key, "app", s.now)
+	if !ok {
+		t.Fatal("there is no checkpoint")
+	}
+	c.History = usage.History{} // stored in another object
+	return s, stored{
+		checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: w.vpa.Key, Container: "app"}: c},
+		histories:   map[cluster.Workload][]usage.History{w.key: live.store.Histories(w.key, s.now)},
+	}, live.advise(w)
+}
+
+func TestStored_statusOfTheVPA_isTheRecommendation(t *testing.T) {
+	s, history, _ := storedScene(t, 10)
+	b := newBook("", s)
+	b.restore(history)
+	w := s.workloads[0]
+	if got := target(b.adviseStored(w), "app"); got != cluster.Amounts(123, 456<<20) {
+		t.Errorf("got %v", got)
+	}
+	e := b.storedEvidence(w, "app")
+	if e.Confidence() != review.High || e.Days() != 10 || e.Hours < 239 {
+		t.Errorf("got evidence %+v", e)
+	}
+	if e.DayPeaks[0] < 480e6 || e.DayPeaks[6] < 480e6 || e.Peak() > 481e6 {
+		t.Errorf("got peaks %v", e.DayPeaks)
+	}
+}
+
+func TestStored_otherProfile_usesStoredModelState(t *testing.T) {
+	s, history, want := storedScene(t, 10)
+	w := s.workloads[0]
+	w.vpa.Recommender = "default" // its model state is still stored
+	b := newBook("balanced", s)
+	b.restore(history)
+	if got := target(b.adviseStored(w), "app"); got != target(want, "app") || got.Has != cluster.Both {
+		t.Errorf("got %v, the profile recommends %v", got, want)
+	}
+	other := newBook("critical", s)
+	other.restore(stored{checkpoints: history.checkpoints})
+	if got := other.adviseStored(w); len(got) > 0 {
+		t.Errorf("without model state: got %v", got)
+	}
+}
+
+func TestStored_withoutHistory_confidenceIsLowOrNone(t *testing.T) {
+	s, _, _ := storedScene(t, 1)
+	b := newBook("", s)
+	b.restore(stored{})
+	w := s.workloads[0]
+	if e := b.storedEvidence(w, "app"); e.Confidence() != review.Low {
+		t.Errorf("a recommendation without stored history: got %v", e.Confidence())
+	}
+	w.vpa.Advice = nil
+	if e := b.storedEvidence(w, "app"); e.Confidence() != review.None {
+		t.Errorf("no recommendation: got %v", e.Confidence())
+	}
+	w.vpa = nil
+	if e := b.storedEvidence(w, "app"); e.Confidence() != review.None || e.Lack == "" {
+		t.Errorf("no VPA: got %+v", e)
+	}
+}
