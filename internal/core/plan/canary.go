@@ -46,11 +46,13 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
 }
 
-// beCanary makes the pod the canary of its workload if its change needs one.
+// beCanary makes the pod the canary of its workload if its change needs one. The rescue of an OOM-killed pod does not wait for the canary,
+// and does not replace it.
 func (t *candidate) beCanary() {
 	a, w := t.d.Autoscaler, ledger.WorkloadOf(t.d.Pod)
 	s := t.pass.canaries[w]
-	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Accepts(ledger.SizesOf(t.d.With)) {
+	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != t.d.Pod.UID
+	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || hasCanary || s.Accepts(ledger.SizesOf(t.d.With)) {
 		return
 	}
 	if t.scope.firsts == nil {
