@@ -33,7 +33,7 @@ const (
 	// sets it.
 	ConditionAnnotationInvalid = "AnnotationInvalid"
 	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
-	// ReasonNotReady). The updater sets it.
+	// ReasonNotReady, ReasonThrottled). The updater sets it.
 	ConditionReverted = "Reverted"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
@@ -75,6 +75,7 @@ const (
 	ReasonOOMKilled = "OOMKilled"
 	ReasonRestarted = "Restarted"
 	ReasonNotReady  = "NotReady"
+	ReasonThrottled = "Throttled"
 
 	ReasonScaledDown = "ScaledDown"
 	ReasonNoNodeFits = "NoNodeFits"

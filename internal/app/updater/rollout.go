@@ -99,6 +99,7 @@ func conditionOf(kind, reason, message string) watcher.Condition {
 // revertReasons are the reasons of the condition Reverted.
 var revertReasons = map[rollout.Cause]string{
 	rollout.OOMKilled: v1alpha1.ReasonOOMKilled, rollout.Restarted: v1alpha1.ReasonRestarted, rollout.NotReady: v1alpha1.ReasonNotReady,
+	rollout.Throttled: v1alpha1.ReasonThrottled,
 }
 
 func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) rolloutReport {

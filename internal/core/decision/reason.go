@@ -157,6 +157,7 @@ type Reason struct {
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
 	Text      string        // message of the kubelet or the API server, an update mode, or another pod
+	Note      string        // a further sentence, "" if there is none
 	Part      bool          // the pod gets only a part of the increase for now
 	Surge     bool          // the pod is not evicted but replaced by a surge
 }
@@ -166,6 +167,9 @@ func (r Reason) String() string {
 	s := r.sentence() + "."
 	if r.Part {
 		s += " The pod gets a part of the increase now, and the rest when its node has room."
+	}
+	if r.Note != "" {
+		s += " " + r.Note
 	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
 		if r.Surge {

@@ -30,7 +30,7 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	case s.Phase == rollout.Held:
 		return decision.Reason{Code: decision.Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
 	case s.Phase == rollout.Watching:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch), Note: s.Comparison.Text()}, true
 	case s.Phase == rollout.Starting:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
 	case s.Accepts(ledger.SizesOf(t.d.With)):

@@ -57,6 +57,9 @@ type World struct {
 	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
 	Requests []cluster.CapacityRequest
 
+	// Throttling is the CPU throttling of the canaries, see ledger.View.
+	Throttling map[cluster.Workload]rollout.Throttling
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }
