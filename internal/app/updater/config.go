@@ -55,6 +55,8 @@ type Config struct {
 	PlaceholderImage       string // what placeholder pods run
 	ProvisioningClass      string // of ProvisioningRequests
 
+	Prometheus PrometheusConfig
+
 	Tables io.Writer // where a dry run writes tables; nil: nowhere
 }
 
@@ -83,6 +85,7 @@ func Defaults() Config {
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: kube.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
+		Prometheus: prometheusDefaults(),
 	}
 }
 
@@ -91,6 +94,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.Election.Flags(fs)
 	c.OwnFlags(fs)
+	c.Prometheus.flags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
@@ -149,7 +153,7 @@ func (c *Config) FreezeSwitch() cluster.Key {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
-	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
+	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn(), c.Prometheus.Validate())
 }
 
 // settle applies the consequences of --dry-run: a dry run takes no leader lease.

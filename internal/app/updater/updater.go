@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/app/updater/surges"
+	"podfit.dev/podfit/internal/app/updater/throttling"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -93,15 +94,20 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			}
 			u.states = updatestate.New(store, true, m.states, p.Log)
 		}
-		if err := u.loadStates(ctx); err != nil {
+		err := u.loadStates(ctx)
+		if err != nil {
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
 		u.summaries = summary.NewWriter(world, p.Log)
-		writing, stop := context.WithCancel(ctx)
-		var writer sync.WaitGroup
-		writer.Go(func() { u.summaries.Run(writing) })
-		defer writer.Wait()
+		if u.throttling, err = newThrottling(c, h, p.Log); err != nil {
+			return err
+		}
+		beside, stop := context.WithCancel(ctx)
+		var workers sync.WaitGroup
+		workers.Go(func() { u.summaries.Run(beside) })
+		workers.Go(func() { u.throttling.Run(beside) })
+		defer workers.Wait()
 		defer stop()
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
@@ -200,6 +206,7 @@ type updater struct {
 
 	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
 	surges      *surges.Surger       // nil: no pod is surged
+	throttling  *throttling.Observer // nil: there is no Prometheus
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -386,6 +393,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
 	w.Surges = inProgress
+	w.Throttling = u.throttling.Answers()
 	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
@@ -417,6 +425,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	e.publishOutcome(decisions)
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
+	u.throttling.Ask(u.ledger.ThrottlingQueries(now, w.Governed))
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
 	watch.Step("EvictPods")

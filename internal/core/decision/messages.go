@@ -419,8 +419,9 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: AwaitingCanary, Example: Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
-		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`.",
-		Remedy:  "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
+		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`. " +
+			"If CPU throttling cannot be compared, a further sentence has the cause.",
+		Remedy: "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
 	},
 	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
