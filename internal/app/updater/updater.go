@@ -51,7 +51,7 @@ that it would make.`,
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
-				Rules: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
+				Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			c.Tables = s.Out
 			work := Work(&c, p, clients, world)

@@ -419,14 +419,14 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: AwaitingCanary, Example: Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
-		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`. " +
+		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`, or its SizingProfile has `rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`. " +
 			"If CPU throttling cannot be compared, a further sentence has the cause.",
-		Remedy: "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
+		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
 		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
-		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait by removing the annotation `podfit.dev/rollout` of the VPA.",
+		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait with the annotation `podfit.dev/rollout: all` of the VPA.",
 	},
 	{
 		Code: Surging, Example: Reason{Text: "web-6d4cf56db6-x2vqk", Until: exampleTime},
