@@ -159,3 +159,15 @@ func TestConfig_prometheusFlagsInvalid_areUsageErrors(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Without UpdateStates, the webhook does not know which size was reverted.
+func TestUpdater_canaryAndStatesCannotBeStored_evictsNothingAndReportsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
+		y.run(t, time.Hour)
+		if len(y.done) > 0 || y.eventCount("UpdateHeld") != 1 || !strings.Contains(strings.Join(y.recorded, "\n"), "podfit cannot store UpdateState objects") {
+			t.Errorf("done %q, events %q", y.done, y.recorded)
+		}
+	})
+}

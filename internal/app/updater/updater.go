@@ -394,6 +394,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
+	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)

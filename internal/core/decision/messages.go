@@ -424,6 +424,12 @@ var leaveMessages = []Message{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
+		Code: NoWayBack,
+		Meaning: "The VPA has a canary, and the pod would have to be evicted for its new size. The webhook reads from `UpdateState` objects which sizes were reverted, and the updater cannot store them, because the CRD or a right is missing. " +
+			"So new pods would get a size again that has failed. Such a workload is changed only by resizes in place. OOM-killed pods do not wait.",
+		Remedy: "Install the CRDs (`podfit crds | kubectl apply -f -`) and grant the rights of `deploy/10-rbac.yaml`. To change the pods without a way back: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
+	},
+	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
 		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
 		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait with the annotation `podfit.dev/rollout: all` of the VPA.",

@@ -107,7 +107,9 @@ const (
 
 	NoCapacityProvider // no node has room for the replacement, and capacity cannot be asked for
 
-	lastCode = NoCapacityProvider
+	NoWayBack // a new size could not be reverted by an eviction
+
+	lastCode = NoWayBack
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -133,7 +135,7 @@ var codeNames = map[ReasonCode]string{
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
-	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider",
+	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
 }
 
 // String returns the name of the reason.
@@ -213,6 +215,8 @@ var fixedSentences = map[ReasonCode]string{
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
 	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
+	NoWayBack: "The VPA has a canary, and the pod is not evicted, because podfit cannot store UpdateState objects: if the new size failed, new pods would get it again. " +
+		"Install the CRDs and the rights of deploy/, or set the annotation podfit.dev/rollout to all",
 	DataWouldBeLost: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because it has a volume with data (emptyDir, hostPath or ephemeral). " +
 		"If the data may be lost, delete the pod",
 	BudgetsUnknown: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because podfit cannot read PodDisruptionBudgets. " +

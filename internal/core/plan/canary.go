@@ -46,6 +46,14 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
 }
 
+// noWayBack blocks the eviction of a pod of a workload with canaries if the admission controller would give the replacement a size that was
+// reverted. Then a size is tried and reverted only by resizes. Once a canary has run well, its size needs no way back.
+func (t *candidate) noWayBack() (decision.Reason, bool) {
+	s := t.pass.canaries[ledger.WorkloadOf(t.d.Pod)]
+	lost := t.d.Autoscaler.Canary.On && t.w.NotStored && t.d.Wanted.Code != decision.OutOfMemory
+	return decision.Reason{Code: decision.NoWayBack}, lost && !s.Accepts(ledger.SizesOf(t.d.With))
+}
+
 // beCanary makes the pod the canary of its workload if its change needs one. The rescue of an OOM-killed pod does not wait for the canary,
 // and does not replace it.
 func (t *candidate) beCanary() {

@@ -41,6 +41,7 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).noWayBack,
 	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
 	(*candidate).surgeNotReady,

@@ -60,6 +60,9 @@ type World struct {
 	// Throttling is the CPU throttling of the canaries, see ledger.View.
 	Throttling map[cluster.Workload]rollout.Throttling
 
+	// NotStored is true if the ledger cannot be stored, so that the admission controller does not know which sizes were reverted.
+	NotStored bool
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }
