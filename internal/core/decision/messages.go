@@ -73,6 +73,12 @@ var changeMessages = []Message{
 		Remedy: "No action is required. If it repeats, find out which pods on the node use more memory than they request: `kubectl top pods -A --sort-by=memory`.",
 	},
 	{
+		Code: LargerNode, Example: Reason{Resource: cluster.Memory, Container: "app", From: 4096 * mebibyte, To: 6144 * mebibyte, Text: "node-7"},
+		Meaning: "The recommendation fitted on no node before, so the pod was scaled down to its node. A node has arrived that fits it, so the pod is evicted, although its requests are within the bounds and it may be younger than " +
+			"`--in-recommendation-bounds-eviction-lifetime-threshold`. Its VPA must have that age.",
+		Remedy: "No action is required.",
+	},
+	{
 		Code: Drifted, Example: Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
 		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
 			"the target by at least `--pod-update-threshold` (10 % by default).",

@@ -30,6 +30,7 @@ const (
 	MakesRoom                         // another pod on the node needs the room that this one does not need
 	MovesForRoom                      // another pod on the node needs the room, and this one fits on another node
 	Incomplete                        // the pod got a part of an increase because its node had no room for all of it
+	LargerNode                        // the pod was scaled down to its node, and a larger node fits its recommendation
 )
 
 // The reasons to leave a pod alone.
@@ -131,7 +132,7 @@ var codeNames = map[ReasonCode]string{
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
-	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", LargerNode: "LargerNode", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
@@ -257,6 +258,8 @@ func (r Reason) sentence() string {
 		return "Pod " + r.Text + " on the same node needs the room of the pod, and another node has room for a replacement"
 	case Incomplete:
 		return "The pod has only a part of an increase, because its node had no room for all of it; " + r.change()
+	case LargerNode:
+		return "The pod was scaled down to its node " + r.Text + ", and a larger node fits its recommendation; " + r.change()
 	case ModeOff:
 		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:

@@ -135,7 +135,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.helds = store[heldSize]{mu: &w.mu, changed: w.indexHeld}
 	w.heldOf = make(map[cluster.Workload]rollout.State)
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
-	w.nodes = store[cluster.Node]{mu: &w.mu}
+	w.nodes = store[cluster.Node]{mu: &w.mu, changed: w.nodeChanged}
 	w.newNodes.denied = map[string]bool{}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{
