@@ -26,8 +26,8 @@ const (
 	// The updater sets it.
 	ConditionOOMRescue = "OOMRescue"
 	// ConditionUpdating is True while pods of the autoscaler do not have the recommended size; the reason is the most frequent one for
-	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it. It is absent if the update mode changes
-	// no running pods, or there are none. The updater sets it.
+	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it, and Unknown with ReasonPaused while the
+	// updater changes no pods at all. It is absent if the update mode changes no running pods, or there are none. The updater sets it.
 	ConditionUpdating = "Updating"
 	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes is invalid (ReasonInvalid). The updater
 	// sets it.
@@ -68,6 +68,7 @@ const (
 
 	ReasonUpToDate   = "UpToDate"
 	ReasonInProgress = "InProgress"
+	ReasonPaused     = "Paused"
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"

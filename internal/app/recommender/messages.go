@@ -188,6 +188,12 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "No action is required.",
 	},
 	{
+		Type: v1alpha1.ConditionUpdating, Status: watcher.Unknown, Reason: v1alpha1.ReasonPaused,
+		Meaning: "The updater has changed no pods for at least 2 minutes, and so does not know which ones wait. The message has the cause.",
+		Remedy: "Check that the admission controller runs and renews its lease (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`), or, if watches are not up to date, " +
+			"the API server (`kubectl get --raw='/readyz?verbose'`).",
+	},
+	{
 		Type: v1alpha1.ConditionUpdating, Status: watcher.True,
 		Meaning: "Pods of the VPA do not have the recommended size yet. The reason is the most frequent reason of the updater's decisions to leave them as they are, and the message has an example. " +
 			"The condition is removed if the update mode changes no running pods, or the VPA has no pods.",

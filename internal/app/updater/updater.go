@@ -217,6 +217,7 @@ type updater struct {
 	rescueStates map[cluster.Key]*rescueReport // what is shown
 	summaries    *summary.Writer               // nil: no condition Updating is written
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
+	pausedSince  time.Time                     // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -375,6 +376,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
 	if !u.isCurrent(now) {
+		u.summarizePause(now, "the API server has not confirmed for minutes that the watches of the updater are up to date")
 		return nil
 	}
 	var inProgress *plan.Surges
@@ -384,8 +386,10 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
+		u.summarizePause(now, "the status lease of the admission controller is not valid, so new pods may not get their recommendation")
 		return nil
 	}
+	u.pausedSince = time.Time{}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
 	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
