@@ -51,6 +51,9 @@ func (u *updater) awaitChanges(decisions []decision.Decision, inProgress *plan.S
 
 func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {
 	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
+	if inProgress != nil {
+		waits.At = inProgress.Due
+	}
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Do == decision.Surge || inProgress.Has(d.Pod.Top) {

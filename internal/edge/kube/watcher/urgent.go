@@ -5,6 +5,7 @@ package watcher
 
 import (
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -14,6 +15,7 @@ import (
 type urgent struct {
 	crashing map[string]int // number of pods with a Crash, by namespace
 	waits    Waits
+	timer    *time.Timer   // signals at Waits.At; nil if that is zero
 	signal   chan struct{} // buffer of one
 }
 
@@ -23,6 +25,7 @@ type Waits struct {
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
 	LargerNode  bool                      // pods wait for a node that is larger than all others
+	At          time.Time                 // when the next step of a surge is due, if no pod changes until then; zero if there is none
 }
 
 func newUrgent() urgent {
@@ -35,11 +38,20 @@ func newUrgent() urgent {
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
-// ready, pods of surges that become ready or are gone, and nodes that arrive, become ready or grow. The maps must not be changed afterwards.
+// ready, pods of surges that become ready or are gone, and nodes that arrive, become ready or grow;
+// and the time at which the next step of a surge is due. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.urgent.waits = waits
+	u := &w.urgent
+	u.waits = waits
+	if u.timer != nil {
+		u.timer.Stop()
+		u.timer = nil
+	}
+	if !waits.At.IsZero() {
+		u.timer = time.AfterFunc(time.Until(waits.At), u.notify)
+	}
 }
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.

@@ -229,3 +229,17 @@ func TestWorld_nodeThatPodsWaitFor_signalsAnEarlyPass(t *testing.T) {
 		t.Errorf("nodes %+v", nodes)
 	}
 }
+
+func TestWorld_timeOfTheNextStep_signalsAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Hour)})
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Millisecond)}) // replaces the first
+	<-w.Urgent()
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Hour)})
+	w.AwaitChanges(Waits{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.urgent.timer != nil {
+		t.Error("a timer is left although nothing waits")
+	}
+}
