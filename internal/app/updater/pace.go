@@ -43,10 +43,15 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 }
 
 // awaitChanges registers what the pods that are left and the surges wait for.
-func (u *updater) awaitChanges(decisions []decision.Decision, inProgress *plan.Surges) {
-	if u.waits != nil {
-		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
+func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inProgress *plan.Surges) {
+	if u.waits == nil {
+		return
 	}
+	waits := waitsOf(decisions, inProgress)
+	if at := u.capacity.nextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
+		waits.At = at
+	}
+	u.waits.AwaitChanges(waits)
 }
 
 func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {

@@ -132,16 +132,16 @@ func TestObserver_thousandCanaries_numberOfQueriesIsBoundedAndFair(t *testing.T)
 
 func TestObserver_prometheusFails_answerSaysSoAndIsLoggedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
-		p    prometheus
+		p    *prometheus
 		want rollout.Comparison
 		logs int
 	}{
-		"an error":       {prometheus{err: errors.New("503")}, rollout.NoAnswer, 1},
-		"does not reply": {prometheus{takes: time.Hour}, rollout.NoAnswer, 1},
-		"has no data":    {prometheus{empty: true}, rollout.NoData, 0},
+		"an error":       {&prometheus{err: errors.New("503")}, rollout.NoAnswer, 1},
+		"does not reply": {&prometheus{takes: time.Hour}, rollout.NoAnswer, 1},
+		"has no data":    {&prometheus{empty: true}, rollout.NoData, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observe(t, &c.p, func(o *Observer, log *bytes.Buffer) {
+			observe(t, c.p, func(o *Observer, log *bytes.Buffer) {
 				o.Ask(queries(2))
 				time.Sleep(5*time.Minute + 30*time.Second)
 				for w, a := range o.Answers() {

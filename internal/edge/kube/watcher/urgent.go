@@ -25,7 +25,7 @@ type Waits struct {
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
 	LargerNode  bool                      // pods wait for a node that is larger than all others
-	At          time.Time                 // when the next step of a surge is due, if no pod changes until then; zero if there is none
+	At          time.Time                 // when the next step of a surge or the next read of requests for capacity is due; zero if there is none
 }
 
 func newUrgent() urgent {
@@ -39,7 +39,7 @@ func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
 // ready, pods of surges that become ready or are gone, and nodes that arrive, become ready or grow;
-// and the time at which the next step of a surge is due. The maps must not be changed afterwards.
+// and Waits.At. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
