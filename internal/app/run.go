@@ -52,7 +52,32 @@ func (c *runConfig) Flags(fs *pflag.FlagSet) {
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *runConfig) Validate() error {
 	return errors.Join(c.Common.Validate(), c.Election.Validate(),
-		c.Recommender.ValidateOwn(), c.Updater.ValidateOwn(), c.Admission.ValidateOwn(), c.Web.Validate())
+		c.Recommender.ValidateOwn(), c.Updater.ValidateOwn(), c.Admission.ValidateOwn(), c.throttlingSource().Validate(), c.Web.Validate())
+}
+
+// throttlingSource returns where the updater reads the CPU throttling of canaries: in the Prometheus of the recommender, if the user has
+// named one. The default names of its labels are those of Kubernetes before 1.16, so the updater has other ones.
+func (c *runConfig) throttlingSource() *updater.PrometheusConfig {
+	out := updater.Defaults().Prometheus
+	if !c.Recommender.HasPrometheus() {
+		return &out
+	}
+	h, older := &c.Recommender.History, recommender.Defaults().History
+	out.Address, out.Insecure = h.Address, h.Insecure
+	out.Token, out.TokenFile, out.Username, out.Password = h.Token, h.TokenFile, h.Username, h.Password
+	for _, label := range []struct {
+		to          *string
+		name, older string
+	}{
+		{&out.NamespaceLabel, h.ContainerNamespaceLabel, older.ContainerNamespaceLabel},
+		{&out.PodLabel, h.ContainerPodLabel, older.ContainerPodLabel},
+		{&out.ContainerLabel, h.ContainerNameLabel, older.ContainerNameLabel},
+	} {
+		if label.name != label.older {
+			*label.to = label.name
+		}
+	}
+	return &out
 }
 
 // share copies the shared flags to the three components. In a dry run, leader election and webhook registration are disabled,
@@ -69,6 +94,7 @@ func (c *runConfig) share() {
 		c.Updater.StatusNamespace = c.Admission.StatusNamespace
 	}
 	c.Admission.NoProfiles = c.Recommender.NameGiven()
+	c.Updater.Prometheus = *c.throttlingSource()
 }
 
 func newRunCommand(s Streams) *cobra.Command {

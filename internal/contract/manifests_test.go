@@ -124,6 +124,7 @@ var rights = map[string][]string{
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster karpenter.sh/nodepools: list",
+		"cluster podfit.dev/sizingprofiles: list watch",
 		"cluster podfit.dev/updatestates: create delete get list patch",
 		"cluster policy/poddisruptionbudgets: list watch",
 		"cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get",

@@ -26,14 +26,14 @@ const (
 	// The updater sets it.
 	ConditionOOMRescue = "OOMRescue"
 	// ConditionUpdating is True while pods of the autoscaler do not have the recommended size; the reason is the most frequent one for
-	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it. It is absent if the update mode changes
-	// no running pods, or there are none. The updater sets it.
+	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it, and Unknown with ReasonPaused while the
+	// updater changes no pods at all. It is absent if the update mode changes no running pods, or there are none. The updater sets it.
 	ConditionUpdating = "Updating"
 	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes is invalid (ReasonInvalid). The updater
 	// sets it.
 	ConditionAnnotationInvalid = "AnnotationInvalid"
 	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
-	// ReasonNotReady). The updater sets it.
+	// ReasonNotReady, ReasonThrottled). The updater sets it.
 	ConditionReverted = "Reverted"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
@@ -68,6 +68,7 @@ const (
 
 	ReasonUpToDate   = "UpToDate"
 	ReasonInProgress = "InProgress"
+	ReasonPaused     = "Paused"
 
 	ReasonHeldToAdmitted = "HeldToAdmitted"
 	ReasonNoSizeAdmitted = "NoSizeAdmitted"
@@ -75,6 +76,7 @@ const (
 	ReasonOOMKilled = "OOMKilled"
 	ReasonRestarted = "Restarted"
 	ReasonNotReady  = "NotReady"
+	ReasonThrottled = "Throttled"
 
 	ReasonScaledDown = "ScaledDown"
 	ReasonNoNodeFits = "NoNodeFits"

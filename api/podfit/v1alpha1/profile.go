@@ -55,6 +55,18 @@ type SizingProfileSpec struct {
 	// +kubebuilder:validation:MaxLength=200
 	About string `json:"about,omitempty"`
 
+	// rollout is how changes of running pods are rolled out for the VPAs that select the profile: all, which is the default, or canary: one
+	// pod first, and the others when it has run well for canaryDuration. The annotation podfit.dev/rollout of a VPA overrides it.
+	// +optional
+	// +kubebuilder:validation:Enum=all;canary
+	Rollout string `json:"rollout,omitempty"`
+
+	// canaryDuration is how long a canary is watched. Default: 10m. Between 1m and 24h. The annotation podfit.dev/canary-duration of a VPA
+	// overrides it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="must be between 1m and 24h"
+	CanaryDuration *Duration `json:"canaryDuration,omitempty"`
+
 	// histogram contains parameters for the base default: quantiles of a decaying histogram.
 	// +optional
 	Histogram *Histogram `json:"histogram,omitempty"`

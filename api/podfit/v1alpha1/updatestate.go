@@ -543,7 +543,7 @@ type CanaryRecord struct {
 	// +kubebuilder:validation:Minimum=0
 	Restarts int32 `json:"restarts,omitempty"`
 
-	// cause is why the size was reverted: OOMKilled, Restarted or NotReady.
+	// cause is why the size was reverted: OOMKilled, Restarted, NotReady or Throttled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Cause string `json:"cause,omitempty"`
@@ -552,4 +552,22 @@ type CanaryRecord struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Reverts int32 `json:"reverts,omitempty"`
+
+	// throttling is whether the CPU throttling of the canary was compared: Compared, NoCPULimit, NoPrometheus, NoAnswer (of Prometheus) or
+	// NoData. Empty means that it was not compared yet. Another value counts as empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Throttling string `json:"throttling,omitempty"`
+
+	// throttledPercent is the percentage of CPU periods in which the canary was throttled, with cause Throttled.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ThrottledPercent int32 `json:"throttledPercent,omitempty"`
+
+	// throttledBeforePercent is the percentage that throttledPercent was compared with.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ThrottledBeforePercent int32 `json:"throttledBeforePercent,omitempty"`
 }

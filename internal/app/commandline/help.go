@@ -20,6 +20,7 @@ var Essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
 	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
 	"web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
+	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 
 	"kubeconfig": true, "vpa-object-namespace": true, "leader-elect": true, "v": true, "address": true, "feature-gates": true,

@@ -39,7 +39,7 @@ type Config struct {
 	Sizing  SizingConfig
 	History history.PrometheusConfig
 
-	nameFlag *pflag.Flag // its Changed field is true if --recommender-name is on the command line
+	nameFlag, prometheusFlag *pflag.Flag // the Changed field is true if --recommender-name, or --prometheus-address, is on the command line
 }
 
 // SizingConfig holds the parameters of the default profile.
@@ -105,6 +105,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ExternalMemoryMetric, "external-metrics-memory-metric", c.ExternalMemoryMetric, "Name of the external metric for memory usage. Alpha.")
 	c.Sizing.flags(fs)
 	c.History.Flags(fs)
+	c.prometheusFlag = fs.Lookup("prometheus-address")
 }
 
 func (s *SizingConfig) flags(fs *pflag.FlagSet) {
@@ -204,6 +205,12 @@ func (c *Config) Serves(a *cluster.Autoscaler) bool {
 
 // NameGiven reports whether --recommender-name is on the command line, even with its default value.
 func (c *Config) NameGiven() bool { return c.nameFlag != nil && c.nameFlag.Changed }
+
+// HasPrometheus reports whether the user has named a Prometheus: by --prometheus-address, or by the choice of its default address with
+// --storage=prometheus.
+func (c *Config) HasPrometheus() bool {
+	return c.Storage == "prometheus" || c.prometheusFlag != nil && c.prometheusFlag.Changed
+}
 
 // MaxAllowed returns the maximum for containers whose autoscaler sets no maxAllowed.
 func (c *Config) MaxAllowed() cluster.Resources {

@@ -153,6 +153,11 @@ var conditionMessages = []ConditionMessage{
 		Remedy:  "Find out why it is not ready: `kubectl -n NAMESPACE describe pod POD`. If it only needs longer to start, set a longer `podfit.dev/canary-duration`.",
 	},
 	{
+		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonThrottled,
+		Meaning: "The CPU of the canary was throttled with the new size, in a share of its CPU periods that is more than 10 percentage points above the share before the change and the share of the other pods in the same time. So pods have the size before until the time in the message.",
+		Remedy:  "Set `minAllowed` for CPU in the VPA, or a higher ratio of limit to request in the pod template. See the decision reason `Reverted`.",
+	},
+	{
 		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonResized,
 		Meaning: "The updater resized an OOM-killed pod in place at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
 		Remedy:  "No action is required.",
@@ -181,6 +186,12 @@ var conditionMessages = []ConditionMessage{
 		Type: v1alpha1.ConditionUpdating, Status: watcher.True, Reason: v1alpha1.ReasonInProgress,
 		Meaning: "The updater has resized or evicted the pods without the recommended size, and none waits.",
 		Remedy:  "No action is required.",
+	},
+	{
+		Type: v1alpha1.ConditionUpdating, Status: watcher.Unknown, Reason: v1alpha1.ReasonPaused,
+		Meaning: "The updater has changed no pods for at least 2 minutes, and so does not know which ones wait. The message has the cause.",
+		Remedy: "Check that the admission controller runs and renews its lease (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`), or, if watches are not up to date, " +
+			"the API server (`kubectl get --raw='/readyz?verbose'`).",
 	},
 	{
 		Type: v1alpha1.ConditionUpdating, Status: watcher.True,

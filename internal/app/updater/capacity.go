@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,6 +147,18 @@ func (u *updater) listRequests(ctx context.Context, now time.Time) {
 		return
 	}
 	c.found, c.read = found, true
+}
+
+// nextRead returns when the ProvisioningRequests are read again, if one of them has no final answer; zero otherwise. They are not watched.
+func (c *capacityProvider) nextRead(now time.Time) time.Time {
+	way := c.ways[cluster.ProvisioningRequest]
+	isOpen := func(r cluster.CapacityRequest) bool {
+		return r.State == cluster.RequestWaiting || r.State == cluster.RequestAccepted
+	}
+	if way == nil || !way.known || way.problem != "" || !c.listed.IsZero() && !slices.ContainsFunc(c.found, isOpen) {
+		return time.Time{}
+	}
+	return now.Add(requestsInterval)
 }
 
 // listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are

@@ -550,3 +550,31 @@ func writeMetric(t *testing.T, out *bytes.Buffer, c prometheus.Collector) {
 		}
 	}
 }
+
+// ProvisioningRequests are not watched. While one has no answer, it is read every ten seconds and not at the interval.
+func TestCapacityProvider_requestHasNoAnswer_isReadSoon(t *testing.T) {
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	request := func(s cluster.RequestState) []cluster.CapacityRequest { return []cluster.CapacityRequest{{State: s}} }
+	for name, c := range map[string]struct {
+		found   []cluster.CapacityRequest
+		listed  time.Time // zero: a request was created or deleted since
+		problem string
+		soon    bool
+	}{
+		"none":              {nil, now, "", false},
+		"created":           {nil, time.Time{}, "", true},
+		"waits":             {request(cluster.RequestWaiting), now, "", true},
+		"accepted":          {request(cluster.RequestAccepted), now, "", true},
+		"provided":          {request(cluster.RequestProvided), now, "", false},
+		"failed":            {request(cluster.RequestFailed), now, "", false},
+		"cannot be created": {nil, time.Time{}, "the API server does not serve them", false},
+	} {
+		p := capacityProvider{found: c.found, listed: c.listed, ways: map[cluster.RequestKind]*capacityWay{cluster.ProvisioningRequest: {known: true, problem: c.problem}}}
+		if got := p.nextRead(now); got.IsZero() == c.soon || c.soon && !got.Equal(now.Add(requestsInterval)) {
+			t.Errorf("%s: next read at %v", name, got)
+		}
+	}
+	if got := (&capacityProvider{}).nextRead(now); !got.IsZero() {
+		t.Errorf("next read at %v without a way to ask", got)
+	}
+}

@@ -96,3 +96,20 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	}
 	e.summaries.Update(now, all, summaries)
 }
+
+// pauseShownAfter is how long passes are skipped before the conditions Updating show it. A restart of the admission controller, for example,
+// takes less.
+const pauseShownAfter = 2 * time.Minute
+
+// summarizePause makes the conditions Updating show that the updater changes no pods, because what the last pass wrote is outdated.
+func (u *updater) summarizePause(now time.Time, why string) {
+	if u.pausedSince.IsZero() || now.Before(u.pausedSince) {
+		u.pausedSince = now
+	}
+	if u.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
+		return
+	}
+	s := u.world.Snapshot()
+	all := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !u.config.Serves(a.Namespace) })
+	u.summaries.Update(now, all, summary.Paused(cluster.Gather(u.served(s.Autoscalers), s.Pods, u.budget.StartupBoost), why))
+}

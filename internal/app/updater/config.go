@@ -56,6 +56,8 @@ type Config struct {
 	PlaceholderImage       string // what placeholder pods run
 	ProvisioningClass      string // of ProvisioningRequests
 
+	Prometheus PrometheusConfig
+
 	Tables io.Writer // where a dry run writes tables; nil: nowhere
 
 	Journal func(now time.Time, decisions []decision.Decision) // gets the decisions of each pass after they were carried out; nil: none does
@@ -86,6 +88,7 @@ func Defaults() Config {
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: kube.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
+		Prometheus: prometheusDefaults(),
 	}
 }
 
@@ -94,6 +97,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.Common.Flags(fs)
 	c.Election.Flags(fs)
 	c.OwnFlags(fs)
+	c.Prometheus.flags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
 }
 
@@ -152,7 +156,7 @@ func (c *Config) FreezeSwitch() cluster.Key {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
-	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn())
+	return errors.Join(c.Common.Validate(), c.Election.Validate(), c.ValidateOwn(), c.Prometheus.Validate())
 }
 
 // settle applies the consequences of --dry-run: a dry run takes no leader lease.

@@ -69,7 +69,7 @@ func newHPACluster(t *testing.T, target int64) *hpaCluster {
 func (y *hpaCluster) Snapshot() *cluster.Snapshot {
 	s := y.fakeCluster.Snapshot()
 	for i, a := range s.Autoscalers {
-		s.Autoscalers[i] = a.WithHorizontal([]*cluster.HorizontalAutoscaler{y.hpa})
+		s.Autoscalers[i] = a.WithHorizontal(y.present())
 	}
 	return s
 }
@@ -138,11 +138,21 @@ func (y *hpaCluster) average() int64 {
 }
 
 func (y *hpaCluster) observe() {
-	y.lowest = min(y.lowest, int64(y.hpa.Utilization[0].Percent)*y.average())
+	if y.hpa != nil {
+		y.lowest = min(y.lowest, int64(y.hpa.Utilization[0].Percent)*y.average())
+	}
+}
+
+// present returns the HPA, if it exists.
+func (y *hpaCluster) present() []*cluster.HorizontalAutoscaler {
+	if y.hpa == nil {
+		return nil
+	}
+	return []*cluster.HorizontalAutoscaler{y.hpa}
 }
 
 func (y *hpaCluster) Horizontals() []*cluster.HorizontalAutoscaler {
-	return append(slices.Clone(y.more), y.hpa)
+	return append(slices.Clone(y.more), y.present()...)
 }
 
 func (y *hpaCluster) start() *updater { return y.startWith(y) }
@@ -570,4 +580,44 @@ func TestUpdater_targetCannotBeWritten_memoryIsSized(t *testing.T) {
 			t.Errorf("request %d, target %d %%; want 460 and %d %% when the HPA can be written again", y.average(), got, percentOf(460))
 		}
 	})
+}
+
+// A GitOps tool or "helm uninstall" deletes the HPA, and creates it again from its manifest, whose target belongs to the request of the
+// pod template. Each time, the record is lost.
+func TestUpdater_hpaIsRecreated_scalePointIsTheOneBefore(t *testing.T) {
+	for name, between := range map[string]time.Duration{"at once": 0, "after a time without HPA": 30 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newHPACluster(t, 100)
+				u := y.start()
+				passes := func(d time.Duration) {
+					for range int(d / time.Minute) {
+						u.pass(t.Context(), time.Now())
+						time.Sleep(time.Minute)
+					}
+				}
+				passes(20 * time.Minute)
+				least := y.average()
+				if least != 445 || y.hpa.Utilization[0].Percent != 90 { // 80 % of 500m
+					t.Fatalf("request %d at %d %%", least, y.hpa.Utilization[0].Percent)
+				}
+				for i := range 5 {
+					again := *y.hpa
+					again.UID, again.Points = fmt.Sprint("h", i), nil
+					again.Utilization = []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}
+					y.hpa = nil
+					passes(between)
+					y.hpa = &again
+					passes(20 * time.Minute)
+				}
+				// Without HPA, the request follows its recommendation. It is within its bounds then, so it changes at the minimum age of pods.
+				if got := y.average(); between == 0 && got != least || y.hpa.Utilization[0].Percent != 90 {
+					t.Errorf("after 5 recreations, request %d at %d %%, want %d at 90 %%", got, y.hpa.Utilization[0].Percent, least)
+				}
+				if p := y.hpa.Points; len(p) != 1 || p[0].Base != 500 || p[0].Percent != 80 {
+					t.Errorf("record %+v, want 80 %% of 500m", p)
+				}
+			})
+		})
+	}
 }

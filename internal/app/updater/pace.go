@@ -5,12 +5,14 @@ package updater
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -41,19 +43,28 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 }
 
 // awaitChanges registers what the pods that are left and the surges wait for.
-func (u *updater) awaitChanges(decisions []decision.Decision, inProgress *plan.Surges) {
-	if u.waits != nil {
-		u.waits.AwaitChanges(waitsOf(decisions, inProgress))
+func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inProgress *plan.Surges) {
+	if u.waits == nil {
+		return
 	}
+	waits := waitsOf(decisions, inProgress)
+	if at := u.capacity.nextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
+		waits.At = at
+	}
+	u.waits.AwaitChanges(waits)
 }
 
 func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {
 	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
+	if inProgress != nil {
+		waits.At = inProgress.Due
+	}
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Do == decision.Surge || inProgress.Has(d.Pod.Top) {
 			waits.Surging[d.Pod.Controller] = true
 		}
+		waits.LargerNode = waits.LargerNode || d.Do == decision.Leave && (d.Reason.Code == decision.NoNodeFits || isHeldToNode(d))
 		switch {
 		case d.Do != decision.Leave:
 		case waitsForRoom[d.Reason.Code]:
@@ -63,6 +74,13 @@ func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Wai
 		}
 	}
 	return waits
+}
+
+// isHeldToNode reports whether a pod is scaled down to the largest node.
+func isHeldToNode(d *decision.Decision) bool {
+	return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
+		return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == policy.HeldToNode })
+	})
 }
 
 // waitsForRoom are the reasons to leave a pod that end when its node has room.

@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -74,6 +75,25 @@ func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 	} {
 		got := waitsOf([]decision.Decision{{Pod: pod, Do: c.do, Reason: decision.Reason{Code: c.code}}}, nil)
 		if got.Nodes["n1"] != c.node || got.Controllers[pod.Controller] != c.owner {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestWaitsOf_podsThatNodesAreTooSmallFor_waitForALargerNode(t *testing.T) {
+	held := []policy.Fitted{{Container: "app", Notes: []policy.Note{{Kind: policy.HeldToNode}}}}
+	for name, c := range map[string]struct {
+		d    decision.Decision
+		want bool
+	}{
+		"fits no node":                   {decision.Decision{Reason: decision.Reason{Code: decision.NoNodeFits}}, true},
+		"has the size of its node":       {decision.Decision{With: held}, true},
+		"gets the size of its node":      {decision.Decision{Do: decision.Evict, With: held}, false},
+		"has its size":                   {decision.Decision{With: []policy.Fitted{{Container: "app"}}}, false},
+		"is held by a quota, not a node": {decision.Decision{With: []policy.Fitted{{Notes: []policy.Note{{Kind: policy.HeldToQuota}}}}}, false},
+	} {
+		c.d.Pod = &cluster.Pod{}
+		if got := waitsOf([]decision.Decision{c.d}, nil); got.LargerNode != c.want {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}

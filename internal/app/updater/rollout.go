@@ -99,6 +99,7 @@ func conditionOf(kind, reason, message string) watcher.Condition {
 // revertReasons are the reasons of the condition Reverted.
 var revertReasons = map[rollout.Cause]string{
 	rollout.OOMKilled: v1alpha1.ReasonOOMKilled, rollout.Restarted: v1alpha1.ReasonRestarted, rollout.NotReady: v1alpha1.ReasonNotReady,
+	rollout.Throttled: v1alpha1.ReasonThrottled,
 }
 
 func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) rolloutReport {
@@ -109,7 +110,7 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	} else if p := rules.Namespace.WindowProblem; p != "" && !a.Rules.HasWindows() {
 		problems = append(problems, "Annotation "+rollout.AnnotationWindow+" of namespace "+a.Namespace+" is invalid, so no running pod is changed: "+p+".")
 	}
-	if p := a.Canary.Problem; p != "" {
+	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}
 	out.problem = strings.Join(problems, " ")

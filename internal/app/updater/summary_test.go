@@ -125,3 +125,45 @@ func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
 		}
 	})
 }
+
+// What the last pass wrote is outdated while passes are skipped.
+func TestUpdater_passesAreSkipped_conditionUpdatingSaysSo(t *testing.T) {
+	for name, skip := range map[string]func(fake *fakeCluster, u *updater, on bool){
+		"the lease is not valid": func(fake *fakeCluster, _ *updater, on bool) { fake.stale = on },
+		"a watch is not up to date": func(_ *fakeCluster, u *updater, on bool) {
+			u.stale = func(time.Time) []string {
+				if on {
+					return []string{"pods"}
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFakeCluster(cluster.Recreate)
+				u := newTestUpdater(fake)
+				to := &conditionLog{}
+				u.summaries = summary.NewWriter(to, fake.log)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go u.summaries.Run(ctx)
+				var got []string
+				for minute := range 9 {
+					skip(fake, u, minute >= 1 && minute < 7)
+					u.pass(ctx, time.Now())
+					time.Sleep(time.Minute)
+					c := to.get("")
+					got = append(got, c.Status+" "+c.Reason)
+				}
+				want := "[True BudgetSpent True BudgetSpent True BudgetSpent Unknown Paused Unknown Paused Unknown Paused Unknown Paused True BudgetSpent True InProgress]"
+				if fmt.Sprint(got) != want {
+					t.Errorf("conditions %v, want %s", got, want)
+				}
+				if n := to.written(); n != 4 {
+					t.Errorf("%d writes, want 4: %v", n, to.all)
+				}
+			})
+		})
+	}
+}

@@ -739,3 +739,31 @@ func TestSurge_inProgress_itsPodsSignalTheNextStep(t *testing.T) {
 	step("the surge has ended", false)
 	y.checkEnd(1, 1)
 }
+
+// The new pod is ready, and spec.minReadySeconds has not passed. No pod changes at its end, so the time starts the next pass.
+func TestSurge_minReadySeconds_nextStepIsAwaitedAtTheirEnd(t *testing.T) {
+	y := newSurgeCluster(t, 1)
+	y.deployment.MinReady = 40 * time.Second
+	u, r := y.start(), &waitRecorder{}
+	u.waits = r
+	step := func(what string, want time.Time) {
+		t.Helper()
+		u.pass(t.Context(), y.now)
+		if !r.waits.At.Equal(want) {
+			t.Errorf("%s: waits until %v, want %v", what, r.waits.At, want)
+		}
+	}
+	step("a surge begins", time.Time{})
+	y.reconcile(y.now.Add(time.Second))
+	step("the additional pod is not ready", time.Time{})
+	y.reconcile(y.now.Add(time.Minute))
+	ready := y.now
+	step("the additional pod is ready", ready.Add(40*time.Second))
+	y.reconcile(y.now.Add(10 * time.Second))
+	step("a pass in between", ready.Add(40*time.Second))
+	y.reconcile(ready.Add(40 * time.Second))
+	step("spec.minReadySeconds have passed", time.Time{})
+	y.reconcile(y.now.Add(time.Second))
+	step("the surge has ended", time.Time{})
+	y.checkEnd(1, 1)
+}

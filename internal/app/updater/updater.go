@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/app/updater/surges"
+	"podfit.dev/podfit/internal/app/updater/throttling"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -50,7 +51,7 @@ that it would make.`,
 				return nil, err
 			}
 			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
-				Rules: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
+				Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
@@ -93,15 +94,20 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			}
 			u.states = updatestate.New(store, true, m.states, p.Log)
 		}
-		if err := u.loadStates(ctx); err != nil {
+		err := u.loadStates(ctx)
+		if err != nil {
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
 		u.summaries = summary.NewWriter(world, p.Log)
-		writing, stop := context.WithCancel(ctx)
-		var writer sync.WaitGroup
-		writer.Go(func() { u.summaries.Run(writing) })
-		defer writer.Wait()
+		if u.throttling, err = newThrottling(c, h, p.Log); err != nil {
+			return err
+		}
+		beside, stop := context.WithCancel(ctx)
+		var workers sync.WaitGroup
+		workers.Go(func() { u.summaries.Run(beside) })
+		workers.Go(func() { u.throttling.Run(beside) })
+		defer workers.Wait()
 		defer stop()
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
@@ -200,6 +206,7 @@ type updater struct {
 
 	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
 	surges      *surges.Surger       // nil: no pod is surged
+	throttling  *throttling.Observer // nil: there is no Prometheus
 
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
@@ -210,6 +217,7 @@ type updater struct {
 	rescueStates map[cluster.Key]*rescueReport // what is shown
 	summaries    *summary.Writer               // nil: no condition Updating is written
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
+	pausedSince  time.Time                     // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -368,6 +376,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
 	if !u.isCurrent(now) {
+		u.summarizePause(now, "the API server has not confirmed for minutes that the watches of the updater are up to date")
 		return nil
 	}
 	var inProgress *plan.Surges
@@ -377,8 +386,10 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
+		u.summarizePause(now, "the status lease of the admission controller is not valid, so new pods may not get their recommendation")
 		return nil
 	}
+	u.pausedSince = time.Time{}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
 	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
@@ -386,6 +397,8 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
 	w.Surges = inProgress
+	w.Throttling = u.throttling.Answers()
+	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
@@ -405,14 +418,14 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.reportRooms(served, pass.Rooms())
 	u.reportInvalidMovers(served)
 	e.reportShortages(pass.Shortages())
-	u.awaitChanges(decisions, inProgress)
+	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() {
 		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
 		u.states.Begin(u.ledger, u.budget.Delays, slices.ContainsFunc(decisions, func(d decision.Decision) bool { return d.Do != decision.Leave }))
 		e.execute(ctx)
 	})
-	u.awaitChanges(decisions, inProgress)
+	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() { u.states.Save(leading, now, u.ledger, u.budget.Delays, false) })
 	e.publishOutcome(decisions)
 	if u.config.Journal != nil {
@@ -420,6 +433,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	}
 	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
+	u.throttling.Ask(u.ledger.ThrottlingQueries(now, w.Governed))
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
 	watch.Step("EvictPods")

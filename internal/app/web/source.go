@@ -228,7 +228,7 @@ func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surp
 		}
 		in.Prices = prices
 	}
-	in.Selectors, in.Tolerations, in.Daemons = s.world.Selectors(), s.world.Tolerations(), s.world.Daemons()
+	in.Selectors, in.Tolerations = s.world.Selectors(), s.world.Tolerations()
 	in.AllPods = s.allPods
 	return overview.SurplusOf(&in, o), nil
 }

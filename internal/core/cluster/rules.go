@@ -40,9 +40,25 @@ type Freeze struct {
 	Reason string // what the user wrote there, "" if nothing
 }
 
-// Canary is how the changes of a workload are rolled out (annotations podfit.dev/rollout and podfit.dev/canary-duration).
+// Canary is how the changes of a workload are rolled out (annotations podfit.dev/rollout and podfit.dev/canary-duration, or a SizingProfile).
 type Canary struct {
 	On      bool
-	Watch   time.Duration // how long the first pod is watched before the others are changed
-	Problem string        // the error in the annotations, "" if there is none
+	Set     bool          // the autoscaler has the annotation podfit.dev/rollout, so its profile does not apply
+	Watch   time.Duration // how long the first pod is watched before the others are changed; 0 if it is not On and not set
+	Problem string        // the error in the annotations or the profile, "" if there is none
+}
+
+// Under returns how the changes of an autoscaler are rolled out whose profile has a rollout. Each annotation overrides the field of the
+// profile with the same meaning.
+func (c Canary) Under(profile Canary) Canary {
+	if c.Set || !profile.On {
+		return c
+	}
+	if c.Watch > 0 {
+		profile.Watch = c.Watch
+	}
+	if c.Problem != "" {
+		profile.Problem = c.Problem
+	}
+	return profile
 }

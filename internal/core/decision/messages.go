@@ -73,6 +73,12 @@ var changeMessages = []Message{
 		Remedy: "No action is required. If it repeats, find out which pods on the node use more memory than they request: `kubectl top pods -A --sort-by=memory`.",
 	},
 	{
+		Code: LargerNode, Example: Reason{Resource: cluster.Memory, Container: "app", From: 4096 * mebibyte, To: 6144 * mebibyte, Text: "node-7"},
+		Meaning: "The recommendation fitted on no node before, so the pod was scaled down to its node. A node has arrived that fits it, so the pod is evicted, although its requests are within the bounds and it may be younger than " +
+			"`--in-recommendation-bounds-eviction-lifetime-threshold`. Its VPA must have that age.",
+		Remedy: "No action is required.",
+	},
+	{
 		Code: Drifted, Example: Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
 		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
 			"the target by at least `--pod-update-threshold` (10 % by default).",
@@ -419,13 +425,20 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: AwaitingCanary, Example: Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
-		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`.",
-		Remedy:  "No action is required. To change all pods at once, remove the annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout-`.",
+		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`, or its SizingProfile has `rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`. " +
+			"If CPU throttling cannot be compared, a further sentence has the cause.",
+		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
+	},
+	{
+		Code: NoWayBack,
+		Meaning: "The VPA has a canary, and the pod would have to be evicted for its new size. The webhook reads from `UpdateState` objects which sizes were reverted, and the updater cannot store them, because the CRD or a right is missing. " +
+			"So new pods would get a size again that has failed. Such a workload is changed only by resizes in place. OOM-killed pods do not wait.",
+		Remedy: "Install the CRDs (`podfit crds | kubectl apply -f -`) and grant the rights of `deploy/10-rbac.yaml`. To change the pods without a way back: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
 		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
-		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait by removing the annotation `podfit.dev/rollout` of the VPA.",
+		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait with the annotation `podfit.dev/rollout: all` of the VPA.",
 	},
 	{
 		Code: Surging, Example: Reason{Text: "web-6d4cf56db6-x2vqk", Until: exampleTime},

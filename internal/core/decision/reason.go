@@ -30,6 +30,7 @@ const (
 	MakesRoom                         // another pod on the node needs the room that this one does not need
 	MovesForRoom                      // another pod on the node needs the room, and this one fits on another node
 	Incomplete                        // the pod got a part of an increase because its node had no room for all of it
+	LargerNode                        // the pod was scaled down to its node, and a larger node fits its recommendation
 )
 
 // The reasons to leave a pod alone.
@@ -107,7 +108,9 @@ const (
 
 	NoCapacityProvider // no node has room for the replacement, and capacity cannot be asked for
 
-	lastCode = NoCapacityProvider
+	NoWayBack // a new size could not be reverted by an eviction
+
+	lastCode = NoWayBack
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -129,11 +132,11 @@ var codeNames = map[ReasonCode]string{
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
-	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", LargerNode: "LargerNode", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
-	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider",
+	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
 }
 
 // String returns the name of the reason.
@@ -157,6 +160,7 @@ type Reason struct {
 	For       time.Duration // how long something took
 	Until     time.Time     // when the reason ends by itself
 	Text      string        // message of the kubelet or the API server, an update mode, or another pod
+	Note      string        // a further sentence, "" if there is none
 	Part      bool          // the pod gets only a part of the increase for now
 	Surge     bool          // the pod is not evicted but replaced by a surge
 }
@@ -166,6 +170,9 @@ func (r Reason) String() string {
 	s := r.sentence() + "."
 	if r.Part {
 		s += " The pod gets a part of the increase now, and the rest when its node has room."
+	}
+	if r.Note != "" {
+		s += " " + r.Note
 	}
 	if b := fallbackSentences[r.Fallback]; b != "" {
 		if r.Surge {
@@ -209,6 +216,8 @@ var fixedSentences = map[ReasonCode]string{
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
 	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
+	NoWayBack: "The VPA has a canary, and the pod is not evicted, because podfit cannot store UpdateState objects: if the new size failed, new pods would get it again. " +
+		"Install the CRDs and the rights of deploy/, or set the annotation podfit.dev/rollout to all",
 	DataWouldBeLost: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because it has a volume with data (emptyDir, hostPath or ephemeral). " +
 		"If the data may be lost, delete the pod",
 	BudgetsUnknown: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because podfit cannot read PodDisruptionBudgets. " +
@@ -249,6 +258,8 @@ func (r Reason) sentence() string {
 		return "Pod " + r.Text + " on the same node needs the room of the pod, and another node has room for a replacement"
 	case Incomplete:
 		return "The pod has only a part of an increase, because its node had no room for all of it; " + r.change()
+	case LargerNode:
+		return "The pod was scaled down to its node " + r.Text + ", and a larger node fits its recommendation; " + r.change()
 	case ModeOff:
 		return "Update mode " + r.Text + " does not change running pods"
 	case GateOff:

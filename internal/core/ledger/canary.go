@@ -16,9 +16,9 @@ import (
 
 // ObserveCanaries returns the states of the canaries of all workloads that have an autoscaler with canaries. Other states are dropped: so
 // the removal of the annotation ends a cool-down.
-func (l *Ledger) ObserveCanaries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.State {
+func (l *Ledger) ObserveCanaries(now time.Time, v View) map[cluster.Workload]rollout.State {
 	out := map[cluster.Workload]rollout.State{}
-	for _, g := range governed {
+	for _, g := range v.Governed {
 		a := g.Autoscaler
 		if !a.Canary.On {
 			continue
@@ -26,15 +26,40 @@ func (l *Ledger) ObserveCanaries(now time.Time, governed []cluster.Governed) map
 		if s, ok := l.canaries[a.Target]; ok {
 			out[a.Target] = s // also while the workload has no pods
 		}
-		byWorkload := map[cluster.Workload][]*cluster.Pod{}
-		for _, p := range g.Pods {
-			byWorkload[WorkloadOf(p)] = append(byWorkload[WorkloadOf(p)], p)
-		}
-		for workload, pods := range byWorkload {
-			if s := l.canaries[workload].Observe(now, a.Canary.Watch, pods); s.Phase != rollout.Idle || s.Reverts > 0 {
+		for workload, pods := range byWorkload(g.Pods) {
+			answer := v.Throttling[workload]
+			if v.Throttling == nil {
+				answer.Result = rollout.NoPrometheus
+			}
+			if s := l.canaries[workload].ObserveThrottling(now, a.Canary.Watch, pods, answer); s.Phase != rollout.Idle || s.Reverts > 0 {
 				out[workload] = s
 			} else {
 				delete(out, workload)
+			}
+		}
+	}
+	return out
+}
+
+func byWorkload(pods []*cluster.Pod) map[cluster.Workload][]*cluster.Pod {
+	out := map[cluster.Workload][]*cluster.Pod{}
+	for _, p := range pods {
+		out[WorkloadOf(p)] = append(out[WorkloadOf(p)], p)
+	}
+	return out
+}
+
+// ThrottlingQueries returns the queries for the CPU throttling of the canaries, at most one per workload.
+func (l *Ledger) ThrottlingQueries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.ThrottlingQuery {
+	out := map[cluster.Workload]rollout.ThrottlingQuery{}
+	for _, g := range governed {
+		a := g.Autoscaler
+		if !a.Canary.On {
+			continue
+		}
+		for workload, pods := range byWorkload(g.Pods) {
+			if q, ok := l.canaries[workload].ThrottlingQuery(now, a.Canary.Watch, pods); ok {
+				out[workload] = q
 			}
 		}
 	}
@@ -69,7 +94,7 @@ func (l *Ledger) Canary(w cluster.Workload) rollout.State { return l.canaries[w]
 // restoreCanary adds a stored state. Its times are bounded, because the object may be changed by users.
 func (l *Ledger) restoreCanary(now time.Time, s *State) {
 	c := s.Canary
-	if c == nil || c.Phase > rollout.Held || c.Cause > rollout.NotReady {
+	if c == nil || c.Phase > rollout.Held || c.Cause > rollout.Throttled {
 		return
 	}
 	restored := *c

@@ -163,7 +163,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.forgetServed(now)
 	l.forgetSpends(now)
 	l.forgetChanges(now)
-	l.canaries = l.ObserveCanaries(now, v.Governed)
+	l.canaries = l.ObserveCanaries(now, v)
 	l.forgetRescues(now, ds)
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > HistoryTTL })
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })

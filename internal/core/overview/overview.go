@@ -24,7 +24,6 @@ type World struct {
 	Prices      review.Prices
 	Selectors   []cluster.NodeSelector
 	Tolerations []cluster.Tolerations
-	Daemons     []cluster.Daemon
 	AllPods     bool // Snapshot has the pods of all namespaces, so that it is known how full nodes are
 }
 

@@ -21,7 +21,7 @@ type Surplus struct {
 // SurplusOf reviews the requests of a cluster against the recommendations in the status of VPAs. It packs all pods on the nodes, so it takes
 // longer than Of.
 func SurplusOf(w *World, o *Overview) *Surplus {
-	config := review.Config{Now: w.Now, Prices: w.Prices, Nodes: w.Nodes, Selectors: w.Selectors, Tolerations: w.Tolerations, Daemons: w.Daemons}
+	config := review.Config{Now: w.Now, Prices: w.Prices, Nodes: w.Nodes, Selectors: w.Selectors, Tolerations: w.Tolerations}
 	if w.AllPods {
 		config.Pods = w.Snapshot.Pods
 	}

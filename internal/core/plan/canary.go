@@ -30,7 +30,7 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	case s.Phase == rollout.Held:
 		return decision.Reason{Code: decision.Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
 	case s.Phase == rollout.Watching:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch)}, true
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch), Note: s.Comparison.Text()}, true
 	case s.Phase == rollout.Starting:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
 	case s.Accepts(ledger.SizesOf(t.d.With)):
@@ -46,11 +46,21 @@ func (t *candidate) awaitsCanary() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
 }
 
-// beCanary makes the pod the canary of its workload if its change needs one.
+// noWayBack blocks the eviction of a pod of a workload with canaries if the admission controller would give the replacement a size that was
+// reverted. Then a size is tried and reverted only by resizes. Once a canary has run well, its size needs no way back.
+func (t *candidate) noWayBack() (decision.Reason, bool) {
+	s := t.pass.canaries[ledger.WorkloadOf(t.d.Pod)]
+	lost := t.d.Autoscaler.Canary.On && t.w.NotStored && t.d.Wanted.Code != decision.OutOfMemory
+	return decision.Reason{Code: decision.NoWayBack}, lost && !s.Accepts(ledger.SizesOf(t.d.With))
+}
+
+// beCanary makes the pod the canary of its workload if its change needs one. The rescue of an OOM-killed pod does not wait for the canary,
+// and does not replace it.
 func (t *candidate) beCanary() {
 	a, w := t.d.Autoscaler, ledger.WorkloadOf(t.d.Pod)
 	s := t.pass.canaries[w]
-	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Accepts(ledger.SizesOf(t.d.With)) {
+	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != t.d.Pod.UID
+	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || hasCanary || s.Accepts(ledger.SizesOf(t.d.With)) {
 		return
 	}
 	if t.scope.firsts == nil {

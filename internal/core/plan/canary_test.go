@@ -25,6 +25,7 @@ type canaries struct {
 	kills  bool // the kubelet kills containers with the new size
 	never  bool // pods with the new size are never ready
 	defers bool // resizes wait for room on the node
+	refuse bool // the API server refuses resizes
 	stored []ledger.State
 	serial int
 	writes []string // actions on pods that were carried out
@@ -69,6 +70,13 @@ func (c *canaries) pass(at crash) {
 		if at == beforeAction {
 			break
 		}
+		if c.refuse && d.Do == decision.Resize {
+			for _, next := range p.Refused(d, decision.Refusal{Kind: decision.Denied, Text: "denied"}) {
+				c.carryOut(&next)
+				p.Done(next)
+			}
+			continue
+		}
 		c.carryOut(&d)
 		if at == afterAction {
 			break
@@ -101,7 +109,10 @@ func (c *canaries) carryOut(d *decision.Decision) {
 	}
 	c.serial++
 	q.UID, q.Created, q.Started, q.Ready = fmt.Sprint("new-", c.serial), c.now.Add(time.Second), c.now.Add(time.Second), false
-	held := storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
+	held := c.a
+	if !c.w.NotStored {
+		held = storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
+	}
 	q.Containers[0], q.Resize = cluster.Container{Name: "app", Requests: held.Advice[0].Target}, nil
 	pods[i] = &q
 }

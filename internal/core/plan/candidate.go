@@ -41,6 +41,7 @@ var evictionChecks = []check{
 	(*candidate).evictionRefused,
 	(*candidate).replicasUnknown,
 	(*candidate).tooFewReplicas,
+	(*candidate).noWayBack,
 	(*candidate).awaitsCanary,
 	(*candidate).overRadius,
 	(*candidate).surgeNotReady,
@@ -112,6 +113,8 @@ func (t *candidate) take() {
 		t.try(decision.Evict, replacementChecks, decision.Fits)
 	case t.d.Rescue && t.isStuckResizing():
 		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
+	case t.d.Wanted.Code == decision.LargerNode:
+		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.ResizeImpossible})
 	case p.Phase != cluster.Pending && p.IsResizing():
 		t.whileResizing()
 	case mode.Resizes():

@@ -18,6 +18,7 @@ import (
 type verdict struct {
 	wanted   decision.Reason // Fits when the pod should not change
 	instead  decision.Reason // why the pod should not change, if wanted is Fits
+	largest  decision.Reason // the largest relative change of a request
 	priority decision.Priority
 }
 
@@ -36,6 +37,7 @@ func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits 
 	name := nameUnlessSole(p)
 	t.worst.Container = name(t.worst.Container)
 	t.largest.Container = name(t.largest.Container)
+	v.largest = t.largest
 
 	quick, dead := quickOOM(now, b, a, p)
 	outside := t.worst.Code != decision.Fits

@@ -41,8 +41,8 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.radius = newRadius(now, w, b)
-	p.canaries = w.Ledger.ObserveCanaries(now, w.Governed)
 	p.capacity = capacityOf(w)
+	p.canaries = w.Ledger.ObserveCanaries(now, p.view())
 	p.short, p.complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
@@ -87,7 +87,7 @@ func (p *Pass) Learn() {
 
 // view returns what the ledger learns from.
 func (s *pass) view() ledger.View {
-	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.capacity.held}
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.capacity.held, Throttling: s.w.Throttling}
 }
 
 // Done reports that a decision was carried out.

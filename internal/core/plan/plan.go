@@ -214,6 +214,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 		v := judge(s.now, s.b, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
 		s.judgeIncomplete(&d)
+		s.judgeLargerNode(&d, &v)
 		s.judgeRescue(&d)
 		if d.Wanted.Code == decision.Fits {
 			d.Reason = s.leftToHPA(a, p, d.Reason)

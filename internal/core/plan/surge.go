@@ -41,6 +41,7 @@ func ParseMover(name string) (Mover, bool) {
 type Surges struct {
 	Active map[cluster.Workload]cluster.Surge // in progress, by Deployment; the record may be empty if it is not known
 	Scaled map[cluster.Workload]bool          // workloads with an HPA
+	Due    time.Time                          // when the next step of a surge is due if no pod changes until then; zero if there is none
 }
 
 // Has reports whether a surge of a Deployment is in progress, as far as is known.

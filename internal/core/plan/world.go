@@ -57,6 +57,12 @@ type World struct {
 	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
 	Requests []cluster.CapacityRequest
 
+	// Throttling is the CPU throttling of the canaries, see ledger.View.
+	Throttling map[cluster.Workload]rollout.Throttling
+
+	// NotStored is true if the ledger cannot be stored, so that the admission controller does not know which sizes were reverted.
+	NotStored bool
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }

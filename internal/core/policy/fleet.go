@@ -134,6 +134,16 @@ func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) bool {
 	})
 }
 
+// Left returns the allocatable amounts of a node minus the requests of its DaemonSet pods. It returns false if the node is unknown, or if
+// pods are not scaled down to nodes.
+func (f *Fleet) Left(node string) (cluster.Resources, bool) {
+	i, known := f.byName[node]
+	if !known || f.config.Unscaled {
+		return cluster.Resources{}, false
+	}
+	return f.nodes[i].left, true
+}
+
 // OnNode returns the size of the node that a pod of a DaemonSet runs on, without the pod itself.
 func (f *Fleet) OnNode(node string, daemon cluster.Key) *NodeSizes {
 	if f.config.Unscaled {

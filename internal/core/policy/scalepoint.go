@@ -73,6 +73,7 @@ type AverageRequest struct {
 type MetricRequest struct {
 	AverageRequest
 	Wanted bool
+	Base   int64 // the request to which the target of an HPA without a record belongs; 0 if it is the present one
 }
 
 // NextScaleStep returns the next change of an HPA, and false if there is none. requests has an element for each metric of h.Utilization.
@@ -102,7 +103,11 @@ func NextScaleStep(now time.Time, h *cluster.HorizontalAutoscaler, requests []Me
 		case repeats(h, i): // the record belongs to the first of the metrics, and the request is left alone
 		case point == nil && (r.Now <= 0 || !r.Wanted):
 		case point == nil:
-			step.Points = append(step.Points, cluster.ScalePoint{Resource: u.Resource, Container: u.Container, Base: r.Now, Percent: u.Percent, Set: u.Percent})
+			base := r.Now
+			if r.Base > 0 {
+				base = r.Base
+			}
+			step.Points = append(step.Points, cluster.ScalePoint{Resource: u.Resource, Container: u.Container, Base: base, Percent: u.Percent, Set: u.Percent})
 		default:
 			step.follow(now, u, *point, r.Wanted, r.AverageRequest)
 		}

@@ -19,7 +19,7 @@ import (
 //	Idle ──────────────────────▶ Starting ───────────────▶ Watching ───────────────────────────────▶ Accepted
 //	 ▲ ▲                            │                       │    │                                        │
 //	 │ └── not carried out ─────────┘     the canary is gone│    │ it was OOM-killed, restarted,          │ a target that
-//	 ├──────────────────────────────────────────────────────┘    │ or is not ready                        │ differs much
+//	 ├──────────────────────────────────────────────────────┘    │ is throttled or is not ready           │ differs much
 //	 │                     the cool-down has ended               ▼                                        │
 //	 ├──────────────────────────────────────────────────────── Held                                       │
 //	 └────────────────────────────────────────────────────────────────────────────────────────────────────┘
@@ -50,6 +50,7 @@ const (
 	OOMKilled
 	Restarted
 	NotReady
+	Throttled
 )
 
 // Times of a canary.
@@ -86,6 +87,9 @@ type State struct {
 	Restarts   int32            // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
 	Cause      Cause
 	Reverts    int // in a row
+
+	Comparison                 Comparison // of the CPU throttling
+	ThrottledBefore, Throttled int        // with cause Throttled: the percentages of throttled CPU periods that were compared
 }
 
 // wasDown is the value of State.Restarts if the canary was not ready before the change: then its restarts, and that it is not ready, are no
@@ -359,6 +363,8 @@ func (s State) Text() string {
 		return fmt.Sprintf("a container of pod %s, or of its replacement, restarted", s.Pod)
 	case NotReady:
 		return fmt.Sprintf("pod %s, or its replacement, was not ready", s.Pod)
+	case Throttled:
+		return fmt.Sprintf("the CPU of pod %s, or of its replacement, was throttled in %d%% of its periods, and in %d%% before or in other pods", s.Pod, s.Throttled, s.ThrottledBefore)
 	case NoCause:
 	}
 	return ""

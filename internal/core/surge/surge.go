@@ -51,6 +51,7 @@ type Move struct {
 	Unmark bool              // before the step, the pod gets its deletion cost back
 	Pod    *cluster.Pod      // the pod to remove; nil if it is gone
 	Failed *decision.Refusal // why the surge ends without the removal of the pod; nil if it goes on or succeeds
+	At     time.Time         // when the next step is due if no pod changes until then; zero if it waits for a change
 }
 
 // Start returns the record of a new surge for a pod, or why the Deployment cannot surge now.
@@ -136,9 +137,9 @@ func (v *view) raised(scaled bool) Move {
 		kind, text := v.cause(others, complete)
 		return v.end(TakeBack, kind, text)
 	case !v.isMarked():
-		return Move{Do: Mark, Pod: v.old}
+		return Move{Do: Mark, Pod: v.old, At: v.completeAt()}
 	}
-	return Move{Pod: v.old}
+	return Move{Pod: v.old, At: v.completeAt()}
 }
 
 // end returns the end of a surge whose pod lives on.
@@ -169,6 +170,28 @@ func (v *view) others() (all, ready int) {
 		}
 	}
 	return all, ready
+}
+
+// completeAt returns when all other pods will have been ready for spec.minReadySeconds. It returns zero if one of them is missing or not ready.
+func (v *view) completeAt() time.Time {
+	var at time.Time
+	all := 0
+	for _, p := range v.pods {
+		if p.UID == v.UID || !p.Live() {
+			continue
+		}
+		all++
+		if !p.Serves() {
+			return time.Time{}
+		}
+		if ready := p.ReadySince.Add(v.d.MinReady); ready.After(at) {
+			at = ready
+		}
+	}
+	if all != int(v.Replicas) || !at.After(v.now) {
+		return time.Time{}
+	}
+	return at
 }
 
 // hasOtherRevision reports whether a live pod belongs to another ReplicaSet than the pod to remove.

@@ -46,6 +46,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 		unmark   bool
 		failed   string
 		kind     decision.RefusalKind
+		at       time.Duration // after noon; 0: the next step waits for a change
 	}{
 		"no deletion cost yet": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Mark,
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].DeletionCost = 5 }},
@@ -63,8 +64,12 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Exclusive = true }},
 		"another client wrote the record": {replicas: 3, record: record, pods: surgePods("a", "new"), want: Forget, failed: "another client", kind: decision.ServerBusy,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Foreign = true }},
-		"not ready for minReadySeconds": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Wait,
+		"not ready for minReadySeconds": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Wait, at: 59 * time.Minute,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.MinReady = time.Hour }},
+		"not ready for minReadySeconds, no deletion cost yet": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Mark, at: 59 * time.Minute,
+			change: func(d *cluster.Deployment, ps []*cluster.Pod) { d.MinReady, ps[0].DeletionCost = time.Hour, 5 }},
+		"minReadySeconds, and a pod is not ready": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Wait,
+			change: func(d *cluster.Deployment, ps []*cluster.Pod) { d.MinReady, ps[2].Ready = time.Hour, false }},
 		"a pod terminates slowly: the ReplicaSet does not count it": {replicas: 3, record: record, pods: surgePods("old", "a", "new", "leaving"), want: Lower,
 			change: func(d *cluster.Deployment, ps []*cluster.Pod) { d.Pods, d.Updated, ps[3].Deleting = 3, 3, true }},
 		"one of the others terminates": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: Wait,
@@ -100,6 +105,13 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 				now = noon.Add(5 * time.Minute)
 			}
 			m := Next(now, d, c.pods, c.scaled)
+			var at time.Time
+			if c.at > 0 {
+				at = noon.Add(c.at)
+			}
+			if !m.At.Equal(at) {
+				t.Errorf("the next step is due at %v, want %v", m.At, at)
+			}
 			if m.Do != c.want || m.Unmark != c.unmark || (m.Failed != nil) != (c.failed != "") {
 				t.Fatalf("got step %d, unmark %t, failed %v", m.Do, m.Unmark, m.Failed)
 			}

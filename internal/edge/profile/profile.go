@@ -100,16 +100,19 @@ func (c *checker) duration(path string, v *v1alpha1.Duration, to *time.Duration)
 	case err != nil || !durations.MatchString(string(*v)) || len(*v) > boundsOf(lengthBounds, path):
 		c.problem("spec.%s must be a duration such as 12h or 90m, got %q", path, *v)
 	case d < bounds.least || d > bounds.most:
-		c.problem("spec.%s must be between %s and %s, got %s", path, wholeHours(bounds.least), wholeHours(bounds.most), d)
+		c.problem("spec.%s must be between %s and %s, got %s", path, shortDuration(bounds.least), shortDuration(bounds.most), d)
 	default:
 		*to = d
 	}
 }
 
-// wholeHours formats a duration of whole hours.
-func wholeHours(d time.Duration) string {
-	if d == 0 {
+// shortDuration formats a duration of whole hours or minutes.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d == 0:
 		return "0s"
+	case d%time.Hour != 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
 	}
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
@@ -134,6 +137,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	if n > most {
 		c.problem("spec.about must have at most %d characters, got %d", most, n)
 	}
+	checkRollout(s, c)
 	for _, part := range []struct {
 		name  string
 		given bool
@@ -161,6 +165,15 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		return ensemble(name, about, s.Ensemble, c)
 	}
 	return adaptive(name, about, builtin.Name, s, c)
+}
+
+// checkRollout checks how changes are rolled out. The recommender does not need it: the updater reads it.
+func checkRollout(s *v1alpha1.SizingProfileSpec, c *checker) {
+	if s.Rollout != "" && s.Rollout != "all" && s.Rollout != "canary" {
+		c.problem("spec.rollout must be all or canary, got %q", s.Rollout)
+	}
+	var ignored time.Duration
+	c.duration("canaryDuration", s.CanaryDuration, &ignored)
 }
 
 // unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.

@@ -52,6 +52,7 @@ var numberBounds = map[string]bounds[float64]{
 
 // durationBounds contains the bounds of durations, by path below spec.
 var durationBounds = map[string]bounds[time.Duration]{
+	"canaryDuration":         {1 * time.Minute, 24 * time.Hour},
 	"cpu.shrinkAfter":        {0 * time.Hour, 720 * time.Hour},
 	"cpu.window":             {1 * time.Hour, 72 * time.Hour},
 	"ensemble.cpu.forget":    {1 * time.Hour, 2160 * time.Hour},
@@ -63,6 +64,7 @@ var durationBounds = map[string]bounds[time.Duration]{
 var lengthBounds = map[string]int{
 	"about":                  200,
 	"busyHours.timeZone":     64,
+	"canaryDuration":         24,
 	"cpu.shrinkAfter":        24,
 	"cpu.window":             24,
 	"ensemble.cpu.forget":    24,

@@ -51,13 +51,15 @@ type Adjuster struct {
 	health       *process.Health
 	log          *slog.Logger
 
+	bases map[metricKey]recordedBase // of the passes
+
 	mu       sync.Mutex
 	attempts map[string]hpaAttempt // by UID of the HPA
 }
 
 // New returns an Adjuster for the HPAs in the namespaces of a scope.
 func New(source Source, writer Writer, scope Scope, startupBoost bool, h *process.Health, log *slog.Logger) *Adjuster {
-	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]hpaAttempt{}}
+	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]hpaAttempt{}, bases: map[metricKey]recordedBase{}}
 }
 
 // An hpaAttempt is what is known about the last writes to an HPA.
@@ -127,10 +129,11 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 		if !s.scope.Serves(h.Namespace) || len(h.Points) == 0 && (a == nil || !a.PreserveScalePoint) {
 			continue
 		}
+		s.rememberBases(now, h)
 		requests := make([]policy.MetricRequest, len(h.Utilization))
 		for i := range h.Utilization {
 			u := &h.Utilization[i]
-			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u)}
+			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u), Base: s.baseOf(h, u)}
 		}
 		step, due := policy.NextScaleStep(now, h, requests)
 		jobs = append(jobs, hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
@@ -145,6 +148,7 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 		}
 	}
 	s.forget(exists)
+	s.forgetBases(now)
 	return g
 }
 

@@ -5,6 +5,7 @@ package scalepoint
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,5 +210,37 @@ func TestAdjuster_none_changesAndHoldsNothing(t *testing.T) {
 	var none *Adjuster
 	if guard.Holds(&decisions[0]) || len(none.MarkUnwritable(y.now, []*cluster.Autoscaler{y.autoscaler})) != 1 || y.writes > 0 {
 		t.Error("without an Adjuster, a pod waits or an HPA is written")
+	}
+}
+
+func TestAdjuster_recordsOfManyHPAs_requestsAreBoundedAndExpire(t *testing.T) {
+	a := New(nil, nil, nil, false, nil, nil)
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	of := func(i int, uid string, base int64) *cluster.HorizontalAutoscaler {
+		h := &cluster.HorizontalAutoscaler{UID: uid, Target: cluster.Workload{Name: strconv.Itoa(i)}, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}}
+		if base > 0 {
+			h.Points = []cluster.ScalePoint{{Resource: cluster.CPU, Base: base, Percent: 80, Set: 80}}
+		}
+		return h
+	}
+	for i := range maxBases + 10 {
+		a.rememberBases(now, of(i, "u", 500))
+	}
+	if len(a.bases) != maxBases {
+		t.Errorf("%d requests are kept", len(a.bases))
+	}
+	recreated := of(1, "v", 0)
+	a.rememberBases(now, recreated)
+	if got := a.baseOf(recreated, &recreated.Utilization[0]); got != 500 {
+		t.Errorf("base %d after the HPA was recreated, want 500", got)
+	}
+	removed := of(1, "u", 0)
+	a.rememberBases(now, removed)
+	if got := a.baseOf(removed, &removed.Utilization[0]); got != 0 {
+		t.Errorf("base %d after the user has removed the record", got)
+	}
+	a.forgetBases(now.Add(baseTTL + time.Second))
+	if len(a.bases) != 0 {
+		t.Errorf("%d requests are kept after a day", len(a.bases))
 	}
 }

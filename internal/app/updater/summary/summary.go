@@ -46,6 +46,8 @@ func (s Summary) Condition() watcher.Condition {
 		c.Status = watcher.Removed
 	case v1alpha1.ReasonUpToDate:
 		c.Status = watcher.False
+	case v1alpha1.ReasonPaused:
+		c.Status = watcher.Unknown
 	}
 	if len(c.Message) > maxSummary {
 		c.Message = strings.ToValidUTF8(c.Message[:maxSummary], "") + "…"
@@ -83,6 +85,17 @@ func Of(decisions []decision.Decision) map[cluster.Key]Summary {
 	}
 	for key, s := range out {
 		out[key] = s.explained(waiting[key])
+	}
+	return out
+}
+
+// Paused returns the summaries of the autoscalers that update pods while the updater changes none, and so decides on none.
+func Paused(governed []cluster.Governed, why string) map[cluster.Key]Summary {
+	out := map[cluster.Key]Summary{}
+	for _, g := range governed {
+		if g.Autoscaler.Mode.Updates() && len(g.Autoscaler.Advice) > 0 && len(g.Pods) > 0 {
+			out[g.Autoscaler.Key] = Summary{reason: v1alpha1.ReasonPaused, cause: why, message: "The updater changes no pods: " + why + "."}
+		}
 	}
 	return out
 }

@@ -72,6 +72,7 @@ type Surger struct {
 	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
 	held     map[cluster.Workload]bool          // Deployments whose surge a freeze stops, which was logged
 	tried    map[cluster.Workload]time.Time     // when the last step of a surge was tried
+	dueAt    map[cluster.Workload]time.Time     // when the next step is due, if that is known
 
 	forbidden bool // a missing right was logged
 }
@@ -81,7 +82,7 @@ func New(source Source, writer Writer, pods Annotator, scope Scope, m *Metrics, 
 	return &Surger{
 		source: source, writer: writer, pods: pods, scope: scope, metrics: m, health: h, log: log,
 		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
-		records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
+		dueAt: map[cluster.Workload]time.Time{}, records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
 	}
 }
 
@@ -136,7 +137,18 @@ func (s *Surger) Advance(ctx context.Context, now time.Time) (*plan.Surges, []Fa
 	if !known {
 		return nil, s.ended
 	}
-	return &plan.Surges{Active: s.active, Scaled: scaled}, s.ended
+	return &plan.Surges{Active: s.active, Scaled: scaled, Due: s.nextDue(now)}, s.ended
+}
+
+// nextDue returns the earliest time at which the next step of a surge is due; zero if none is known.
+func (s *Surger) nextDue(now time.Time) time.Time {
+	var next time.Time
+	for _, at := range s.dueAt {
+		if at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // gates returns the gate of each Deployment. It is closed while a freeze stops the surge: each step removes a pod, or prepares that.
@@ -192,6 +204,7 @@ func (s *Surger) due(now time.Time) []cluster.Workload {
 	isOver := func(w cluster.Workload) bool { return !recorded[w] }
 	maps.DeleteFunc(s.attempts, func(w cluster.Workload, _ surgeAttempt) bool { return isOver(w) })
 	maps.DeleteFunc(s.tried, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
+	maps.DeleteFunc(s.dueAt, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
 	for _, reported := range []map[cluster.Workload]bool{s.invalid, s.held} {
 		maps.DeleteFunc(reported, func(w cluster.Workload, _ bool) bool { return isOver(w) })
 	}
@@ -251,6 +264,7 @@ func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, po
 		return
 	}
 	s.mu.Lock()
+	s.dueAt[w] = move.At
 	delete(s.attempts, w)
 	if d.Deleting {
 		s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)} // nothing is due any more

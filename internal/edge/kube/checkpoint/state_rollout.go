@@ -25,6 +25,13 @@ var phases = map[rollout.Phase]string{
 // causes are the names of the causes of a revert. They are stored, so they are never changed.
 var causes = map[rollout.Cause]string{
 	rollout.NoCause: "", rollout.OOMKilled: "OOMKilled", rollout.Restarted: "Restarted", rollout.NotReady: "NotReady",
+	rollout.Throttled: "Throttled",
+}
+
+// comparisons are the names of the results of a comparison of CPU throttling. They are stored, so they are never changed.
+var comparisons = map[rollout.Comparison]string{
+	rollout.NotYetCompared: "", rollout.Compared: "Compared", rollout.NoCPULimit: "NoCPULimit", rollout.NoPrometheus: "NoPrometheus",
+	rollout.NoAnswer: "NoAnswer", rollout.NoData: "NoData",
 }
 
 func storeChanges(list []rollout.Change) []v1alpha1.RequestChange {
@@ -59,6 +66,7 @@ func storeCanary(s *rollout.State) *v1alpha1.CanaryRecord {
 	out := &v1alpha1.CanaryRecord{
 		Phase: phases[s.Phase], Pod: s.Pod, UID: s.UID, SinceTime: micro(s.Since), UntilTime: micro(s.Until),
 		Before: storeRequests(s.Before), After: storeRequests(s.After), Restarts: s.Restarts, Cause: causes[s.Cause], Reverts: int32(s.Reverts),
+		Throttling: comparisons[s.Comparison], ThrottledPercent: int32(s.Throttled), ThrottledBeforePercent: int32(s.ThrottledBefore),
 	}
 	if !s.Controller.IsZero() {
 		controller := reference(s.Controller)
@@ -102,6 +110,7 @@ func CanaryState(c *v1alpha1.CanaryRecord, namespace string) (rollout.State, err
 	if !known {
 		return rollout.State{}, fmt.Errorf("unknown cause %.40q", c.Cause)
 	}
+	comparison, _ := named(comparisons, c.Throttling)
 	before, err := loadRequests(c.Before)
 	after, afterErr := loadRequests(c.After)
 	if err := errors.Join(err, afterErr); err != nil {
@@ -110,6 +119,7 @@ func CanaryState(c *v1alpha1.CanaryRecord, namespace string) (rollout.State, err
 	out := rollout.State{
 		Phase: phase, Pod: c.Pod, UID: c.UID, Since: fromMicro(c.SinceTime), Until: fromMicro(c.UntilTime), Before: before, After: after,
 		Restarts: c.Restarts, Cause: cause, Reverts: int(c.Reverts),
+		Comparison: comparison, Throttled: int(c.ThrottledPercent), ThrottledBefore: int(c.ThrottledBeforePercent),
 	}
 	if r := c.Controller; r != nil {
 		out.Controller = cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: namespace, Name: r.Name}

@@ -25,7 +25,8 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 			Canary: &rollout.State{
 				Phase: phase, Pod: "web-1", UID: "1", Controller: cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-7"},
 				Since: noon, Until: noon.Add(time.Hour), Before: []rollout.Size{{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}},
-				After: []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<20)}}, Restarts: 2, Cause: rollout.Restarted, Reverts: 3,
+				After: []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<20)}}, Restarts: 2, Cause: rollout.Throttled, Reverts: 3,
+				Comparison: rollout.Comparison(phase), Throttled: 45, ThrottledBefore: 3,
 			},
 		}
 		status, err := json.Marshal(updateStateStatus(&want))

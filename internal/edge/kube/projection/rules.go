@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -172,29 +173,69 @@ const (
 // canary returns how the changes of a workload are rolled out. An invalid annotation selects the more careful way.
 func canary(annotations map[string]string) cluster.Canary {
 	value, set := annotations[annotationRollout]
-	if !set {
+	out := cluster.Canary{Set: set}
+	out.On, out.Problem = isCanary(set, value, "annotation "+annotationRollout)
+	if set && !out.On {
+		return out
+	}
+	text, hasDuration := annotations[annotationCanaryDuration]
+	if hasDuration {
+		var problem string
+		if out.Watch, problem = canaryDuration(text, "annotation "+annotationCanaryDuration); problem != "" {
+			out.Problem = problem
+		}
+	}
+	if out.On && out.Watch == 0 {
+		out.Watch = rollout.DefaultWatch
+	}
+	return out
+}
+
+// ProfileRollout returns how a SizingProfile rolls changes out, from its spec in JSON. It never fails: an invalid field selects the more
+// careful way, as an annotation does.
+func ProfileRollout(name string, spec []byte) cluster.Canary {
+	var fields struct {
+		Rollout        *string `json:"rollout"`
+		CanaryDuration *string `json:"canaryDuration"`
+	}
+	if err := json.Unmarshal(spec, &fields); err != nil || fields.Rollout == nil {
 		return cluster.Canary{}
 	}
-	out := cluster.Canary{On: true, Watch: rollout.DefaultWatch}
+	out := cluster.Canary{Watch: rollout.DefaultWatch}
+	where := "a field of SizingProfile " + name + " is invalid: "
+	if out.On, out.Problem = isCanary(true, *fields.Rollout, where+"rollout"); !out.On {
+		return cluster.Canary{}
+	}
+	if fields.CanaryDuration != nil {
+		d, problem := canaryDuration(*fields.CanaryDuration, where+"canaryDuration")
+		if problem != "" {
+			out.Problem = problem
+		} else {
+			out.Watch = d
+		}
+	}
+	return out
+}
+
+// isCanary parses how changes are rolled out. An unknown value counts as canary.
+func isCanary(set bool, value, what string) (on bool, problem string) {
 	switch strings.ToLower(strings.TrimSpace(value)) {
 	case "canary":
+		return set, ""
 	case "all", "":
-		return cluster.Canary{}
-	default:
-		out.Problem = fmt.Sprintf("annotation %s must be canary or all, got %q; it counts as canary", annotationRollout, shortened(oneLine(value), maxQuoted))
+		return false, ""
 	}
-	text, set := annotations[annotationCanaryDuration]
-	if !set {
-		return out
-	}
+	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, shortened(oneLine(value), maxQuoted))
+}
+
+// canaryDuration parses how long a canary is watched. It returns 0 and a problem if the text is invalid.
+func canaryDuration(text, what string) (time.Duration, string) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || d < minCanary || d > maxCanary {
-		out.Problem = fmt.Sprintf("annotation %s must be between %v and %v, got %q; it counts as %v",
-			annotationCanaryDuration, minCanary, maxCanary, shortened(oneLine(text), maxQuoted), out.Watch)
-		return out
+		return 0, fmt.Sprintf("%s must be between %v and %v, got %q; it counts as %v",
+			what, minCanary, maxCanary, shortened(oneLine(text), maxQuoted), rollout.DefaultWatch)
 	}
-	out.Watch = d
-	return out
+	return d, ""
 }
 
 // oneLine replaces line breaks and other control characters, so that a user's text cannot imitate several lines of a message.

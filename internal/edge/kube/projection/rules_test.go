@@ -128,13 +128,13 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 		want              cluster.Canary
 		problem           string
 	}{
-		"canary":            {"canary", "", cluster.Canary{On: true, Watch: 10 * time.Minute}, ""},
-		"canary, 1h":        {"Canary", "1h", cluster.Canary{On: true, Watch: time.Hour}, ""},
-		"all":               {"all", "1h", cluster.Canary{}, ""},
-		"misspelled":        {"canry", "", cluster.Canary{On: true, Watch: 10 * time.Minute}, "must be canary or all"},
-		"invalid duration":  {"canary", "soon", cluster.Canary{On: true, Watch: 10 * time.Minute}, "must be between"},
-		"negative duration": {"canary", "-1h", cluster.Canary{On: true, Watch: 10 * time.Minute}, "must be between"},
-		"too long":          {"canary", "25h", cluster.Canary{On: true, Watch: 10 * time.Minute}, "must be between"},
+		"canary":            {"canary", "", cluster.Canary{On: true, Set: true, Watch: 10 * time.Minute}, ""},
+		"canary, 1h":        {"Canary", "1h", cluster.Canary{On: true, Set: true, Watch: time.Hour}, ""},
+		"all":               {"all", "1h", cluster.Canary{Set: true}, ""},
+		"misspelled":        {"canry", "", cluster.Canary{On: true, Set: true, Watch: 10 * time.Minute}, "must be canary or all"},
+		"invalid duration":  {"canary", "soon", cluster.Canary{On: true, Set: true, Watch: 10 * time.Minute}, "must be between"},
+		"negative duration": {"canary", "-1h", cluster.Canary{On: true, Set: true, Watch: 10 * time.Minute}, "must be between"},
+		"too long":          {"canary", "25h", cluster.Canary{On: true, Set: true, Watch: 10 * time.Minute}, "must be between"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			annotations := map[string]string{annotationRollout: c.rollout}
@@ -153,6 +153,65 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 	}
 	if got := canary(nil); got != (cluster.Canary{}) {
 		t.Errorf("got %+v without annotations", got)
+	}
+}
+
+func TestProfileRollout_spec_selectsTheMoreCarefulWayIfInvalid(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    string
+		want    cluster.Canary
+		problem string
+	}{
+		"canary":           {`{"rollout":"canary"}`, cluster.Canary{On: true, Watch: 10 * time.Minute}, ""},
+		"canary, 1h":       {`{"base":"cost","rollout":"canary","canaryDuration":"1h"}`, cluster.Canary{On: true, Watch: time.Hour}, ""},
+		"all":              {`{"rollout":"all","canaryDuration":"1h"}`, cluster.Canary{}, ""},
+		"unset":            {`{"base":"cost"}`, cluster.Canary{}, ""},
+		"misspelled":       {`{"rollout":"canry"}`, cluster.Canary{On: true, Watch: 10 * time.Minute}, "a field of SizingProfile slow is invalid: rollout must be canary or all"},
+		"invalid duration": {`{"rollout":"canary","canaryDuration":"1s"}`, cluster.Canary{On: true, Watch: 10 * time.Minute}, "canaryDuration must be between"},
+		"wrong type":       {`{"rollout":7}`, cluster.Canary{}, ""},
+		"no spec":          {``, cluster.Canary{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ProfileRollout("slow", []byte(c.spec))
+			if problem := got.Problem; !strings.Contains(problem, c.problem) || (problem == "") != (c.problem == "") {
+				t.Errorf("problem %q", problem)
+			}
+			got.Problem = ""
+			if got != c.want {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// Each annotation of a VPA overrides the field of its profile with the same meaning.
+func TestCanary_annotationsAndProfile_annotationsWin(t *testing.T) {
+	profile := ProfileRollout("slow", []byte(`{"rollout":"canary","canaryDuration":"1h"}`))
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		profile     cluster.Canary
+		on          bool
+		watch       time.Duration
+	}{
+		"no annotation":                {nil, profile, true, time.Hour},
+		"all":                          {map[string]string{annotationRollout: "all"}, profile, false, 0},
+		"empty":                        {map[string]string{annotationRollout: ""}, profile, false, 0},
+		"canary":                       {map[string]string{annotationRollout: "canary"}, profile, true, 10 * time.Minute},
+		"only a duration":              {map[string]string{annotationCanaryDuration: "5m"}, profile, true, 5 * time.Minute},
+		"only an invalid duration":     {map[string]string{annotationCanaryDuration: "soon"}, profile, true, time.Hour},
+		"no profile, only a duration":  {map[string]string{annotationCanaryDuration: "5m"}, cluster.Canary{}, false, 5 * time.Minute},
+		"no profile, and no duration":  {nil, cluster.Canary{}, false, 0},
+		"no profile, canary, duration": {map[string]string{annotationRollout: "canary", annotationCanaryDuration: "5m"}, cluster.Canary{}, true, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := canary(c.annotations).Under(c.profile)
+			if got.On != c.on || got.Watch != c.watch {
+				t.Errorf("got %+v", got)
+			}
+			if invalid := c.annotations[annotationCanaryDuration] == "soon"; invalid != strings.Contains(got.Problem, "annotation podfit.dev/canary-duration must be between") {
+				t.Errorf("problem %q", got.Problem)
+			}
+		})
 	}
 }
 

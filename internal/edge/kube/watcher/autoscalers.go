@@ -99,7 +99,9 @@ func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) 
 // Autoscalers returns all autoscalers, sorted, with the HPAs of their targets.
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
-	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) { out = append(out, w.withHorizontal(e.Autoscaler)) })
+	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) {
+		out = append(out, w.withHorizontal(w.withRollout(e.Autoscaler)))
+	})
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
 }
@@ -119,5 +121,5 @@ func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.withHorizontal(w.candidates.first(target))
+	return w.withHorizontal(w.withRollout(w.candidates.first(target)))
 }

@@ -26,13 +26,14 @@ import (
 const (
 	True    = string(corev1.ConditionTrue)
 	False   = string(corev1.ConditionFalse)
+	Unknown = "Unknown"
 	Removed = ""
 )
 
 // A Condition is a change of one condition in the status of an autoscaler.
 type Condition struct {
 	Type    v1.VerticalPodAutoscalerConditionType
-	Status  string // True, False or Removed
+	Status  string // True, False, Unknown or Removed
 	Reason  string
 	Message string
 }

@@ -5,6 +5,7 @@ package watcher
 
 import (
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -14,6 +15,7 @@ import (
 type urgent struct {
 	crashing map[string]int // number of pods with a Crash, by namespace
 	waits    Waits
+	timer    *time.Timer   // signals at Waits.At; nil if that is zero
 	signal   chan struct{} // buffer of one
 }
 
@@ -22,6 +24,8 @@ type Waits struct {
 	Nodes       map[string]bool           // on which pods wait for room
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
+	LargerNode  bool                      // pods wait for a node that is larger than all others
+	At          time.Time                 // when the next step of a surge or the next read of requests for capacity is due; zero if there is none
 }
 
 func newUrgent() urgent {
@@ -34,11 +38,33 @@ func newUrgent() urgent {
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
-// ready, and pods of surges that become ready or are gone. The maps must not be changed afterwards.
+// ready, pods of surges that become ready or are gone, and nodes that arrive, become ready or grow;
+// and Waits.At. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.urgent.waits = waits
+	u := &w.urgent
+	u.waits = waits
+	if u.timer != nil {
+		u.timer.Stop()
+		u.timer = nil
+	}
+	if !waits.At.IsZero() {
+		u.timer = time.AfterFunc(time.Until(waits.At), u.notify)
+	}
+}
+
+// nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
+func (w *World) nodeChanged(_ cluster.Key, before, now *cluster.Node) cluster.Node {
+	if now == nil {
+		return cluster.Node{}
+	}
+	takesPods := now.Ready && !now.Cordoned
+	tookThem := before != nil && before.Ready && !before.Cordoned && now.Allocatable.CPU <= before.Allocatable.CPU && now.Allocatable.Memory <= before.Allocatable.Memory
+	if w.urgent.waits.LargerNode && takesPods && !tookThem {
+		w.urgent.notify()
+	}
+	return *now
 }
 
 func (u *urgent) notify() {

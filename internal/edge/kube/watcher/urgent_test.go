@@ -190,3 +190,56 @@ func TestWorld_podsOfASurge_signalAnEarlyPass(t *testing.T) {
 		}
 	}
 }
+
+func TestWorld_nodeThatPodsWaitFor_signalsAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Nodes: true})
+	put := func(ready, cordoned bool, memory int64) {
+		w.nodes.Put(cluster.Key{Name: "n"}, cluster.Node{Name: "n", Ready: ready, Cordoned: cordoned, Allocatable: cluster.Amounts(4000, memory)})
+	}
+	for _, step := range []struct {
+		name    string
+		do      func()
+		signals bool
+	}{
+		{"nothing waits", func() { put(true, false, 1<<30) }, false},
+		{"a node is removed", func() { w.nodes.Remove(cluster.Key{Name: "n"}) }, false},
+		{"pods wait for a larger node", func() { w.AwaitChanges(Waits{LargerNode: true}) }, false},
+		{"a node that is not ready arrives", func() { put(false, false, 1<<30) }, false},
+		{"it becomes ready", func() { put(true, false, 1<<30) }, true},
+		{"a heartbeat", func() { put(true, false, 1<<30) }, false},
+		{"it is cordoned", func() { put(true, true, 1<<30) }, false},
+		{"it is uncordoned", func() { put(true, false, 1<<30) }, true},
+		{"it becomes smaller", func() { put(true, false, 1<<29) }, false},
+		{"it becomes larger", func() { put(true, false, 1<<31) }, true},
+		{"it is removed", func() { w.nodes.Remove(cluster.Key{Name: "n"}) }, false},
+		{"it arrives again", func() { put(true, false, 1<<31) }, true},
+	} {
+		step.do()
+		signaled := false
+		select {
+		case <-w.Urgent():
+			signaled = true
+		default:
+		}
+		if signaled != step.signals {
+			t.Errorf("%s: signal %t, want %t", step.name, signaled, step.signals)
+		}
+	}
+	if nodes := w.Nodes(); len(nodes) != 1 || nodes[0].Allocatable.Memory != 1<<31 {
+		t.Errorf("nodes %+v", nodes)
+	}
+}
+
+func TestWorld_timeOfTheNextStep_signalsAnEarlyPass(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Hour)})
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Millisecond)}) // replaces the first
+	<-w.Urgent()
+	w.AwaitChanges(Waits{At: time.Now().Add(time.Hour)})
+	w.AwaitChanges(Waits{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.urgent.timer != nil {
+		t.Error("a timer is left although nothing waits")
+	}
+}

@@ -62,7 +62,7 @@ func (w *World) addFeeds() {
 		w.budgetFeed = addFeed(w, s, &w.budgets)
 	}
 	if w.o.Profiles {
-		w.addProfileNames()
+		w.addProfiles()
 	}
 	if w.o.Held {
 		w.addHeld()

@@ -37,7 +37,7 @@ type Options struct {
 	Limits    bool // limit ranges
 	Quotas    bool // resource quotas
 	Budgets   bool // PodDisruptionBudgets
-	Profiles  bool // the names of SizingProfiles
+	Profiles  bool // the names of SizingProfiles, and their canaries
 	HPAs      bool // HorizontalPodAutoscalers
 	Evictions bool // events of the kubelet about evicted pods
 	Rules     bool // annotations of namespaces, and FreezeSwitch
@@ -81,8 +81,8 @@ type World struct {
 	budgetFeed *feed.Feed // nil if they are not watched
 	urgent     urgent     // pods that an early pass may help
 
-	profileNames store[struct{}]
-	profileFeed  *feed.Feed // nil if they are not watched
+	profiles    store[cluster.Canary] // how SizingProfiles roll changes out
+	profileFeed *feed.Feed            // nil if they are not watched
 
 	rules            store[cluster.ChangeRules] // of namespaces
 	freezes          store[cluster.Freeze]      // at most one
@@ -132,13 +132,13 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.budgets = store[cluster.DisruptionBudget]{mu: &w.mu}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
-	w.profileNames = store[struct{}]{mu: &w.mu}
+	w.profiles = store[cluster.Canary]{mu: &w.mu}
 	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
 	w.freezes = store[cluster.Freeze]{mu: &w.mu}
 	w.helds = store[heldSize]{mu: &w.mu, changed: w.indexHeld}
 	w.heldOf = make(map[cluster.Workload]rollout.State)
 	w.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &w.mu, changed: w.indexHorizontal}
-	w.nodes = store[cluster.Node]{mu: &w.mu}
+	w.nodes = store[cluster.Node]{mu: &w.mu, changed: w.nodeChanged}
 	w.newNodes.denied = map[string]bool{}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
 	w.owners = owners{

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -83,5 +84,56 @@ func TestWorld_profileListFails_startsAndDoesNotStopTheUpdater(t *testing.T) {
 	}
 	if stale := w.Stale(time.Now()); slices.Contains(stale, "sizingprofiles") {
 		t.Errorf("stale resources %v", stale)
+	}
+}
+
+func TestWorld_profileWithCanary_appliesToItsVPAs(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	for name, annotation := range map[string]string{"plain": "", "own": `"podfit.dev/rollout":"all"`} {
+		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"`+name+`","annotations":{`+annotation+`}},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"`+name+`"},
+			"recommenders":[{"name":"slow"}]}}`)
+	}
+	f.Apply(profilesPath, `{"metadata":{"name":"slow"},"spec":{"rollout":"canary","canaryDuration":"1h"}}`)
+	w := startWorld(t, f, Options{Profiles: true, Rules: true})
+	canaryOf := func(name string) cluster.Canary {
+		for _, a := range w.Snapshot().Autoscalers {
+			if a.Name == name {
+				return a.Canary
+			}
+		}
+		return cluster.Canary{}
+	}
+	kubetest.Eventually(t, "the canary of the profile applies", func() bool { return canaryOf("plain") == cluster.Canary{On: true, Watch: time.Hour} })
+	if got := canaryOf("own"); got.On {
+		t.Errorf("the profile overrides the annotation: %+v", got)
+	}
+	governing := w.Governing(cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "plain"})
+	if governing == nil || !governing.Canary.On {
+		t.Errorf("the webhook sees %+v", governing)
+	}
+	f.Apply(profilesPath, `{"metadata":{"name":"slow"},"spec":{"rollout":"all"}}`)
+	kubetest.Eventually(t, "the changed profile applies", func() bool { return !canaryOf("plain").On })
+	f.Apply(profilesPath, `{"metadata":{"name":"slow"},"spec":{"rollout":"canary"}}`)
+	kubetest.Eventually(t, "the changed profile applies again", func() bool { return canaryOf("plain").On })
+	f.Delete(profilesPath, "/slow")
+	kubetest.Eventually(t, "the deleted profile does not apply", func() bool { return !canaryOf("plain").On })
+}
+
+// The updater must not change all pods of a workload because it has not read yet that its profile has a canary.
+func TestWorld_profilesNotListedYet_updaterChangesNothing(t *testing.T) {
+	for code, stale := range map[int]bool{500: true, 404: false, 403: false, 200: false} {
+		f := kubetest.NewFakeAPI(t)
+		f.ApplyShop()
+		switch code {
+		case 500:
+			f.Reply("GET "+profilesPath, 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)
+		case 404:
+			f.Reply("GET "+profilesPath, 404, "404 page not found")
+		case 403:
+			f.Reply("GET "+profilesPath, 403, forbidden)
+		}
+		w := startWorld(t, f, Options{Profiles: true, Rules: true})
+		kubetest.Eventually(t, "profiles are read if they can be", func() bool { return slices.Contains(w.Stale(time.Now()), "sizingprofiles") == stale })
 	}
 }

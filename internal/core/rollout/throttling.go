@@ -1,0 +1,215 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// The CPU throttling of a canary is the share of CPU periods in which the kernel stopped a container at its CPU limit. It is compared with
+// the larger of two shares: of the same pod before the change, and of the pods that are not changed yet, in the same time. So more load on
+// all pods is no evidence against the size.
+
+const (
+	// MaxThrottlingRise is the difference of the shares above which the size is reverted.
+	MaxThrottlingRise = 0.1
+	// minPeriods is the number of CPU periods that a share needs. A period in which a container has nothing to do does not count. With the
+	// default period of 100 ms, they take at least 30 seconds.
+	minPeriods = 300
+	// minThrottlingTime is the minimum time that is compared.
+	minThrottlingTime = 2 * time.Minute
+	// minBefore and maxBefore bound the time before the change that is compared. Within them, it is as long as the canary is watched.
+	minBefore, maxBefore = 10 * time.Minute, time.Hour
+	// throttlingTTL is how long an answer counts.
+	throttlingTTL = 5 * time.Minute
+	// MaxComparedPods is the number of canaries, and of other pods, whose throttling is read.
+	MaxComparedPods = 20
+)
+
+// Comparison is whether the CPU throttling of a canary was compared.
+type Comparison uint8
+
+// The results of a comparison.
+const (
+	NotYetCompared Comparison = iota
+	Compared
+	NoCPULimit   // no container of the canary can be throttled
+	NoPrometheus // the updater has no address of Prometheus
+	NoAnswer     // Prometheus did not answer, or with an error
+	NoData       // Prometheus has too few data of the pods
+)
+
+// Text returns why throttling is not compared, as a full sentence, or "" if it is compared or need not be.
+func (c Comparison) Text() string {
+	switch c {
+	case NoPrometheus:
+		return "CPU throttling is not compared, because the updater has no address of Prometheus."
+	case NoAnswer:
+		return "CPU throttling is not compared, because Prometheus does not answer."
+	case NoData:
+		return "CPU throttling is not compared, because Prometheus has too few data of the pods."
+	case NotYetCompared, Compared, NoCPULimit:
+	}
+	return ""
+}
+
+// A ThrottlingQuery selects the data for the comparison of a workload.
+type ThrottlingQuery struct {
+	Namespace string
+	Canaries  []string // names of pods with the new size, sorted; at most MaxComparedPods
+	Others    []string // likewise of pods that are not changed yet
+	Changed   string   // name of the pod that was changed; "" if its time before the change is no evidence
+	Since     time.Time
+	Change    time.Time     // end of the time before the change
+	Before    time.Duration // length of the time before the change
+}
+
+// Periods are CPU periods of a container, summed up over pods.
+type Periods struct{ Throttled, All float64 }
+
+// share returns the share of throttled periods, and false if there are too few or they are invalid.
+func (p Periods) share() (float64, bool) {
+	share := p.Throttled / p.All
+	return math.Min(share, 1), p.All >= minPeriods && share >= 0 && !math.IsInf(p.All, 0)
+}
+
+// ContainerThrottling are the CPU periods of a container.
+type ContainerThrottling struct {
+	Container                string
+	Canaries, Before, Others Periods
+}
+
+// Throttling is the answer to a query.
+type Throttling struct {
+	Query      ThrottlingQuery
+	At         time.Time // of the query
+	Result     Comparison
+	Containers []ContainerThrottling // empty unless Result is Compared
+}
+
+// ThrottlingQuery returns the query for the throttling of the canary, and false if there is nothing to compare now.
+func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*cluster.Pod) (ThrottlingQuery, bool) {
+	if s.Phase != Watching {
+		return ThrottlingQuery{}, false
+	}
+	canaries := slices.DeleteFunc(s.canaries(pods), func(p *cluster.Pod) bool { return !p.Ready })
+	if len(canaries) == 0 || !s.hasCPULimit(canaries) {
+		return ThrottlingQuery{}, false
+	}
+	// The start of a container often needs more CPU than its limit, so only pods that are ready for the whole time are compared.
+	first := slices.MinFunc(canaries, func(a, b *cluster.Pod) int { return a.ReadySince.Compare(b.ReadySince) })
+	since := s.Since
+	if first.ReadySince.After(since) {
+		since = first.ReadySince
+	}
+	if now.Sub(since) < minThrottlingTime {
+		return ThrottlingQuery{}, false
+	}
+	q := ThrottlingQuery{
+		Namespace: canaries[0].Namespace, Canaries: readySince(canaries, since), Since: since, Change: s.Since, Before: min(max(watch, minBefore), maxBefore),
+	}
+	var others []*cluster.Pod
+	for _, p := range pods {
+		if p.Live() && p.Ready && p.Controller == s.Controller && !HasSize(p, s.After) {
+			others = append(others, p)
+		}
+	}
+	q.Others = readySince(others, since)
+	if s.Restarts != wasDown {
+		q.Changed = s.Pod
+	}
+	return q, len(q.Canaries) > 0 && (q.Changed != "" || len(q.Others) > 0)
+}
+
+// readySince returns the names of the pods that have been ready since a time.
+func readySince(pods []*cluster.Pod, since time.Time) []string {
+	var names []string
+	for _, p := range pods {
+		if !p.ReadySince.After(since) {
+			names = append(names, p.Name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	return names[:min(len(names), MaxComparedPods)]
+}
+
+// hasCPULimit reports whether a container with a new size has a CPU limit.
+func (s State) hasCPULimit(canaries []*cluster.Pod) bool {
+	for _, p := range canaries {
+		for _, a := range s.After {
+			if c := p.Container(a.Container); c != nil {
+				if _, limits := c.Running(); limits.CPU > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ObserveThrottling is Observe, and reverts the size if the canary is throttled much more than before and than the other pods. Without a
+// usable answer, the canary is judged by the rest.
+func (s State) ObserveThrottling(now time.Time, watch time.Duration, pods []*cluster.Pod, answer Throttling) State {
+	next := s.Observe(now, watch, pods)
+	if s.Phase != Watching || next.Phase != Watching && next.Phase != Accepted {
+		return next
+	}
+	canaries := s.canaries(pods)
+	if len(canaries) > 0 && !s.hasCPULimit(canaries) {
+		next.Comparison = NoCPULimit
+		return next
+	}
+	result, before, after := s.compare(now, &answer)
+	switch {
+	case result != NotYetCompared:
+		next.Comparison = result
+	case next.Phase == Accepted && next.Comparison == NotYetCompared:
+		next.Comparison = NoData // the time was too short
+	}
+	if after-before <= MaxThrottlingRise {
+		return next
+	}
+	s.Comparison = Compared
+	s.ThrottledBefore, s.Throttled = toPercent(before), toPercent(after)
+	return s.revert(now, Throttled)
+}
+
+// compare returns the two shares of the container whose throttling rose most.
+func (s State) compare(now time.Time, answer *Throttling) (result Comparison, before, after float64) {
+	q := &answer.Query
+	age := now.Sub(answer.At)
+	isOwn := !answer.At.IsZero() && q.Change.Equal(s.Since) && age < throttlingTTL && age > -throttlingTTL
+	switch {
+	case answer.Result == NoPrometheus:
+		return NoPrometheus, 0, 0
+	case !isOwn:
+		return NotYetCompared, 0, 0
+	case answer.Result != Compared:
+		return answer.Result, 0, 0
+	}
+	result = NoData
+	for i := range answer.Containers {
+		c := &answer.Containers[i]
+		isSized := slices.ContainsFunc(s.After, func(a Size) bool { return a.Container == c.Container })
+		share, known := c.Canaries.share()
+		was, knownBefore := c.Before.share()
+		others, knownOthers := c.Others.share()
+		if !isSized || !known || !knownBefore && !knownOthers {
+			continue
+		}
+		if !knownBefore || knownOthers && others > was {
+			was = others
+		}
+		if result == NoData || share-was > after-before {
+			before, after = was, share
+		}
+		result = Compared
+	}
+	return result, before, after
+}

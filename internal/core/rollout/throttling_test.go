@@ -1,0 +1,156 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func limited(p *cluster.Pod) { p.Containers[0].Limits = cluster.Amounts(200, 0) }
+
+// answerOf returns an answer about the throttling of the container app.
+func answerOf(now time.Time, canary, before, others Periods) Throttling {
+	return Throttling{
+		Query: ThrottlingQuery{Change: noon}, At: now, Result: Compared,
+		Containers: []ContainerThrottling{{Container: "app", Canaries: canary, Before: before, Others: others}},
+	}
+}
+
+func TestState_throttlingOfTheCanary_revertsAboveTheBound(t *testing.T) {
+	early, late := noon.Add(5*time.Minute), noon.Add(12*time.Minute)
+	none := Periods{}
+	share := func(percent float64) Periods { return Periods{percent * 10, 1000} }
+	for name, c := range map[string]struct {
+		now        time.Time
+		answer     Throttling
+		phase      Phase
+		comparison Comparison
+	}{
+		"as before":                        {early, answerOf(early, share(5), share(5), none), Watching, Compared},
+		"rises by the bound":               {early, answerOf(early, share(15), share(5), none), Watching, Compared},
+		"rises by more":                    {early, answerOf(early, share(16), share(5), none), Held, Compared},
+		"rises by more, at the end":        {late, answerOf(late, share(16), share(5), none), Held, Compared},
+		"others are throttled, too":        {early, answerOf(early, share(60), share(5), share(55)), Watching, Compared},
+		"others are throttled less":        {early, answerOf(early, share(60), share(55), share(5)), Watching, Compared},
+		"nothing before, others are not":   {early, answerOf(early, share(60), none, share(5)), Held, Compared},
+		"well until the end":               {late, answerOf(late, share(6), share(5), share(5)), Accepted, Compared},
+		"nothing to compare with":          {early, answerOf(early, share(60), none, none), Watching, NoData},
+		"few periods of the canary":        {early, answerOf(early, Periods{100, 299}, share(5), none), Watching, NoData},
+		"few periods before":               {early, answerOf(early, share(60), Periods{0, 10}, none), Watching, NoData},
+		"no number":                        {early, answerOf(early, Periods{math.NaN(), 1000}, share(5), none), Watching, NoData},
+		"infinite":                         {early, answerOf(early, Periods{math.Inf(1), math.Inf(1)}, share(5), none), Watching, NoData},
+		"negative":                         {early, answerOf(early, Periods{-900, 1000}, share(5), none), Watching, NoData},
+		"another container":                {early, Throttling{Query: ThrottlingQuery{Change: noon}, At: early, Result: Compared, Containers: []ContainerThrottling{{"x", share(90), share(0), none}}}, Watching, NoData},
+		"an answer of another canary":      {early, Throttling{Query: ThrottlingQuery{Change: noon.Add(-time.Hour)}, At: early, Result: Compared, Containers: answerOf(early, share(90), share(0), none).Containers}, Watching, NotYetCompared},
+		"an old answer":                    {late, answerOf(noon.Add(2*time.Minute), share(90), share(0), none), Accepted, NoData},
+		"an answer of the future":          {early, answerOf(noon.Add(time.Hour), share(90), share(0), none), Watching, NotYetCompared},
+		"no answer yet":                    {early, Throttling{}, Watching, NotYetCompared},
+		"never an answer":                  {late, Throttling{}, Accepted, NoData},
+		"Prometheus does not answer":       {early, Throttling{Query: ThrottlingQuery{Change: noon}, At: early, Result: NoAnswer}, Watching, NoAnswer},
+		"Prometheus answers never":         {late, Throttling{Query: ThrottlingQuery{Change: noon}, At: late, Result: NoAnswer}, Accepted, NoAnswer},
+		"Prometheus is not configured":     {early, Throttling{Result: NoPrometheus}, Watching, NoPrometheus},
+		"Prometheus is never configured":   {late, Throttling{Result: NoPrometheus}, Accepted, NoPrometheus},
+		"share above 1, of a faulty scrap": {early, answerOf(early, Periods{5000, 1000}, share(95), none), Watching, Compared},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := []*cluster.Pod{running("a", after, limited), running("b", before, limited)}
+			got := watching().ObserveThrottling(c.now, watch, pods, c.answer)
+			if got.Phase != c.phase || got.Comparison != c.comparison {
+				t.Errorf("phase %d, comparison %d, want %d, %d", got.Phase, got.Comparison, c.phase, c.comparison)
+			}
+			if isReverted := got.Cause == Throttled; isReverted != (c.phase == Held) {
+				t.Errorf("cause %d", got.Cause)
+			}
+			if c.comparison > NoCPULimit != strings.Contains(got.Comparison.Text(), "CPU throttling is not compared") {
+				t.Errorf("text %q", got.Comparison.Text())
+			}
+		})
+	}
+}
+
+func TestState_throttlingRevert_textHasBothShares(t *testing.T) {
+	now := noon.Add(5 * time.Minute)
+	got := watching().ObserveThrottling(now, watch, []*cluster.Pod{running("a", after, limited)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
+	want := "the CPU of pod web-a, or of its replacement, was throttled in 45% of its periods, and in 3% before or in other pods"
+	if got.Text() != want {
+		t.Errorf("text %q, want %q", got.Text(), want)
+	}
+}
+
+// An OOM kill is the stronger evidence, and is the cause that is reported.
+func TestState_canaryIsOOMKilledAndThrottled_causeIsTheKill(t *testing.T) {
+	now := noon.Add(5 * time.Minute)
+	got := watching().ObserveThrottling(now, watch, []*cluster.Pod{running("a", after, limited, killed)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
+	if got.Phase != Held || got.Cause != OOMKilled {
+		t.Errorf("state %+v", got)
+	}
+}
+
+func TestState_noContainerHasACPULimit_isNotComparedAndNotAsked(t *testing.T) {
+	now := noon.Add(5 * time.Minute)
+	pods := []*cluster.Pod{running("a", after), running("b", before)}
+	if _, asks := watching().ThrottlingQuery(now, watch, pods); asks {
+		t.Error("asks although nothing can be throttled")
+	}
+	if got := watching().ObserveThrottling(now, watch, pods, Throttling{Result: NoPrometheus}); got.Comparison != NoCPULimit || got.Comparison.Text() != "" {
+		t.Errorf("state %+v", got)
+	}
+}
+
+func TestThrottlingQuery_canary_selectsPodsThatAreReadyForTheWholeTime(t *testing.T) {
+	readyAt := func(at time.Time) func(*cluster.Pod) { return func(p *cluster.Pod) { p.ReadySince = at } }
+	now := noon.Add(6 * time.Minute)
+	for name, c := range map[string]struct {
+		state State
+		now   time.Time
+		watch time.Duration
+		pods  []*cluster.Pod
+		want  string
+	}{
+		"resized in place": {watching(), now, watch, []*cluster.Pod{running("a", after, limited), running("b", before, limited), running("c", before, limited)},
+			"[web-a] since 0s, before web-a 10m0s, others [web-b web-c]"},
+		"replaced, ready after a minute": {watching(), now, watch, []*cluster.Pod{running("n", after, limited, createdAt(noon)), running("b", before, limited)},
+			"[web-n] since 1m0s, before web-a 10m0s, others [web-b]"},
+		"another pod starts later": {watching(), now, watch, []*cluster.Pod{running("a", after, limited), running("n", after, limited, createdAt(noon.Add(time.Minute)))},
+			"[web-a] since 0s, before web-a 10m0s, others []"},
+		"other pods became ready later": {watching(), now, watch, []*cluster.Pod{running("a", after, limited), running("b", before, limited, readyAt(noon.Add(time.Second)))},
+			"[web-a] since 0s, before web-a 10m0s, others []"},
+		"long watch":               {watching(), now, 24 * time.Hour, []*cluster.Pod{running("a", after, limited)}, "[web-a] since 0s, before web-a 1h0m0s, others []"},
+		"too early":                {watching(), noon.Add(119 * time.Second), watch, []*cluster.Pod{running("a", after, limited)}, "none"},
+		"replacement is not ready": {watching(), now, watch, []*cluster.Pod{running("n", after, limited, createdAt(noon), notReady), running("b", before, limited)}, "none"},
+		"not watched":              {starting(), now, watch, []*cluster.Pod{running("a", before, limited)}, "none"},
+		"was down, no other pod":   {State{}.Start(noon, running("a", before, notReady), []Size{{"app", after}}, false).Changed(), now, watch, []*cluster.Pod{running("a", after, limited)}, "none"},
+		"was down, another pod": {State{}.Start(noon, running("a", before, notReady), []Size{{"app", after}}, false).Changed(), now, watch,
+			[]*cluster.Pod{running("a", after, limited), running("b", before, limited)}, "[web-a] since 0s, before  10m0s, others [web-b]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, asks := c.state.ThrottlingQuery(c.now, c.watch, c.pods)
+			got := "none"
+			if asks {
+				got = fmt.Sprintf("%v since %v, before %s %v, others %v", q.Canaries, q.Since.Sub(noon), q.Changed, q.Before, q.Others)
+			}
+			if got != c.want {
+				t.Errorf("query %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestThrottlingQuery_thousandPods_isBounded(t *testing.T) {
+	pods := []*cluster.Pod{running("a", after, limited)}
+	for i := range 1000 {
+		pods = append(pods, running(fmt.Sprintf("old-%d", i), before, limited), running(fmt.Sprintf("new-%d", i), after, limited, createdAt(noon)))
+	}
+	q, asks := watching().ThrottlingQuery(noon.Add(9*time.Minute), watch, pods)
+	if !asks || len(q.Canaries) > MaxComparedPods || len(q.Others) > MaxComparedPods || !slices.IsSorted(q.Others) {
+		t.Errorf("%d canaries, %d others", len(q.Canaries), len(q.Others))
+	}
+}

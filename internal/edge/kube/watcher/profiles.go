@@ -1,0 +1,63 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+// addProfiles watches the names of SizingProfiles, which are used for warnings, and how they roll changes out. Startup does not wait for
+// the first list. If Options.Rules is set, no pod is changed before it: without it, a workload with a canary would be changed as a whole.
+func (w *World) addProfiles() {
+	c, err := kube.NewProfileObjects(w.clients)
+	if err != nil {
+		w.log.Warn("Cannot watch SizingProfiles; their canaries are not used", slog.Any("error", err))
+		return
+	}
+	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) cluster.Canary { return projection.ProfileRollout(o.Name, o.Spec) })
+	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary"
+	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply -f -"
+	s.NonBlocking = !w.o.Rules
+	w.profileFeed = addFeed(w, s, &w.profiles)
+	w.profileFeed.MakeOptional()
+}
+
+// ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster
+// has no such resource, or podfit may not read it. They are not known if they are not watched, or the watch is out of date.
+func (w *World) ProfileNames() (names []string, known bool) {
+	if w.profileFeed == nil {
+		return nil, false
+	}
+	state := w.profileFeed.State()
+	if state.Forbidden {
+		return nil, true
+	}
+	if state.IsStale(time.Now()) {
+		return nil, false
+	}
+	w.profiles.each(func(key cluster.Key, _ cluster.Canary) { names = append(names, key.Name) })
+	slices.Sort(names)
+	return names, true
+}
+
+// withRollout returns the autoscaler with the rollout of the profile that it names. The mutex is held.
+func (w *World) withRollout(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if a == nil || a.Recommender == "" || a.Canary.Set {
+		return a
+	}
+	profile, ok := w.profiles.get(cluster.Key{Name: a.Recommender})
+	if !ok || !profile.On {
+		return a
+	}
+	out := *a
+	out.Canary = a.Canary.Under(profile)
+	return &out
+}
