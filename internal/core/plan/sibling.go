@@ -34,6 +34,23 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
 }
 
+// DependsOnResizes reports whether the answer to a resize of the same controller may show that a quota would refuse the replacement of a
+// pod that is to be evicted or deleted: its mode resizes, and the quotas cannot be read.
+func (p *Pass) DependsOnResizes(d decision.Decision) bool {
+	own := &p.entries[p.at(d)]
+	removes := d.Do == decision.Evict || d.Do == decision.Delete
+	return removes && own.scope != nil && d.Autoscaler.Mode.Resizes() && p.w.Limits[d.Pod.Namespace].Quotas == nil
+}
+
+// OverQuota reports whether a quota has refused a resize of the same controller, possibly since the eviction or deletion of a pod was
+// decided on. The caller asks just before it sends the request, and reports a request that it does not send with Stopped.
+func (p *Pass) OverQuota(d decision.Decision) (decision.Reason, bool) {
+	if !p.DependsOnResizes(d) {
+		return decision.Reason{}, false
+	}
+	return p.candidate(&p.entries[p.at(d)]).siblingOverQuota()
+}
+
 // quotaRefusals returns the last refusal of a resize by a quota for each controller of a scope.
 func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload]quotaRefusal {
 	if !sc.quotasAsked {

@@ -80,3 +80,34 @@ func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
 		})
 	}
 }
+
+// An eviction that is planned is not sent any more when a quota refuses the resize of another pod in the same pass.
+func TestPass_quotaRefusesSiblingAfterEvictionIsPlanned_overQuotaIsReported(t *testing.T) {
+	for name, quotas := range map[string]*cluster.Quotas{"quotas are not known": nil, "quotas are known": {}} {
+		w, a := growing(4)
+		w.Limits = map[string]policy.Limits{"shop": {Quotas: quotas}}
+		b := DefaultBudget()
+		b.Tolerance = 1
+		pass := Begin(noon, w, b)
+		resizes := actions(pass)
+		planned := pass.Refused(resizes[0], decision.Refusal{Kind: decision.Denied, Text: "denied"})
+		if len(planned) != 1 || planned[0].Do != decision.Evict {
+			t.Fatalf("%s: %v, want an eviction", name, planned)
+		}
+		if why, over := pass.OverQuota(planned[0]); over {
+			t.Errorf("%s: before the refusal: %s", name, why)
+		}
+		pass.Refused(resizes[1], decision.Refusal{Kind: decision.DeniedByQuota, Text: "exceeded quota: compute"})
+		why, over := pass.OverQuota(planned[0])
+		if want := quotas == nil; over != want || pass.DependsOnResizes(planned[0]) != want {
+			t.Errorf("%s: over quota: %t (%s), depends on resizes: %t; want %t", name, over, why, pass.DependsOnResizes(planned[0]), want)
+		}
+		if _, over := pass.OverQuota(resizes[2]); over {
+			t.Errorf("%s: a resize is over quota", name)
+		}
+		a.Mode = cluster.Recreate
+		if pass.DependsOnResizes(planned[0]) {
+			t.Errorf("%s: a mode without resizes depends on resizes", name)
+		}
+	}
+}
