@@ -58,6 +58,7 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		verb = map[string]string{"resize": "resize", "eviction": "evict"}[parts[6]]
 	}
 	// Concurrent requests are handled one by one, in the same order in each run.
+	sent := time.Now()
 	late := wait(q, latency(verb, parts[5]))
 	s.mu.Lock()
 	w, p := s.find(parts[3], parts[5])
@@ -89,6 +90,7 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		s.record(w, p, verb, what)
 		return nil, errNotOpened
 	}
+	p.sent = sent
 	pod, status := s.answer(w, p, verb, what, q.Header.Get("Content-Type"), body)
 	switch {
 	case verb == "annotate":
@@ -128,7 +130,11 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 	}
 	p.replies[verb] = said
 	if verb == "resize" && !isTemporary(said) {
-		p.over = strings.Contains(said, "exceeded quota")
+		over := strings.Contains(said, "exceeded quota")
+		if over && !p.over {
+			p.overSince = time.Now()
+		}
+		p.over = over
 	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -38,11 +39,12 @@ type checker struct {
 	violation string
 	used      map[string]int
 
-	states    []state        // by workload
-	began     int            // minute in which the pass began
-	behind    lag            // over all workloads; used if there is a rate limit
-	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
-	killed3   map[string]int // minute of the first pass after the third OOM kill of a pod, by UID
+	states    []state                   // by workload
+	began     int                       // minute in which the pass began
+	inWatch   map[types.UID]*corev1.Pod // as the watch showed them when the pass began
+	behind    lag                       // over all workloads; used if there is a rate limit
+	incorrect map[string]int            // passes for which the reason of a pod is incorrect, by UID
+	killed3   map[string]int            // minute of the first pass after the third OOM kill of a pod, by UID
 }
 
 // A state is the history of a workload.
@@ -76,6 +78,14 @@ func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 
 func (c *checker) before(minute int) {
 	c.began = minute
+	shown := c.sim.all()
+	if c.sim.world.Lag > 0 {
+		shown = c.sim.shown[0]
+	}
+	c.inWatch = make(map[types.UID]*corev1.Pod, len(shown))
+	for _, p := range shown {
+		c.inWatch[p.UID] = p
+	}
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
@@ -142,7 +152,8 @@ func (c *checker) overQuotaBeside(w *simulated, p *replica) *replica {
 	for _, o := range w.pods {
 		refused := o.last["resize"]
 		recent := minute-refused <= 15 && !slices.ContainsFunc(w.Advice, func(a advice) bool { return a.At > refused && a.At <= minute })
-		if o != p && o.over && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
+		// An eviction that was sent before the refusal cannot be taken back: a slow one is carried out seconds later.
+		if o != p && o.over && o.overSince.Before(p.sent) && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
 			return o
 		}
 	}
@@ -232,7 +243,15 @@ func (c *checker) isRescue(w *simulated, p *replica) bool {
 // isRescueInService reports whether podfit may resize a pod without a restart although its workload has too few replicas: it was
 // OOM-killed minutes ago, and gets more memory.
 func (c *checker) isRescueInService(w *simulated, p *replica) bool {
-	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && w.getsMoreMemory(p.pod)
+	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && (w.getsMoreMemory(p.pod) || w.getsMoreMemory(c.watched(p)))
+}
+
+// watched returns a pod as the watch showed it when the pass began. A stale watch does not show yet that the kubelet has resized it.
+func (c *checker) watched(p *replica) *corev1.Pod {
+	if o := c.inWatch[p.pod.UID]; o != nil && len(o.Status.ContainerStatuses) > 0 {
+		return o
+	}
+	return p.pod
 }
 
 // getsMoreMemory reports whether the replacement of a pod would be OOM-killed later: it has a larger memory limit, or without a limit a

@@ -68,30 +68,32 @@ type simulated struct {
 
 // A replica is a pod with the state that only the simulation has.
 type replica struct {
-	pod      *corev1.Pod
-	number   int // index among the replicas
-	leaves   int // minute in which a deleted pod is removed
-	startsAt int // minute; -1 without a node
-	readyAt  int
-	resized  int                    // minute of the last accepted resize
-	applied  int                    // minute in which the kubelet completed the last resize
-	diesAt   int                    // minute of the next OOM kill, if memory is too small
-	wakesAt  int                    // minute of the restart after it
-	answered *corev1.Pod            // the pod that the cached answers belong to
-	answers  map[string]*corev1.Pod // results of patches, by patch
-	resizes  int                    // number of accepted resizes
-	tried    map[string]int         // requests since the pod or its recommendation changed, by verb
-	replies  map[string]string      // the last replies, by verb
-	over     bool                   // the last definite reply to a resize was a quota refusal
-	done     bool                   // the last request was carried out
-	since    map[string]int         // minute since which requests have been carried out, or refused, by verb
-	lastAt   int                    // minute of the last request
-	last     map[string]int         // the same, by verb
-	fine     int                    // last minute in which the pod was satisfied
-	late     bool                   // a resize was carried out after others were refused
-	served   int                    // last minute in which the pod was ready
-	unserved int                    // last minute in which the pod was not ready
-	killed   int                    // minute of the last OOM kill
+	pod       *corev1.Pod
+	number    int // index among the replicas
+	leaves    int // minute in which a deleted pod is removed
+	startsAt  int // minute; -1 without a node
+	readyAt   int
+	resized   int                    // minute of the last accepted resize
+	applied   int                    // minute in which the kubelet completed the last resize
+	diesAt    int                    // minute of the next OOM kill, if memory is too small
+	wakesAt   int                    // minute of the restart after it
+	answered  *corev1.Pod            // the pod that the cached answers belong to
+	answers   map[string]*corev1.Pod // results of patches, by patch
+	resizes   int                    // number of accepted resizes
+	tried     map[string]int         // requests since the pod or its recommendation changed, by verb
+	replies   map[string]string      // the last replies, by verb
+	over      bool                   // the last definite reply to a resize was a quota refusal
+	overSince time.Time              // when that reply was sent, since the last other reply
+	sent      time.Time              // when the request in progress was sent
+	done      bool                   // the last request was carried out
+	since     map[string]int         // minute since which requests have been carried out, or refused, by verb
+	lastAt    int                    // minute of the last request
+	last      map[string]int         // the same, by verb
+	fine      int                    // last minute in which the pod was satisfied
+	late      bool                   // a resize was carried out after others were refused
+	served    int                    // last minute in which the pod was ready
+	unserved  int                    // last minute in which the pod was not ready
+	killed    int                    // minute of the last OOM kill
 }
 
 func newSimulation(w *world) *simulation {
