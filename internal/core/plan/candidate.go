@@ -110,6 +110,8 @@ func (t *candidate) take() {
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replacementChecks, decision.Fits)
+	case t.resizeStalled():
+		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
 	case t.d.Rescue && t.isStuckResizing():
 		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
 	case p.Phase != cluster.Pending && p.IsResizing():
@@ -186,7 +188,7 @@ func (t *candidate) inPlace() {
 	case !t.d.Rescue && !isAnyRunning(p):
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning}) // the kubelet has not reported a state yet
+		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescueWaitsUntil()}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
@@ -243,6 +245,7 @@ func (t *candidate) whileResizing() {
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
+		r.Until = t.rescueWaitsUntil()
 	case cluster.ResizeInfeasible:
 		r.Code, failed = decision.ResizeImpossible, true
 		again = inPlaceOnly && change.AsksLess(p, with, 0)

@@ -15,7 +15,10 @@ import (
 )
 
 // An OOM rescue gives an OOM-killed container more memory at once: in place if the update mode resizes, else by eviction, else by
-// deletion. A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
+// deletion. A pod that is down waits at most Budget.StuckFor for a resize that the kubelet carries out, and not at all for one that the
+// kubelet defers or that failed.
+//
+// A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
 //
 //   - a PodDisruptionBudget refused its eviction, and it would not if the OOM-killed pods were ready
 //   - it is not ready, and a container was OOM-killed minKills times in a row
@@ -191,6 +194,36 @@ func (t *candidate) isStuckResizing() bool {
 		return false
 	}
 	return t.d.Autoscaler.Mode.Evicts() && t.health() == down
+}
+
+// resizeBegan returns when the kubelet was asked for the resize of the pod that it has not completed: as it reports in the condition of
+// the pod, or when podfit asked, if it reports nothing. It returns the zero time if there is no such resize.
+func (t *candidate) resizeBegan() time.Time {
+	p := t.d.Pod
+	switch {
+	case p.Resize != nil && p.Resize.State == cluster.ResizeInProgress:
+		return p.Resize.Since
+	case !p.IsResizing() && change.IsAsked(p, t.d.With) && !change.SameSize(p, t.d.With):
+		return t.w.Ledger.LastResize(p)
+	}
+	return time.Time{}
+}
+
+// rescueWaitsUntil returns when the rescue of a pod that is down goes on to its eviction, because the kubelet has not completed its resize
+// within Budget.StuckFor. It returns the zero time if the pod does not wait for that.
+func (t *candidate) rescueWaitsUntil() time.Time {
+	began := t.resizeBegan()
+	if !t.d.Rescue || t.health() != down || began.IsZero() {
+		return time.Time{}
+	}
+	return began.Add(t.b.StuckFor)
+}
+
+// resizeStalled reports whether the rescue of a pod does not wait for the kubelet any longer. If the update mode does not evict, the pod is
+// left with a reason that is reported.
+func (t *candidate) resizeStalled() bool {
+	until := t.rescueWaitsUntil()
+	return !until.IsZero() && !t.now.Before(until)
 }
 
 // resizeCodes are the reasons for which a pod that is down does not wait for its resize.

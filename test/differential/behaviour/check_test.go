@@ -523,6 +523,9 @@ var conditions = map[string]func(observation) bool{
 	"ResizeRunning": func(o observation) bool {
 		return !isResized(o.p.pod)
 	},
+	"ResizeStalled": func(o observation) bool {
+		return o.sim.world.Rescue && o.w.Mode == "InPlace" && o.p.killed >= 0 && !isResized(o.p.pod) && o.minute-o.p.resized >= stuckAfter
+	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
