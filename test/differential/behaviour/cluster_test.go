@@ -33,7 +33,6 @@ type simulation struct {
 	serial    int
 	stepped   int             // the last minute whose step has run
 	revision  int             // counts changes of the state
-	requests  int             // counts requests; selects those with faults
 	shown     [][]*corev1.Pod // all pods in each of the last minutes, as a stale watch shows them
 	journal   []string        // requests, replies and events, oldest first
 
@@ -61,6 +60,7 @@ type simulated struct {
 	refused   int        // consecutive rejections of new pods by the quota
 	unsized   bool       // a new pod was created without the recommended size, because of the quota or because no webhook sized it
 	undone    int        // number of resizes that were undone
+	mayFail   []int      // number of requests that each fault may have affected
 	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
 	evictedLeaving bool
 	bounds         map[*corev1.Pod]*vpav1.RecommendedPodResources
@@ -103,6 +103,7 @@ func newSimulation(w *world) *simulation {
 		calculator := limits{sw.MostMB}
 		sw.processor = vpautil.NewCappingRecommendationProcessor(calculator)
 		sw.provider = recommendation.NewProvider(calculator, sw.processor)
+		sw.mayFail = make([]int, len(sw.Faults))
 		sw.vacant = slices.Repeat([]int{-1}, sw.most())
 		sw.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
 		sw.advise(s.at(-24*60), 0)
