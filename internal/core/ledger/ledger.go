@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -130,10 +131,21 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 	}
 }
 
-// expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get. If it is not known yet
+// whether the last eviction had an effect, its replacement shows that for this one, too: otherwise pods that take turns would be evicted
+// again and again, each before it is known whether the replacement of the other one can be scheduled.
 func (l *Ledger) expect(now time.Time, d Attempt) {
-	e := l.evictions[WorkloadOf(d.Pod)]
-	l.evictions[WorkloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
+	last, open := l.evictions[WorkloadOf(d.Pod)]
+	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective}
+	if open && !last.judged && last.uncertain == "" && sameRequests(last.with, d.With) {
+		next.newest = last.newest
+	}
+	l.evictions[WorkloadOf(d.Pod)] = next
+}
+
+// sameRequests reports whether two replacements should get the same requests.
+func sameRequests(a, b []policy.Fitted) bool {
+	return slices.EqualFunc(a, b, func(a, b policy.Fitted) bool { return a.Container == b.Container && a.Requests == b.Requests })
 }
 
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with

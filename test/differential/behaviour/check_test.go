@@ -380,10 +380,10 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return true // the event about another pod that was deleted; this one is deleted next
 	case why == decision.ReplacementMissing && c.hasEvent(w, missingEvent):
 		return true // no pod of the workload is evicted until the evicted pods have replacements, which is reported
-	case st.futile && c.hasEvent(w, backOffEvent):
-		return true // no pod of the workload is evicted during the back-off, and this one is not tried
-	case c.sim.world.Rate > 0 && minute-p.last["evict"] <= c.turn():
-		return true // each pod gets one attempt in a turn, and the next one leads to a deletion or an event if the pod was OOM-killed again
+	case (why == decision.BackingOff || why == decision.Probing) && c.hasEvent(w, backOffEvent):
+		return true // no pod of the workload is evicted during the back-off, which is reported; whether it is justified is checked elsewhere
+	case c.sim.world.Rate > 0 && minute-c.since(w, p, minute, "evict") <= reportWithin+3*c.turn():
+		return true // each pod gets one attempt in a turn, and it may take three OOM kills until one leads to a deletion or an event
 	case c.killsInWatch(p) >= 3:
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
@@ -528,6 +528,7 @@ var conditions = map[string]func(observation) bool{
 	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
+	"DeletionRefused":       refused("delete", "", ""), // the stale watch shows an outdated version of the pod, which is a precondition
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
 	"ResizeRefused":         refused("resize", "", "exceeded quota"),
 	"ResizeOverQuota":       refused("resize", "exceeded", ""),
@@ -1003,7 +1004,7 @@ var differences = []difference{
 			if o.why().Code == decision.DisruptionBudget {
 				slack += (until - o.p.lastAt) / 2 // an attempt that is made early, because more pods are ready, doubles the back-off, too
 			}
-			return until-o.p.lastAt <= o.p.lastAt-since+slack
+			return o.minute <= until+1 && until-o.p.lastAt <= o.p.lastAt-since+slack
 		},
 	},
 	{
@@ -1062,12 +1063,20 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			// Pods whose resize is refused are evicted, too: unless by the node, one at a time, until the quota rejects a replacement.
-			// Upstream may use up its rate limit on refused resizes instead: it loses no pod then, and updates none.
-			refused := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool {
+			// podfit that may read quotas, and its webhook, lose none.
+			if o.p != nil || o.w.refused == 0 || o.sim.world.Quotas {
+				return false
+			}
+			missing := o.w.Replicas - o.w.count().pods
+			if o.w.Mode == "Recreate" || o.w.Mode == "Auto" {
+				return missing <= o.tolerance(o.w)
+			}
+			// Pods whose resize is refused are evicted, too: one at a time, until the quota rejects a replacement. Upstream may use up its
+			// rate limit on refused resizes instead: it loses no pod then, and updates none.
+			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool {
 				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
 			})
-			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || refused)
+			return o.w.Mode == "InPlaceOrRecreate" && refused && missing <= 1
 		},
 	},
 	{
