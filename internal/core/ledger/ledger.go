@@ -92,6 +92,7 @@ type Attempt struct {
 	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
 	Memory   int64        // Delete: bytes that the replacement gets
 	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
+	Early    bool         // the attempt was made before the end of the back-off, because more pods are ready
 }
 
 // newest returns when the newest pod of the workload was created, by the API server's clock.

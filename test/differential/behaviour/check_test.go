@@ -1000,10 +1000,7 @@ var differences = []difference{
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
-			slack := 2
-			if o.why().Code == decision.DisruptionBudget {
-				slack += (until - o.p.lastAt) / 2 // an attempt that is made early, because more pods are ready, doubles the back-off, too
-			}
+			const slack = 2
 			return o.minute <= until+1 && until-o.p.lastAt <= o.p.lastAt-since+slack
 		},
 	},
@@ -1072,11 +1069,12 @@ var differences = []difference{
 				return missing <= o.tolerance(o.w)
 			}
 			// Pods whose resize is refused are evicted, too: one at a time, until the quota rejects a replacement. Upstream may use up its
-			// rate limit on refused resizes instead: it loses no pod then, and updates none.
+			// rate limit on refused resizes instead: it loses no pod then, and updates none. And a quota that admits the size that podfit
+			// expects may reject that of the simulated webhook, see isTooLarge.
 			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool {
 				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
 			})
-			return o.w.Mode == "InPlaceOrRecreate" && refused && missing <= 1
+			return o.w.Mode == "InPlaceOrRecreate" && (refused || o.isTooLarge()) && missing <= 1
 		},
 	},
 	{

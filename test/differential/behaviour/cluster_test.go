@@ -319,11 +319,15 @@ func (s *simulation) step(minute int) {
 	}
 }
 
-// scale sets the number of replicas. The controller deletes surplus pods immediately.
+// scale sets the number of replicas. The controller deletes surplus pods immediately. A StatefulSet deletes those with the highest
+// numbers. A Deployment that lacks pods deletes only as many as there are too many: the others take the numbers of the missing ones.
 func (s *simulation) scale(w *simulated, replicas int) {
 	s.note("scaled %s from %d to %d", w.name(), w.Replicas, replicas)
 	w.Replicas = replicas
 	s.revision++
+	if !w.StatefulSet {
+		s.renumber(w)
+	}
 	for i := range w.vacant {
 		if i >= replicas {
 			w.vacant[i] = -1
@@ -338,6 +342,23 @@ func (s *simulation) scale(w *simulated, replicas int) {
 	if s.onScale != nil {
 		s.onScale(w)
 	}
+}
+
+// renumber gives the numbers of missing pods to pods whose numbers are too high.
+func (s *simulation) renumber(w *simulated) {
+	taken := make([]bool, len(w.vacant))
+	for _, p := range w.pods {
+		taken[p.number] = taken[p.number] || p.pod.DeletionTimestamp == nil
+	}
+	for _, p := range w.pods {
+		free := slices.Index(taken, false)
+		if p.number < w.Replicas || p.pod.DeletionTimestamp != nil || free < 0 || free >= w.Replicas {
+			continue
+		}
+		taken[free], p.number, w.vacant[free] = true, free, -1
+		s.change(p, func(q *corev1.Pod) { q.Labels["replica"] = strconv.Itoa(free) })
+	}
+	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 }
 
 // remove starts the deletion of a pod.
