@@ -394,7 +394,7 @@ const (
 // stateOf returns the state of the replacement of the last deleted pod.
 func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 	workload := ledger.WorkloadOf(t.d.Pod)
-	var serving, killed, waiting, isStuck bool
+	var serving, killed, waiting, isNew, isStuck bool
 	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
@@ -412,11 +412,14 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 			isStuck = true
 		default:
 			waiting = true
+			isNew = isNew || t.now.Sub(p.Created) < t.b.StuckFor
 		}
 	}
 	controller := t.d.Pod.Controller
 	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
 	switch {
+	case serving && isNew:
+		return replacementAbsent // of several new pods, it is not known which one replaces the deleted pod
 	case serving && !(missing && t.w.Ledger.IsMissing(controller, last.UID)): // otherwise it replaces a pod that was evicted before
 		return replacementServing
 	case killed:

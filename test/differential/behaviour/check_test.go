@@ -42,7 +42,8 @@ type checker struct {
 	states    []state                   // by workload
 	began     int                       // minute in which the pass began
 	inWatch   map[types.UID]*corev1.Pod // as the watch showed them when the pass began
-	behind    lag                       // over all workloads; used if there is a rate limit
+	behind    lag                       // in satisfied pods over all workloads; used if there is a rate limit
+	lacking   lag                       // the same in ready pods
 	incorrect map[string]int            // passes for which the reason of a pod is incorrect, by UID
 	killed3   map[string]int            // minute of the first pass after the third OOM kill of a pod, by UID
 }
@@ -114,7 +115,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	switch {
 	case w.Mode == "InPlace":
 		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
-	case p.pod.Spec.NodeName == "":
+	case p.pod.Spec.NodeName == "", c.inWatch[p.pod.UID] != nil && c.inWatch[p.pod.UID].Spec.NodeName == "":
 		st.placed = st.placed || st.live < least
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
@@ -211,10 +212,17 @@ func (c *checker) tolerance(w *simulated) int {
 }
 
 // isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.
+// A Deployment does not show which of its new pods replaces which old one. So if one of them is ready, the others that are not scheduled
+// for a while may be for something else.
 func (c *checker) isReplaced(w *simulated, number int) bool {
+	since := c.states[w.index].deletedAt
+	serves := !w.StatefulSet && slices.ContainsFunc(w.pods, func(p *replica) bool { return isReady(p.pod) && c.sim.createdAt(p) > since })
 	return slices.ContainsFunc(w.pods, func(p *replica) bool {
-		if p.number != number || p.pod.DeletionTimestamp != nil || p.startsAt < 0 {
+		if p.number != number || p.pod.DeletionTimestamp != nil {
 			return false
+		}
+		if p.startsAt < 0 {
+			return serves && c.sim.minute()-c.sim.createdAt(p) >= stuckAfter
 		}
 		return isReady(p.pod) || p.killed >= 0 || c.sim.minute()-p.startsAt >= stuckAfter
 	})
@@ -316,7 +324,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	uid := string(p.pod.UID)
 	d, decided := c.podfit.decisions[uid]
 	switch {
-	case !decided && int(p.pod.CreationTimestamp.Sub(c.sim.started)/time.Minute) > minute-c.sim.world.Lag-1:
+	case !decided && c.sim.createdAt(p) > minute-c.sim.world.Lag-1:
 	case !decided:
 		c.fail(minute, "every pod has a decision", "no decision about %s", p.pod.Name)
 	case d.Do != decision.Leave:
@@ -691,15 +699,16 @@ func (w *simulated) sameSize(p *corev1.Pod) bool {
 // compare compares the pods with those of upstream at the end of a minute (P1, P5).
 func (c *checker) compare(minute int) {
 	var satisfied, explained, wanted, pods, undone int
+	var ready, unready, theirReady int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
 		st.look(ours, w.Replicas, minute)
-		because, unready := 0, 0
+		because, becauseUnready := 0, 0
 		if theirs.satisfied > ours.satisfied {
 			because = c.explained(w, minute, w.satisfied)
 		}
 		if theirs.ready > ours.ready {
-			unready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
+			becauseUnready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
 		}
 		satisfied += ours.satisfied
 		explained += because
@@ -707,18 +716,32 @@ func (c *checker) compare(minute int) {
 		wanted += theirs.satisfied
 		undone += w.undone
 		st.behind.note(theirs.satisfied-ours.satisfied, because, w.undone)
-		st.lacking.note(theirs.ready-ours.ready, unready, w.undone)
+		st.lacking.note(theirs.ready-ours.ready, becauseUnready, w.undone)
+		ready += ours.ready
+		unready += becauseUnready
+		theirReady += theirs.ready
 		if c.sim.world.Rate == 0 && st.behind.exceeds(grace*(1+c.sim.world.Lag), w.undone) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
-		if st.lacking.exceeds(2*grace+w.Delay+w.Grace+w.Start, w.undone) {
+		// Under a rate limit, it differs which workload has its turn first, and until then its pods with too little memory are killed.
+		// All workloads are compared together below.
+		killed := c.sim.world.Rate > 0 && w.OOM.NeedMB > 0
+		if !killed && st.lacking.exceeds(2*grace+w.Delay+w.Grace+w.Start, w.undone) {
 			c.fail(minute, "no fewer pods are ready than with upstream", "%d of %s, with upstream %d: %s", ours.ready, w.namespace, theirs.ready, c.reasons(w))
 		}
 	}
 	c.behind.note(wanted-satisfied, explained, undone)
+	c.lacking.note(theirReady-ready, unready, undone)
+	if c.sim.world.Rate == 0 {
+		return
+	}
 	// Each refused action may use up one token of the rate limit.
-	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace*(1+c.sim.world.Lag)+int(float64(2+pods)/rate), undone) {
+	most := grace*(1+c.sim.world.Lag) + int(float64(2+pods)/c.sim.world.Rate)
+	if c.behind.exceeds(most, undone) {
 		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d: %s", satisfied, wanted, c.allReasons())
+	}
+	if c.lacking.exceeds(grace+most, undone) {
+		c.fail(minute, "no fewer pods are ready than with upstream", "%d in all, with upstream %d: %s", ready, theirReady, c.allReasons())
 	}
 }
 

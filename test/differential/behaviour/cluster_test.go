@@ -128,6 +128,11 @@ func (s *simulation) at(minute int) metav1.Time {
 	return metav1.NewTime(s.started.Add(time.Duration(minute) * time.Minute).Truncate(time.Second))
 }
 
+// createdAt returns the minute in which a pod was created.
+func (s *simulation) createdAt(p *replica) int {
+	return int(p.pod.CreationTimestamp.Sub(s.started) / time.Minute)
+}
+
 func (s *simulation) minute() int { return int(time.Since(s.started) / time.Minute) }
 
 func (s *simulation) note(format string, args ...any) {
