@@ -19,6 +19,8 @@ type candidate struct {
 	*scope
 	d *entry
 	g *group // nil if the pod has no controller
+
+	retries bool // the resize is tried although the back-off of the last refused one has not ended
 }
 
 // A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
@@ -194,6 +196,11 @@ func (t *candidate) inPlace() {
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
 	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
+		if t.triesAgain(last) {
+			t.retries = true
+			t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+			return
+		}
 		t.evictInstead(last)
 	case t.isShortOfRoom():
 		t.whileShortOfRoom()
@@ -216,6 +223,20 @@ func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
 		return
 	}
 	t.leave(r)
+}
+
+// refusalTTL is how long the refusal of a resize counts when the pod may be evicted instead. A pod often waits longer for its turn, and
+// what refused the resize may be gone by then.
+const refusalTTL = 5 * time.Minute
+
+// triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old.
+// If it is refused again, the eviction takes its place in the same pass.
+func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
+	if t.now.Sub(last.At) < refusalTTL || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
+		return false
+	}
+	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.isAwaited(t.d.Pod.Controller, t.g)
+	return !awaits && t.mayFallBack() && !t.surges(false)
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
