@@ -182,6 +182,9 @@ func (c *checker) deleting(w *simulated, p *replica) {
 // number of replicas applies to all, unless --in-place-skip-disruption-budget is set.
 func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	minute, st := c.sim.minute(), &c.states[w.index]
+	if restarts {
+		p.restarts = minute
+	}
 	if w.Mode != "InPlace" && w.Mode != "InPlaceOrRecreate" {
 		c.fail(minute, "the update mode is respected", "%s is resized in mode %s", p.pod.Name, w.Mode)
 	}
@@ -197,8 +200,8 @@ func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	}
 	left := c.readyInWatch(w) - 1
 	for _, o := range w.pods {
-		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.replies["resize"] == "done" && o.last["resize"] >= c.began {
-			left-- // it was resized in this pass, too
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.restarts >= c.began {
+			left-- // it is restarted by a resize of this pass, too
 		}
 	}
 	if tolerance := c.tolerance(w); left < w.Replicas-tolerance {
@@ -1088,16 +1091,22 @@ var differences = []difference{
 				return false
 			}
 			missing := o.w.Replicas - o.w.count().pods
-			if o.w.Mode == "Recreate" || o.w.Mode == "Auto" {
+			has := func(matches func(fault) bool) bool { return slices.ContainsFunc(o.w.Faults, matches) }
+			switch {
+			case o.w.Mode == "Recreate" || o.w.Mode == "Auto":
 				return missing <= o.tolerance(o.w)
+			case o.w.Mode != "InPlaceOrRecreate":
+				return false
+			// Pods whose resize the node refuses are evicted. And a quota that admits the size that podfit expects may reject that of the
+			// simulated webhook, see isTooLarge.
+			case has(func(f fault) bool { return f.What == nodeTooBig }) || o.isTooLarge():
+				return missing <= o.tolerance(o.w)
+			// After other refusals, one pod at a time is evicted until the quota rejects a replacement. Without a rate limit, upstream loses
+			// as many pods. With one, it may use it up on refused resizes: it loses no pod then, and updates none.
+			case has(func(f fault) bool { return f.Verb == "resize" && o.sim.world.Rate > 0 }):
+				return missing <= 1
 			}
-			// Pods whose resize is refused are evicted, too: one at a time, until the quota rejects a replacement. Upstream may use up its
-			// rate limit on refused resizes instead: it loses no pod then, and updates none. And a quota that admits the size that podfit
-			// expects may reject that of the simulated webhook, see isTooLarge.
-			refused := slices.ContainsFunc(o.w.Faults, func(f fault) bool {
-				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
-			})
-			return o.w.Mode == "InPlaceOrRecreate" && (refused || o.isTooLarge()) && missing <= 1
+			return false
 		},
 	},
 	{

@@ -79,6 +79,7 @@ type replica struct {
 	wakesAt   int                    // minute of the restart after it
 	answered  *corev1.Pod            // the pod that the cached answers belong to
 	answers   map[string]*corev1.Pod // results of patches, by patch
+	restarts  int                    // minute of the last resize that restarts a container
 	resizes   int                    // number of accepted resizes
 	tried     map[string]int         // requests since the pod or its recommendation changed, by verb
 	replies   map[string]string      // the last replies, by verb
@@ -276,7 +277,7 @@ func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.ResourceVersion = "0"
 	w.pods = append(w.pods, &replica{
 		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{},
-		served: never, unserved: never, killed: never,
+		served: never, unserved: never, killed: never, restarts: never,
 	})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
