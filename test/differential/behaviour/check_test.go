@@ -45,6 +45,7 @@ type checker struct {
 	behind    lag                       // in satisfied pods over all workloads; used if there is a rate limit
 	lacking   lag                       // the same in ready pods
 	incorrect map[string]int            // passes for which the reason of a pod is incorrect, by UID
+	held      map[string]int            // last minute in which no pod of the workload was evicted, and that was reported, by UID
 	killed3   map[string]int            // minute of the first pass after the third OOM kill of a pod, by UID
 }
 
@@ -56,6 +57,7 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
+	idle       int  // evictions of pods that were not ready, which need no budget
 	rescued    bool // pods were changed to rescue them although other limits do not allow it
 	deleted    int  // the replica that was deleted last; -1 if none was
 	deletedAt  int  // minute of that deletion
@@ -67,7 +69,7 @@ type state struct {
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
-	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}}
+	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}, held: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
 	}
@@ -138,6 +140,9 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
+	if p.unserved >= c.oldest() {
+		st.idle++
+	}
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
@@ -389,10 +394,11 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return false
 	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
 		return true // the event about another pod that was deleted; this one is deleted next
-	case why == decision.ReplacementMissing && c.hasEvent(w, missingEvent):
-		return true // no pod of the workload is evicted until the evicted pods have replacements, which is reported
-	case (why == decision.BackingOff || why == decision.Probing) && c.hasEvent(w, backOffEvent):
-		return true // no pod of the workload is evicted during the back-off, which is reported; whether it is justified is checked elsewhere
+	case c.isHeld(w, why):
+		c.held[string(p.pod.UID)] = minute
+		return true
+	case c.held[string(p.pod.UID)] > 0 && minute-c.held[string(p.pod.UID)] <= reportWithin:
+		return true // it has its turn again, and the next attempt leads to a deletion or an event
 	case c.sim.world.Rate > 0 && minute-c.since(w, p, minute, "evict") <= reportWithin+3*c.turn():
 		return true // each pod gets one attempt in a turn, and it may take three OOM kills until one leads to a deletion or an event
 	case c.killsInWatch(p) >= 3:
@@ -403,6 +409,19 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	// while the kubelet resizes it.
 	waits := (why == decision.NotReady || why == decision.BudgetSpent || why == decision.ResizeRunning) && isReady(p.pod)
 	return why == decision.FewKills || waits || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+}
+
+// isHeld reports whether no pod of a workload is evicted because evicted pods have no replacement, or because evictions had no effect, and
+// users have the event about that. Whether the reason is justified is checked elsewhere.
+func (c *checker) isHeld(w *simulated, why decision.ReasonCode) bool {
+	switch why {
+	case decision.ReplacementMissing:
+		return c.hasEvent(w, missingEvent)
+	case decision.BackingOff, decision.Probing:
+		return c.hasEvent(w, backOffEvent)
+	default:
+		return false
+	}
 }
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
@@ -1090,7 +1109,8 @@ var differences = []difference{
 			if o.p != nil || o.w.refused == 0 || o.sim.world.Quotas {
 				return false
 			}
-			missing := o.w.Replicas - o.w.count().pods
+			// Pods that are not ready are evicted whatever the tolerance is, by both updaters.
+			missing := o.w.Replicas - o.w.count().pods - o.state().idle
 			has := func(matches func(fault) bool) bool { return slices.ContainsFunc(o.w.Faults, matches) }
 			switch {
 			case o.w.Mode == "Recreate" || o.w.Mode == "Auto":
