@@ -347,12 +347,29 @@ func (t *candidate) replicasUnknown() (decision.Reason, bool) {
 }
 
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
+	if r, few := t.tooFewIfEvicted(); few {
+		return r, true
+	}
 	return t.tooFew(), t.g.below
+}
+
+// tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
+// answer, and the watch may not show them yet.
+func (t *candidate) tooFewIfEvicted() (decision.Reason, bool) {
+	others := t.g.unclear
+	if t.w.Ledger.MayBeEvicted(t.now, t.d.Pod) {
+		others--
+	}
+	r := decision.Reason{Code: decision.NotReady, Have: max(0, t.g.live-others), Want: t.g.least}
+	return r, others > 0 && !t.g.below && r.Have < r.Want
 }
 
 // tooFewReplicasInPlace lets the user waive the minimum for resizes.
 func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace
+	if t.b.SkipInPlace {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicas()
 }
 
 func (t *candidate) tooFew() decision.Reason {

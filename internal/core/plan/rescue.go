@@ -180,11 +180,17 @@ var deletionChecks = []check{
 }
 
 func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && t.health() != down
+	if t.health() == down {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicas()
 }
 
 func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && change.Restarts(t.d.Pod, t.d.With)
+	if t.health() == down || !change.Restarts(t.d.Pod, t.d.With) {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicasInPlace()
 }
 
 // isStuckResizing reports whether a pod that is down has a resize that waits or has failed, and may be evicted instead.
