@@ -152,6 +152,7 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.spend(own)
 		return nil
 	}
+	p.release(own)
 	next := p.giveBack(own)
 	if d.Do == decision.Resize && last.IsLasting() && own.Reason.Code == decision.ResizeRefused {
 		p.explainHeldEviction(own)
