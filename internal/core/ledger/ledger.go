@@ -153,6 +153,7 @@ func sameRequests(a, b []policy.Fitted) bool {
 // the view and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
+	l.confirm(ds)
 	l.forgetShortages(ds)
 	l.learnCapacity(now, v.Requests, ds)
 	for workload, help := range l.Effective(ds) {

@@ -942,6 +942,14 @@ var differences = []difference{
 			if o.p != nil && o.why().Code == decision.AwaitingRoom {
 				return !o.hasRoom()
 			}
+			if o.p != nil && o.sim.world.Rescue && o.p.killed >= 0 && o.w.Mode == "InPlaceOrRecreate" {
+				// It waits for room, too, and its reason is why it is not rescued otherwise in the meantime.
+				switch o.why().Code {
+				case decision.DisruptionBudget, decision.BudgetOfOthers, decision.FewKills, decision.RescueInProgress:
+					return !o.hasRoom()
+				default:
+				}
+			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
