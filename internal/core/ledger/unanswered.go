@@ -42,13 +42,17 @@ func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
 }
 
 // confirm records resizes without an answer as carried out if their pods ask for the requests now. Otherwise the time without an answer, and
-// the back-off, would grow with each resize that another program undoes later.
+// the back-off, would grow with each resize that another program undoes later. The end of a startup boost is not complete until its
+// annotation is removed, too.
 func (l *Ledger) confirm(ds []decision.Decision) {
 	if len(l.refusals) == 0 {
 		return
 	}
 	for i := range ds {
 		p := ds[i].Pod
+		if ds[i].Wanted.Code == decision.BoostOver {
+			continue
+		}
 		key := refusedKey{p.UID, decision.Resize}
 		r, failed := l.refusals[key]
 		if !failed || r.Kind != decision.OutcomeIsUnknown || len(r.With) == 0 || !change.IsAsked(p, r.With) {
