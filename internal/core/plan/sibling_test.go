@@ -111,3 +111,30 @@ func TestPass_quotaRefusesSiblingAfterEvictionIsPlanned_overQuotaIsReported(t *t
 		}
 	}
 }
+
+// The pods of a controller have different sizes. That a quota refused the larger increase later does not hide that it refused the smaller
+// one, which is that of the pod to evict.
+func TestPass_quotaRefusesSmallThenLargeIncrease_podWithSmallIncreaseIsNotEvicted(t *testing.T) {
+	kinds := [3]decision.RefusalKind{decision.DeniedByQuota, decision.Denied, decision.DeniedByQuota}
+	for name, order := range map[string][]int{"small first": {0, 2, 1}, "small last": {2, 0, 1}} {
+		w, _ := growing(3)
+		pods := w.Governed[0].Pods
+		pods[0].Containers[0].Requests = cluster.Amounts(300, 256<<20)
+		pods[1].Containers[0].Requests = cluster.Amounts(300, 256<<20)
+		b := DefaultBudget()
+		b.Tolerance = 1
+		for i, n := range order {
+			pass := Begin(noon.Add(time.Duration(i)*time.Second), w, b)
+			own := pass.Decisions()[pass.at(decision.Decision{Pod: pods[n]})]
+			next := pass.Refused(own, decision.Refusal{Kind: kinds[n], Text: "refused"})
+			if n != 1 {
+				continue
+			}
+			for _, d := range next {
+				if d.Pod == pods[1] && d.Do == decision.Evict {
+					t.Errorf("%s: the pod is evicted", name)
+				}
+			}
+		}
+	}
+}
