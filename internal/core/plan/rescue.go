@@ -424,8 +424,9 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 	controller := t.d.Pod.Controller
 	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
 	switch {
-	case serving && isNew:
-		return replacementAbsent // of several new pods, it is not known which one replaces the deleted pod
+	case serving && (isNew || waiting && controller.Kind == "StatefulSet"):
+		// Of several new pods, it is not known which one replaces the deleted pod. In a StatefulSet, each of them replaces a pod.
+		return replacementAbsent
 	case serving && !(missing && t.w.Ledger.IsMissing(controller, last.UID)): // otherwise it replaces a pod that was evicted before
 		return replacementServing
 	case killed:

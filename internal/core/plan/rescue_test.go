@@ -13,22 +13,29 @@ import (
 )
 
 // One of the new pods replaces a pod that was evicted before, the other one the pod that was deleted. It is not known which: while one of
-// them starts, the next pod is not deleted, unless it does not start for Budget.StuckFor.
+// them starts, the next pod is not deleted, unless it does not start for Budget.StuckFor. In a StatefulSet, which creates no pod for
+// something else, the next pod is not deleted before all of them are ready.
 func TestPlan_oneOfTwoNewPodsIsReady_nextDeletionWaits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		waiting time.Duration // age of the new pod that is not ready; 0: there is none
+		kind    string
 		want    decision.Act
 	}{
-		"all new pods are ready":       {0, decision.Delete},
-		"one is starting":              {time.Minute, decision.Leave},
-		"one does not start for long":  {11 * time.Minute, decision.Delete},
-		"one starts, almost too slow ": {9 * time.Minute, decision.Leave},
+		"all new pods are ready":       {0, "ReplicaSet", decision.Delete},
+		"one is starting":              {time.Minute, "ReplicaSet", decision.Leave},
+		"one does not start for long":  {11 * time.Minute, "ReplicaSet", decision.Delete},
+		"the same in a StatefulSet":    {11 * time.Minute, "StatefulSet", decision.Leave},
+		"all are ready, StatefulSet":   {0, "StatefulSet", decision.Delete},
+		"one starts, almost too slow ": {9 * time.Minute, "ReplicaSet", decision.Leave},
 	} {
 		w, a := growing(4)
 		a.Mode = cluster.Recreate
 		b := DefaultBudget()
 		b.Rescue = RescueByDeletion
 		pods := w.Governed[0].Pods
+		for _, p := range pods {
+			p.Controller.Kind = tt.kind
+		}
 		gone, killed, ready, starting := pods[0], pods[1], pods[2], pods[3]
 		deleted := noon.Add(-20 * time.Minute)
 		w.Ledger = ledger.New()
