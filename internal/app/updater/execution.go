@@ -37,7 +37,9 @@ type execution struct {
 	pass      *plan.Pass
 	evicted   map[cluster.Key]decision.Decision
 	resized   map[cluster.Key]decision.Decision
-	exhausted map[decision.Act]bool // actions for which the rate limit allows no more in this pass
+	exhausted map[decision.Act]bool    // actions for which the rate limit allows no more in this pass
+	inFlight  map[cluster.Workload]int // resizes that are sent and not answered, by controller
+	answered  sync.Cond                // signals that inFlight has decreased
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
@@ -45,6 +47,8 @@ func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
 	e.exhausted = map[decision.Act]bool{}
+	e.inFlight = map[cluster.Workload]int{}
+	e.answered.L = &e.mu
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
@@ -101,6 +105,12 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
 	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
+	if reason, over := e.overQuota(&d); over {
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
+	}
+	if d.Do == decision.Resize {
+		defer e.resizeSent(&d)()
+	}
 	err := e.perform(ctx, &d)
 	var stopped *freeze.Error
 	switch {

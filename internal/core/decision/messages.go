@@ -237,8 +237,13 @@ var leaveMessages = []Message{
 	},
 	{
 		Code:    ResizeRunning,
-		Meaning: "The kubelet is resizing the pod. If that takes more than an hour, the pod is evicted, if the update mode allows it.",
+		Meaning: "The kubelet is resizing the pod. If that takes more than an hour, the pod is evicted, if the update mode allows it. A pod that is not ready because of OOM kills waits for 10 minutes (`--oom-rescue`).",
 		Remedy:  "If it lasts, look at the node: `kubectl -n NAMESPACE describe pod POD`, then the log of the kubelet.",
+	},
+	{
+		Code:    ResizeStalled,
+		Meaning: "A container of the pod is OOM-killed again and again, and the kubelet has not completed for 10 minutes the resize that gives it more memory. The update mode `InPlace` does not allow an eviction.",
+		Remedy:  "Delete the pod, so that its replacement starts with the new size, or set update mode `InPlaceOrRecreate`. For the cause, look at the node: `kubectl -n NAMESPACE describe pod POD`, then the log of the kubelet.",
 	},
 	{
 		Code: ResizeFailed, Example: Reason{Text: "failed to set cgroup value"},

@@ -110,7 +110,9 @@ const (
 
 	NoWayBack // a new size could not be reverted by an eviction
 
-	lastCode = NoWayBack
+	ResizeStalled // the kubelet does not complete the resize of a pod to rescue, and the mode does not evict it
+
+	lastCode = ResizeStalled
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -137,6 +139,7 @@ var codeNames = map[ReasonCode]string{
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
 	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
+	ResizeStalled: "ResizeStalled",
 }
 
 // String returns the name of the reason.
@@ -208,7 +211,7 @@ var fixedSentences = map[ReasonCode]string{
 	ReplicasUnknown:       "The number of replicas that the controller wants is unknown or 0. Check the scale subresource of the controller",
 	RequirementsUnmet:     "The eviction requirements of the VPA do not hold",
 	QoSChange:             "A resize would change the QoS class of the pod, which Kubernetes refuses. Update mode InPlaceOrRecreate or Recreate evicts such pods",
-	ResizeRunning:         "A resize of the pod is in progress",
+	ResizeStalled:         "The pod is OOM-killed, and the kubelet does not complete the resize that gives it more memory. Update mode InPlace does not evict it: delete the pod, or set update mode InPlaceOrRecreate",
 	NotSmallerThanRefused: "The node cannot provide the requests: it refused the same or a smaller size before. The pod is resized when the recommendation falls",
 	Probing:               "Earlier evictions had no lasting effect. Another pod is evicted first to test whether an eviction helps now",
 	RateLimited:           "The rate limit allows no more evictions or resizes in this pass",
@@ -302,6 +305,11 @@ func (r Reason) sentence() string {
 // outcome returns the text for a change that was tried, is in progress, or would be refused.
 func (r Reason) outcome() string {
 	switch r.Code {
+	case ResizeRunning:
+		if r.Until.IsZero() {
+			return "A resize of the pod is in progress"
+		}
+		return "A resize of the OOM-killed pod is in progress. Its rescue waits for the resize until " + timestamp(r.Until)
 	case ResizeWaiting:
 		return r.quote("The resize waits for room on the node")
 	case AwaitingRoom:

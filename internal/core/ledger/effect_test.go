@@ -70,6 +70,37 @@ func TestLedger_replacement_showsWhetherTheEvictionHadAnEffect(t *testing.T) {
 	}
 }
 
+// Two pods without a node take turns. When the second one is evicted, it is not known yet whether the replacement of the first one can be
+// scheduled. That it cannot shows that evictions have no effect.
+func TestLedger_replacementIsUnscheduledAndOtherPodIsEvicted_evictionsHaveNoEffect(t *testing.T) {
+	for name, tt := range map[string]struct {
+		second []policy.Fitted // expected of the second eviction
+		want   int             // ineffective evictions
+	}{
+		"the same requests":        {fits(950), 1},
+		"a new recommendation":     {fits(500), 0},
+		"a recommendation is gone": {nil, 0},
+	} {
+		pods := podsOf(2)
+		l := New()
+		first := withCPU(pods[0], "first", noon.Add(time.Minute), 1000)
+		first.Node = ""
+		l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(950), Newest: pods[0].Created})
+		pending := []decision.Decision{{Pod: first, With: fits(950), Wanted: decision.Reason{Code: decision.Fits}}}
+		l.Learn(noon.Add(time.Minute), viewOf(2, first, pods[1]), pending)
+		l.Done(noon.Add(2*time.Minute), Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict, With: tt.second, Newest: first.Created})
+		second := withCPU(pods[1], "second", noon.Add(3*time.Minute), 1000)
+		second.Node = ""
+		late := []decision.Decision{
+			{Pod: first, With: fits(950), Wanted: decision.Reason{Code: decision.TooBigToPlace}},
+			{Pod: second, With: fits(950), Wanted: decision.Reason{Code: decision.Fits}},
+		}
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(late)); n != tt.want {
+			t.Errorf("%s: %d evictions without effect, want %d", name, n, tt.want)
+		}
+	}
+}
+
 func TestLedger_resizeWasUndone_isCounted(t *testing.T) {
 	l, pod := New(), podsOf(1)[0]
 	if n, at := l.Undone(pod), l.LastResize(pod); n != 0 || !at.IsZero() {

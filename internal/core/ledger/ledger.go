@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -91,6 +92,7 @@ type Attempt struct {
 	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
 	Memory   int64        // Delete: bytes that the replacement gets
 	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
+	Early    bool         // the attempt was made before the end of the back-off, because more pods are ready
 }
 
 // newest returns when the newest pod of the workload was created, by the API server's clock.
@@ -130,16 +132,28 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 	}
 }
 
-// expect records that a pod was evicted, or may have been, and the requests that its replacement should get.
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get. If it is not known yet
+// whether the last eviction had an effect, its replacement shows that for this one, too: otherwise pods that take turns would be evicted
+// again and again, each before it is known whether the replacement of the other one can be scheduled.
 func (l *Ledger) expect(now time.Time, d Attempt) {
-	e := l.evictions[WorkloadOf(d.Pod)]
-	l.evictions[WorkloadOf(d.Pod)] = eviction{at: now, newest: d.newest(now), with: d.With, ineffective: e.ineffective}
+	last, open := l.evictions[WorkloadOf(d.Pod)]
+	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective}
+	if open && !last.judged && last.uncertain == "" && sameRequests(last.with, d.With) {
+		next.newest = last.newest
+	}
+	l.evictions[WorkloadOf(d.Pod)] = next
+}
+
+// sameRequests reports whether two replacements should get the same requests.
+func sameRequests(a, b []policy.Fitted) bool {
+	return slices.EqualFunc(a, b, func(a, b policy.Fitted) bool { return a.Container == b.Container && a.Requests == b.Requests })
 }
 
 // Learn records the observations of a pass: whether evicted pods have replacements with the expected requests. It is called with
 // the view and all decisions of the pass, and forgets pods and workloads that are gone.
 func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
+	l.confirm(ds)
 	l.forgetShortages(ds)
 	l.learnCapacity(now, v.Requests, ds)
 	for workload, help := range l.Effective(ds) {

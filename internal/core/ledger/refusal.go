@@ -68,6 +68,9 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := FailedAttempt{Refusal: r, At: now, Attempts: l.attempts(d.Pod, before) + 1, Ready: max(0, ready), With: d.With}
+	if d.Early {
+		next.Attempts = max(1, next.Attempts-1) // otherwise pods that become ready one by one would let the back-off grow
+	}
 	if !d.Part && (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksSmaller(d.With, before.With, noticeablyLess) {
 		next.Attempts = 1 // the earlier attempts had other requests
 	}

@@ -6,6 +6,7 @@ package ledger
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
@@ -37,5 +38,32 @@ func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
 		default:
 			delete(l.evictions, workload)
 		}
+	}
+}
+
+// confirm records resizes without an answer as carried out if their pods ask for the requests now. Otherwise the time without an answer, and
+// the back-off, would grow with each resize that another program undoes later. The end of a startup boost is not complete until its
+// annotation is removed, too.
+func (l *Ledger) confirm(ds []decision.Decision) {
+	if len(l.refusals) == 0 {
+		return
+	}
+	for i := range ds {
+		p := ds[i].Pod
+		if ds[i].Wanted.Code == decision.BoostOver {
+			continue
+		}
+		key := refusedKey{p.UID, decision.Resize}
+		r, failed := l.refusals[key]
+		if !failed || r.Kind != decision.OutcomeIsUnknown || len(r.With) == 0 || !change.IsAsked(p, r.With) {
+			continue
+		}
+		last := l.resizes[p.UID]
+		next := resize{at: r.At, with: r.With, ineffective: last.ineffective}
+		if sameRequests(last.with, r.With) {
+			next.ineffective++ // it was undone in between
+		}
+		l.resizes[p.UID] = next
+		delete(l.refusals, key)
 	}
 }

@@ -19,6 +19,8 @@ type candidate struct {
 	*scope
 	d *entry
 	g *group // nil if the pod has no controller
+
+	retries bool // the resize is tried although the back-off of the last refused one has not ended
 }
 
 // A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
@@ -111,6 +113,8 @@ func (t *candidate) take() {
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replacementChecks, decision.Fits)
+	case t.resizeStalled():
+		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
 	case t.d.Rescue && t.isStuckResizing():
 		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
 	case t.d.Wanted.Code == decision.LargerNode:
@@ -189,12 +193,17 @@ func (t *candidate) inPlace() {
 	case !t.d.Rescue && !isAnyRunning(p):
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning}) // the kubelet has not reported a state yet
+		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescueWaitsUntil()}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
 	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
+		if t.triesAgain(last) {
+			t.retries = true
+			t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+			return
+		}
 		t.evictInstead(last)
 	case t.isShortOfRoom():
 		t.whileShortOfRoom()
@@ -217,6 +226,20 @@ func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
 		return
 	}
 	t.leave(r)
+}
+
+// refusalTTL is how long the refusal of a resize counts when the pod may be evicted instead. A pod often waits longer for its turn, and
+// what refused the resize may be gone by then.
+const refusalTTL = 5 * time.Minute
+
+// triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old.
+// If it is refused again, the eviction takes its place in the same pass.
+func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
+	if t.now.Sub(last.At) < refusalTTL || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
+		return false
+	}
+	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.isAwaited(t.d.Pod.Controller, t.g)
+	return !awaits && t.mayFallBack() && !t.surges(false)
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
@@ -246,6 +269,7 @@ func (t *candidate) whileResizing() {
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
+		r.Until = t.rescueWaitsUntil()
 	case cluster.ResizeInfeasible:
 		r.Code, failed = decision.ResizeImpossible, true
 		again = inPlaceOnly && change.AsksLess(p, with, 0)
@@ -326,12 +350,29 @@ func (t *candidate) replicasUnknown() (decision.Reason, bool) {
 }
 
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
+	if r, few := t.tooFewIfEvicted(); few {
+		return r, true
+	}
 	return t.tooFew(), t.g.below
+}
+
+// tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
+// answer, and the watch may not show them yet.
+func (t *candidate) tooFewIfEvicted() (decision.Reason, bool) {
+	others := t.g.unclear
+	if t.w.Ledger.MayBeEvicted(t.now, t.d.Pod) {
+		others--
+	}
+	r := decision.Reason{Code: decision.NotReady, Have: max(0, t.g.live-others), Want: t.g.least}
+	return r, others > 0 && !t.g.below && r.Have < r.Want
 }
 
 // tooFewReplicasInPlace lets the user waive the minimum for resizes.
 func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace
+	if t.b.SkipInPlace {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicas()
 }
 
 func (t *candidate) tooFew() decision.Reason {

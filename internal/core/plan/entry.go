@@ -18,14 +18,15 @@ type entry struct {
 	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 
-	canary  bool      // the pod is the canary of its workload
-	rank    int       // position in the order in which the pods of the autoscaler are decided on
-	slot    slot      // position in the order of execution
-	refused time.Time // when an action on the pod was last refused; zero if none was
-	scope   *scope
-	taken   bool // the decision is counted in the budget of its group
-	health  health
-	again   bool // Delete: the replacement of an earlier deletion was OOM-killed, too
+	canary   bool      // the pod is the canary of its workload
+	rank     int       // position in the order in which the pods of the autoscaler are decided on
+	slot     slot      // position in the order of execution
+	refused  time.Time // when an action on the pod was last refused; zero if none was
+	scope    *scope
+	reserves []cluster.PodResources // what it reserved of each quota of its namespace
+	taken    bool                   // the decision is counted in the budget of its group
+	health   health
+	again    bool // Delete: the replacement of an earlier deletion was OOM-killed, too
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.

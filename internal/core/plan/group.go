@@ -20,7 +20,9 @@ type group struct {
 	gone      int  // evicted pods that the watch still shows
 	spent     int  // pods that this pass takes out of service, or that an earlier one did within Budget.Window
 	revived   int  // stuck pods that this pass changes, or that an earlier one did within Budget.Window
+	least     int  // minimum number of live pods
 	below     bool // fewer live pods than the minimum
+	unclear   int  // live pods that may have been evicted: their eviction had no answer
 	changed   int  // pods that were changed in this pass, or may have been, and took from the budget
 	trial     bool // this pass evicts a pod to test whether its replacement is refused too
 }
@@ -48,7 +50,10 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			continue
 		}
 		g.live++
-		if p.Serves() && !s.w.Ledger.MayBeEvicted(s.now, p) {
+		switch {
+		case s.w.Ledger.MayBeEvicted(s.now, p):
+			g.unclear++
+		case p.Serves():
 			g.ready++
 		}
 	}
@@ -67,7 +72,7 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 			missing := s.w.Ledger.Missing(controller)
 			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus-missing)
 		}
-		g.below = g.live < required
+		g.least, g.below = required, g.live < required
 	}
 	return groups
 }

@@ -111,7 +111,10 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	if g := p.group(own); g != nil {
 		ready = g.ready - g.changed
 	}
-	p.w.Ledger.Refused(p.now, own.attempt(p.now, d), r, ready)
+	tried := own.attempt(p.now, d)
+	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
+	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
+	p.w.Ledger.Refused(p.now, tried, r, ready)
 	if r.Kind == decision.DeniedByQuota && own.scope != nil && own.scope.quotasAsked {
 		p.noteQuotaRefusal(own.scope, own.Pod)
 	}
@@ -149,6 +152,7 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.spend(own)
 		return nil
 	}
+	p.release(own)
 	next := p.giveBack(own)
 	if d.Do == decision.Resize && last.IsLasting() && own.Reason.Code == decision.ResizeRefused {
 		p.explainHeldEviction(own)

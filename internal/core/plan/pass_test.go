@@ -36,6 +36,9 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 		if d.Rescue && d.Do == decision.Evict && rapid.Bool().Draw(t, "budget") {
 			kind = int(decision.DeniedByBudget)
 		}
+		if d.Reason.Part && rapid.IntRange(0, 3).Draw(t, "part") > 0 { // resizes by a part are rare
+			kind = -2
+		}
 		switch kind {
 		case -3, -2:
 			down[d.Pod] = d

@@ -133,7 +133,7 @@ type scope struct {
 
 	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
 
-	overQuota   map[cluster.Workload]quotaRefusal // see quotaRefusals
+	overQuota   map[cluster.Workload][]quotaRefusal // see quotaRefusals
 	quotasAsked bool
 
 	surged        map[cluster.Workload]*cluster.Pod // the pod for which this pass begins a surge

@@ -51,7 +51,7 @@ func standingOf(p *cluster.Pod) cluster.Standing {
 //
 // The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
 // the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
-// nothing.
+// nothing, unless it was resized in place: its template may be so small that the quota admits the replacement at once, with that size.
 func (t *candidate) replacementOverQuota() (decision.Reason, bool) {
 	v, known := t.quotaView()
 	if !known {
@@ -61,7 +61,7 @@ func (t *candidate) replacementOverQuota() (decision.Reason, bool) {
 	if !r.Refused() {
 		r = v.beside()
 	}
-	if !r.Refused() || t.asTemplate() && v.fitsAfterwards() || !v.grows() && v.fitsAfterwards() {
+	if !r.Refused() || (t.asTemplate() || !v.grows() && !t.wasResized()) && v.fitsAfterwards() {
 		return decision.Reason{}, false
 	}
 	return decision.Reason{Code: decision.OverQuota, Text: v.text(r, v.beside)}, true
@@ -147,8 +147,13 @@ func (t *candidate) tooManyQuotas() policy.Refusal {
 // mode does not resize.
 func (t *candidate) asTemplate() bool { return !t.d.Pod.Sized && !t.d.Autoscaler.Mode.Resizes() }
 
+// wasResized reports whether the requests of the pod do not show how large it was created.
+func (t *candidate) wasResized() bool {
+	return t.d.Pod.IsResizing() || !t.w.Ledger.LastResize(t.d.Pod).IsZero()
+}
+
 // reserve reserves the amounts that a decision needs of the quotas of its namespace, so that no other decision of the pass uses
-// them. They stay reserved until the next pass, whatever the outcome of the decision is.
+// them. They stay reserved until the next pass, unless the API server refuses the change.
 func (t *candidate) reserve(do decision.Act) {
 	v, known := t.quotaView()
 	if !known {
@@ -165,13 +170,24 @@ func (t *candidate) reserve(do decision.Act) {
 	if t.reserved == nil {
 		t.reserved = map[string][]cluster.PodResources{}
 	}
+	t.d.reserves = make([]cluster.PodResources, len(v.quotas))
 	for i := range v.quotas {
 		if v.fitted.Counted(&v.quotas[i]) != cluster.No {
 			v.reserved[i].Requests = v.reserved[i].Requests.Add(takes.Requests)
 			v.reserved[i].Limits = v.reserved[i].Limits.Add(takes.Limits)
+			t.d.reserves[i] = takes
 		}
 	}
 	t.reserved[t.d.Pod.Namespace] = v.reserved
+}
+
+// release returns the amounts that a refused decision had reserved of the quotas of its namespace.
+func (s *pass) release(d *entry) {
+	of := s.reserved[d.Pod.Namespace]
+	for i, takes := range d.reserves {
+		of[i].Requests, of[i].Limits = minus(of[i].Requests, takes.Requests), minus(of[i].Limits, takes.Limits)
+	}
+	d.reserves = nil
 }
 
 // beside returns which quota would refuse the replacement while the pod still counts.

@@ -266,3 +266,50 @@ func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
 		})
 	}
 }
+
+// The replacement of a pod that was resized in place may get the size of a small template while the evicted pod still counts.
+func TestPlan_podWasResizedAndNewSizeFitsOnlyAfterwards_isNotEvicted(t *testing.T) {
+	for name, resized := range map[string]bool{"as created": false, "resized": true} {
+		y := &tenancy{template: 100, want: 300, hard: 500, mode: cluster.Recreate}
+		p := y.pod(noon.AddDate(0, 0, -2), 400)
+		p.Sized = true
+		y.pods = []*cluster.Pod{p}
+		w := y.world(1, nil)
+		w.Ledger = ledger.New()
+		if resized {
+			w.Ledger.Done(noon.Add(-time.Hour), ledger.Attempt{Pod: p, Do: decision.Resize})
+		}
+		y.hard = 500
+		d := Plan(noon, w, y.budget())[0]
+		if evicts := d.Do == decision.Evict; evicts == resized {
+			t.Errorf("%s: %s (%s)", name, d.Do, d.Reason)
+		}
+	}
+}
+
+// What a refused resize had reserved of a quota is free again: the quota is not the reason to leave its pod.
+func TestPass_resizeIsRefused_quotaIsFreeAgain(t *testing.T) {
+	y := &tenancy{template: 100, want: 300, hard: 510, mode: cluster.InPlaceOrRecreate}
+	for range 2 {
+		y.pods = append(y.pods, y.pod(noon.AddDate(0, 0, -2), 100))
+	}
+	b := y.budget()
+	b.Tolerance = 1
+	pass := Begin(noon, y.world(2, nil), b)
+	ds := actions(pass)
+	if len(ds) != 1 {
+		t.Fatalf("%d actions, want 1", len(ds))
+	}
+	before := pass.reserved["shop"][0].Requests.CPU
+	pass.Refused(ds[0], decision.Refusal{Kind: decision.ServerBusy})
+	kept := pass.reserved["shop"][0].Requests.CPU
+	if before != 200 || kept != 200 {
+		t.Errorf("reserved: %d, and %d after an uncertain outcome; want 200", before, kept)
+	}
+	pass = Begin(noon, y.world(2, nil), b)
+	ds = actions(pass)
+	pass.Refused(ds[0], decision.Refusal{Kind: decision.DeniedByQuota})
+	if left := pass.reserved["shop"][0].Requests.CPU; left != 0 {
+		t.Errorf("reserved after the refusal: %d, want 0", left)
+	}
+}

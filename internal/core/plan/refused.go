@@ -63,7 +63,7 @@ func (t *candidate) evictionRefused() (decision.Reason, bool) {
 // resizeRefused blocks a resize during the back-off after a refusal.
 func (t *candidate) resizeRefused() (decision.Reason, bool) {
 	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
-	if !ok || !t.now.Before(r.Until(t.b.Delays)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) {
+	if !ok || t.retries || !t.now.Before(r.Until(t.b.Delays)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) {
 		return decision.Reason{}, false
 	}
 	return r.Reason(t.b.Delays, decision.Resize), true

@@ -15,7 +15,10 @@ import (
 )
 
 // An OOM rescue gives an OOM-killed container more memory at once: in place if the update mode resizes, else by eviction, else by
-// deletion. A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
+// deletion. A pod that is down waits at most Budget.StuckFor for a resize that the kubelet carries out, and not at all for one that the
+// kubelet defers or that failed.
+//
+// A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
 //
 //   - a PodDisruptionBudget refused its eviction, and it would not if the OOM-killed pods were ready
 //   - it is not ready, and a container was OOM-killed minKills times in a row
@@ -177,11 +180,17 @@ var deletionChecks = []check{
 }
 
 func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && t.health() != down
+	if t.health() == down {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicas()
 }
 
 func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
-	return t.tooFew(), t.g.below && !t.b.SkipInPlace && t.health() != down && change.Restarts(t.d.Pod, t.d.With)
+	if t.health() == down || !change.Restarts(t.d.Pod, t.d.With) {
+		return decision.Reason{}, false
+	}
+	return t.tooFewReplicasInPlace()
 }
 
 // isStuckResizing reports whether a pod that is down has a resize that waits or has failed, and may be evicted instead.
@@ -191,6 +200,36 @@ func (t *candidate) isStuckResizing() bool {
 		return false
 	}
 	return t.d.Autoscaler.Mode.Evicts() && t.health() == down
+}
+
+// resizeBegan returns when the kubelet was asked for the resize of the pod that it has not completed: as it reports in the condition of
+// the pod, or when podfit asked, if it reports nothing. It returns the zero time if there is no such resize.
+func (t *candidate) resizeBegan() time.Time {
+	p := t.d.Pod
+	switch {
+	case p.Resize != nil && p.Resize.State == cluster.ResizeInProgress:
+		return p.Resize.Since
+	case !p.IsResizing() && change.IsAsked(p, t.d.With) && !change.SameSize(p, t.d.With):
+		return t.w.Ledger.LastResize(p)
+	}
+	return time.Time{}
+}
+
+// rescueWaitsUntil returns when the rescue of a pod that is down goes on to its eviction, because the kubelet has not completed its resize
+// within Budget.StuckFor. It returns the zero time if the pod does not wait for that.
+func (t *candidate) rescueWaitsUntil() time.Time {
+	began := t.resizeBegan()
+	if !t.d.Rescue || t.health() != down || began.IsZero() {
+		return time.Time{}
+	}
+	return began.Add(t.b.StuckFor)
+}
+
+// resizeStalled reports whether the rescue of a pod does not wait for the kubelet any longer. If the update mode does not evict, the pod is
+// left with a reason that is reported.
+func (t *candidate) resizeStalled() bool {
+	until := t.rescueWaitsUntil()
+	return !until.IsZero() && !t.now.Before(until)
 }
 
 // resizeCodes are the reasons for which a pod that is down does not wait for its resize.
@@ -361,7 +400,7 @@ const (
 // stateOf returns the state of the replacement of the last deleted pod.
 func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 	workload := ledger.WorkloadOf(t.d.Pod)
-	var serving, killed, waiting, isStuck bool
+	var serving, killed, waiting, isNew, isStuck bool
 	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
 	for _, p := range t.pods {
 		switch {
@@ -379,11 +418,15 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 			isStuck = true
 		default:
 			waiting = true
+			isNew = isNew || t.now.Sub(p.Created) < t.b.StuckFor
 		}
 	}
 	controller := t.d.Pod.Controller
 	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
 	switch {
+	case serving && (isNew || waiting && controller.Kind == "StatefulSet"):
+		// Of several new pods, it is not known which one replaces the deleted pod. In a StatefulSet, each of them replaces a pod.
+		return replacementAbsent
 	case serving && !(missing && t.w.Ledger.IsMissing(controller, last.UID)): // otherwise it replaces a pod that was evicted before
 		return replacementServing
 	case killed:

@@ -298,6 +298,8 @@ func (t *candidate) whileShortOfRoom() {
 	_, known := t.quotaView() // the checks for an eviction read known quotas
 	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
 	switch {
+	case failed && !known && last.IsOverQuota(t.now, t.d.With) && t.now.Before(last.Until(t.b.Delays)):
+		t.leave(last.Reason(t.b.Delays, decision.Resize)) // room on the node would not help
 	case failed && !known && last.IsOverQuota(t.now, t.d.With):
 		t.leave(r)
 	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -27,15 +28,42 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	if t.w.Limits[t.d.Pod.Namespace].Quotas != nil {
 		return decision.Reason{}, false
 	}
-	r, ok := t.quotaRefusals(t.scope)[t.d.Pod.Controller]
-	if !ok || change.AsksSmaller(t.d.With, r.with, 0) || !covers(t.growth(t.d.Pod, t.d.With), r.grows) {
+	refusals := t.quotaRefusals(t.scope)[t.d.Pod.Controller]
+	if len(refusals) == 0 {
 		return decision.Reason{}, false
 	}
-	return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
+	grows := t.growth(t.d.Pod, t.d.With)
+	for _, r := range refusals {
+		if !change.AsksSmaller(t.d.With, r.with, 0) && covers(grows, r.grows) {
+			return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
+		}
+	}
+	return decision.Reason{}, false
 }
 
-// quotaRefusals returns the last refusal of a resize by a quota for each controller of a scope.
-func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload]quotaRefusal {
+// DependsOnResizes reports whether the answer to a resize of the same controller may show that a quota would refuse the replacement of a
+// pod that is to be evicted or deleted: its mode resizes, and the quotas cannot be read.
+func (p *Pass) DependsOnResizes(d decision.Decision) bool {
+	own := &p.entries[p.at(d)]
+	removes := d.Do == decision.Evict || d.Do == decision.Delete
+	return removes && own.scope != nil && d.Autoscaler.Mode.Resizes() && p.w.Limits[d.Pod.Namespace].Quotas == nil
+}
+
+// OverQuota reports whether a quota has refused a resize of the same controller, possibly since the eviction or deletion of a pod was
+// decided on. The caller asks just before it sends the request, and reports a request that it does not send with Stopped.
+func (p *Pass) OverQuota(d decision.Decision) (decision.Reason, bool) {
+	if !p.DependsOnResizes(d) {
+		return decision.Reason{}, false
+	}
+	return p.candidate(&p.entries[p.at(d)]).siblingOverQuota()
+}
+
+// maxQuotaRefusals is how many refusals with different increases are kept for one controller.
+const maxQuotaRefusals = 8
+
+// quotaRefusals returns the last refusals of resizes by a quota for each controller of a scope, one for each increase: the pods of a
+// controller may have different sizes, so the refusal of a large increase does not show that a small one would be refused.
+func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload][]quotaRefusal {
 	if !sc.quotasAsked {
 		sc.quotasAsked = true
 		for _, p := range sc.pods {
@@ -51,7 +79,7 @@ const turnFor = 15 * time.Minute
 // noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again.
 func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 	last, ok := s.w.Ledger.LastFailure(p, decision.Resize)
-	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) || !last.OverQuotaAt.After(sc.overQuota[p.Controller].at) {
+	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
 		return
 	}
 	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}
@@ -59,9 +87,19 @@ func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 		r.text = last.Text
 	}
 	if sc.overQuota == nil {
-		sc.overQuota = map[cluster.Workload]quotaRefusal{}
+		sc.overQuota = map[cluster.Workload][]quotaRefusal{}
 	}
-	sc.overQuota[p.Controller] = r
+	known := sc.overQuota[p.Controller]
+	i := slices.IndexFunc(known, func(k quotaRefusal) bool { return k.grows == r.grows })
+	switch {
+	case i < 0:
+		if len(known) == maxQuotaRefusals {
+			known = known[1:]
+		}
+		sc.overQuota[p.Controller] = append(known, r)
+	case r.at.After(known[i].at):
+		known[i] = r
+	}
 }
 
 // growth returns what a quota counts for a pod with new requests in addition to its current ones.

@@ -80,3 +80,61 @@ func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
 		})
 	}
 }
+
+// An eviction that is planned is not sent any more when a quota refuses the resize of another pod in the same pass.
+func TestPass_quotaRefusesSiblingAfterEvictionIsPlanned_overQuotaIsReported(t *testing.T) {
+	for name, quotas := range map[string]*cluster.Quotas{"quotas are not known": nil, "quotas are known": {}} {
+		w, a := growing(4)
+		w.Limits = map[string]policy.Limits{"shop": {Quotas: quotas}}
+		b := DefaultBudget()
+		b.Tolerance = 1
+		pass := Begin(noon, w, b)
+		resizes := actions(pass)
+		planned := pass.Refused(resizes[0], decision.Refusal{Kind: decision.Denied, Text: "denied"})
+		if len(planned) != 1 || planned[0].Do != decision.Evict {
+			t.Fatalf("%s: %v, want an eviction", name, planned)
+		}
+		if why, over := pass.OverQuota(planned[0]); over {
+			t.Errorf("%s: before the refusal: %s", name, why)
+		}
+		pass.Refused(resizes[1], decision.Refusal{Kind: decision.DeniedByQuota, Text: "exceeded quota: compute"})
+		why, over := pass.OverQuota(planned[0])
+		if want := quotas == nil; over != want || pass.DependsOnResizes(planned[0]) != want {
+			t.Errorf("%s: over quota: %t (%s), depends on resizes: %t; want %t", name, over, why, pass.DependsOnResizes(planned[0]), want)
+		}
+		if _, over := pass.OverQuota(resizes[2]); over {
+			t.Errorf("%s: a resize is over quota", name)
+		}
+		a.Mode = cluster.Recreate
+		if pass.DependsOnResizes(planned[0]) {
+			t.Errorf("%s: a mode without resizes depends on resizes", name)
+		}
+	}
+}
+
+// The pods of a controller have different sizes. That a quota refused the larger increase later does not hide that it refused the smaller
+// one, which is that of the pod to evict.
+func TestPass_quotaRefusesSmallThenLargeIncrease_podWithSmallIncreaseIsNotEvicted(t *testing.T) {
+	kinds := [3]decision.RefusalKind{decision.DeniedByQuota, decision.Denied, decision.DeniedByQuota}
+	for name, order := range map[string][]int{"small first": {0, 2, 1}, "small last": {2, 0, 1}} {
+		w, _ := growing(3)
+		pods := w.Governed[0].Pods
+		pods[0].Containers[0].Requests = cluster.Amounts(300, 256<<20)
+		pods[1].Containers[0].Requests = cluster.Amounts(300, 256<<20)
+		b := DefaultBudget()
+		b.Tolerance = 1
+		for i, n := range order {
+			pass := Begin(noon.Add(time.Duration(i)*time.Second), w, b)
+			own := pass.Decisions()[pass.at(decision.Decision{Pod: pods[n]})]
+			next := pass.Refused(own, decision.Refusal{Kind: kinds[n], Text: "refused"})
+			if n != 1 {
+				continue
+			}
+			for _, d := range next {
+				if d.Pod == pods[1] && d.Do == decision.Evict {
+					t.Errorf("%s: the pod is evicted", name)
+				}
+			}
+		}
+	}
+}

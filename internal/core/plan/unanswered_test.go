@@ -126,3 +126,36 @@ func TestPlan_connectionRefusedAfterUnansweredEviction_takesNoSecondPod(t *testi
 		})
 	}
 }
+
+// An eviction without an answer may have been carried out, and the watch may still show the pod: another pod is evicted only if enough
+// pods are left in that case. The same pod may be tried again.
+func TestPlan_evictionIsUnanswered_minimumOfReplicasHoldsInBothCases(t *testing.T) {
+	for name, tt := range map[string]struct {
+		minimum int
+		after   time.Duration
+		same    bool // whether the same pod may be evicted
+		other   bool
+	}{
+		"minimum is all pods":             {2, 2 * time.Minute, true, false},
+		"minimum is fewer pods":           {1, 2 * time.Minute, true, true},
+		"the watch must have shown it":    {2, ledger.WatchDelay + time.Minute, true, true},
+		"both, and one more than present": {3, 2 * time.Minute, false, false},
+	} {
+		w, a := shrinking(2)
+		b := DefaultBudget()
+		b.MinReplicas, b.Tolerance = tt.minimum, 1
+		pods := w.Governed[0].Pods
+		for _, p := range pods { // they do not recover by themselves, so they take nothing from the budget of ready pods
+			p.Ready = false
+		}
+		d := decision.Decision{Pod: pods[0], Autoscaler: a, Do: decision.Evict}
+		w.Ledger.Refused(noon, attemptOf(w, d), decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "broken pipe"}, 0)
+		done := map[*cluster.Pod]bool{}
+		for _, d := range evictions(Begin(noon.Add(tt.after), w, b)) {
+			done[d.Pod] = true
+		}
+		if done[pods[0]] != tt.same || done[pods[1]] != tt.other {
+			t.Errorf("%s: evicted: the same pod %t, the other one %t; want %t and %t", name, done[pods[0]], done[pods[1]], tt.same, tt.other)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,6 +59,7 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		verb = map[string]string{"resize": "resize", "eviction": "evict"}[parts[6]]
 	}
 	// Concurrent requests are handled one by one, in the same order in each run.
+	sent := time.Now()
 	late := wait(q, latency(verb, parts[5]))
 	s.mu.Lock()
 	w, p := s.find(parts[3], parts[5])
@@ -65,10 +67,9 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		s.mu.Unlock()
 		return reply(q, refusal(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", parts[5]), parts[5]))
 	}
-	s.requests++
 	what := ""
 	if verb != "annotate" {
-		what = w.fault(verb, p, s.minute(), s.requests)
+		what = w.fault(verb, p, s.minute())
 	}
 	if what == slowReply && late == nil {
 		s.mu.Unlock()
@@ -89,6 +90,7 @@ func (s *simulation) RoundTrip(q *http.Request) (*http.Response, error) {
 		s.record(w, p, verb, what)
 		return nil, errNotOpened
 	}
+	p.sent = sent
 	pod, status := s.answer(w, p, verb, what, q.Header.Get("Content-Type"), body)
 	switch {
 	case verb == "annotate":
@@ -128,7 +130,11 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 	}
 	p.replies[verb] = said
 	if verb == "resize" && !isTemporary(said) {
-		p.over = strings.Contains(said, "exceeded quota")
+		over := strings.Contains(said, "exceeded quota")
+		if over && !p.over {
+			p.overSince = time.Now()
+		}
+		p.over = over
 	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)
 }
@@ -164,10 +170,17 @@ func (s *simulation) find(namespace, name string) (*simulated, *replica) {
 	return nil, nil
 }
 
-// fault returns the fault of a request, or "".
-func (w *simulated) fault(verb string, p *replica, minute, request int) string {
-	for _, f := range w.Faults {
-		if f.Verb == verb && f.When.open(minute) && (!f.First || p.number == 0) && (f.Every == 0 || request%f.Every == 0) {
+// fault returns the fault of a request that does not depend on the pod's node, or "". A fault of every n-th request counts the requests
+// that it may affect. If it counted all requests of the world, the rate limit could keep two updaters in step with it: one that takes turns
+// between workloads would meet every fault, and another one none.
+func (w *simulated) fault(verb string, p *replica, minute int) string {
+	for i := range w.Faults {
+		f := &w.Faults[i]
+		if f.Verb != verb || f.What == nodeTooBig || !f.When.open(minute) || f.First && p.number != 0 {
+			continue
+		}
+		w.mayFail[i]++
+		if f.Every == 0 || w.mayFail[i]%f.Every == 0 {
 			return f.What
 		}
 	}
@@ -245,6 +258,8 @@ func (s *simulation) refuses(w *simulated, p *replica, next *corev1.Pod) *metav1
 		return w.MostMB > 0 && max(want.Requests.Memory().Value(), want.Limits.Memory().Value()) > w.MostMB<<20
 	})
 	switch {
+	case w.isOnSmallNode(p):
+		return faults[nodeTooBig]
 	case p.pod.Status.Phase == corev1.PodPending || p.pod.DeletionTimestamp != nil:
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "pod is not running", p.pod.Name)
 	case class(next) != p.pod.Status.QOSClass:
@@ -255,6 +270,13 @@ func (s *simulation) refuses(w *simulated, p *replica, next *corev1.Pod) *metav1
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("pods %q is forbidden: exceeded quota: compute", p.pod.Name), p.pod.Name)
 	}
 	return nil
+}
+
+// isOnSmallNode reports whether the node of a pod is too small for its resizes. It refuses all of them, also one with a slow or lost reply.
+func (w *simulated) isOnSmallNode(p *replica) bool {
+	return slices.ContainsFunc(w.Faults, func(f fault) bool {
+		return f.Verb == "resize" && f.What == nodeTooBig && (!f.First || p.number == 0)
+	})
 }
 
 func class(p *corev1.Pod) corev1.PodQOSClass {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -38,11 +39,14 @@ type checker struct {
 	violation string
 	used      map[string]int
 
-	states    []state        // by workload
-	began     int            // minute in which the pass began
-	behind    lag            // over all workloads; used if there is a rate limit
-	incorrect map[string]int // passes for which the reason of a pod is incorrect, by UID
-	killed3   map[string]int // minute of the first pass after the third OOM kill of a pod, by UID
+	states    []state                   // by workload
+	began     int                       // minute in which the pass began
+	inWatch   map[types.UID]*corev1.Pod // as the watch showed them when the pass began
+	behind    lag                       // in satisfied pods over all workloads; used if there is a rate limit
+	lacking   lag                       // the same in ready pods
+	incorrect map[string]int            // passes for which the reason of a pod is incorrect, by UID
+	held      map[string]int            // last minute in which no pod of the workload was evicted, and that was reported, by UID
+	killed3   map[string]int            // minute of the first pass after the third OOM kill of a pod, by UID
 }
 
 // A state is the history of a workload.
@@ -53,6 +57,7 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
+	idle       int  // evictions of pods that were not ready, which need no budget
 	rescued    bool // pods were changed to rescue them although other limits do not allow it
 	deleted    int  // the replica that was deleted last; -1 if none was
 	deletedAt  int  // minute of that deletion
@@ -64,7 +69,7 @@ type state struct {
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
-	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}}
+	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}, held: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
 	}
@@ -76,6 +81,14 @@ func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
 
 func (c *checker) before(minute int) {
 	c.began = minute
+	shown := c.sim.all()
+	if c.sim.world.Lag > 0 {
+		shown = c.sim.shown[0]
+	}
+	c.inWatch = make(map[types.UID]*corev1.Pod, len(shown))
+	for _, p := range shown {
+		c.inWatch[p.UID] = p
+	}
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.live = w.scheduled()
@@ -104,7 +117,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	switch {
 	case w.Mode == "InPlace":
 		c.fail(minute, "the update mode is respected", "%s is evicted in mode InPlace", p.pod.Name)
-	case p.pod.Spec.NodeName == "":
+	case p.pod.Spec.NodeName == "", c.inWatch[p.pod.UID] != nil && c.inWatch[p.pod.UID].Spec.NodeName == "":
 		st.placed = st.placed || st.live < least
 	case c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute):
 		// The watch is stale: an updater cannot know which pods the controller has deleted, or would have deleted anyway.
@@ -127,6 +140,9 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
+	if p.unserved >= c.oldest() {
+		st.idle++
+	}
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
@@ -142,7 +158,8 @@ func (c *checker) overQuotaBeside(w *simulated, p *replica) *replica {
 	for _, o := range w.pods {
 		refused := o.last["resize"]
 		recent := minute-refused <= 15 && !slices.ContainsFunc(w.Advice, func(a advice) bool { return a.At > refused && a.At <= minute })
-		if o != p && o.over && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
+		// An eviction that was sent before the refusal cannot be taken back: a slow one is carried out seconds later.
+		if o != p && o.over && o.overSince.Before(p.sent) && recent && cpu(o.pod) == cpu(p.pod) && memory(o.pod) == memory(p.pod) {
 			return o
 		}
 	}
@@ -170,6 +187,9 @@ func (c *checker) deleting(w *simulated, p *replica) {
 // number of replicas applies to all, unless --in-place-skip-disruption-budget is set.
 func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	minute, st := c.sim.minute(), &c.states[w.index]
+	if restarts {
+		p.restarts = minute
+	}
 	if w.Mode != "InPlace" && w.Mode != "InPlaceOrRecreate" {
 		c.fail(minute, "the update mode is respected", "%s is resized in mode %s", p.pod.Name, w.Mode)
 	}
@@ -185,8 +205,8 @@ func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	}
 	left := c.readyInWatch(w) - 1
 	for _, o := range w.pods {
-		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.replies["resize"] == "done" && o.last["resize"] >= c.began {
-			left-- // it was resized in this pass, too
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.restarts >= c.began {
+			left-- // it is restarted by a resize of this pass, too
 		}
 	}
 	if tolerance := c.tolerance(w); left < w.Replicas-tolerance {
@@ -200,10 +220,17 @@ func (c *checker) tolerance(w *simulated) int {
 }
 
 // isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.
+// A Deployment does not show which of its new pods replaces which old one. So if one of them is ready, the others that are not scheduled
+// for a while may be for something else.
 func (c *checker) isReplaced(w *simulated, number int) bool {
+	since := c.states[w.index].deletedAt
+	serves := !w.StatefulSet && slices.ContainsFunc(w.pods, func(p *replica) bool { return isReady(p.pod) && c.sim.createdAt(p) > since })
 	return slices.ContainsFunc(w.pods, func(p *replica) bool {
-		if p.number != number || p.pod.DeletionTimestamp != nil || p.startsAt < 0 {
+		if p.number != number || p.pod.DeletionTimestamp != nil {
 			return false
+		}
+		if p.startsAt < 0 {
+			return serves && c.sim.minute()-c.sim.createdAt(p) >= stuckAfter
 		}
 		return isReady(p.pod) || p.killed >= 0 || c.sim.minute()-p.startsAt >= stuckAfter
 	})
@@ -232,7 +259,15 @@ func (c *checker) isRescue(w *simulated, p *replica) bool {
 // isRescueInService reports whether podfit may resize a pod without a restart although its workload has too few replicas: it was
 // OOM-killed minutes ago, and gets more memory.
 func (c *checker) isRescueInService(w *simulated, p *replica) bool {
-	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && w.getsMoreMemory(p.pod)
+	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && (w.getsMoreMemory(p.pod) || w.getsMoreMemory(c.watched(p)))
+}
+
+// watched returns a pod as the watch showed it when the pass began. A stale watch does not show yet that the kubelet has resized it.
+func (c *checker) watched(p *replica) *corev1.Pod {
+	if o := c.inWatch[p.pod.UID]; o != nil && len(o.Status.ContainerStatuses) > 0 {
+		return o
+	}
+	return p.pod
 }
 
 // getsMoreMemory reports whether the replacement of a pod would be OOM-killed later: it has a larger memory limit, or without a limit a
@@ -297,7 +332,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 	uid := string(p.pod.UID)
 	d, decided := c.podfit.decisions[uid]
 	switch {
-	case !decided && int(p.pod.CreationTimestamp.Sub(c.sim.started)/time.Minute) > minute-c.sim.world.Lag-1:
+	case !decided && c.sim.createdAt(p) > minute-c.sim.world.Lag-1:
 	case !decided:
 		c.fail(minute, "every pod has a decision", "no decision about %s", p.pod.Name)
 	case d.Do != decision.Leave:
@@ -359,12 +394,13 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return false
 	case st.deleted >= 0 && minute-st.deletedAt <= reportWithin:
 		return true // the event about another pod that was deleted; this one is deleted next
-	case why == decision.ReplacementMissing && c.hasEvent(w, missingEvent):
-		return true // no pod of the workload is evicted until the evicted pods have replacements, which is reported
-	case st.futile && c.hasEvent(w, backOffEvent):
-		return true // no pod of the workload is evicted during the back-off, and this one is not tried
-	case c.sim.world.Rate > 0 && minute-p.last["evict"] <= c.turn():
-		return true // each pod gets one attempt in a turn, and the next one leads to a deletion or an event if the pod was OOM-killed again
+	case c.isHeld(w, why):
+		c.held[string(p.pod.UID)] = minute
+		return true
+	case c.held[string(p.pod.UID)] > 0 && minute-c.held[string(p.pod.UID)] <= reportWithin:
+		return true // it has its turn again, and the next attempt leads to a deletion or an event
+	case c.sim.world.Rate > 0 && minute-c.since(w, p, minute, "evict") <= reportWithin+3*c.turn():
+		return true // each pod gets one attempt in a turn, and it may take three OOM kills until one leads to a deletion or an event
 	case c.killsInWatch(p) >= 3:
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
@@ -373,6 +409,19 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	// while the kubelet resizes it.
 	waits := (why == decision.NotReady || why == decision.BudgetSpent || why == decision.ResizeRunning) && isReady(p.pod)
 	return why == decision.FewKills || waits || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
+}
+
+// isHeld reports whether no pod of a workload is evicted because evicted pods have no replacement, or because evictions had no effect, and
+// users have the event about that. Whether the reason is justified is checked elsewhere.
+func (c *checker) isHeld(w *simulated, why decision.ReasonCode) bool {
+	switch why {
+	case decision.ReplacementMissing:
+		return c.hasEvent(w, missingEvent)
+	case decision.BackingOff, decision.Probing:
+		return c.hasEvent(w, backOffEvent)
+	default:
+		return false
+	}
 }
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
@@ -504,8 +553,12 @@ var conditions = map[string]func(observation) bool{
 	"ResizeRunning": func(o observation) bool {
 		return !isResized(o.p.pod)
 	},
+	"ResizeStalled": func(o observation) bool {
+		return o.sim.world.Rescue && o.w.Mode == "InPlace" && o.p.killed >= 0 && !isResized(o.p.pod) && o.minute-o.p.resized >= stuckAfter
+	},
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
+	"DeletionRefused":       refused("delete", "", ""), // the stale watch shows an outdated version of the pod, which is a precondition
 	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
 	"ResizeRefused":         refused("resize", "", "exceeded quota"),
 	"ResizeOverQuota":       refused("resize", "exceeded", ""),
@@ -668,15 +721,16 @@ func (w *simulated) sameSize(p *corev1.Pod) bool {
 // compare compares the pods with those of upstream at the end of a minute (P1, P5).
 func (c *checker) compare(minute int) {
 	var satisfied, explained, wanted, pods, undone int
+	var ready, unready, theirReady int
 	for i, w := range c.sim.workloads {
 		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
 		st.look(ours, w.Replicas, minute)
-		because, unready := 0, 0
+		because, becauseUnready := 0, 0
 		if theirs.satisfied > ours.satisfied {
 			because = c.explained(w, minute, w.satisfied)
 		}
 		if theirs.ready > ours.ready {
-			unready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
+			becauseUnready = c.explained(w, minute, func(p *replica) bool { return isReady(p.pod) })
 		}
 		satisfied += ours.satisfied
 		explained += because
@@ -684,18 +738,32 @@ func (c *checker) compare(minute int) {
 		wanted += theirs.satisfied
 		undone += w.undone
 		st.behind.note(theirs.satisfied-ours.satisfied, because, w.undone)
-		st.lacking.note(theirs.ready-ours.ready, unready, w.undone)
+		st.lacking.note(theirs.ready-ours.ready, becauseUnready, w.undone)
+		ready += ours.ready
+		unready += becauseUnready
+		theirReady += theirs.ready
 		if c.sim.world.Rate == 0 && st.behind.exceeds(grace*(1+c.sim.world.Lag), w.undone) {
 			c.fail(minute, "no fewer pods are satisfied than with upstream", "%d of %s, with upstream %d: %s", ours.satisfied, w.namespace, theirs.satisfied, c.reasons(w))
 		}
-		if st.lacking.exceeds(2*grace+w.Delay+w.Grace+w.Start, w.undone) {
+		// Under a rate limit, it differs which workload has its turn first, and until then its pods with too little memory are killed.
+		// All workloads are compared together below.
+		killed := c.sim.world.Rate > 0 && w.OOM.NeedMB > 0
+		if !killed && st.lacking.exceeds(2*grace+w.Delay+w.Grace+w.Start, w.undone) {
 			c.fail(minute, "no fewer pods are ready than with upstream", "%d of %s, with upstream %d: %s", ours.ready, w.namespace, theirs.ready, c.reasons(w))
 		}
 	}
 	c.behind.note(wanted-satisfied, explained, undone)
+	c.lacking.note(theirReady-ready, unready, undone)
+	if c.sim.world.Rate == 0 {
+		return
+	}
 	// Each refused action may use up one token of the rate limit.
-	if rate := c.sim.world.Rate; rate > 0 && c.behind.exceeds(grace*(1+c.sim.world.Lag)+int(float64(2+pods)/rate), undone) {
+	most := grace*(1+c.sim.world.Lag) + int(float64(2+pods)/c.sim.world.Rate)
+	if c.behind.exceeds(most, undone) {
 		c.fail(minute, "no fewer pods are satisfied than with upstream", "%d in all, with upstream %d: %s", satisfied, wanted, c.allReasons())
+	}
+	if c.lacking.exceeds(grace+most, undone) {
+		c.fail(minute, "no fewer pods are ready than with upstream", "%d in all, with upstream %d: %s", ready, theirReady, c.allReasons())
 	}
 }
 
@@ -874,6 +942,14 @@ var differences = []difference{
 			if o.p != nil && o.why().Code == decision.AwaitingRoom {
 				return !o.hasRoom()
 			}
+			if o.p != nil && o.sim.world.Rescue && o.p.killed >= 0 && o.w.Mode == "InPlaceOrRecreate" {
+				// It waits for room, too, and its reason is why it is not rescued otherwise in the meantime.
+				switch o.why().Code {
+				case decision.DisruptionBudget, decision.BudgetOfOthers, decision.FewKills, decision.RescueInProgress:
+					return !o.hasRoom()
+				default:
+				}
+			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
@@ -977,11 +1053,8 @@ var differences = []difference{
 			if !few {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
-			slack := 2
-			if o.why().Code == decision.DisruptionBudget {
-				slack += (until - o.p.lastAt) / 2 // an attempt that is made early, because more pods are ready, doubles the back-off, too
-			}
-			return until-o.p.lastAt <= o.p.lastAt-since+slack
+			const slack = 2
+			return o.minute <= until+1 && until-o.p.lastAt <= o.p.lastAt-since+slack
 		},
 	},
 	{
@@ -1040,12 +1113,28 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			// Pods whose resize is refused are evicted, too: unless by the node, one at a time, until the quota rejects a replacement.
-			// Upstream may use up its rate limit on refused resizes instead: it loses no pod then, and updates none.
-			refused := o.w.Mode == "InPlaceOrRecreate" && slices.ContainsFunc(o.w.Faults, func(f fault) bool {
-				return f.What == nodeTooBig || f.Verb == "resize" && o.sim.world.Rate > 0
-			})
-			return o.p == nil && o.w.refused > 0 && (o.w.Mode == "Recreate" || o.w.Mode == "Auto" || refused)
+			// podfit that may read quotas, and its webhook, lose none.
+			if o.p != nil || o.w.refused == 0 || o.sim.world.Quotas {
+				return false
+			}
+			// Pods that are not ready are evicted whatever the tolerance is, by both updaters.
+			missing := o.w.Replicas - o.w.count().pods - o.state().idle
+			has := func(matches func(fault) bool) bool { return slices.ContainsFunc(o.w.Faults, matches) }
+			switch {
+			case o.w.Mode == "Recreate" || o.w.Mode == "Auto":
+				return missing <= o.tolerance(o.w)
+			case o.w.Mode != "InPlaceOrRecreate":
+				return false
+			// Pods whose resize the node refuses are evicted. And a quota that admits the size that podfit expects may reject that of the
+			// simulated webhook, see isTooLarge.
+			case has(func(f fault) bool { return f.What == nodeTooBig }) || o.isTooLarge():
+				return missing <= o.tolerance(o.w)
+			// After other refusals, one pod at a time is evicted until the quota rejects a replacement. Without a rate limit, upstream loses
+			// as many pods. With one, it may use it up on refused resizes: it loses no pod then, and updates none.
+			case has(func(f fault) bool { return f.Verb == "resize" && o.sim.world.Rate > 0 }):
+				return missing <= 1
+			}
+			return false
 		},
 	},
 	{

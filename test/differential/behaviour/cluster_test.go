@@ -33,7 +33,6 @@ type simulation struct {
 	serial    int
 	stepped   int             // the last minute whose step has run
 	revision  int             // counts changes of the state
-	requests  int             // counts requests; selects those with faults
 	shown     [][]*corev1.Pod // all pods in each of the last minutes, as a stale watch shows them
 	journal   []string        // requests, replies and events, oldest first
 
@@ -61,6 +60,7 @@ type simulated struct {
 	refused   int        // consecutive rejections of new pods by the quota
 	unsized   bool       // a new pod was created without the recommended size, because of the quota or because no webhook sized it
 	undone    int        // number of resizes that were undone
+	mayFail   []int      // number of requests that each fault may have affected
 	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
 	evictedLeaving bool
 	bounds         map[*corev1.Pod]*vpav1.RecommendedPodResources
@@ -68,30 +68,33 @@ type simulated struct {
 
 // A replica is a pod with the state that only the simulation has.
 type replica struct {
-	pod      *corev1.Pod
-	number   int // index among the replicas
-	leaves   int // minute in which a deleted pod is removed
-	startsAt int // minute; -1 without a node
-	readyAt  int
-	resized  int                    // minute of the last accepted resize
-	applied  int                    // minute in which the kubelet completed the last resize
-	diesAt   int                    // minute of the next OOM kill, if memory is too small
-	wakesAt  int                    // minute of the restart after it
-	answered *corev1.Pod            // the pod that the cached answers belong to
-	answers  map[string]*corev1.Pod // results of patches, by patch
-	resizes  int                    // number of accepted resizes
-	tried    map[string]int         // requests since the pod or its recommendation changed, by verb
-	replies  map[string]string      // the last replies, by verb
-	over     bool                   // the last definite reply to a resize was a quota refusal
-	done     bool                   // the last request was carried out
-	since    map[string]int         // minute since which requests have been carried out, or refused, by verb
-	lastAt   int                    // minute of the last request
-	last     map[string]int         // the same, by verb
-	fine     int                    // last minute in which the pod was satisfied
-	late     bool                   // a resize was carried out after others were refused
-	served   int                    // last minute in which the pod was ready
-	unserved int                    // last minute in which the pod was not ready
-	killed   int                    // minute of the last OOM kill
+	pod       *corev1.Pod
+	number    int // index among the replicas
+	leaves    int // minute in which a deleted pod is removed
+	startsAt  int // minute; -1 without a node
+	readyAt   int
+	resized   int                    // minute of the last accepted resize
+	applied   int                    // minute in which the kubelet completed the last resize
+	diesAt    int                    // minute of the next OOM kill, if memory is too small
+	wakesAt   int                    // minute of the restart after it
+	answered  *corev1.Pod            // the pod that the cached answers belong to
+	answers   map[string]*corev1.Pod // results of patches, by patch
+	restarts  int                    // minute of the last resize that restarts a container
+	resizes   int                    // number of accepted resizes
+	tried     map[string]int         // requests since the pod or its recommendation changed, by verb
+	replies   map[string]string      // the last replies, by verb
+	over      bool                   // the last definite reply to a resize was a quota refusal
+	overSince time.Time              // when that reply was sent, since the last other reply
+	sent      time.Time              // when the request in progress was sent
+	done      bool                   // the last request was carried out
+	since     map[string]int         // minute since which requests have been carried out, or refused, by verb
+	lastAt    int                    // minute of the last request
+	last      map[string]int         // the same, by verb
+	fine      int                    // last minute in which the pod was satisfied
+	late      bool                   // a resize was carried out after others were refused
+	served    int                    // last minute in which the pod was ready
+	unserved  int                    // last minute in which the pod was not ready
+	killed    int                    // minute of the last OOM kill
 }
 
 func newSimulation(w *world) *simulation {
@@ -101,6 +104,7 @@ func newSimulation(w *world) *simulation {
 		calculator := limits{sw.MostMB}
 		sw.processor = vpautil.NewCappingRecommendationProcessor(calculator)
 		sw.provider = recommendation.NewProvider(calculator, sw.processor)
+		sw.mayFail = make([]int, len(sw.Faults))
 		sw.vacant = slices.Repeat([]int{-1}, sw.most())
 		sw.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
 		sw.advise(s.at(-24*60), 0)
@@ -123,6 +127,11 @@ func newSimulation(w *world) *simulation {
 // at returns the time of a minute of the simulation. Times in objects are whole seconds.
 func (s *simulation) at(minute int) metav1.Time {
 	return metav1.NewTime(s.started.Add(time.Duration(minute) * time.Minute).Truncate(time.Second))
+}
+
+// createdAt returns the minute in which a pod was created.
+func (s *simulation) createdAt(p *replica) int {
+	return int(p.pod.CreationTimestamp.Sub(s.started) / time.Minute)
 }
 
 func (s *simulation) minute() int { return int(time.Since(s.started) / time.Minute) }
@@ -268,7 +277,7 @@ func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.ResourceVersion = "0"
 	w.pods = append(w.pods, &replica{
 		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{},
-		served: never, unserved: never, killed: never,
+		served: never, unserved: never, killed: never, restarts: never,
 	})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
@@ -316,11 +325,15 @@ func (s *simulation) step(minute int) {
 	}
 }
 
-// scale sets the number of replicas. The controller deletes surplus pods immediately.
+// scale sets the number of replicas. The controller deletes surplus pods immediately. A StatefulSet deletes those with the highest
+// numbers. A Deployment that lacks pods deletes only as many as there are too many: the others take the numbers of the missing ones.
 func (s *simulation) scale(w *simulated, replicas int) {
 	s.note("scaled %s from %d to %d", w.name(), w.Replicas, replicas)
 	w.Replicas = replicas
 	s.revision++
+	if !w.StatefulSet {
+		s.renumber(w)
+	}
 	for i := range w.vacant {
 		if i >= replicas {
 			w.vacant[i] = -1
@@ -335,6 +348,23 @@ func (s *simulation) scale(w *simulated, replicas int) {
 	if s.onScale != nil {
 		s.onScale(w)
 	}
+}
+
+// renumber gives the numbers of missing pods to pods whose numbers are too high.
+func (s *simulation) renumber(w *simulated) {
+	taken := make([]bool, len(w.vacant))
+	for _, p := range w.pods {
+		taken[p.number] = taken[p.number] || p.pod.DeletionTimestamp == nil
+	}
+	for _, p := range w.pods {
+		free := slices.Index(taken, false)
+		if p.number < w.Replicas || p.pod.DeletionTimestamp != nil || free < 0 || free >= w.Replicas {
+			continue
+		}
+		taken[free], p.number, w.vacant[free] = true, free, -1
+		s.change(p, func(q *corev1.Pod) { q.Labels["replica"] = strconv.Itoa(free) })
+	}
+	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 }
 
 // remove starts the deletion of a pod.

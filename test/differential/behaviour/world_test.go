@@ -102,7 +102,7 @@ type fault struct {
 	What  string
 	First bool `json:",omitempty"` // only requests for the first replica
 	When  window
-	Every int `json:",omitempty"` // affects every n-th request only; 0 means all
+	Every int `json:",omitempty"` // affects only every n-th of these requests; 0 means all
 }
 
 // A resizing is the behaviour of the kubelet for resizes.
