@@ -60,21 +60,31 @@ func isURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
+// validate returns an error for each invalid flag.
 func (h *History) validate() error {
+	var errs []error
 	if !isURL(h.Address) {
-		return fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", h.Address)
+		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q%s", h.Address, h.meantURL()))
 	}
 	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
 		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
-			return fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i])
+			errs = append(errs, fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i]))
 		}
 	}
 	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
 		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
-			return fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value)
+			errs = append(errs, fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// meantURL returns the hint to an address that lacks only the scheme.
+func (h *History) meantURL() string {
+	if isURL("http://" + h.Address) {
+		return " (did you mean http://" + h.Address + "?)"
+	}
+	return ""
 }
 
 // read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one.
