@@ -33,16 +33,19 @@ const (
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
-	root := Root(s)
-	if name := calledAs(args); name != "" {
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	root := func() *cobra.Command {
+		root := Root(s)
+		if name := calledAs(args); name != "" {
+			commandline.Rename(root, name)
+		}
+		return root
 	}
-	err := execute(ctx, root, arguments(args))
+	called, err := execute(ctx, root, arguments(args))
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, new(process.UsageError)):
-		fmt.Fprintf(s.Err, "podfit: %v\n", err)
+		fmt.Fprintf(s.Err, "podfit: %s\nSee '%s --help'\n", commandline.Mistakes(err), called.CommandPath())
 		return exitUsage
 	default:
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
@@ -50,15 +53,29 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 }
 
-// execute runs the command. It looks for an unknown command first, because cobra reports the unknown flags of an unknown command.
-func execute(ctx context.Context, root *cobra.Command, args []string) error {
+// execute runs the command that args name, and returns it. It looks for an unknown command first, because cobra reports the unknown flags
+// of an unknown command. If a flag is wrong, it looks for further wrong flags.
+func execute(ctx context.Context, newRoot func() *cobra.Command, args []string) (*cobra.Command, error) {
+	root := newRoot()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
-	if found, rest, err := root.Find(args); err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
-		return commandline.KnownCommand(root, rest)
+	found, rest, err := root.Find(args)
+	if err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		return root, commandline.KnownCommand(root, rest)
 	}
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	called, err := root.ExecuteContextC(ctx)
+	if !errors.As(err, new(process.UsageError)) {
+		return called, err
+	}
+	wrong := commandline.WrongFlags(rest, func() *cobra.Command {
+		c, _, _ := newRoot().Find(args) // found before
+		return c
+	})
+	if wrong != nil {
+		err = process.UsageError{Err: wrong}
+	}
+	return called, err
 }
 
 // calledAs returns the name under which podfit was called if it is a plugin of kubectl, "" otherwise.

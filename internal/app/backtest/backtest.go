@@ -275,6 +275,11 @@ func (c *Config) validateRecommenders() error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
+		if seen[n] {
+			errs = append(errs, fmt.Errorf("--recommenders lists %s twice", n))
+			continue
+		}
+		seen[n] = true
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
 			if near := spelling.Nearest(n, names); near != "" {
@@ -282,10 +287,6 @@ func (c *Config) validateRecommenders() error {
 			}
 			errs = append(errs, fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", ")))
 		}
-		if seen[n] {
-			errs = append(errs, fmt.Errorf("--recommenders lists %s twice", n))
-		}
-		seen[n] = true
 	}
 	return errors.Join(errs...)
 }

@@ -17,7 +17,7 @@ import (
 // Essential lists the flags that the help of a long-running command shows first: those that a first installation needs, and all that only
 // podfit has.
 var Essential = map[string]bool{
-	"context": true, "as": true, "namespace": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
+	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
 	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 

@@ -1,0 +1,118 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"strings"
+	"testing"
+)
+
+// The rows are those of docs/decisions/0007.
+
+// Row 13.
+func TestMain_severalMistakes_areListedAtOnce(t *testing.T) {
+	for line, want := range map[string][]string{
+		"backtest --prometheus localhost:9090 --recommenders magic,magic --parallel 0 --learning 5h": {
+			"podfit: the call has 6 mistakes:",
+			"  --prometheus requires --namespace NAME or --all-namespaces",
+			`  --prometheus must be a URL such as http://localhost:9090, got "localhost:9090" (did you mean http://localhost:9090?)`,
+			`  --recommenders: unknown profile "magic"; `,
+			"  --recommenders lists magic twice",
+			"  --parallel must be at least 1, got 0",
+			`  --learning must be a number of whole days such as 2d, at least 1d, got "5h"`,
+			"See 'podfit backtest --help'",
+		},
+		"backtest --trase x.csv --outptu=json -q --parallel many": {
+			"podfit: the call has 4 mistakes:",
+			"  unknown flag --trase (did you mean --trace?)",
+			"  unknown flag --outptu (did you mean --output?)",
+			"  unknown shorthand flag: 'q' in -q",
+			`  --parallel must be a whole number, got "many"`,
+			"See 'podfit backtest --help'",
+		},
+		"run --dryrun --min-replicas=abc --kubeconfig": {
+			"podfit: the call has 3 mistakes:",
+			"  unknown flag --dryrun (did you mean --dry-run?)",
+			`  --min-replicas must be a whole number, got "abc"`,
+			"  flag needs an argument: --kubeconfig",
+			"See 'podfit run --help'",
+		},
+		"run --eviction-tolerance=7 --hpa=never": {
+			"podfit: the call has 2 mistakes:",
+			"  --hpa must be leave or ignore, got \"never\"",
+			"  --eviction-tolerance must be between 0 and 1, got 7",
+			"See 'podfit run --help'",
+		},
+		"backtest": {"podfit: one of --trace and --prometheus is required", "See 'podfit backtest --help'"},
+	} {
+		_, stderr, code := call(t, append([]string{"podfit"}, strings.Fields(line)...)...)
+		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+		if code != exitUsage || len(lines) != len(want) {
+			t.Errorf("podfit %s: exit code %d and %d lines, want 2 and %d:\n%s", line, code, len(lines), len(want), stderr)
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(lines[i], want[i]) {
+				t.Errorf("podfit %s: line %d is %q, want %q", line, i+1, lines[i], want[i])
+			}
+		}
+	}
+}
+
+// Row 3.
+func TestMain_flagsOfKubectl_areAccepted(t *testing.T) {
+	trace := writeTrace(t, 10)
+	for _, line := range []string{
+		"backtest --trace TRACE -o json", "backtest --trace TRACE -ojson", "backtest --trace TRACE -o wide", "backtest --trace TRACE -n lab", "backtest --trace TRACE -A",
+		"backtest --trace TRACE --all-namespaces --output=csv",
+	} {
+		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
+		if stdout, stderr, code := call(t, args...); code != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("podfit %s: exit code %d and %q", line, code, stderr)
+		}
+	}
+	for line, want := range map[string]string{
+		"backtest --trace TRACE -n lab -n shop":                             "no samples of namespace shop",
+		"backtest --trace TRACE -A -n lab":                                  "--namespace and --all-namespaces cannot both be set",
+		"run --dry-run -n shop --context nope --as jane --kubeconfig TRACE": "is not a kubeconfig",
+		"run --dry-run -A -n shop":                                          "--namespace and --all-namespaces cannot both be set",
+		"updater --dry-run -A --kubeconfig TRACE":                           "is not a kubeconfig",
+	} {
+		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
+		if _, stderr, code := call(t, args...); code == exitOK || !strings.Contains(stderr, want) {
+			t.Errorf("podfit %s: exit code %d and %q, want %q", line, code, stderr, want)
+		}
+	}
+}
+
+// Row 15.
+func TestBacktest_shortTrace_isMeasuredWithLessLearning(t *testing.T) {
+	trace := writeTrace(t, 4)
+	_, stderr, code := call(t, "podfit", "backtest", "--trace", trace)
+	if want := "podfit: nothing to measure: no container has a full day of samples after its first 8 days, which are used for learning; " +
+		"the longest history has 4 full days: use --learning 2d, or provide a longer one\n"; code != exitError || stderr != want {
+		t.Errorf("exit code %d and %q, want 1 and %q", code, stderr, want)
+	}
+	stdout, stderr, code := call(t, "podfit", "backtest", "--trace", trace, "--learning", "2d")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "measured after 2 days of learning") || !strings.Contains(stdout, "USD per month: default ") {
+		t.Errorf("--learning 2d: exit code %d, %q and\n%s", code, stderr, stdout)
+	}
+}
+
+// Row 16.
+func TestBacktest_costs_haveTheirCurrency(t *testing.T) {
+	trace := writeTrace(t, 10)
+	for args, want := range map[string]string{
+		"":                                 "USD per month: default ",
+		"--currency=EUR":                   "EUR per month: default ",
+		"--cpu-price=0.03":                 "cost per month: default ", // the currency of a price is unknown
+		"--cpu-price=0.03 --currency=EUR":  "EUR per month: default ",
+		"--memory-price=0.01 --currency=€": "€ per month: default ",
+	} {
+		stdout, _, code := call(t, append([]string{"podfit", "backtest", "--trace", trace}, strings.Fields(args)...)...)
+		if code != exitOK || !strings.Contains(stdout, "\n"+want) {
+			t.Errorf("backtest %s: exit code %d, and no line with %q:\n%s", args, code, want, stdout)
+		}
+	}
+}
