@@ -5,6 +5,7 @@ package app
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,6 +26,7 @@ func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
+// Rows 1, 4 and 10 of docs/decisions/0007.
 func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 	for line, want := range map[string]string{
 		"recomender":                              `unknown command "recomender" (did you mean recommender?)` + "\nSee 'podfit --help'",
@@ -54,6 +56,7 @@ func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 	}
 }
 
+// Rows 8, 9 and 20 of docs/decisions/0007.
 func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hostname")
 	if err := os.WriteFile(file, []byte("machine-7\n"), 0o600); err != nil {
@@ -63,14 +66,21 @@ func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
 		"~/.kube/config": "podfit: read kubeconfig ~/.kube/config: the shell did not replace ~",
 		file:             "podfit: " + file + " is not a kubeconfig",
 	} {
-		_, stderr, code := call(t, "podfit", "run", "--dry-run", "--kubeconfig="+kubeconfig)
-		lines := strings.Split(strings.TrimSpace(stderr), "\n")
-		if code != exitError || !strings.HasPrefix(lines[len(lines)-1], want) {
-			t.Errorf("%s: exit code %d and %q, want 1 and %q in the last line", kubeconfig, code, stderr, want)
+		for _, terminal := range []bool{false, true} {
+			var errs bytes.Buffer
+			code := Main(t.Context(), []string{"podfit", "run", "--dry-run", "--kubeconfig=" + kubeconfig}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Terminal: terminal})
+			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+			if code != exitError || !strings.HasPrefix(lines[len(lines)-1], want) {
+				t.Errorf("%s: exit code %d and %q, want 1 and %q in the last line", kubeconfig, code, errs.String(), want)
+			}
+			if terminal && len(lines) != 1 {
+				t.Errorf("%s: on a terminal, the error has lines before it: %q", kubeconfig, errs.String())
+			}
 		}
 	}
 }
 
+// Rows 2 and 12 of docs/decisions/0007.
 func TestMain_version_isPrintedByCommandAndFlag(t *testing.T) {
 	want := regexp.MustCompile(`^podfit \S+.* go1\.\S+ \w+/\w+\n$`)
 	command, _, code := call(t, "podfit", "version")
@@ -82,6 +92,7 @@ func TestMain_version_isPrintedByCommandAndFlag(t *testing.T) {
 	}
 }
 
+// Row 19 of docs/decisions/0007.
 func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
 	for _, name := range []string{"kubectl-podfit", "/usr/local/bin/kubectl-podfit", "kubectl-podfit.exe"} {
 		stdout, _, code := call(t, name, "backtest", "--help")
@@ -98,6 +109,7 @@ func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
 	}
 }
 
+// Row 11 of docs/decisions/0007.
 func TestHelp_longRunningCommand_groupsFlags(t *testing.T) {
 	for _, name := range []string{"run", "recommender", "updater", "admission-controller"} {
 		help, _, code := call(t, "podfit", name, "--help")
@@ -156,6 +168,7 @@ func TestHelp_essentialFlags_exist(t *testing.T) {
 	}
 }
 
+// Row 18 of docs/decisions/0007.
 func TestCompletion_flagsWithFewValues_areCompleted(t *testing.T) {
 	for line, want := range map[string][]string{
 		"backtest --recommenders ":            {"default", "balanced", "cost", "critical"},

@@ -53,7 +53,9 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 		}
 		p := New(log, newRegistry())
 		p.Terminal = s.Terminal
-		log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
+		if !s.Terminal { // a person knows what was started, and an error of the configuration is the first line
+			log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
+		}
 		warnOfDeprecated(log, c.Flags())
 		work, err := l.Prepare(c.Context(), p)
 		if err != nil {

@@ -29,7 +29,7 @@ func kubeconfigOf(t *testing.T, server string) string {
 	return path
 }
 
-// In a pod, the process waits for the API server. On a terminal, a person waits for an error.
+// In a pod, the process waits for the API server. On a terminal, a person waits for an error. Row 5 of docs/decisions/0007.
 func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +52,7 @@ func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 	}
 }
 
+// Row 7 of docs/decisions/0007.
 func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -66,8 +67,10 @@ func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	if _, err := c.Connect(t.Context(), p, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if want := "There are no VPA objects"; !strings.Contains(out.String(), want) {
-		t.Errorf("the log is %q, want %q in it", out.String(), want)
+	for _, want := range []string{"There are 0 autoscalers", "try podfit recommend"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log is %q, want %q in it", out.String(), want)
+		}
 	}
 }
 
