@@ -29,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/edge/prom"
 	"podfit.dev/podfit/internal/edge/report"
 	"podfit.dev/podfit/internal/edge/trace"
 	"podfit.dev/podfit/internal/spelling"
@@ -399,7 +400,7 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	}
 	workloads, err := c.read(ctx)
 	if err != nil {
-		return err
+		return c.withQuery(err)
 	}
 	var timeline *os.File
 	if c.Timeline != "" { // find out now, not after the work, that it cannot be written; what is in it stays until then
@@ -428,6 +429,18 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		return nil
 	}
 	return c.nothingMeasured(comparison, timeline != nil, errs)
+}
+
+// withQuery adds the query that failed to an error, if the user wants to see it.
+func (c *Config) withQuery(err error) error {
+	var query *prom.QueryError
+	if !errors.As(err, &query) {
+		return err
+	}
+	if c.Verbose == 0 {
+		return fmt.Errorf("%w (-v shows the query)", err)
+	}
+	return fmt.Errorf("%w; the query is: %s", err, query.Query)
 }
 
 // nothingMeasured reports that the history is too short. This is not an error if the user gets a timeline, which is complete.
