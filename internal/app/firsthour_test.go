@@ -4,8 +4,15 @@
 package app
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/app/commandline"
 )
 
 // The rows are those of docs/decisions/0007.
@@ -113,6 +120,68 @@ func TestBacktest_costs_haveTheirCurrency(t *testing.T) {
 		stdout, _, code := call(t, append([]string{"podfit", "backtest", "--trace", trace}, strings.Fields(args)...)...)
 		if code != exitOK || !strings.Contains(stdout, "\n"+want) {
 			t.Errorf("backtest %s: exit code %d, and no line with %q:\n%s", args, code, want, stdout)
+		}
+	}
+}
+
+// examples matches the examples in a help, and the first character of what follows.
+var examples = regexp.MustCompile(`(?s)\nExamples:\n.*?\n\n(\S)`)
+
+// Row 11.
+func TestHelp_eachCommand_fitsTheTerminal(t *testing.T) {
+	for _, columns := range []string{"72", "80", "120", "300", ""} {
+		t.Setenv("COLUMNS", columns)
+		width, err := strconv.Atoi(columns)
+		if err != nil {
+			width = 80
+		}
+		width = min(width, commandline.Widest)
+		for _, c := range append(Root(Streams{}).Commands(), &cobra.Command{Use: "help"}) {
+			help, _, code := call(t, "podfit", c.Name(), "--help")
+			if code != exitOK || !strings.Contains(help, "\nUsage:\n  podfit") {
+				t.Fatalf("podfit %s --help: exit code %d and\n%s", c.Name(), code, help)
+			}
+			for line := range strings.Lines(examples.ReplaceAllString(help, "\n$1")) { // examples can be copied as they are
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && strings.Contains(strings.TrimSpace(line), " ") {
+					t.Errorf("podfit %s: with %s columns, a line has %d: %s", c.Name(), columns, n, line)
+				}
+				if strings.HasSuffix(line, " \n") {
+					t.Errorf("podfit %s: a line ends with a blank: %q", c.Name(), line)
+				}
+			}
+		}
+	}
+}
+
+// Row 11.
+func TestHelp_root_groupsAllCommands(t *testing.T) {
+	help, _, _ := call(t, "podfit")
+	for _, want := range []string{"See what podfit would do; these commands change nothing:\n  backtest ", "Run podfit:\n  run ", "Install podfit, and more:\n  crds ", "podfit COMMAND [flags]", "Examples:"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help does not contain %q:\n%s", want, help)
+		}
+	}
+	if strings.Contains(help, "\nCommands:\n") {
+		t.Errorf("a command has no group; add it to the groups of package commandline:\n%s", help)
+	}
+	for _, c := range Root(Streams{}).Commands() {
+		if n := strings.Count(help, "\n  "+c.Name()+" "); n == 0 {
+			t.Errorf("the help does not list %s:\n%s", c.Name(), help)
+		}
+	}
+}
+
+// Row 19.
+func TestHelp_calledByKubectl_examplesNameThePlugin(t *testing.T) {
+	for _, line := range []string{"--help", "backtest --help", "run --help", "crds --help"} {
+		help, _, _ := call(t, append([]string{"/usr/local/bin/kubectl-podfit"}, strings.Fields(line)...)...)
+		if !strings.Contains(help, "\n  kubectl podfit ") {
+			t.Errorf("%s does not name the plugin:\n%s", line, help)
+		}
+		for text := range strings.Lines(help) {
+			if strings.HasPrefix(text, "  podfit ") {
+				t.Errorf("%s names podfit, not the plugin: %s", line, text)
+			}
 		}
 	}
 }

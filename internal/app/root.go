@@ -118,6 +118,11 @@ podfit has three components. Each can run alone, or all three run in one process
   recommender            measures usage and writes recommendations to the status of VPA objects
   updater                applies recommendations to running pods, in place where possible
   admission-controller   applies recommendations to new pods`,
+		Example: `  # Compare profiles on the usage that your Prometheus recorded
+  podfit backtest --prometheus http://localhost:9090 -n shop
+
+  # Log what podfit would change in the cluster of your kubeconfig
+  podfit run --dry-run --context staging`,
 		Args: commandline.KnownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 	}
@@ -126,6 +131,7 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetErr(s.Err)
 	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(commandline.FlagError)
+	commandline.SetHelp(root)
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {

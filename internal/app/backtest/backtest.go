@@ -80,10 +80,10 @@ func NewCommand() *cobra.Command {
 	c := Defaults()
 	var names []string
 	for _, p := range recommend.BacktestProfiles() {
-		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
+		names = append(names, fmt.Sprintf("  %-18s%s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
-		Use:   "backtest {--trace PATH | --prometheus URL {--namespace NAME | --all-namespaces}}",
+		Use:   "backtest {--trace PATH | --prometheus URL}",
 		Short: "Replay recorded usage through several profiles and compare the results",
 		Long: `Replays recorded usage through the same code that runs in a cluster. For each recommender it reports the cost of the
 requests and how often usage was above the request. It changes nothing.
@@ -137,8 +137,13 @@ Exit codes:
 	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
 	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
 	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
-	process.CompleteFlag(cmd, "recommenders", profileNames()...)
 	f.CountVarP(&c.Verbose, "verbose", "v", "Also print the query to Prometheus that failed.")
+	process.GroupFlags(cmd, "Usage to replay", "trace", "prometheus", "namespace", "all-namespaces", "since", "until")
+	process.GroupFlags(cmd, "How it is replayed", "recommenders", "learning", "mode", "parallel")
+	process.GroupFlags(cmd, "How the results are compared", "cpu-price", "memory-price", "currency", "oom-budget", "cpu-shortfall")
+	process.GroupFlags(cmd, "Output", "output", "workloads", "timeline", "quiet", "verbose")
+	process.GroupFlags(cmd, "With --prometheus only", historyFlags...)
+	process.CompleteFlag(cmd, "recommenders", profileNames()...)
 	process.CompleteFlag(cmd, "output", formats...)
 	process.CompleteFlag(cmd, "mode", "profile", "Recreate", "InPlaceOrRecreate")
 	return cmd

@@ -45,14 +45,14 @@ func (h *History) flags(f *pflag.FlagSet) {
 	h.Length, h.Resolution = "30d", "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
 	f.StringVar(&h.Address, "prometheus", h.Address, "URL of the Prometheus to read usage from, instead of a trace.")
-	f.StringVar(&h.Length, "history-length", h.Length, "With --prometheus: length of the history before --until, or before now. Excludes --since.")
-	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "With --prometheus: time between two samples.")
-	f.StringVar(&h.Job, "prometheus-job", h.Job, "With --prometheus: name of the job that scrapes the container metrics. Empty means any job.")
-	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "With --prometheus: path of a file that contains a bearer token.")
-	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "With --prometheus: if true, do not verify the TLS certificate of Prometheus.")
-	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "With --prometheus: name of the label that contains the namespace.")
-	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "With --prometheus: name of the label that contains the pod name.")
-	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "With --prometheus: name of the label that contains the container name.")
+	f.StringVar(&h.Length, "history-length", h.Length, "Length of the history before --until, or before now. Excludes --since.")
+	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "Time between two samples.")
+	f.StringVar(&h.Job, "prometheus-job", h.Job, "Name of the job that scrapes the container metrics. Empty means any job.")
+	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "Path of a file that contains a bearer token.")
+	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "If true, do not verify the TLS certificate of Prometheus.")
+	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "Name of the label that contains the namespace.")
+	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "Name of the label that contains the pod name.")
+	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "Name of the label that contains the container name.")
 }
 
 // isURL reports whether s is an HTTP or HTTPS URL with a host.
