@@ -4,6 +4,11 @@
 package app
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -181,6 +186,31 @@ func TestHelp_calledByKubectl_examplesNameThePlugin(t *testing.T) {
 		for text := range strings.Lines(help) {
 			if strings.HasPrefix(text, "  podfit ") {
 				t.Errorf("%s names podfit, not the plugin: %s", line, text)
+			}
+		}
+	}
+}
+
+// Row 18.
+func TestCompletion_clusterOfTheKubeconfig_offersItsNamespaces(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"shop"}}]}`)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"podfit __complete", "kubectl_complete-podfit"} { // kubectl calls the second for kubectl podfit
+		for _, c := range []string{"run", "recommender", "updater", "admission-controller"} {
+			args := append(strings.Fields(name), c, "--kubeconfig", kubeconfig)
+			if stdout, _, _ := call(t, append(args, "-n", "s")...); !strings.HasPrefix(stdout, "shop\n") {
+				t.Errorf("%s %s -n s: got %q, want shop", name, c, stdout)
+			}
+			if stdout, _, _ := call(t, append(args, "--context", "")...); !strings.HasPrefix(stdout, "c\n") {
+				t.Errorf("%s %s --context: got %q, want c", name, c, stdout)
 			}
 		}
 	}

@@ -136,6 +136,7 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(process.Dashes)
+		process.CompleteFromCluster(c)
 		root.AddCommand(c)
 	}
 	return root

@@ -145,8 +145,36 @@ Exit codes:
 	process.GroupFlags(cmd, "With --prometheus only", historyFlags...)
 	process.CompleteFlag(cmd, "recommenders", profileNames()...)
 	process.CompleteFlag(cmd, "output", formats...)
+	process.CompleteFlagWith(cmd, "namespace", func(ctx context.Context) []string { return c.knownNamespaces(ctx, cmd) })
 	process.CompleteFlag(cmd, "mode", "profile", "Recreate", "InPlaceOrRecreate")
 	return cmd
+}
+
+// knownNamespaces returns the namespaces that Prometheus or the trace knows; else those of the cluster. None if they cannot be read.
+func (c *Config) knownNamespaces(ctx context.Context, cmd *cobra.Command) []string {
+	switch {
+	case isURL(c.History.Address):
+		length, err := model.ParseDuration(c.History.Length)
+		if err != nil {
+			return nil
+		}
+		client, err := c.History.client(time.Duration(length))
+		if err != nil {
+			return nil
+		}
+		now := time.Now()
+		names, _ := client.Namespaces(ctx, now.Add(-client.Length()), now) // without them, nothing is offered
+		return names
+	case c.Trace != "":
+		workloads, _ := trace.Read(c.Trace)
+		var names []string
+		for i := range workloads {
+			names = append(names, workloads[i].Key.Namespace)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	return process.ClusterNamespaces(ctx, cmd)
 }
 
 // once is a flag value that may be set once. Otherwise --trace *.csv, which the shell expands, would use one file and ignore the others.
@@ -160,7 +188,7 @@ func (o *once) Type() string   { return "path" }
 
 // Set implements pflag.Value.
 func (o *once) Set(s string) error {
-	if o.given {
+	if o.given && s != *o.to { // for the completion in a shell, cobra parses the flags twice
 		return errors.New("the flag is set twice; to replay several files, put them into one folder")
 	}
 	*o.to, o.given = s, true

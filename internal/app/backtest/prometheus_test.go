@@ -4,6 +4,7 @@
 package backtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -185,5 +188,31 @@ func TestBacktest_prometheusAllNamespaces_areThoseThatItKnows(t *testing.T) {
 	out, _ := runBacktest(t, "--prometheus", url, "-A", "--until", "2026-03-20", "--history-length", "12d", "--recommenders", "balanced")
 	if !strings.HasPrefix(out, "all namespaces of "+url+": 1 workload") || !strings.Contains((*queries)[0], `namespace="shop"`) {
 		t.Errorf("asked for %s, and got\n%s", (*queries)[0], out)
+	}
+}
+
+// Row 18 of docs/decisions/0007.
+func TestCompletion_namespacesOfBacktest_areThoseOfItsSource(t *testing.T) {
+	url, _ := serveHistory(t)
+	t.Setenv("KUBECONFIG", "/nowhere/config")
+	for line, want := range map[string]string{
+		"--prometheus " + url:                "shop\n",
+		"--trace " + writeTrace(t, 2, 1):     "lab\n",
+		"--prometheus http://127.0.0.1:1":    "",
+		"--trace /nowhere.csv":               "",
+		"--recommenders default --mode what": "",
+	} {
+		root := &cobra.Command{Use: "podfit"}
+		root.AddCommand(NewCommand())
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&bytes.Buffer{})
+		root.SetArgs(append(append([]string{"__complete", "backtest"}, strings.Fields(line)...), "--namespace", ""))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _ := strings.Cut(out.String(), ":"); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
 	}
 }
