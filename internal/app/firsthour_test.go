@@ -22,6 +22,28 @@ import (
 
 // The rows are those of docs/decisions/0007.
 
+func TestFirstHour_eachRow_hasATest(t *testing.T) {
+	page, err := os.ReadFile("../../docs/decisions/0007-prices-pages-and-the-first-hour.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testNames(t)
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(page), -1)
+	for i, row := range rows {
+		if row[1] != strconv.Itoa(i+1) || !strings.Contains(row[2], "`Test") {
+			t.Errorf("row %s of the page is number %d and has the tests %s", row[1], i+1, row[2])
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		if !tests[name[1]] {
+			t.Errorf("the test %s does not exist", name[1])
+		}
+	}
+	if len(rows) != 20 {
+		t.Errorf("the page has %d rows, want 20", len(rows))
+	}
+}
+
 // Row 13.
 func TestMain_severalMistakes_areListedAtOnce(t *testing.T) {
 	for line, want := range map[string][]string{
