@@ -5,6 +5,7 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,6 +34,10 @@ func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 		"bactest --trace x":                       `unknown command "bactest" (did you mean backtest?)`,
 		"something":                               `unknown command "something"` + "\nSee",
 		"run extra":                               `podfit run takes no arguments, got "extra"` + "\nSee 'podfit run --help'",
+		"help nothing":                            `unknown command "nothing"` + "\nSee 'podfit help --help'",
+		"help backtst":                            `unknown command "backtst" (did you mean backtest?)`,
+		"completion bsh":                          `unknown command "bsh" (did you mean bash?)` + "\nSee 'podfit completion --help'",
+		"version -o yaml":                         `--output must be text or json, got "yaml"`,
 		"version 2":                               `podfit version takes no arguments, got "2"`,
 		"crds x":                                  `podfit crds takes no arguments, got "x"`,
 		"run --dryrun":                            "unknown flag --dryrun (did you mean --dry-run?)\nSee 'podfit run --help'",
@@ -86,6 +91,11 @@ func TestMain_version_isPrintedByCommandAndFlag(t *testing.T) {
 	command, _, code := call(t, "podfit", "version")
 	if code != exitOK || !want.MatchString(command) {
 		t.Errorf("podfit version: exit code %d and %q", code, command)
+	}
+	parsed := map[string]string{}
+	text, _, code := call(t, "podfit", "version", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &parsed); err != nil || code != exitOK || parsed["version"] == "" || !strings.Contains(command, parsed["version"]+" "+parsed["goVersion"]+" "+parsed["platform"]) {
+		t.Errorf("podfit version -o json: exit code %d, %v, and %q, want what is in %q", code, err, text, command)
 	}
 	if flag, _, code := call(t, "podfit", "--version"); code != exitOK || flag != command {
 		t.Errorf("podfit --version: exit code %d and %q, want %q", code, flag, command)

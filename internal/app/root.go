@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -60,8 +61,8 @@ func execute(ctx context.Context, newRoot func() *cobra.Command, args []string) 
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	found, rest, err := root.Find(args)
-	if err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
-		return root, commandline.KnownCommand(root, rest)
+	if err == nil && found.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		return found, commandline.KnownCommand(found, rest)
 	}
 	root.SetArgs(args)
 	called, err := root.ExecuteContextC(ctx)
@@ -132,6 +133,7 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(commandline.FlagError)
 	commandline.SetHelp(root)
+	root.SetHelpCommand(newHelpCommand())
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {
@@ -161,11 +163,49 @@ func version() string {
 }
 
 func newVersionCommand(s Streams) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
-			return err
+			switch output {
+			case "text":
+				_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
+				return err
+			case "json":
+				return json.NewEncoder(s.Out).Encode(map[string]string{
+					"version": process.BuildVersion(), "goVersion": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+				})
+			}
+			return process.UsageError{Err: fmt.Errorf("--output must be text or json, got %q", output)}
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "Format: text or json.")
+	process.CompleteFlag(c, "output", "text", "json")
+	return c
+}
+
+// newHelpCommand returns "podfit help". Cobra's prints the help of the root command for an unknown name.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Print the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = commandline.KnownCommand(named, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return named.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range c.Root().Commands() {
+				if len(args) == 0 && sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
+					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }

@@ -470,10 +470,13 @@ func (c *Config) withQuery(err error) error {
 	if !errors.As(err, &query) {
 		return err
 	}
-	if c.Verbose == 0 {
+	switch {
+	case c.Verbose > 0:
+		return fmt.Errorf("%w; the query is: %s", err, query.Query)
+	case query.Refused:
 		return fmt.Errorf("%w (-v shows the query)", err)
 	}
-	return fmt.Errorf("%w; the query is: %s", err, query.Query)
+	return err
 }
 
 // nothingMeasured reports that the history is too short. This is not an error if the user gets a timeline, which is complete.

@@ -24,7 +24,8 @@ func NoArguments(c *cobra.Command, args []string) error {
 	return process.UsageError{Err: fmt.Errorf("%s takes no arguments, got %q", c.CommandPath(), args[0])}
 }
 
-// KnownCommand is the Args function of the root command. Cobra calls it for a name that is not a command.
+// KnownCommand is the Args function of commands that only have subcommands: the root command and completion. Its error names the most
+// similar subcommand.
 func KnownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

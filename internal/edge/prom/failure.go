@@ -20,8 +20,9 @@ import (
 
 // A QueryError is a query that failed. Its text is the cause and the remedy, without the query, which is long.
 type QueryError struct {
-	Query string
-	Err   error
+	Query   string
+	Refused bool // the server read the query and did not execute it, so the query may be the cause
+	Err     error
 }
 
 // Error implements error.
@@ -32,7 +33,8 @@ func (e *QueryError) Unwrap() error { return e.Err }
 
 // failed returns the error of a query with the cause and the remedy.
 func failed(query string, err error) error {
-	return &QueryError{Query: query, Err: explained(err)}
+	var refused *promv1.Error
+	return &QueryError{Query: query, Refused: errors.As(err, &refused) && refused.Type != promv1.ErrBadResponse, Err: explained(err)}
 }
 
 // IsTooLarge reports whether the server responded that a query reads too much: Prometheus refuses to execute it, is overloaded, or the query

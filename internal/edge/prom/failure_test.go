@@ -92,6 +92,9 @@ func checkFailure(t *testing.T, address string, want []string, tooLarge bool) {
 	if !errors.As(err, &query) || !strings.Contains(query.Query, "max by") {
 		t.Errorf("the error %q does not have the query", err)
 	}
+	if want := strings.Contains(err.Error(), "query refused") || strings.Contains(err.Error(), "query not understood"); query != nil && query.Refused != want {
+		t.Errorf("refused: %t for %q", query.Refused, err)
+	}
 	if IsTooLarge(err) != tooLarge {
 		t.Errorf("too large: %t for %q", IsTooLarge(err), err)
 	}

@@ -312,7 +312,7 @@ func TestVerdict_eachKindOfResult_namesWinnersAndLimits(t *testing.T) {
 	outcome := func(free, money float64) replay.Outcome {
 		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: free}, Money: money}
 	}
-	const limits = "within 3 % of days above the memory request and 1 % of CPU usage above its request"
+	const limits = "within 3 % of days above the memory request"
 	for want, outcomes := range map[string][]replay.Outcome{
 		"a wins: the cheapest of those " + limits + ".":                                              {outcome(1, 3), outcome(1, 4)},
 		"b wins: the only one " + limits + ".":                                                       {outcome(0.9, 3), outcome(1, 4)},
@@ -348,7 +348,7 @@ func TestVerdict_budgetNotChosen_namesItsRecommender(t *testing.T) {
 		c.Best = replay.Best(c.Total, c.Tolerance)
 		return verdict(c)
 	}
-	const rest = " % of days above the memory request and 1 % of CPU usage above its request."
+	const rest = " % of days above the memory request."
 	got := verdictFor(0.06, false)
 	if want := "cost wins: the cheapest of those within 6" + rest + " The share of days is the largest that a recommender promises (cost); set another with --oom-budget."; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -496,6 +496,24 @@ func TestWriteTable_cpuOnlyTrace_hasNoColumnsOfMemory(t *testing.T) {
 	for _, title := range []string{"memory", "slack  exceed"} {
 		if strings.Contains(workloads, title) {
 			t.Errorf("the table has the column %s:\n%s", title, workloads)
+		}
+	}
+}
+
+func TestVerdict_resourceNotMeasured_itsLimitIsNotNamed(t *testing.T) {
+	cpu, memory := replay.Summary{Days: 9}, replay.Summary{Days: 9, FreeDays: 1}
+	for want, outcome := range map[string]replay.Outcome{
+		"a is within 3 % of days above the memory request. The share":                                                {Memory: memory},
+		"a is within 1 % of CPU usage above its request.":                                                            {CPU: cpu},
+		"a is within 3 % of days above the memory request and 1 % of CPU usage above its request. The share of days": {CPU: cpu, Memory: memory},
+	} {
+		c := &replay.Comparison{
+			Recommenders: []replay.Recommender{{Name: "a", OOMBudget: 0.03}}, Total: []replay.Outcome{outcome}, Best: []int{0},
+			Tolerance: replay.Tolerance{DaysAbove: 0.03, Shortfall: 0.01},
+		}
+		got := verdict(c)
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "The share") != strings.Contains(want, "The share") {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

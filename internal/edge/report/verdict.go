@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
@@ -28,7 +29,7 @@ func verdict(c *replay.Comparison) string {
 		reason := NothingMeasured(c)
 		return strings.ToUpper(reason[:1]) + reason[1:] + "."
 	}
-	if c.BudgetChosen {
+	if c.BudgetChosen || !measured(c, cluster.Memory) {
 		return winning(c)
 	}
 	return winning(c) + " " + budgetSource(c)
@@ -36,8 +37,7 @@ func verdict(c *replay.Comparison) string {
 
 // winning returns one sentence that names the winner.
 func winning(c *replay.Comparison) string {
-	limits := fmt.Sprintf("within %s %% of days above the memory request and %s %% of CPU usage above its request",
-		percentage(c.Tolerance.DaysAbove), percentage(c.Tolerance.Shortfall))
+	limits := "within " + strings.Join(limits(c), " and ")
 	within := 0
 	for _, outcome := range c.Total {
 		if outcome.Measured() && outcome.Within(c.Tolerance) {
@@ -97,6 +97,18 @@ func share(v float64) string { return strconv.FormatFloat(100*v, 'g', 3, 64) + "
 // price formats an amount of money, with the currency if it is known.
 func price(p replay.Prices, amount float64) string {
 	return strings.TrimPrefix(p.Currency+" "+fixed(2)(amount), " ")
+}
+
+// limits returns the limits of the resources that were measured.
+func limits(c *replay.Comparison) []string {
+	var out []string
+	if measured(c, cluster.Memory) {
+		out = append(out, percentage(c.Tolerance.DaysAbove)+" % of days above the memory request")
+	}
+	if measured(c, cluster.CPU) {
+		out = append(out, percentage(c.Tolerance.Shortfall)+" % of CPU usage above its request")
+	}
+	return out
 }
 
 // budgetSource returns a sentence that names the recommenders whose OOM budget is the tolerance, if the user set none.
