@@ -22,7 +22,7 @@ import (
 func kubeconfigOf(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"users":[{"name":"jane","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"jane"}}]}`
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -39,12 +39,16 @@ func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 	defer server.Close()
 	c := CommonDefaults()
 	c.Kubeconfig = kubeconfigOf(t, server.URL)
+	c.As = "joe"
 	for _, terminal := range []bool{false, true} {
 		p := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		p.Terminal = terminal
 		_, err := c.Connect(t.Context(), p, "test")
 		if failed := err != nil && strings.Contains(err.Error(), "install the CRDs"); failed != terminal {
 			t.Errorf("terminal %t: got the error %v", terminal, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "cannot use the cluster at "+server.URL+" (context c, user jane, as joe): ") {
+			t.Errorf("the error does not name the server and the user: %v", err)
 		}
 		if sent := requests.Load() > 0; sent != terminal {
 			t.Errorf("terminal %t: %d requests were sent", terminal, requests.Load())

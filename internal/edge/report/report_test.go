@@ -289,7 +289,7 @@ func TestWrite_historyTooShort_reportsThatThereAreNoFigures(t *testing.T) {
 		if !strings.Contains(text, "Nothing to measure: no container has a full day of samples after its first 8 days") {
 			t.Errorf("%s does not report that there is nothing to measure:\n%s", format, text)
 		}
-		for _, figure := range []string{"wins", "cost per month:", "Cost per month", "Waste against risk", "tie", "0.00<"} {
+		for _, figure := range []string{"wins", "cost per month:", "Total cost", "Waste against risk", "tie", "0.00<"} {
 			if strings.Contains(text, figure) {
 				t.Errorf("%s contains %q, although nothing was measured", format, figure)
 			}
