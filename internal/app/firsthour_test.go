@@ -183,7 +183,7 @@ func TestHelp_eachCommand_fitsTheTerminal(t *testing.T) {
 // Row 11.
 func TestHelp_root_groupsAllCommands(t *testing.T) {
 	help, _, _ := call(t, "podfit")
-	for _, want := range []string{"See what podfit would do; these commands change nothing:\n  backtest ", "Run podfit:\n  run ", "Install podfit, and more:\n  crds ", "podfit COMMAND [flags]", "Examples:"} {
+	for _, want := range []string{"\nSee what podfit would do; these commands change nothing:\n", "\n  backtest  ", "\nRun podfit:\n  run ", "\nInstall podfit, and more:\n  crds ", "podfit COMMAND [flags]", "Examples:"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not contain %q:\n%s", want, help)
 		}

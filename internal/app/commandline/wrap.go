@@ -34,8 +34,9 @@ func widthOf(out io.Writer) int {
 // gap separates the name and the description of an entry in a list.
 var gap = regexp.MustCompile(` {2,}`)
 
-// Reflow wraps a description. Lines that begin with blanks are entries of a list: their continuation is indented to their description, which
-// begins after two blanks. Other lines up to a blank line are one paragraph.
+// Reflow wraps a description. Lines that begin with blanks are entries of a list: a name and its description, which begins after two blanks
+// and continues on lines that are indented more. A description can also be on lines of its own. Other lines up to a blank line are one
+// paragraph.
 func Reflow(text string, width int) string {
 	var blocks []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
@@ -43,7 +44,7 @@ func Reflow(text string, width int) string {
 		switch {
 		case last < 0 || strings.TrimSpace(line) == "" || blocks[last] == "":
 			blocks = append(blocks, strings.TrimRight(line, " "))
-		case indentOf(line) == 0 && indentOf(blocks[last]) == 0, indentOf(line) > indentOf(blocks[last]) && indentOf(blocks[last]) > 0:
+		case indentOf(line) == 0 && indentOf(blocks[last]) == 0, continues(blocks[last], line):
 			blocks[last] += " " + strings.TrimSpace(line)
 		default:
 			blocks = append(blocks, line)
@@ -58,6 +59,12 @@ func Reflow(text string, width int) string {
 		}
 	}
 	return strings.Join(blocks, "\n")
+}
+
+// continues reports whether a line is the continuation of an entry with a description.
+func continues(entry, line string) bool {
+	indent := indentOf(entry)
+	return indent > 0 && indentOf(line) > indent && gap.MatchString(entry[indent:])
 }
 
 // indentOf returns the number of blanks at the beginning of a line.
