@@ -93,7 +93,7 @@ func CompleteFromCluster(c *cobra.Command) {
 		return
 	}
 	c.ValidArgsFunction = func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		values := inTime(c.Context(), func(ctx context.Context) []string { return clusterWorkloads(ctx, c, typed) })
+		values := inTime(c.Context(), func(ctx context.Context) []string { return clusterObjects(ctx, c, typed) })
 		return values, cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -119,26 +119,16 @@ func ClusterNamespaces(ctx context.Context, c *cobra.Command) []string {
 	return names
 }
 
-// clusterWorkloads returns the workloads that begin with what is typed: those of the namespaces of --namespace, else of all namespaces.
-func clusterWorkloads(ctx context.Context, c *cobra.Command, typed string) []string {
+// clusterObjects returns the objects that begin with what is typed: those of the namespaces of --namespace, else of all namespaces.
+func clusterObjects(ctx context.Context, c *cobra.Command, typed string) []string {
 	clients, err := kube.NewClients(clusterOf(c))
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, namespace := range namespacesOf(c) {
-		short, long, _ := clients.WorkloadNames(ctx, namespace) // those that can be read are offered
-		for _, names := range [...][]string{short, long} {
-			before := len(out)
-			for _, name := range names {
-				if strings.HasPrefix(name, typed) {
-					out = append(out, name)
-				}
-			}
-			if len(out) > before {
-				break // the long names of kinds are for those who type them
-			}
-		}
+		names, _ := clients.ObjectNames(ctx, namespace, typed) // those that can be read are offered
+		out = append(out, names...)
 	}
 	return out
 }

@@ -78,10 +78,13 @@ func completed(t *testing.T, args ...string) []string {
 // Row 18 of docs/decisions/0007.
 func TestCompleteFromCluster_namesOfTheCluster_areOffered(t *testing.T) {
 	kubeconfig := clusterWith(t, map[string][]string{
-		"/api/v1/namespaces":                        {"lab", "shop", "shopping"},
-		"/apis/apps/v1/deployments":                 {"web", "cart", "web"},
-		"/apis/apps/v1/namespaces/shop/deployments": {"cart"},
-		"/apis/apps/v1/statefulsets":                {"ledger"},
+		"/api/v1/namespaces":                                 {"lab", "shop", "shopping"},
+		"/apis/apps/v1/deployments":                          {"web", "cart", "web"},
+		"/apis/apps/v1/namespaces/shop/deployments":          {"cart"},
+		"/apis/apps/v1/statefulsets":                         {"ledger"},
+		"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": {"cart"},
+		"/api/v1/namespaces/shop/pods":                       {"cart-0"},
+		"/api/v1/nodes":                                      {"n7"},
 		// The other kinds may not be read.
 	})
 	for _, tt := range []struct {
@@ -97,6 +100,12 @@ func TestCompleteFromCluster_namesOfTheCluster_areOffered(t *testing.T) {
 		{[]string{"deployment/"}, []string{"deployment/cart", "deployment/web"}},
 		{[]string{"-n", "shop", ""}, []string{"deploy/cart"}},
 		{[]string{"-n", "nowhere", ""}, nil},
+		{[]string{"depl"}, []string{"deploy/cart", "deploy/web"}},
+		{[]string{"deploym"}, []string{"deployment/cart", "deployment/web"}},
+		{[]string{"vpa/"}, []string{"vpa/cart"}},
+		{[]string{"-n", "shop", "pod/c"}, []string{"pod/cart-0"}},
+		{[]string{"-n", "shop", "node/"}, []string{"node/n7"}},
+		{[]string{"secret/"}, nil},
 	} {
 		if got := completed(t, append([]string{"--kubeconfig", kubeconfig}, tt.args...)...); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)

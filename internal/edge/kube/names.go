@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,36 +34,54 @@ func (c *Clients) NamespaceNames(ctx context.Context) ([]string, error) {
 	return c.names(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
 }
 
-// workloadKinds are the kinds of workloads with the names that kubectl accepts for them.
-var workloadKinds = []struct {
+// namedKinds are the kinds of objects that KIND/NAME can name, with the names that kubectl accepts for them.
+var namedKinds = []struct {
 	short, long string
 	resource    schema.GroupVersionResource
+	workload    bool // offered before a kind is typed
 }{
-	{"deploy", "deployment", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}},
-	{"sts", "statefulset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}},
-	{"ds", "daemonset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}},
-	{"cj", "cronjob", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}},
+	{"deploy", "deployment", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, true},
+	{"sts", "statefulset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, true},
+	{"ds", "daemonset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, true},
+	{"cj", "cronjob", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, true},
+	{"vpa", "verticalpodautoscaler", schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}, false},
+	{"po", "pod", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
+	{"no", "node", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, false},
 }
 
-// WorkloadNames returns the workloads of a namespace as KIND/NAME, once with the short and once with the long name of the kind, sorted; at
-// most 500 of a kind. An empty namespace means all. It returns those that it could read, and the errors of the others.
-func (c *Clients) WorkloadNames(ctx context.Context, namespace string) (short, long []string, err error) {
+// ObjectNames returns objects of a namespace as KIND/NAME that begin with what is typed, sorted; at most 500 of a kind. An empty namespace
+// means all. Before a kind is typed, these are workloads, with the short names of their kinds. It returns those that it could read, and the
+// errors of the others.
+func (c *Clients) ObjectNames(ctx context.Context, namespace, typed string) ([]string, error) {
+	var out []string
 	var errs []error
-	for _, kind := range workloadKinds {
-		names, err := c.names(ctx, kind.resource, namespace)
+	for _, kind := range namedKinds {
+		prefix := kind.short + "/"
+		if !begins(prefix, typed) {
+			prefix = kind.long + "/"
+		}
+		if !begins(prefix, typed) || !kind.workload && !strings.HasPrefix(typed, prefix) {
+			continue
+		}
+		scope := namespace
+		if kind.long == "node" {
+			scope = "" // nodes have no namespace
+		}
+		names, err := c.names(ctx, kind.resource, scope)
 		errs = append(errs, err)
 		for _, name := range names {
-			short = append(short, kind.short+"/"+name)
-			long = append(long, kind.long+"/"+name)
+			if strings.HasPrefix(prefix+name, typed) {
+				out = append(out, prefix+name)
+			}
 		}
 	}
-	return sorted(short), sorted(long), errors.Join(errs...)
+	slices.Sort(out)
+	return slices.Compact(out), errors.Join(errs...)
 }
 
-// sorted returns names without duplicates, sorted.
-func sorted(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
+// begins reports whether a name with this prefix can begin with what is typed.
+func begins(prefix, typed string) bool {
+	return strings.HasPrefix(prefix, typed) || strings.HasPrefix(typed, prefix)
 }
 
 // names returns the names of objects.
