@@ -5,6 +5,8 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,12 +27,17 @@ func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
+// Rows 1, 4 and 10 of docs/decisions/0007.
 func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 	for line, want := range map[string]string{
 		"recomender":                              `unknown command "recomender" (did you mean recommender?)` + "\nSee 'podfit --help'",
 		"bactest --trace x":                       `unknown command "bactest" (did you mean backtest?)`,
 		"something":                               `unknown command "something"` + "\nSee",
 		"run extra":                               `podfit run takes no arguments, got "extra"` + "\nSee 'podfit run --help'",
+		"help nothing":                            `unknown command "nothing"` + "\nSee 'podfit help --help'",
+		"help backtst":                            `unknown command "backtst" (did you mean backtest?)`,
+		"completion bsh":                          `unknown command "bsh" (did you mean bash?)` + "\nSee 'podfit completion --help'",
+		"version -o yaml":                         `--output must be text or json, got "yaml"`,
 		"version 2":                               `podfit version takes no arguments, got "2"`,
 		"crds x":                                  `podfit crds takes no arguments, got "x"`,
 		"run --dryrun":                            "unknown flag --dryrun (did you mean --dry-run?)\nSee 'podfit run --help'",
@@ -54,6 +61,7 @@ func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 	}
 }
 
+// Rows 8, 9 and 20 of docs/decisions/0007.
 func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hostname")
 	if err := os.WriteFile(file, []byte("machine-7\n"), 0o600); err != nil {
@@ -63,25 +71,38 @@ func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
 		"~/.kube/config": "podfit: read kubeconfig ~/.kube/config: the shell did not replace ~",
 		file:             "podfit: " + file + " is not a kubeconfig",
 	} {
-		_, stderr, code := call(t, "podfit", "run", "--dry-run", "--kubeconfig="+kubeconfig)
-		lines := strings.Split(strings.TrimSpace(stderr), "\n")
-		if code != exitError || !strings.HasPrefix(lines[len(lines)-1], want) {
-			t.Errorf("%s: exit code %d and %q, want 1 and %q in the last line", kubeconfig, code, stderr, want)
+		for _, terminal := range []bool{false, true} {
+			var errs bytes.Buffer
+			code := Main(t.Context(), []string{"podfit", "run", "--dry-run", "--kubeconfig=" + kubeconfig}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Terminal: terminal})
+			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+			if code != exitError || !strings.HasPrefix(lines[len(lines)-1], want) {
+				t.Errorf("%s: exit code %d and %q, want 1 and %q in the last line", kubeconfig, code, errs.String(), want)
+			}
+			if terminal && len(lines) != 1 {
+				t.Errorf("%s: on a terminal, the error has lines before it: %q", kubeconfig, errs.String())
+			}
 		}
 	}
 }
 
+// Rows 2 and 12 of docs/decisions/0007.
 func TestMain_version_isPrintedByCommandAndFlag(t *testing.T) {
 	want := regexp.MustCompile(`^podfit \S+.* go1\.\S+ \w+/\w+\n$`)
 	command, _, code := call(t, "podfit", "version")
 	if code != exitOK || !want.MatchString(command) {
 		t.Errorf("podfit version: exit code %d and %q", code, command)
 	}
+	parsed := map[string]string{}
+	text, _, code := call(t, "podfit", "version", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &parsed); err != nil || code != exitOK || parsed["version"] == "" || !strings.Contains(command, parsed["version"]+" "+parsed["goVersion"]+" "+parsed["platform"]) {
+		t.Errorf("podfit version -o json: exit code %d, %v, and %q, want what is in %q", code, err, text, command)
+	}
 	if flag, _, code := call(t, "podfit", "--version"); code != exitOK || flag != command {
 		t.Errorf("podfit --version: exit code %d and %q, want %q", code, flag, command)
 	}
 }
 
+// Row 19 of docs/decisions/0007.
 func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
 	for _, name := range []string{"kubectl-podfit", "/usr/local/bin/kubectl-podfit", "kubectl-podfit.exe"} {
 		stdout, _, code := call(t, name, "backtest", "--help")
@@ -98,6 +119,7 @@ func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
 	}
 }
 
+// Row 11 of docs/decisions/0007.
 func TestHelp_longRunningCommand_groupsFlags(t *testing.T) {
 	for _, name := range []string{"run", "recommender", "updater", "admission-controller"} {
 		help, _, code := call(t, "podfit", name, "--help")
@@ -156,6 +178,7 @@ func TestHelp_essentialFlags_exist(t *testing.T) {
 	}
 }
 
+// Row 18 of docs/decisions/0007.
 func TestCompletion_flagsWithFewValues_areCompleted(t *testing.T) {
 	for line, want := range map[string][]string{
 		"backtest --recommenders ":            {"default", "balanced", "cost", "critical"},

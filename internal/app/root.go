@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -35,17 +36,20 @@ const (
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
-	root := Root(s)
-	if name := calledAs(args); name != "" {
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	root := func() *cobra.Command {
+		root := Root(s)
+		if name := calledAs(args); name != "" {
+			commandline.Rename(root, name)
+		}
+		return root
 	}
-	err := execute(ctx, root, arguments(args))
+	called, err := execute(ctx, root, arguments(args))
 	var exit process.ExitError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, new(process.UsageError)):
-		fmt.Fprintf(s.Err, "podfit: %v\n", err)
+		fmt.Fprintf(s.Err, "podfit: %s\nSee '%s --help'\n", commandline.Mistakes(err), called.CommandPath())
 		return exitUsage
 	case errors.As(err, &exit):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
@@ -56,15 +60,29 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 }
 
-// execute runs the command. It looks for an unknown command first, because cobra reports the unknown flags of an unknown command.
-func execute(ctx context.Context, root *cobra.Command, args []string) error {
+// execute runs the command that args name, and returns it. It looks for an unknown command first, because cobra reports the unknown flags
+// of an unknown command. If a flag is wrong, it looks for further wrong flags.
+func execute(ctx context.Context, newRoot func() *cobra.Command, args []string) (*cobra.Command, error) {
+	root := newRoot()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
-	if found, rest, err := root.Find(args); err == nil && found == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
-		return commandline.KnownCommand(root, rest)
+	found, rest, err := root.Find(args)
+	if err == nil && found.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		return found, commandline.KnownCommand(found, rest)
 	}
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	called, err := root.ExecuteContextC(ctx)
+	if !errors.As(err, new(process.UsageError)) {
+		return called, err
+	}
+	wrong := commandline.WrongFlags(rest, func() *cobra.Command {
+		c, _, _ := newRoot().Find(args) // found before
+		return c
+	})
+	if wrong != nil {
+		err = process.UsageError{Err: wrong}
+	}
+	return called, err
 }
 
 // calledAs returns the name under which podfit was called if it is a plugin of kubectl, "" otherwise.
@@ -107,6 +125,11 @@ podfit has three components. Each can run alone, or all three run in one process
   recommender            measures usage and writes recommendations to the status of VPA objects
   updater                applies recommendations to running pods, in place where possible
   admission-controller   applies recommendations to new pods`,
+		Example: `  # Compare profiles on the usage that your Prometheus recorded
+  podfit backtest --prometheus http://localhost:9090 -n shop
+
+  # Log what podfit would change in the cluster of your kubeconfig
+  podfit run --dry-run --context staging`,
 		Args: commandline.KnownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 	}
@@ -115,10 +138,13 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetErr(s.Err)
 	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(commandline.FlagError)
+	commandline.SetHelp(root)
+	root.SetHelpCommand(newHelpCommand())
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(process.Dashes)
+		process.CompleteFromCluster(c)
 		root.AddCommand(c)
 	}
 	return root
@@ -145,11 +171,49 @@ func version() string {
 }
 
 func newVersionCommand(s Streams) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
-			return err
+			switch output {
+			case "text":
+				_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
+				return err
+			case "json":
+				return json.NewEncoder(s.Out).Encode(map[string]string{
+					"version": process.BuildVersion(), "goVersion": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+				})
+			}
+			return process.UsageError{Err: fmt.Errorf("--output must be text or json, got %q", output)}
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "Format: text or json.")
+	process.CompleteFlag(c, "output", "text", "json")
+	return c
+}
+
+// newHelpCommand returns "podfit help". Cobra's prints the help of the root command for an unknown name.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Print the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = commandline.KnownCommand(named, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return named.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range c.Root().Commands() {
+				if len(args) == 0 && sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
+					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }

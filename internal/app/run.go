@@ -108,6 +108,11 @@ recommends and updates.
 With --dry-run, podfit logs the changes that it would make and changes nothing in the cluster. Use it to try podfit from
 your own machine. To size new pods from your machine, the API server must be able to reach this process: use
 --register-by-url --webhook-address=ADDRESS.`,
+		Example: `  # Log what podfit would change in one namespace, and change nothing
+  podfit run --dry-run --context staging -n shop
+
+  # Let replacements of pods wait for nodes that are added on demand
+  podfit run --leader-elect --replacement-must-fit=false`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.share()

@@ -6,7 +6,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -123,7 +122,7 @@ func (j *job) run(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("listen on --port %d for admission: %w", j.config.Port, err)
+		return process.ListenError("--port", strconv.Itoa(j.config.Port), err)
 	}
 	tick := time.NewTicker(j.config.StatusInterval)
 	defer tick.Stop()

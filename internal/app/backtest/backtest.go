@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
+	"github.com/prometheus/common/model"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
+	"podfit.dev/podfit/internal/edge/prom"
 	"podfit.dev/podfit/internal/edge/report"
 	"podfit.dev/podfit/internal/edge/trace"
 	"podfit.dev/podfit/internal/spelling"
@@ -37,19 +40,25 @@ type Config struct {
 	Trace        string
 	History      History // used if its address is set
 	Namespaces   []string
+	All          bool // all namespaces
 	Recommenders []string
 	Timeline     string
 	Output       string
 	Since, Until string
 	Mode         string
+	Learning     string
 	Parallel     int
 	Workloads    int
 	Prices       replay.Prices
 	Tolerance    replay.Tolerance
 	Quiet        bool
+	Verbose      int
 
 	given map[string]bool // names of the flags on the command line
 }
+
+// defaultCurrency is the currency of the default prices.
+const defaultCurrency = "USD"
 
 // Defaults returns the defaults. The prices are on-demand prices of a general-purpose machine at a large cloud provider;
 // only their ratio matters for comparisons.
@@ -58,9 +67,10 @@ func Defaults() Config {
 		Recommenders: []string{"default", "balanced"},
 		Output:       "table",
 		Mode:         "profile",
+		Learning:     fmt.Sprintf("%dd", replay.DefaultLearning),
 		Parallel:     runtime.GOMAXPROCS(0),
 		Workloads:    20,
-		Prices:       replay.Prices{Core: 0.031611, GiB: 0.004237},
+		Prices:       replay.Prices{Core: 0.031611, GiB: 0.004237, Currency: defaultCurrency},
 		Tolerance:    replay.DefaultTolerance(nil),
 	}
 }
@@ -70,16 +80,16 @@ func NewCommand() *cobra.Command {
 	c := Defaults()
 	var names []string
 	for _, p := range recommend.BacktestProfiles() {
-		names = append(names, fmt.Sprintf("  %-17s%s", p.Name, p.About))
+		names = append(names, fmt.Sprintf("  %-18s%s", p.Name, p.About))
 	}
 	cmd := &cobra.Command{
-		Use:   "backtest {--trace PATH | --prometheus URL --namespace NAME}",
+		Use:   "backtest {--trace PATH | --prometheus URL}",
 		Short: "Replay recorded usage through several profiles and compare the results",
 		Long: `Replays recorded usage through the same code that runs in a cluster. For each recommender it reports the cost of the
 requests and how often usage was above the request. It changes nothing.
 
 Each decision uses only samples that are older than the decision. The first 8 days of each container are used for
-learning and are not part of the results.
+learning and are not part of the results. With a shorter history, use --learning.
 
 Recommenders:
 ` + strings.Join(names, "\n") + `
@@ -87,12 +97,14 @@ Recommenders:
 Exit codes:
   0  success
   1  failure: a file or Prometheus cannot be read or contains invalid data, output cannot be written, or no container has
-     a complete day of samples after its first 8 days (not a failure with --timeline, which does not need such a day)
+     a complete day of samples after the learning days (not a failure with --timeline, which does not need such a day)
   2  invalid command line; nothing was read`,
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
-  podfit backtest --trace traces/ --recommenders default,balanced --output html > report.html
-  podfit backtest --prometheus http://localhost:9090 --namespace shop
-  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv --output json`,
+  podfit backtest --trace three-days.csv --learning 1d
+  podfit backtest --trace traces/ --recommenders default,balanced -o html > report.html
+  podfit backtest --prometheus http://localhost:9090 -n shop -n web
+  podfit backtest --prometheus http://localhost:9090 --all-namespaces
+  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -107,25 +119,62 @@ Exit codes:
 	}
 	f := cmd.Flags()
 	f.Var(&once{to: &c.Trace}, "trace", "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces.")
-	f.StringSliceVar(&c.Namespaces, "namespace", c.Namespaces, "Comma-separated list of namespaces to replay. Required with --prometheus. With --trace, the default is all namespaces of the trace.")
+	f.StringSliceVarP(&c.Namespaces, "namespace", "n", c.Namespaces, "Namespace to replay. Can be repeated, or be a comma-separated list. With --trace, the default is all namespaces of the trace.")
+	f.BoolVarP(&c.All, "all-namespaces", "A", c.All, "If true, replay all namespaces. With --prometheus, this flag or --namespace is required.")
 	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
-	f.StringVar(&c.Output, "output", c.Output, "Format of the report: table, json, csv or html.")
+	f.StringVarP(&c.Output, "output", "o", c.Output, "Format of the report: table (as many columns as fit the terminal), wide (all columns), json, csv or html.")
 	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")
 	f.StringVar(&c.Until, "until", c.Until, "Ignore samples at and after this time. Same formats as --since.")
 	f.StringVar(&c.Mode, "mode", c.Mode, "How changes are applied: Recreate, InPlaceOrRecreate, or profile, which is the mode that each profile is designed for.")
+	f.StringVar(&c.Learning, "learning", c.Learning, "Time at the start of each container that is used for learning and not measured, in whole days, such as 2d. The profiles need 8 days to learn; after fewer, the results are worse than they would be in a cluster.")
 	f.IntVar(&c.Parallel, "parallel", c.Parallel, "Number of workloads that are replayed concurrently. At least 1. The result does not depend on it.")
 	f.IntVar(&c.Workloads, "workloads", c.Workloads, "Number of workloads in the table and the HTML report, worst first. -1 means all.")
 	f.Float64Var(&c.Prices.Core, "cpu-price", c.Prices.Core, "Price of one core for one hour.")
 	f.Float64Var(&c.Prices.GiB, "memory-price", c.Prices.GiB, "Price of one GiB of memory for one hour.")
+	f.StringVar(&c.Prices.Currency, "currency", c.Prices.Currency, "Currency of the prices, for display. If a price is set, the default is empty.")
 	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
 	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
 	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
+	f.CountVarP(&c.Verbose, "verbose", "v", "Also print the query to Prometheus that failed.")
+	process.GroupFlags(cmd, "Usage to replay", "trace", "prometheus", "namespace", "all-namespaces", "since", "until")
+	process.GroupFlags(cmd, "How it is replayed", "recommenders", "learning", "mode", "parallel")
+	process.GroupFlags(cmd, "How the results are compared", "cpu-price", "memory-price", "currency", "oom-budget", "cpu-shortfall")
+	process.GroupFlags(cmd, "Output", "output", "workloads", "timeline", "quiet", "verbose")
+	process.GroupFlags(cmd, "With --prometheus only", historyFlags...)
 	process.CompleteFlag(cmd, "recommenders", profileNames()...)
-	process.CompleteFlag(cmd, "output", "table", "json", "csv", "html")
+	process.CompleteFlag(cmd, "output", formats...)
+	process.CompleteFlagWith(cmd, "namespace", func(ctx context.Context) []string { return c.knownNamespaces(ctx, cmd) })
 	process.CompleteFlag(cmd, "mode", "profile", "Recreate", "InPlaceOrRecreate")
 	return cmd
+}
+
+// knownNamespaces returns the namespaces that Prometheus or the trace knows; else those of the cluster. None if they cannot be read.
+func (c *Config) knownNamespaces(ctx context.Context, cmd *cobra.Command) []string {
+	switch {
+	case isURL(c.History.Address):
+		length, err := model.ParseDuration(c.History.Length)
+		if err != nil {
+			return nil
+		}
+		client, err := c.History.client(time.Duration(length))
+		if err != nil {
+			return nil
+		}
+		now := time.Now()
+		names, _ := client.Namespaces(ctx, now.Add(-client.Length()), now) // without them, nothing is offered
+		return names
+	case c.Trace != "":
+		workloads, _ := trace.Read(c.Trace)
+		var names []string
+		for i := range workloads {
+			names = append(names, workloads[i].Key.Namespace)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	return process.ClusterNamespaces(ctx, cmd)
 }
 
 // once is a flag value that may be set once. Otherwise --trace *.csv, which the shell expands, would use one file and ignore the others.
@@ -139,7 +188,7 @@ func (o *once) Type() string   { return "path" }
 
 // Set implements pflag.Value.
 func (o *once) Set(s string) error {
-	if o.given {
+	if o.given && s != *o.to { // for the completion in a shell, cobra parses the flags twice
 		return errors.New("the flag is set twice; to replay several files, put them into one folder")
 	}
 	*o.to, o.given = s, true
@@ -162,29 +211,35 @@ func (c *Config) stray(arg string) error {
 	return fmt.Errorf("unexpected argument %q; to read a trace, use --trace %s", arg, arg)
 }
 
-// Validate returns an error for the first invalid flag, with the flag's name and the values it accepts.
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
-	for _, problem := range [...]error{c.validateSource(), c.validateRecommenders(), c.validateNumbers()} {
-		if problem != nil {
-			return problem
-		}
+	errs := []error{c.validateSource(), c.validateNamespaces(), c.validateRecommenders(), c.validateNumbers(), c.validateTimeline()}
+	if reporters[c.Output] == nil {
+		errs = append(errs, fmt.Errorf("--output must be table, wide, json, csv or html, got %q", c.Output))
 	}
-	switch {
-	case reporters[c.Output] == nil:
-		return fmt.Errorf("--output must be table, json, csv or html, got %q", c.Output)
-	case c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate":
-		return fmt.Errorf("--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode)
-	case c.Parallel < 1:
-		return fmt.Errorf("--parallel must be at least 1, got %d", c.Parallel)
-	case c.Timeline == "" && c.given["timeline"]:
-		return errors.New("--timeline must not be empty")
-	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
-		return fmt.Errorf("--timeline %s is in the folder of --trace, where the next backtest would read it as a trace; use another folder", c.Timeline)
-	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
-		return fmt.Errorf("--timeline %s and --trace are the same file", c.Timeline)
+	if c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate" {
+		errs = append(errs, fmt.Errorf("--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode))
 	}
-	_, _, err := c.times()
-	return err
+	if c.Parallel < 1 {
+		errs = append(errs, fmt.Errorf("--parallel must be at least 1, got %d", c.Parallel))
+	}
+	if strings.ContainsFunc(c.Prices.Currency, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) || len(c.Prices.Currency) > 12 {
+		errs = append(errs, fmt.Errorf("--currency must be a symbol or a code such as EUR, got %q", c.Prices.Currency))
+	}
+	_, err := c.learningDays()
+	errs = append(errs, err)
+	_, _, err = c.times()
+	return errors.Join(append(errs, err)...)
+}
+
+// learningDays returns --learning in days.
+func (c *Config) learningDays() (int, error) {
+	const day = 24 * time.Hour
+	d, err := model.ParseDuration(c.Learning)
+	if err != nil || d <= 0 || time.Duration(d)%day != 0 {
+		return 0, fmt.Errorf("--learning must be a number of whole days such as 2d, at least 1d, got %q", c.Learning)
+	}
+	return int(time.Duration(d) / day), nil
 }
 
 // validateSource checks the flags that select the input.
@@ -195,29 +250,55 @@ func (c *Config) validateSource() error {
 	case c.Trace != "" && c.History.Address != "":
 		return errors.New("--trace and --prometheus cannot both be set")
 	}
-	for i, n := range c.Namespaces {
-		switch {
-		case strings.TrimSpace(n) != n || n == "":
-			return fmt.Errorf("--namespace must be a list of names separated by commas without spaces, got %q", n)
-		case slices.Contains(c.Namespaces[:i], n):
-			return fmt.Errorf("--namespace lists %s twice", n)
-		}
-	}
+	var errs []error
 	if c.Trace != "" {
 		for _, name := range historyFlags {
 			if c.given[name] {
-				return fmt.Errorf("--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name)
+				errs = append(errs, fmt.Errorf("--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name))
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	}
+	if len(c.Namespaces) == 0 && !c.All {
+		errs = append(errs, errors.New("--prometheus requires --namespace NAME or --all-namespaces"))
+	}
+	if c.All && c.History.Labels[0] == "" {
+		errs = append(errs, errors.New("--all-namespaces requires --namespace-label"))
+	}
+	if c.Since != "" && c.given["history-length"] {
+		errs = append(errs, errors.New("--since and --history-length cannot both be set"))
+	}
+	return errors.Join(append(errs, c.History.validate())...)
+}
+
+// validateNamespaces checks --namespace.
+func (c *Config) validateNamespaces() error {
+	if c.All && len(c.Namespaces) > 0 {
+		return errors.New("--namespace and --all-namespaces cannot both be set")
+	}
+	var errs []error
+	for i, n := range c.Namespaces {
+		switch {
+		case strings.TrimSpace(n) != n || n == "":
+			errs = append(errs, fmt.Errorf("--namespace must be a list of names separated by commas without spaces, got %q", n))
+		case slices.Contains(c.Namespaces[:i], n):
+			errs = append(errs, fmt.Errorf("--namespace lists %s twice", n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateTimeline checks --timeline.
+func (c *Config) validateTimeline() error {
 	switch {
-	case len(c.Namespaces) == 0:
-		return errors.New("--prometheus requires --namespace")
-	case c.Since != "" && c.given["history-length"]:
-		return errors.New("--since and --history-length cannot both be set")
+	case c.Timeline == "" && c.given["timeline"]:
+		return errors.New("--timeline must not be empty")
+	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s is in the folder of --trace, where the next backtest would read it as a trace; use another folder", c.Timeline)
+	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
+		return fmt.Errorf("--timeline %s and --trace are the same file", c.Timeline)
 	}
-	return c.History.validate()
+	return nil
 }
 
 // validateRecommenders checks --recommenders.
@@ -225,25 +306,28 @@ func (c *Config) validateRecommenders() error {
 	if len(c.Recommenders) == 0 {
 		return errors.New("--recommenders must not be empty")
 	}
+	var errs []error
 	seen := map[string]bool{}
 	for _, n := range c.Recommenders {
+		if seen[n] {
+			errs = append(errs, fmt.Errorf("--recommenders lists %s twice", n))
+			continue
+		}
+		seen[n] = true
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
 			if near := spelling.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
-			return fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", "))
+			errs = append(errs, fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", ")))
 		}
-		if seen[n] {
-			return fmt.Errorf("--recommenders lists %s twice", n)
-		}
-		seen[n] = true
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // validateNumbers checks the range of numeric flags. NaN is out of every range.
 func (c *Config) validateNumbers() error {
+	var errs []error
 	for _, n := range [...]struct {
 		flag  string
 		value float64
@@ -256,10 +340,10 @@ func (c *Config) validateNumbers() error {
 		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "fraction of CPU usage; 0.01 is 1 %"},
 	} {
 		if !(n.value >= 0 && n.value <= n.most) {
-			return fmt.Errorf("--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value)
+			errs = append(errs, fmt.Errorf("--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // isTrace reports whether backtest reads a file with this name as a trace.
@@ -318,17 +402,27 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 	return out, nil
 }
 
+// formats are the values of --output.
+var formats = []string{"table", "wide", "json", "csv", "html"}
+
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
 	"table": report.WriteTable,
-	"json":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
-	"csv":   func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
-	"html":  report.WriteHTML,
+	"wide": func(w io.Writer, c *replay.Comparison, o report.Options) error {
+		o.AllColumns = true
+		return report.WriteTable(w, c, o)
+	},
+	"json": func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"csv":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
+	"html": report.WriteHTML,
 }
 
 // run reads, replays and reports.
 func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return process.UsageError{Err: err}
+	}
+	if (c.given["cpu-price"] || c.given["memory-price"]) && !c.given["currency"] {
+		c.Prices.Currency = "" // the default is the currency of the default prices
 	}
 	profiles, err := c.profiles()
 	if err != nil {
@@ -339,7 +433,7 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	}
 	workloads, err := c.read(ctx)
 	if err != nil {
-		return err
+		return c.withQuery(err)
 	}
 	var timeline *os.File
 	if c.Timeline != "" { // find out now, not after the work, that it cannot be written; what is in it stays until then
@@ -357,18 +451,42 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
+	if isTable := c.Output == "table" || c.Output == "wide"; isTable && !comparison.Judged() {
+		return c.nothingMeasured(comparison, timeline != nil, errs)
+	}
 	width, _ := process.TerminalWidth(out) // 0 if it is not a terminal
 	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: width}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	switch {
-	case comparison.Judged():
+	if comparison.Judged() {
 		return nil
-	case timeline != nil: // it is whole
-		_, err := fmt.Fprintf(errs, "podfit: %s\n", report.NothingMeasured)
+	}
+	return c.nothingMeasured(comparison, timeline != nil, errs)
+}
+
+// withQuery adds the query that failed to an error, if the user wants to see it.
+func (c *Config) withQuery(err error) error {
+	var query *prom.QueryError
+	if !errors.As(err, &query) {
 		return err
 	}
-	return errors.New(report.NothingMeasured)
+	switch {
+	case c.Verbose > 0:
+		return fmt.Errorf("%w; the query is: %s", err, query.Query)
+	case query.Refused:
+		return fmt.Errorf("%w (-v shows the query)", err)
+	}
+	return err
+}
+
+// nothingMeasured reports that the history is too short. This is not an error if the user gets a timeline, which is complete.
+func (c *Config) nothingMeasured(comparison *replay.Comparison, hasTimeline bool, errs io.Writer) error {
+	reason := report.NothingMeasured(comparison)
+	if !hasTimeline {
+		return errors.New(reason)
+	}
+	_, err := fmt.Fprintf(errs, "podfit: %s\n", reason)
+	return err
 }
 
 // emptied empties a file, if it is one that keeps anything.
@@ -459,6 +577,9 @@ func (c *Config) source() string {
 	if c.History.Address == "" {
 		return c.Trace
 	}
+	if c.All {
+		return "all namespaces of " + c.History.Address
+	}
 	return strings.Join(c.Namespaces, ", ") + " of " + c.History.Address
 }
 
@@ -480,8 +601,13 @@ func boundary(flag, s string, otherwise int64) (int64, error) {
 // replay replays every workload through every recommender, several at a time, and puts the results together in the
 // order of the input.
 func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workloads []replay.Workload, bar *progressbar.ProgressBar) (*replay.Comparison, error) {
-	r := &replay.Comparison{Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
+	learning, err := c.learningDays()
+	if err != nil {
+		return nil, err
+	}
+	r := &replay.Comparison{Learning: learning, Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
 	scores := make([][][]replay.Score, len(profiles))
+	fullDays := make([]int, len(workloads))
 	for k := range profiles {
 		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
@@ -491,7 +617,8 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 	for i := range workloads {
 		group.Go(func() error {
 			w := &workloads[i]
-			usage := replay.Prepare(w)
+			usage := replay.Prepare(w, learning)
+			fullDays[i] = usage.FullDays()
 			wl := replay.WorkloadResult{Workload: w, Changes: make([][]replay.Change, len(profiles)), Outcomes: make([]replay.Outcome, len(profiles))}
 			for k, p := range profiles {
 				if err := ctx.Err(); err != nil {
@@ -510,7 +637,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 			return nil
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	_ = bar.Clear() // an interrupted bar is still there
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -525,6 +652,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 		}
 		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
 	}
+	r.FullDays = slices.Max(fullDays)
 	r.Best = replay.Best(r.Total, c.Tolerance)
 	r.From, r.To = extent(workloads)
 	return r, nil

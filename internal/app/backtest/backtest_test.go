@@ -14,8 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"podfit.dev/podfit/internal/edge/report"
 )
 
 // writeTrace writes a trace of several machines with a daily pattern and occasional peaks.
@@ -58,7 +56,7 @@ func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := strings.TrimPrefix(e.String(), "podfit: "+report.NothingMeasured+"\n"); said != "" {
+	if said := e.String(); said != "" && !strings.HasPrefix(said, "podfit: nothing to measure") {
 		t.Errorf("wrote progress %q, although the output is not a terminal", said)
 	}
 	return o.String(), string(data)
@@ -175,8 +173,46 @@ func TestBacktest_containerOfOneMinute_isReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, timeline := runBacktest(t, "--trace", path)
-	if !strings.Contains(out, "Nothing to measure") || strings.Count(timeline, "\n") != 1+4 {
+	if out != "" || strings.Count(timeline, "\n") != 1+4 {
 		t.Errorf("got output\n%s\nand timeline\n%s", out, timeline)
+	}
+}
+
+// Three pods cost three times as much as one with the same usage, in each total and for each workload.
+func TestBacktest_samePodThreeTimes_costsThreeTimesAsMuch(t *testing.T) {
+	type money struct {
+		Money float64 `json:"money_per_month"`
+	}
+	var reports [2]struct {
+		Recommenders []money
+		Workloads    []struct{ Recommenders []money }
+	}
+	for i, pods := range []int{1, 3} {
+		var b strings.Builder
+		b.WriteString("time,namespace,kind,name,pod,container,cpu_cores,memory_bytes\n")
+		for at := range 11 * 288 {
+			day := math.Sin(2*math.Pi*float64(at)/288) + 1.2
+			for pod := range pods {
+				fmt.Fprintf(&b, "%d,lab,Deployment,web,web-%d,app,%.4f,%.0f\n", 1372629804+at*300, pod, 0.1*day, 2e8*day)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "trace.csv")
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := runBacktest(t, "--trace", path, "--recommenders", "default", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &reports[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, three := reports[0], reports[1]
+	for name, got := range map[string][2]float64{
+		"total":    {one.Recommenders[0].Money, three.Recommenders[0].Money},
+		"workload": {one.Workloads[0].Recommenders[0].Money, three.Workloads[0].Recommenders[0].Money},
+	} {
+		if got[0] <= 0 || math.Abs(got[1]/got[0]-3) > 1e-6 {
+			t.Errorf("%s: one pod costs %g and three cost %g", name, got[0], got[1])
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/url"
 	"regexp"
@@ -44,14 +45,14 @@ func (h *History) flags(f *pflag.FlagSet) {
 	h.Length, h.Resolution = "30d", "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
 	f.StringVar(&h.Address, "prometheus", h.Address, "URL of the Prometheus to read usage from, instead of a trace.")
-	f.StringVar(&h.Length, "history-length", h.Length, "With --prometheus: length of the history before --until, or before now. Excludes --since.")
-	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "With --prometheus: time between two samples.")
-	f.StringVar(&h.Job, "prometheus-job", h.Job, "With --prometheus: name of the job that scrapes the container metrics. Empty means any job.")
-	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "With --prometheus: path of a file that contains a bearer token.")
-	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "With --prometheus: if true, do not verify the TLS certificate of Prometheus.")
-	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "With --prometheus: name of the label that contains the namespace.")
-	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "With --prometheus: name of the label that contains the pod name.")
-	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "With --prometheus: name of the label that contains the container name.")
+	f.StringVar(&h.Length, "history-length", h.Length, "Length of the history before --until, or before now. Excludes --since.")
+	f.StringVar(&h.Resolution, "history-resolution", h.Resolution, "Time between two samples.")
+	f.StringVar(&h.Job, "prometheus-job", h.Job, "Name of the job that scrapes the container metrics. Empty means any job.")
+	f.StringVar(&h.TokenFile, "prometheus-token-file", h.TokenFile, "Path of a file that contains a bearer token.")
+	f.BoolVar(&h.Insecure, "prometheus-insecure", h.Insecure, "If true, do not verify the TLS certificate of Prometheus.")
+	f.StringVar(&h.Labels[0], "namespace-label", h.Labels[0], "Name of the label that contains the namespace.")
+	f.StringVar(&h.Labels[1], "pod-label", h.Labels[1], "Name of the label that contains the pod name.")
+	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "Name of the label that contains the container name.")
 }
 
 // isURL reports whether s is an HTTP or HTTPS URL with a host.
@@ -60,24 +61,48 @@ func isURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
+// validate returns an error for each invalid flag.
 func (h *History) validate() error {
+	var errs []error
 	if !isURL(h.Address) {
-		return fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", h.Address)
+		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q%s", h.Address, h.meantURL()))
 	}
 	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
 		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
-			return fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i])
+			errs = append(errs, fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i]))
 		}
 	}
 	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
 		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
-			return fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value)
+			errs = append(errs, fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one.
+// meantURL returns the hint to an address that lacks only the scheme.
+func (h *History) meantURL() string {
+	if isURL("http://" + h.Address) {
+		return " (did you mean http://" + h.Address + "?)"
+	}
+	return ""
+}
+
+// client returns a client with the configuration, and the length of the history.
+func (h *History) client(length time.Duration) (*prom.Client, error) {
+	resolution, err := model.ParseDuration(h.Resolution)
+	if err != nil {
+		return nil, fmt.Errorf("--history-resolution: %w", err)
+	}
+	return prom.New(prom.Config{
+		Address: h.Address, Insecure: h.Insecure, TokenFile: h.TokenFile, Timeout: 5 * time.Minute, Job: h.Job,
+		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
+		Length: length, Resolution: time.Duration(resolution),
+		NamespaceLabel: h.Labels[0], PodLabel: h.Labels[1], ContainerLabel: h.Labels[2],
+	})
+}
+
+// read reads the workloads of the namespaces up to a time, in Unix seconds, and from another on if there is one. No namespaces means all.
 func (h *History) read(ctx context.Context, namespaces []string, since, until int64) ([]replay.Workload, error) {
 	length, err := model.ParseDuration(h.Length)
 	if err != nil {
@@ -88,29 +113,58 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 			return nil, process.UsageError{Err: errors.New("--since must be in the past")}
 		}
 	}
-	resolution, err := model.ParseDuration(h.Resolution)
-	if err != nil {
-		return nil, fmt.Errorf("--history-resolution: %w", err)
-	}
-	c, err := prom.New(prom.Config{
-		Address: h.Address, Insecure: h.Insecure, TokenFile: h.TokenFile, Timeout: 5 * time.Minute, Job: h.Job,
-		CPUMetric: "container_cpu_usage_seconds_total", MemoryMetric: "container_memory_working_set_bytes",
-		Length: time.Duration(length), Resolution: time.Duration(resolution),
-		NamespaceLabel: h.Labels[0], PodLabel: h.Labels[1], ContainerLabel: h.Labels[2],
-	})
+	c, err := h.client(time.Duration(length))
 	if err != nil {
 		return nil, err
 	}
+	to := time.Unix(until, 0)
+	from := to.Add(-c.Length())
+	if len(namespaces) == 0 {
+		if namespaces, err = c.Namespaces(ctx, from, to); err != nil {
+			return nil, err
+		}
+		if len(namespaces) == 0 {
+			return nil, fmt.Errorf("%s has no usage of any namespace; check --prometheus-job, --namespace-label, --pod-label and --container-label", h.Address)
+		}
+	}
 	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
 	for _, namespace := range namespaces {
-		for sample, err := range c.History(ctx, namespace, time.Unix(until, 0)) {
-			if err != nil {
-				return nil, err
-			}
-			g.add(sample)
+		if err := h.readNamespace(ctx, c, &g, namespace, from, to); err != nil {
+			return nil, err
 		}
 	}
 	return g.finish(), nil
+}
+
+// longestQuery is the time that one query reads at most. Longer ones are no faster.
+const longestQuery = 24 * time.Hour
+
+// readNamespace adds the samples of a namespace between two times. If a query is too large for Prometheus, it reads half of the time with
+// one query from then on, and never sends the same query again.
+func (h *History) readNamespace(ctx context.Context, c *prom.Client, g *gatherer, namespace string, from, to time.Time) error {
+	parsed, err := model.ParseDuration(h.Resolution)
+	if err != nil {
+		return fmt.Errorf("--history-resolution: %w", err)
+	}
+	resolution := time.Duration(parsed)
+	window := max(longestQuery.Truncate(resolution), resolution)
+	for !from.After(to) {
+		last := from.Add(window - resolution)
+		if last.After(to) {
+			last = to
+		}
+		err := g.addAll(c.HistorySince(ctx, namespace, from, last)) // one query for each resource, so either all samples or none are added
+		half := (window / 2).Truncate(resolution)
+		switch {
+		case err == nil:
+			from = from.Add(window)
+		case half > 0 && prom.IsTooLarge(err):
+			window = half
+		default:
+			return err
+		}
+	}
+	return nil
 }
 
 // gatherer groups samples of pods by workload.
@@ -123,6 +177,17 @@ type gathered struct {
 	replay.Workload
 	pods       map[string]int32
 	containers map[string]int16
+}
+
+// addAll adds samples until the first error, and returns it.
+func (g *gatherer) addAll(samples iter.Seq2[usage.Sample, error]) error {
+	for sample, err := range samples {
+		if err != nil {
+			return err
+		}
+		g.add(sample)
+	}
+	return nil
 }
 
 // add adds a sample. Implausible values are ignored, as in a cluster.

@@ -6,6 +6,9 @@ package commandline
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +20,7 @@ import (
 // Essential lists the flags that the help of a long-running command shows first: those that a first installation needs, and all that only
 // podfit has.
 var Essential = map[string]bool{
-	"context": true, "as": true, "namespace": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
+	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
 	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
 	"web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
 	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
@@ -32,20 +35,10 @@ var Essential = map[string]bool{
 // HelpAll is the flag that prints the help with all flags.
 const HelpAll = "help-all"
 
-// Widest is the maximum line length of help texts, in characters. It applies if the output is not a terminal, too.
-const Widest = 120
-
 // Prepare completes a long-running command: it takes no arguments, its help has groups of flags, and shells complete the values of Choices.
 func Prepare(c *cobra.Command) {
 	c.Args = NoArguments
-	groupFlags(c)
-	completeChoices(c)
-}
-
-// groupFlags groups the flags in the help of a long-running command.
-func groupFlags(c *cobra.Command) {
 	c.Flags().Bool(HelpAll, false, "Print this help with all flags, also those that are accepted and have no effect.")
-	c.SetUsageFunc(groupedUsage)
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if all, err := c.Flags().GetBool(HelpAll); err == nil && all {
@@ -53,39 +46,173 @@ func groupFlags(c *cobra.Command) {
 		}
 		return run(c, args)
 	}
+	completeChoices(c)
 }
 
-// groupedUsage prints the flags of a command in three groups: essential flags, further flags, and with --help-all those without effect.
-func groupedUsage(c *cobra.Command) error {
-	out, width := c.OutOrStderr(), Widest
-	if columns, ok := process.TerminalWidth(out); ok {
-		width = min(columns, Widest)
+// flagGroup is a group of flags in the help of a command.
+type flagGroup struct {
+	title string
+	flags []*pflag.Flag
+}
+
+// flagGroups returns the groups of the flags of a command, and a note that follows them. Without groups of its own, a long-running command
+// has three: essential flags, further flags, and with --help-all those without effect.
+func flagGroups(c *cobra.Command) (groups []flagGroup, note string) {
+	titles := process.FlagGroups(c)
+	longRunning := c.Flags().Lookup(HelpAll) != nil
+	if longRunning {
+		titles = []string{"Flags", "Further flags, with the names and defaults of the Vertical Pod Autoscaler", "Flags that are accepted for compatibility and have no effect"}
+	} else {
+		titles = append(titles, "Flags")
 	}
-	groups := make([]pflag.FlagSet, 3)
-	hidden := 0
+	byTitle := map[string]*flagGroup{}
+	for _, title := range titles {
+		byTitle[title] = &flagGroup{title: title}
+	}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		shown := *f
+		title := process.FlagGroupOf(f)
 		switch {
-		case process.HasNoEffect(f):
-			shown.Hidden = false
-			hidden++
-			groups[2].AddFlag(&shown)
-		case Essential[f.Name]:
-			groups[0].AddFlag(&shown)
-		default:
-			groups[1].AddFlag(&shown)
+		case longRunning && process.HasNoEffect(f):
+			title = titles[2]
+		case f.Hidden:
+			return
+		case longRunning && !Essential[f.Name]:
+			title = titles[1]
+		case longRunning || title == "":
+			title = "Flags"
+		}
+		byTitle[title].flags = append(byTitle[title].flags, f)
+	})
+	for _, title := range titles {
+		if g := byTitle[title]; len(g.flags) > 0 {
+			groups = append(groups, *g)
+		}
+	}
+	if !longRunning {
+		return groups, ""
+	}
+	if all, err := c.Flags().GetBool(HelpAll); err == nil && all {
+		return groups, ""
+	}
+	hidden := len(byTitle[titles[2]].flags)
+	if hidden == 0 {
+		return groups, ""
+	}
+	return groups[:len(groups)-1], fmt.Sprintf("%d more flags are accepted for compatibility and have no effect; --%s lists them.", hidden, HelpAll)
+}
+
+// commandGroups are the groups of commands in the help, by what people need.
+var commandGroups = []struct {
+	title string
+	names []string
+}{
+	{"See what podfit would do; these commands change nothing", []string{"recommend", "explain", "backtest", "web"}},
+	{"Run podfit", []string{"run", "recommender", "updater", "admission-controller"}},
+	{"Install podfit, and more", []string{"crds", "version", "completion", "help"}},
+}
+
+// SetHelp makes a command and its subcommands print help that fits the terminal.
+func SetHelp(root *cobra.Command) {
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		about := c.Long
+		if about == "" {
+			about = c.Short + "."
+		}
+		out := c.OutOrStdout()
+		_, err := io.WriteString(out, Reflow(about, widthOf(out))+"\n\n"+usageText(c, widthOf(out)))
+		if err != nil {
+			c.PrintErrln(err)
 		}
 	})
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		out := c.OutOrStderr()
+		_, err := io.WriteString(out, usageText(c, widthOf(out)))
+		return err
+	})
+}
+
+// usageText returns the part of the help after the description: calls, examples, commands and flags.
+func usageText(c *cobra.Command, width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n  %s\n\nFlags:\n%s", c.UseLine(), groups[0].FlagUsagesWrapped(width))
-	fmt.Fprintf(&b, "\nFurther flags, with the names and defaults of the Vertical Pod Autoscaler:\n%s", groups[1].FlagUsagesWrapped(width))
-	if all, err := c.Flags().GetBool(HelpAll); err == nil && all {
-		fmt.Fprintf(&b, "\nFlags that are accepted for compatibility and have no effect:\n%s", groups[2].FlagUsagesWrapped(width))
-	} else if hidden > 0 {
-		fmt.Fprintf(&b, "\n%d more flags are accepted for compatibility and have no effect; --%s lists them.\n", hidden, HelpAll)
+	line := c.UseLine()
+	if c.HasAvailableSubCommands() {
+		line = c.CommandPath() + " COMMAND [flags]"
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	b.WriteString("Usage:\n" + hanging("  ", line, 6, width) + "\n")
+	if c.HasExample() {
+		b.WriteString("\nExamples:\n" + strings.TrimRight(c.Example, "\n") + "\n")
+	}
+	writeCommands(&b, c, width)
+	groups, note := flagGroups(c)
+	for _, g := range groups {
+		b.WriteString("\n" + Reflow(g.title+":", width) + "\n")
+		for _, f := range g.flags {
+			writeFlag(&b, f, width)
+		}
+	}
+	if note != "" {
+		b.WriteString("\n" + Reflow(note, width) + "\n")
+	}
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n" + Reflow(fmt.Sprintf("See '%s COMMAND --help' for the flags and examples of a command.", c.CommandPath()), width) + "\n")
+	}
+	return b.String()
+}
+
+// writeCommands writes the subcommands of a command in their groups.
+func writeCommands(b *strings.Builder, c *cobra.Command, width int) {
+	left := map[string]*cobra.Command{}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() || sub.Name() == "help" {
+			left[sub.Name()] = sub
+		}
+	}
+	write := func(title string, names []string) {
+		for _, name := range names {
+			sub, ok := left[name]
+			if !ok {
+				continue
+			}
+			if title != "" {
+				b.WriteString("\n" + title + ":\n")
+				title = ""
+			}
+			delete(left, name)
+			b.WriteString(entry("  "+name, sub.Short, 25, width) + "\n")
+		}
+	}
+	for _, g := range commandGroups {
+		write(g.title, g.names)
+	}
+	write("Commands", slices.Sorted(maps.Keys(left)))
+}
+
+// flagColumn is the column at which the descriptions of flags begin.
+const flagColumn = 30
+
+// writeFlag writes a flag with its description.
+func writeFlag(b *strings.Builder, f *pflag.Flag, width int) {
+	name := "      --" + f.Name
+	if f.Shorthand != "" {
+		name = "  -" + f.Shorthand + ", --" + f.Name
+	}
+	kind, about := pflag.UnquoteUsage(f)
+	if f.Name == "help" {
+		about = "Print this help."
+	}
+	if kind != "" && kind != "count" {
+		name += " " + kind
+	}
+	switch f.DefValue {
+	case "", "false", "0", "[]", "0s":
+	default:
+		value := f.DefValue
+		if f.Value.Type() == "string" {
+			value = strconv.Quote(value)
+		}
+		about += " (default " + strings.Trim(value, "[]") + ")"
+	}
+	b.WriteString(entry(name, about, flagColumn, width) + "\n")
 }
 
 // Choices are the values of the flags that accept one of a few words.

@@ -6,6 +6,7 @@ package commandline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,11 @@ func NoArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError(c, fmt.Errorf("%s takes no arguments, got %q", c.CommandPath(), args[0]))
+	return process.UsageError{Err: fmt.Errorf("%s takes no arguments, got %q", c.CommandPath(), args[0])}
 }
 
-// KnownCommand is the Args function of the root command. Cobra calls it for a name that is not a command.
+// KnownCommand is the Args function of commands that only have subcommands: the root command and completion. Its error names the most
+// similar subcommand.
 func KnownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -34,7 +36,7 @@ func KnownCommand(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return usageError(c, fmt.Errorf("unknown command %q%s", args[0], meant("", spelling.Nearest(args[0], names))))
+	return process.UsageError{Err: fmt.Errorf("unknown command %q%s", args[0], meant("", spelling.Nearest(args[0], names)))}
 }
 
 // FlagError explains why a command line cannot be parsed. It names the most similar flag, and what a flag accepts.
@@ -53,7 +55,50 @@ func FlagError(c *cobra.Command, err error) error {
 			err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
 		}
 	}
-	return usageError(c, err)
+	return process.UsageError{Err: err}
+}
+
+// WrongFlags returns an error for each flag of a command line that cannot be parsed, nil if there is none. A parser stops at the first, so
+// it parses again without the flag, with a new command each time.
+func WrongFlags(args []string, newCommand func() *cobra.Command) error {
+	var errs []error
+	args = slices.Clone(args)
+	for {
+		at, err := firstWrong(args, newCommand)
+		if err == nil {
+			return errors.Join(errs...)
+		}
+		errs = append(errs, err)
+		from := at
+		if !strings.HasPrefix(args[at], "-") && at > 0 {
+			from-- // the flag is before its value
+		}
+		args = slices.Delete(args, from, at+1)
+	}
+}
+
+// firstWrong returns the index of the first argument that cannot be parsed.
+func firstWrong(args []string, newCommand func() *cobra.Command) (at int, wrong error) {
+	for end := 1; end <= len(args); end++ {
+		c := newCommand()
+		c.InitDefaultHelpFlag()
+		c.InitDefaultVersionFlag()
+		err := c.ParseFlags(args[:end])
+		if err == nil || errors.Is(err, pflag.ErrHelp) || errors.As(err, new(*pflag.ValueRequiredError)) && end < len(args) {
+			continue
+		}
+		return end - 1, FlagError(c, err)
+	}
+	return 0, nil
+}
+
+// Mistakes returns the text of an error in the command line. If it consists of several errors, each has its own line.
+func Mistakes(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return fmt.Sprintf("the call has %d mistakes:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }
 
 // accepts describes the values of flags by type, for types whose own errors are those of package strconv.
@@ -83,8 +128,4 @@ func meant(prefix, name string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, name)
-}
-
-func usageError(c *cobra.Command, err error) error {
-	return process.UsageError{Err: fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 }

@@ -22,17 +22,17 @@ type Settings interface {
 
 // LongRunning is a command that runs until its context ends.
 type LongRunning struct {
-	Use, Short, Long string
-	Config           Settings
-	Common           func() *Common
-	Address          func() string
+	Use, Short, Long, Example string
+	Config                    Settings
+	Common                    func() *Common
+	Address                   func() string
 	// Prepare creates the work. It is called before the HTTP server starts, so that all health checks are registered.
 	Prepare func(context.Context, *Process) (work func(context.Context) error, err error)
 }
 
 // Command returns the command.
 func (l LongRunning) Command(s Streams) *cobra.Command {
-	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Example: l.Example, Args: cobra.NoArgs}
 	l.Config.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := l.Config.Validate(); err != nil {
@@ -53,7 +53,9 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 		}
 		p := New(log, newRegistry())
 		p.Terminal = s.Terminal
-		log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
+		if !s.Terminal { // a person knows what was started, and an error of the configuration is the first line
+			log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
+		}
 		warnOfDeprecated(log, c.Flags())
 		work, err := l.Prepare(c.Context(), p)
 		if err != nil {

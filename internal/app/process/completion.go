@@ -4,22 +4,32 @@
 package process
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // CompleteFlag sets the values that shells offer for a flag. If the flag is a list, they are offered for each item. It panics if the
 // command has no such flag.
 func CompleteFlag(c *cobra.Command, flag string, values ...string) {
+	CompleteFlagWith(c, flag, func(context.Context) []string { return values })
+}
+
+// CompleteFlagWith is CompleteFlag with values that are read when a person asks for them. The context ends after completionTimeout.
+func CompleteFlagWith(c *cobra.Command, flag string, read func(context.Context) []string) {
 	isList := c.Flags().Lookup(flag).Value.Type() == "stringSlice"
-	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	complete := func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		done := ""
 		if i := strings.LastIndex(typed, ","); isList && i >= 0 {
 			done = typed[:i+1]
 		}
 		var out []string
-		for _, value := range values {
+		for _, value := range inTime(c.Context(), read) {
 			if !strings.Contains(","+done, ","+value+",") && strings.HasPrefix(done+value, typed) {
 				out = append(out, done+value)
 			}
@@ -33,4 +43,106 @@ func CompleteFlag(c *cobra.Command, flag string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // the flag has a completion function already
 	}
+}
+
+// completionTimeout is how long a shell waits for values at most.
+const completionTimeout = 2 * time.Second
+
+// inTime returns the values that read returns in time, else none. It does not wait for a read that ignores its context, such as a plugin for
+// credentials; the process ends soon.
+func inTime(ctx context.Context, read func(context.Context) []string) []string {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	values := make(chan []string, 1)
+	go func() {
+		defer cancel()
+		values <- read(ctx)
+	}()
+	select {
+	case v := <-values:
+		return v
+	case <-ctx.Done():
+	}
+	select {
+	case v := <-values: // at the same time
+		return v
+	default:
+		return nil
+	}
+}
+
+// CompleteFromCluster lets shells complete what the cluster knows: the flags for namespaces and contexts, and arguments that the usage line
+// of the command names KIND/NAME. It does not replace completions that are set. If the cluster cannot be read, nothing is offered.
+func CompleteFromCluster(c *cobra.Command) {
+	for flag, read := range map[string]func(context.Context) []string{
+		"namespace":                     func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
+		"vpa-object-namespace":          func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
+		"ignored-vpa-object-namespaces": func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
+		"context": func(context.Context) []string {
+			names, _ := clusterOf(c).Contexts() // without a kubeconfig, nothing is offered
+			return names
+		},
+	} {
+		if _, isSet := c.GetFlagCompletionFunc(flag); !isSet && c.Flags().Lookup(flag) != nil {
+			CompleteFlagWith(c, flag, read)
+		}
+	}
+	if c.ValidArgsFunction != nil || !strings.Contains(c.Use, "KIND/NAME") {
+		return
+	}
+	c.ValidArgsFunction = func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		values := inTime(c.Context(), func(ctx context.Context) []string { return clusterObjects(ctx, c, typed) })
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// clusterOf returns the cluster that the flags of a command select.
+func clusterOf(c *cobra.Command) kube.Config {
+	value := func(flag string) string {
+		if f := c.Flags().Lookup(flag); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	return kube.Config{Kubeconfig: value("kubeconfig"), Context: value("context"), As: value("as"), Component: "completion", Version: BuildVersion(), ReadOnly: true}
+}
+
+// ClusterNamespaces returns the namespaces of the cluster that the flags of a command select, none if it cannot be read.
+func ClusterNamespaces(ctx context.Context, c *cobra.Command) []string {
+	clients, err := kube.NewClients(clusterOf(c))
+	if err != nil {
+		return nil
+	}
+	names, _ := clients.NamespaceNames(ctx) // without them, nothing is offered
+	return names
+}
+
+// clusterObjects returns the objects that begin with what is typed: those of the namespaces of --namespace, else of all namespaces.
+func clusterObjects(ctx context.Context, c *cobra.Command, typed string) []string {
+	clients, err := kube.NewClients(clusterOf(c))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, namespace := range namespacesOf(c) {
+		names, _ := clients.ObjectNames(ctx, namespace, typed) // those that can be read are offered
+		out = append(out, names...)
+	}
+	return out
+}
+
+// namespacesOf returns the values of --namespace, or one empty value if there are none.
+func namespacesOf(c *cobra.Command) []string {
+	f := c.Flags().Lookup("namespace")
+	if f == nil || !f.Changed {
+		return []string{""}
+	}
+	names, err := c.Flags().GetStringSlice("namespace")
+	if err != nil {
+		return []string{f.Value.String()}
+	}
+	slices.Sort(names)
+	return slices.Compact(names) // cobra parses the flags twice
 }

@@ -25,6 +25,7 @@ type Common struct {
 	Burst             float64 // burst of client requests; upstream's flag accepts fractions
 	Profiling         bool
 	Namespace         string   // --vpa-object-namespace: serve only VPAs of this namespace; "" means all
+	AllNamespaces     bool     // --all-namespaces: excludes Namespace; has no other effect
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	HPA               string   // HPALeave or HPAIgnore
 	NodeFit           NodeFit
@@ -55,6 +56,7 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
 		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Same as --vpa-object-namespace.")
+	fs.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, serve the VPAs of all namespaces. This is the default. Excludes --namespace.")
 	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
@@ -69,6 +71,9 @@ func (c *Common) Validate() error {
 	var errs []error
 	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
 		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set"))
+	}
+	if c.Namespace != "" && c.AllNamespaces {
+		errs = append(errs, errors.New("--namespace and --all-namespaces cannot both be set"))
 	}
 	if c.HPA != HPALeave && c.HPA != HPAIgnore {
 		errs = append(errs, fmt.Errorf("--hpa must be %s or %s, got %q", HPALeave, HPAIgnore, c.HPA))

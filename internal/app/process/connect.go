@@ -30,7 +30,8 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 			return nil, err
 		}
 		if !found {
-			p.Log.Warn("There are no VPA objects; podfit waits for some", slog.String("namespace", c.Namespace))
+			p.Log.Warn("There are 0 autoscalers (VPA objects); podfit waits for some",
+				slog.String("namespace", c.Namespace), slog.String("remedy", "try podfit recommend, which needs none"))
 		}
 	}
 	p.Log.Info("Using the cluster", slog.String("server", clients.Config.Host), slog.String("kubeconfig", c.Kubeconfig))

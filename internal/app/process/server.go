@@ -101,7 +101,7 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen on --address %s: %w", address, err)
+		return ListenError("--address", address, err)
 	}
 	log.Info("Serving metrics and health", slog.String("address", l.Addr().String()))
 	return serveOn(ctx, l, &http.Server{

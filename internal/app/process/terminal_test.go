@@ -22,14 +22,14 @@ import (
 func kubeconfigOf(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"users":[{"name":"jane","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"jane"}}]}`
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// In a pod, the process waits for the API server. On a terminal, a person waits for an error.
+// In a pod, the process waits for the API server. On a terminal, a person waits for an error. Row 5 of docs/decisions/0007.
 func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +39,7 @@ func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 	defer server.Close()
 	c := CommonDefaults()
 	c.Kubeconfig = kubeconfigOf(t, server.URL)
+	c.As = "joe"
 	for _, terminal := range []bool{false, true} {
 		p := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		p.Terminal = terminal
@@ -46,12 +47,16 @@ func TestConnect_unusableCluster_failsOnlyOnATerminal(t *testing.T) {
 		if failed := err != nil && strings.Contains(err.Error(), "install the CRDs"); failed != terminal {
 			t.Errorf("terminal %t: got the error %v", terminal, err)
 		}
+		if err != nil && !strings.Contains(err.Error(), "cannot use the cluster at "+server.URL+" (context c, user jane, as joe): ") {
+			t.Errorf("the error does not name the server and the user: %v", err)
+		}
 		if sent := requests.Load() > 0; sent != terminal {
 			t.Errorf("terminal %t: %d requests were sent", terminal, requests.Load())
 		}
 	}
 }
 
+// Row 7 of docs/decisions/0007.
 func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -66,8 +71,10 @@ func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	if _, err := c.Connect(t.Context(), p, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if want := "There are no VPA objects"; !strings.Contains(out.String(), want) {
-		t.Errorf("the log is %q, want %q in it", out.String(), want)
+	for _, want := range []string{"There are 0 autoscalers", "try podfit recommend"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log is %q, want %q in it", out.String(), want)
+		}
 	}
 }
 

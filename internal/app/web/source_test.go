@@ -52,6 +52,7 @@ func (f *fake) Snapshot() *cluster.Snapshot {
 func (f *fake) Nodes() []cluster.Node {
 	return []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30)}}
 }
+func (f *fake) Daemons() []cluster.Daemon                  { return nil }
 func (f *fake) Selectors() []cluster.NodeSelector          { return nil }
 func (f *fake) Tolerations() []cluster.Tolerations         { return nil }
 func (f *fake) NewNodes() ([]cluster.NewNode, bool)        { return nil, true }

@@ -15,6 +15,8 @@ type Comparison struct {
 	Total        []Outcome // over all workloads, one per recommender
 	Best         []int     // indices of the winners over all workloads; several tie; none if nothing was measured
 	Prices       Prices
+	Learning     int // days at the start of each container that are not measured
+	FullDays     int // full days of the container with the longest history, learning days included
 	Tolerance    Tolerance
 	BudgetChosen bool // the user set Tolerance.DaysAbove; otherwise it is the largest budget of the recommenders
 }

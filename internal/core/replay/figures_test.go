@@ -56,7 +56,7 @@ func TestMeasure_incompleteLastDay_isNotCounted(t *testing.T) {
 		w.Samples = w.Samples[:hours*12]
 		w.Samples[len(w.Samples)-1].Memory = 9000 * mib
 		changes := []Change{{At: start, Resource: cluster.Memory, Request: 400 * mib}, {At: start, Resource: cluster.CPU, Request: 200}}
-		for _, s := range Prepare(w).Measure(changes) {
+		for _, s := range Prepare(w, DefaultLearning).Measure(changes) {
 			if len(s.Days) != want {
 				t.Errorf("%d hours of %s: got %d measured days, want %d", hours, s.Resource, len(s.Days), want)
 			}
@@ -94,7 +94,7 @@ func TestOutcomeOf_severalPods_costCountsEachPod(t *testing.T) {
 		"none on one day":                   {1, func(_, day int) bool { return day != 9 }, 1},
 	} {
 		w := replicas(12, tt.pods, tt.has)
-		scores := Prepare(w).Measure(changes)
+		scores := Prepare(w, DefaultLearning).Measure(changes)
 		o := OutcomeOf(scores, Prices{Core: 1, GiB: 1})
 		wantDays := 4
 		if name == "none on one day" {
@@ -111,6 +111,95 @@ func TestOutcomeOf_severalPods_costCountsEachPod(t *testing.T) {
 				if s.Resource == cluster.CPU && d.Mean != 1 {
 					t.Errorf("%s: mean request of a pod is %g cores, want 1", name, d.Mean)
 				}
+			}
+		}
+	}
+}
+
+// The figures of a workload with equal pods are those of one pod, times the number of pods where they are sums over pods.
+func TestMeasure_samePodsThreeTimes_sumsAreThreeTimesAsHigh(t *testing.T) {
+	var outcomes []Outcome
+	for _, pods := range []int{1, 3} {
+		w := replicas(12, pods, func(int, int) bool { return true })
+		for i := range w.Samples {
+			if s := &w.Samples[i]; (s.At-start)/3600%24 == 7 {
+				s.Memory = 600 * mib // one hour of each day above the request
+			}
+		}
+		changes := []Change{{At: start, Resource: cluster.CPU, Request: 1000}, {At: start, Resource: cluster.Memory, Request: 400 * mib}}
+		outcomes = append(outcomes, OutcomeOf(Prepare(w, DefaultLearning).Measure(changes), Prices{Core: 1, GiB: 1}))
+	}
+	one, three := outcomes[0], outcomes[1]
+	for name, got := range map[string][2]float64{
+		"money":            {one.Money, three.Money},
+		"CPU footprint":    {one.CPU.Footprint, three.CPU.Footprint},
+		"memory footprint": {one.Memory.Footprint, three.Memory.Footprint},
+		"usage":            {one.Memory.UsedMean, three.Memory.UsedMean},
+		"samples above":    {one.Memory.Above, three.Memory.Above},
+		"OOM kills":        {one.Memory.Events, three.Memory.Events},
+	} {
+		if got[0] == 0 || math.Abs(got[1]-3*got[0]) > 1e-9*got[1] {
+			t.Errorf("%s: %g for one pod and %g for three, want three times as much", name, got[0], got[1])
+		}
+	}
+	for name, got := range map[string][2]float64{
+		"slack": {one.Memory.MeanSlack, three.Memory.MeanSlack}, "aggregate slack": {one.Memory.AggregateSlack, three.Memory.AggregateSlack},
+		"days": {one.Memory.FreeDays, three.Memory.FreeDays}, "usage above": {one.Memory.Shortfall, three.Memory.Shortfall},
+	} {
+		if math.Abs(got[1]-got[0]) > 1e-9 {
+			t.Errorf("%s: %g for one pod and %g for three, want the same", name, got[0], got[1])
+		}
+	}
+}
+
+// Over all workloads, the cost of a workload with many pods has more weight, so it decides which recommender is the cheapest.
+func TestBest_workloadWithManyPods_decidesTheTotal(t *testing.T) {
+	var all [2][]Score
+	for i, pods := range []int{1, 10} { // the first recommender requests less for the single pod, the second for each of the ten
+		w := replicas(12, pods, func(int, int) bool { return true })
+		for k := range all {
+			request := int64(1000)
+			if i == k {
+				request = 600
+			}
+			all[k] = append(all[k], Prepare(w, DefaultLearning).Measure([]Change{{At: start, Resource: cluster.CPU, Request: request}})...)
+		}
+	}
+	var totals []Outcome
+	for _, scores := range all {
+		cpu := slices.DeleteFunc(scores, func(s Score) bool { return s.Resource != cluster.CPU })
+		totals = append(totals, OutcomeOf(cpu, Prices{Core: 1}))
+	}
+	if best := Best(totals, Tolerance{Shortfall: 0.01}); !slices.Equal(best, []int{1}) {
+		t.Errorf("recommender %v wins at %g and %g, want the second", best, totals[0].Money, totals[1].Money)
+	}
+}
+
+func TestMeasure_onePodAboveAnotherBelow_isOneKill(t *testing.T) {
+	w := replicas(9, 2, func(int, int) bool { return true })
+	for i := range w.Samples {
+		if s := &w.Samples[i]; s.Pod == 0 {
+			s.Memory = 600 * mib
+		}
+	}
+	for _, s := range Prepare(w, DefaultLearning).Measure([]Change{{At: start, Resource: cluster.Memory, Request: 400 * mib}}) {
+		if s.Resource == cluster.Memory && (len(s.Days) != 1 || s.Days[0].Events != 1) {
+			t.Errorf("got %+v, want one kill on one day", s.Days)
+		}
+	}
+}
+
+// Row 15 of docs/decisions/0007: a short trace can be measured.
+func TestMeasure_shorterLearning_measuresEarlierDays(t *testing.T) {
+	for learning, want := range map[int]int{0: 4, 1: 3, 2: 2, 4: 0, DefaultLearning: 0} {
+		w := steady(4, 0.1, 300*mib)
+		usage := Prepare(w, learning)
+		if usage.FullDays() != 4 {
+			t.Errorf("got %d full days, want 4", usage.FullDays())
+		}
+		for _, s := range usage.Measure([]Change{{At: start, Resource: cluster.CPU, Request: 1000}}) {
+			if len(s.Days) != want {
+				t.Errorf("%d days of learning: got %d measured days of %s, want %d", learning, len(s.Days), s.Resource, want)
 			}
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 const daySeconds = 24 * 3600
 
-// Learning is the number of days at the start of a container's history that are not measured. A recommender needs them to
-// learn the container's usage.
-const Learning = 8
+// DefaultLearning is the number of days at the start of a container's history that are not measured, unless Prepare gets another
+// number. A recommender needs them to learn the container's usage.
+const DefaultLearning = 8
 
 // A Day is the figures of one resource of one container on one day. Amounts are in cores or bytes.
 type Day struct {
@@ -24,7 +24,7 @@ type Day struct {
 	P95     float64 // 95th percentile of the samples
 	Samples int
 	Above   int     // samples above the request
-	Events  int     // runs of consecutive samples above the request; for memory: OOM kills, if each kill raised the request
+	Events  int     // runs of consecutive samples of a pod above the request; for memory: OOM kills, if each kill raised the request
 	Over    float64 // sum of usage above the request, over the samples
 	Used    float64 // sum of usage, over the samples
 	Changes int     // changes of the request
@@ -45,6 +45,7 @@ func (d Day) Slack() float64 {
 // containerUsage is the samples of one resource of one container, split into days. It does not depend on requests.
 type containerUsage struct {
 	at    []int64
+	pod   []int32 // index into the Workload's Pods
 	value []float64
 	first int64 // time of the first sample of the container, of any resource
 	days  []daySamples
@@ -64,12 +65,14 @@ type usageKey struct{ container, resource int }
 // Usage is the samples of a workload, prepared for measuring. Call Prepare once, and Measure for each profile.
 type Usage struct {
 	workload *Workload
+	learning int // days at the start that are not measured
 	byKey    map[usageKey]*containerUsage
 }
 
-// Prepare groups the samples of a workload by container, resource and day.
-func Prepare(workload *Workload) *Usage {
-	usage := &Usage{workload: workload, byKey: map[usageKey]*containerUsage{}}
+// Prepare groups the samples of a workload by container, resource and day. The first days of each container, as many as learning says,
+// are not measured.
+func Prepare(workload *Workload, learning int) *Usage {
+	usage := &Usage{workload: workload, learning: learning, byKey: map[usageKey]*containerUsage{}}
 	replicas := podsOf(workload)
 	first := make([]int64, len(workload.Containers))
 	last := make([]int64, len(workload.Containers))
@@ -88,7 +91,7 @@ func Prepare(workload *Workload) *Usage {
 	}
 	for key, index := range count {
 		usage.byKey[key] = &containerUsage{
-			at: make([]int64, 0, index), value: make([]float64, 0, index), first: first[key.container], pods: &replicas[key.container],
+			at: make([]int64, 0, index), pod: make([]int32, 0, index), value: make([]float64, 0, index), first: first[key.container], pods: &replicas[key.container],
 		}
 	}
 	for i := range workload.Samples {
@@ -103,6 +106,7 @@ func Prepare(workload *Workload) *Usage {
 			}
 			samples := usage.byKey[usageKey{int(sample.Container), index}]
 			samples.at = append(samples.at, sample.At)
+			samples.pod = append(samples.pod, sample.Pod)
 			samples.value = append(samples.value, used)
 		}
 	}
@@ -110,6 +114,17 @@ func Prepare(workload *Workload) *Usage {
 		samples.split(last[key.container])
 	}
 	return usage
+}
+
+// FullDays returns the number of full days of the container with the longest history, learning days included.
+func (u *Usage) FullDays() int {
+	most := 0
+	for _, samples := range u.byKey {
+		if n := len(samples.days); n > 0 {
+			most = max(most, samples.days[n-1].number+1)
+		}
+	}
+	return most
 }
 
 // fullDay is how many seconds of a day must be before the last sample of the container for the day to count. The last
@@ -175,7 +190,7 @@ func (u *Usage) Measure(changes []Change) []Score {
 				}
 			}
 			score := Score{Container: int16(container), Resource: resource}
-			score.Days, score.Footprint, score.Pods = samples.measure(own, resource)
+			score.Days, score.Footprint, score.Pods = samples.measure(own, resource, u)
 			out = append(out, score)
 		}
 	}
@@ -183,14 +198,14 @@ func (u *Usage) Measure(changes []Change) []Score {
 }
 
 // measure returns the days, and over these the mean request of all pods together and the mean number of pods.
-func (c *containerUsage) measure(changes []Change, resource cluster.Resource) (days []Day, footprint, pods float64) {
-	m := meter{usage: c, changes: changes, unit: 1}
+func (c *containerUsage) measure(changes []Change, resource cluster.Resource, u *Usage) (days []Day, footprint, pods float64) {
+	m := meter{usage: c, changes: changes, unit: 1, wasAbove: make([]bool, len(u.workload.Pods))}
 	if resource == cluster.CPU {
 		m.unit = 0.001
 	}
 	length := 0.0
 	for _, samples := range c.days {
-		if samples.number < Learning {
+		if samples.number < u.learning {
 			continue
 		}
 		days = append(days, m.day(samples))
@@ -207,6 +222,7 @@ type meter struct {
 	usage             *containerUsage
 	changes           []Change
 	unit              float64 // of requests, in cores or bytes
+	wasAbove          []bool  // by pod: the last sample of the day was above the request
 	next              int     // index of the first change that is not yet effective
 	podRequestSeconds float64 // request × pods, integrated over the measured days
 	podSeconds        float64 // pods, integrated over the measured days
@@ -240,7 +256,7 @@ func (m *meter) day(samples daySamples) Day {
 		m.next++
 		day.Changes++
 	}
-	wasAbove := false
+	clear(m.wasAbove)
 	for i := samples.from; i < samples.to; i++ {
 		for m.next < len(m.changes) && m.changes[m.next].At <= m.usage.at[i] {
 			applyChange()
@@ -253,10 +269,11 @@ func (m *meter) day(samples daySamples) Day {
 			day.Above++
 			day.Over += over
 		}
-		if isAbove && !wasAbove {
+		pod := m.usage.pod[i]
+		if isAbove && !m.wasAbove[pod] {
 			day.Events++
 		}
-		wasAbove = isAbove
+		m.wasAbove[pod] = isAbove
 	}
 	for m.next < len(m.changes) && m.changes[m.next].At < end {
 		applyChange()

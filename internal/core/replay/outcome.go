@@ -6,7 +6,10 @@ package replay
 import "podfit.dev/podfit/internal/core/cluster"
 
 // Prices are the costs of resources per hour.
-type Prices struct{ Core, GiB float64 }
+type Prices struct {
+	Core, GiB float64
+	Currency  string // such as USD; "" if it is unknown
+}
 
 // Given reports whether any price is set.
 func (p Prices) Given() bool { return p.Core > 0 || p.GiB > 0 }

@@ -258,12 +258,13 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 	}
 	out := map[int]Day{}
 	values := map[int][]float64{}
+	above := map[[2]int]bool{} // by day and pod: the last sample was above the request
 	for _, s := range w.Samples {
 		if s.Container != container || !s.Has.Has(r) {
 			continue
 		}
 		n := int((s.At - first) / 86400)
-		if n < Learning || last < first+int64(n+1)*86400-3600-1 { // incomplete last day
+		if n < DefaultLearning || last < first+int64(n+1)*86400-3600-1 { // incomplete last day
 			continue
 		}
 		v := s.Memory
@@ -274,10 +275,15 @@ func measureTwin(w *Workload, changes []Change, container int16, r cluster.Resou
 		d.Number = n
 		d.Samples++
 		d.Used += v
-		if q := request(s.At); v > q {
+		q := request(s.At)
+		if v > q {
 			d.Above++
 			d.Over += v - q
 		}
+		if run := [2]int{n, int(s.Pod)}; v > q && !above[run] {
+			d.Events++
+		}
+		above[[2]int{n, int(s.Pod)}] = v > q
 		out[n] = d
 		values[n] = append(values[n], v)
 	}
@@ -309,14 +315,14 @@ func TestMeasure_randomUsage_agreesWithTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
 		changes := Run(w, balanced, RulesFor(balanced))
-		for _, sc := range Prepare(w).Measure(changes) {
+		for _, sc := range Prepare(w, DefaultLearning).Measure(changes) {
 			want := measureTwin(w, changes, sc.Container, sc.Resource)
 			if len(sc.Days) != len(want) {
 				t.Fatalf("got %d days, want %d", len(sc.Days), len(want))
 			}
 			for _, d := range sc.Days {
 				e := want[d.Number]
-				if d.Above != e.Above || d.Changes != e.Changes || d.Samples != e.Samples || d.P95 != e.P95 ||
+				if d.Above != e.Above || d.Events != e.Events || d.Changes != e.Changes || d.Samples != e.Samples || d.P95 != e.P95 ||
 					!near(d.Mean, e.Mean) || !near(d.Over, e.Over) || !near(d.Used, e.Used) {
 					t.Fatalf("day %d of %s: got %+v, want %+v", d.Number, sc.Resource, d, e)
 				}
@@ -348,7 +354,7 @@ func TestRun_extremeUsage_requestsAreValidAndFiguresAreNumbers(t *testing.T) {
 					t.Fatalf("%s: request for %[3]s is %[2]d", p.Name, c.Request, c.Resource)
 				}
 			}
-			o := OutcomeOf(Prepare(w).Measure(changes), Prices{Core: 1, GiB: 1})
+			o := OutcomeOf(Prepare(w, DefaultLearning).Measure(changes), Prices{Core: 1, GiB: 1})
 			for _, s := range []Summary{o.CPU, o.Memory} {
 				for _, v := range []float64{s.MeanSlack, s.MedianSlack, s.AggregateSlack, s.FreeDays, s.Above, s.Events, s.Shortfall, s.Changes, s.Footprint, s.UsedMean, o.Money} {
 					if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -375,7 +381,7 @@ func TestMeasure_knownChanges_figuresAreExact(t *testing.T) {
 		{At: start, Resource: cluster.Memory, Request: 200 * mib},
 		{At: start + 9*86400, Resource: cluster.CPU, Request: 1000},
 	}
-	o := OutcomeOf(Prepare(w).Measure(changes), Prices{Core: 1, GiB: 10})
+	o := OutcomeOf(Prepare(w, DefaultLearning).Measure(changes), Prices{Core: 1, GiB: 10})
 	if o.Memory.Days != 2 || o.Memory.FreeDays != 0.5 || o.Memory.Above != 0.5 || o.Memory.MeanSlack != 0.5 || o.Memory.Changes != 0 {
 		t.Errorf("memory: %+v", o.Memory)
 	}

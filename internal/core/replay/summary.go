@@ -16,7 +16,7 @@ type Summary struct {
 
 	FreeDays   float64 // share of days without samples above the request
 	Above      float64 // samples above the request, per day
-	Events     float64 // runs of consecutive samples above the request, per day; for memory: OOM kills
+	Events     float64 // runs of consecutive samples of a pod above the request, per day; for memory: OOM kills
 	Shortfall  float64 // share of usage above the request
 	Changes    float64 // changes of the request, per day
 	Footprint  float64 // sum over containers of the mean request of all their pods

@@ -150,6 +150,7 @@ type Clients struct {
 	Autoscalers rest.Interface       // autoscaling.k8s.io/v1, JSON
 	Config      *rest.Config         // the connection, for clients of other edges
 	HTTP        *http.Client         // its transport, for clients of other edges
+	Account     string               // context and user of the kubeconfig, for messages; "" in a pod
 }
 
 const protobuf = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -160,7 +161,40 @@ func NewClients(c Config) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ClientsFor(cfg)
+	clients, err := ClientsFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	clients.Account = c.account()
+	return clients, nil
+}
+
+// account names the context and the user that a Config selects, "" if it has no kubeconfig.
+func (c Config) account() string {
+	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
+		return ""
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	config, err := rules.Load()
+	if err != nil {
+		return ""
+	}
+	name := c.Context
+	if name == "" {
+		name = config.CurrentContext
+	}
+	var parts []string
+	if selected := config.Contexts[name]; selected != nil {
+		parts = append(parts, "context "+name)
+		if selected.AuthInfo != "" {
+			parts = append(parts, "user "+selected.AuthInfo)
+		}
+	}
+	if c.As != "" {
+		parts = append(parts, "as "+c.As)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // ClientsFor returns clients with a given configuration.

@@ -19,7 +19,7 @@ import (
 const preflightTimeout = 8 * time.Second
 
 // Preflight lists at most one VPA and reports whether there is one in the namespace; "" means all namespaces. Its error is one line with
-// the server, the cause and the remedy.
+// the server, the user, the cause and the remedy.
 func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
@@ -27,7 +27,11 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 	err = c.Autoscalers.Get().NamespaceIfScoped(namespace, namespace != "").Resource("verticalpodautoscalers").
 		Param("limit", "1").MaxRetries(0).Do(ctx).Into(&list)
 	if err != nil {
-		return false, fmt.Errorf("cannot use the cluster at %s: %w", c.Config.Host, explained(err))
+		account := ""
+		if c.Account != "" {
+			account = " (" + c.Account + ")"
+		}
+		return false, fmt.Errorf("cannot use the cluster at %s%s: %w", c.Config.Host, account, explained(err))
 	}
 	return len(list.Items) > 0, nil
 }

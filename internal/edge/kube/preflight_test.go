@@ -26,6 +26,7 @@ func status(code int, reason, message string) http.Handler {
 	})
 }
 
+// Rows 5 and 6 of docs/decisions/0007.
 func TestPreflight_unusableCluster_errorIsOneLineWithServerCauseAndRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server http.Handler

@@ -75,7 +75,7 @@ func NewWithTransport(c Config, transport http.RoundTripper) (*Client, error) {
 	case c.Token != "" && c.TokenFile != "":
 		return nil, errors.New("a bearer token and a bearer token file must not both be set")
 	}
-	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: transport})
+	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: checked{transport}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to Prometheus at %q: %w", c.Address, err)
 	}

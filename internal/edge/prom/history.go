@@ -125,7 +125,7 @@ func (c *Client) matrix(ctx context.Context, query string, r promv1.Range) (mode
 	defer cancel()
 	value, _, err := c.api.QueryRange(ctx, query, r)
 	if err != nil {
-		return nil, fmt.Errorf("query %s: %w", query, err)
+		return nil, failed(query, err)
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {

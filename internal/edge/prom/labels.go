@@ -58,7 +58,7 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 	defer cancel()
 	value, _, err := c.api.Query(ctx, query, now)
 	if err != nil {
-		return nil, fmt.Errorf("read the labels of pods: query %s: %w", query, err)
+		return nil, fmt.Errorf("read the labels of pods: %w", failed(query, err))
 	}
 	out := map[cluster.Key]Labels{}
 	switch v := value.(type) {

@@ -19,36 +19,53 @@ var figures = []struct {
 	value       func(replay.Summary) float64
 	format      func(float64) string
 	only        cluster.Resource // the figure exists for this resource only; 0: for both
+	rank        int              // see column.rank
 }{
-	{"mean_slack", "slack", func(s replay.Summary) float64 { return s.MeanSlack }, fixed(3), 0},
-	{"median_slack", "median", func(s replay.Summary) float64 { return s.MedianSlack }, fixed(3), 0},
-	{"aggregate_slack", "aggregate", func(s replay.Summary) float64 { return s.AggregateSlack }, fixed(3), 0},
-	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent, 0},
-	{"samples_above_per_day", "samples above/day", func(s replay.Summary) float64 { return s.Above }, fixed(3), 0},
-	{"oom_kills_per_day", "kills/day", func(s replay.Summary) float64 { return s.Events }, fixed(3), cluster.Memory},
-	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent, 0},
-	{"changes_per_day", "changes/day", func(s replay.Summary) float64 { return s.Changes }, fixed(2), 0},
+	{"mean_slack", "slack", func(s replay.Summary) float64 { return s.MeanSlack }, fixed(3), 0, 2},
+	{"median_slack", "median", func(s replay.Summary) float64 { return s.MedianSlack }, fixed(3), 0, 7},
+	{"aggregate_slack", "aggregate", func(s replay.Summary) float64 { return s.AggregateSlack }, fixed(3), 0, 6},
+	{"exceed_free_days", "days without exceed", func(s replay.Summary) float64 { return s.FreeDays }, percent, 0, 1},
+	{"samples_above_per_day", "samples above/day", func(s replay.Summary) float64 { return s.Above }, fixed(3), 0, 5},
+	{"oom_kills_per_day", "kills/day", func(s replay.Summary) float64 { return s.Events }, fixed(3), cluster.Memory, 4},
+	{"usage_above", "usage above", func(s replay.Summary) float64 { return s.Shortfall }, percent, 0, 1},
+	{"changes_per_day", "changes/day", func(s replay.Summary) float64 { return s.Changes }, fixed(2), 0, 3},
 }
 
-// totals returns the column titles of a resource, and one row of cells for each recommender, over all workloads.
-func totals(c *replay.Comparison, res cluster.Resource) (titles []string, rows [][]string) {
-	rows = make([][]string, len(c.Total))
-	column := func(title string, cell func(replay.Summary) string) {
-		titles = append(titles, title)
-		for i, outcome := range c.Total {
-			rows[i] = append(rows[i], cell(summary(outcome, res)))
+// A column is a column of a table with one cell for each row. The cell of a figure that was not measured is empty.
+type column struct {
+	title string
+	cells []string
+	rank  int // if a table does not fit, the column with the highest rank is dropped first; 0: never dropped
+}
+
+// totals returns the columns of a resource, with one cell for each recommender, over all workloads.
+func totals(c *replay.Comparison, res cluster.Resource) []column {
+	var columns []column
+	add := func(title string, rank int, cell func(replay.Summary) string) {
+		added := column{title: title, rank: rank}
+		for _, outcome := range c.Total {
+			added.cells = append(added.cells, cell(summary(outcome, res)))
 		}
+		columns = append(columns, added)
 	}
 	for _, f := range figures {
 		if f.only == 0 || f.only == res {
-			column(f.title, func(s replay.Summary) string { return f.format(f.value(s)) })
+			add(f.title, f.rank, func(s replay.Summary) string { return f.format(f.value(s)) })
 		}
 	}
-	column("footprint", func(s replay.Summary) string { return amount(res, s.Footprint) })
+	add("footprint", 0, func(s replay.Summary) string { return amount(res, s.Footprint) })
 	if c.Prices.Given() {
-		column("cost per month", func(s replay.Summary) string { return fixed(2)(money(c.Prices, res, s)) })
+		add(costTitle(c.Prices), 0, func(s replay.Summary) string { return fixed(2)(money(c.Prices, res, s)) })
 	}
-	return titles, rows
+	return columns
+}
+
+// costTitle is the title of costs, with the currency if it is known.
+func costTitle(p replay.Prices) string {
+	if p.Currency == "" {
+		return "cost per month"
+	}
+	return p.Currency + " per month"
 }
 
 // summary returns the part of an outcome about one resource.

@@ -25,7 +25,8 @@ type pageData struct {
 	Source, From, To string
 	Workloads        int
 	Hidden           int // workloads that are not shown
-	Learning         int
+	Learning         string
+	CostTitle        string
 	Legend           []legend
 	Verdict          string
 	Promises         []string
@@ -76,10 +77,10 @@ type chart struct {
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	data := pageData{
 		Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
-		Workloads: len(c.Workloads), Learning: replay.Learning, Verdict: verdict(c), Judged: c.Judged(),
+		Workloads: len(c.Workloads), Learning: count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
 	}
 	if data.Judged {
-		data.Promises = promises(c)
+		data.Promises = append(reasons(c), promises(c)...)
 	}
 	if data.Judged && len(c.Recommenders) > 1 {
 		data.Verdict += " " + wins(c)
@@ -112,9 +113,16 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 
 // tableOf returns the table of a resource over all workloads.
 func tableOf(c *replay.Comparison, res cluster.Resource) pageTable {
-	titles, rows := totals(c, res)
-	t := pageTable{Resource: res.String(), Head: titles}
-	for i, cells := range rows {
+	t := pageTable{Resource: res.String()}
+	columns := totals(c, res)
+	for _, column := range columns {
+		t.Head = append(t.Head, column.title)
+	}
+	for i := range c.Recommenders {
+		var cells []string
+		for _, column := range columns {
+			cells = append(cells, column.cells[i])
+		}
 		t.Rows = append(t.Rows, pageRow{
 			Name: c.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(c.Best, i), Cells: cells,
 		})

@@ -54,10 +54,11 @@ type jsonReport struct {
 	From      time.Time      `json:"from"`
 	To        time.Time      `json:"to"`
 	Learning  int            `json:"learning_days"`
-	Judged    bool           `json:"judged"`            // false: no container has samples after the learning days
-	Budget    float64        `json:"oom_budget"`        // share of days above the memory request that the winner may have
-	Chosen    bool           `json:"oom_budget_chosen"` // set with --oom-budget; false: the largest budget of the recommenders
-	Shortfall float64        `json:"cpu_shortfall"`     // share of CPU usage above the request that the winner may have
+	Currency  string         `json:"currency,omitempty"` // of money_per_month
+	Judged    bool           `json:"judged"`             // false: no container has samples after the learning days
+	Budget    float64        `json:"oom_budget"`         // share of days above the memory request that the winner may have
+	Chosen    bool           `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
+	Shortfall float64        `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
 	Best      string         `json:"best,omitempty"`
 	Tied      []string       `json:"tied,omitempty"`
 	Total     []jsonOutcome  `json:"recommenders"`
@@ -99,7 +100,7 @@ func jsonOutcomes(c *replay.Comparison, outcomes []replay.Outcome) []jsonOutcome
 // WriteJSON writes the report as one JSON object.
 func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	report := jsonReport{
-		Source: c.Source, From: c.From, To: c.To, Learning: replay.Learning,
+		Source: c.Source, From: c.From, To: c.To, Learning: c.Learning, Currency: c.Prices.Currency,
 		Judged: c.Judged(), Best: winner(c, c.Best), Tied: tied(c, c.Best),
 		Budget: c.Tolerance.DaysAbove, Chosen: c.BudgetChosen, Shortfall: c.Tolerance.Shortfall,
 		Total: jsonOutcomes(c, c.Total), Workloads: make([]jsonWorkload, len(c.Workloads)),

@@ -37,7 +37,7 @@ const start = 1_372_629_804
 func replayed(t *testing.T, days int) *replay.Comparison {
 	t.Helper()
 	c := &replay.Comparison{
-		Source: "a<b>.csv", Prices: replay.Prices{Core: 1, GiB: 1}, Tolerance: replay.DefaultTolerance(nil), BudgetChosen: true,
+		Learning: replay.DefaultLearning, Source: "a<b>.csv", Prices: replay.Prices{Core: 1, GiB: 1}, Tolerance: replay.DefaultTolerance(nil), BudgetChosen: true,
 		From: time.Unix(start, 0).UTC(), To: time.Unix(start+int64(days)*86400, 0).UTC(),
 	}
 	var profiles []recommend.Profile
@@ -61,7 +61,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 				At: start + int64(i)*300, CPU: 0.1 + float64(i%50)/100, Memory: float64(1+i%97) * 1e7, Has: has,
 			})
 		}
-		usage := replay.Prepare(w)
+		usage := replay.Prepare(w, replay.DefaultLearning)
 		result := replay.WorkloadResult{Workload: w}
 		for k, p := range profiles {
 			changes := replay.Run(w, p, replay.RulesFor(p))
@@ -106,7 +106,8 @@ func fixture() *replay.Comparison {
 	cpuOnly.Memory = replay.Summary{}
 	return &replay.Comparison{
 		Source: "usage.csv", From: time.Unix(start, 0).UTC(), To: time.Unix(start+20*86400, 0).UTC(),
-		Prices: replay.Prices{Core: 0.03, GiB: 0.004}, Tolerance: replay.Tolerance{DaysAbove: 0.06, Shortfall: 0.01},
+		Learning: replay.DefaultLearning, FullDays: 20,
+		Prices: replay.Prices{Core: 0.03, GiB: 0.004, Currency: "EUR"}, Tolerance: replay.Tolerance{DaysAbove: 0.06, Shortfall: 0.01},
 		Recommenders: []replay.Recommender{{Name: "default", About: "as upstream"}, {Name: "cost", About: "cheap", OOMBudget: 0.06}},
 		Total:        []replay.Outcome{outcome(2), outcome(1)},
 		Best:         []int{1},
@@ -128,7 +129,11 @@ func fixture() *replay.Comparison {
 }
 
 var formats = map[string]func(io.Writer, *replay.Comparison, Options) error{
-	"table.txt":    WriteTable,
+	"table.txt": WriteTable,
+	"wide.txt": func(w io.Writer, c *replay.Comparison, o Options) error {
+		o.AllColumns = true
+		return WriteTable(w, c, o)
+	},
 	"page.html":    WriteHTML,
 	"report.json":  func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteJSON(w, c) },
 	"report.csv":   func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteCSV(w, c) },
@@ -284,7 +289,7 @@ func TestWrite_historyTooShort_reportsThatThereAreNoFigures(t *testing.T) {
 		if !strings.Contains(text, "Nothing to measure: no container has a full day of samples after its first 8 days") {
 			t.Errorf("%s does not report that there is nothing to measure:\n%s", format, text)
 		}
-		for _, figure := range []string{"wins", "cost per month:", "Cost per month", "Waste against risk", "tie", "0.00<"} {
+		for _, figure := range []string{"wins", "cost per month:", "Total cost", "Waste against risk", "tie", "0.00<"} {
 			if strings.Contains(text, figure) {
 				t.Errorf("%s contains %q, although nothing was measured", format, figure)
 			}
@@ -307,7 +312,7 @@ func TestVerdict_eachKindOfResult_namesWinnersAndLimits(t *testing.T) {
 	outcome := func(free, money float64) replay.Outcome {
 		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: free}, Money: money}
 	}
-	const limits = "within 3 % of days above the memory request and 1 % of CPU usage above its request"
+	const limits = "within 3 % of days above the memory request"
 	for want, outcomes := range map[string][]replay.Outcome{
 		"a wins: the cheapest of those " + limits + ".":                                              {outcome(1, 3), outcome(1, 4)},
 		"b wins: the only one " + limits + ".":                                                       {outcome(0.9, 3), outcome(1, 4)},
@@ -343,7 +348,7 @@ func TestVerdict_budgetNotChosen_namesItsRecommender(t *testing.T) {
 		c.Best = replay.Best(c.Total, c.Tolerance)
 		return verdict(c)
 	}
-	const rest = " % of days above the memory request and 1 % of CPU usage above its request."
+	const rest = " % of days above the memory request."
 	got := verdictFor(0.06, false)
 	if want := "cost wins: the cheapest of those within 6" + rest + " The share of days is the largest that a recommender promises (cost); set another with --oom-budget."; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -427,8 +432,19 @@ func TestWriteTable_withOrWithoutPrices_costIsShownOrOmitted(t *testing.T) {
 	}
 }
 
-func TestWriteTable_narrowTerminal_linesFitAndAllFiguresAreShown(t *testing.T) {
+// columns counts the titles of columns that may be dropped.
+func columns(text string) int {
+	n := 0
+	for _, title := range []string{"slack", "median", "aggregate", "exceed ", "above/day", "kills/day", "changes/day", "pods"} {
+		n += strings.Count(text, title)
+	}
+	return n
+}
+
+// Row 16 of docs/decisions/0007.
+func TestWriteTable_narrowTerminal_linesFitAndWideShowsAllFigures(t *testing.T) {
 	c := fixture()
+	const hint = "--output wide shows all of them."
 	cells := strings.Fields(written(t, "table.txt", c, Options{Workloads: -1}))
 	for width := 40; width <= 200; width += 8 {
 		table := written(t, "table.txt", c, Options{Workloads: -1, Width: width})
@@ -437,13 +453,129 @@ func TestWriteTable_narrowTerminal_linesFitAndAllFiguresAreShown(t *testing.T) {
 				t.Errorf("with %d columns, a line has %d: %q", width, n, line)
 			}
 		}
+		plain := strings.Join(strings.Fields(table), " ")
+		for _, want := range []string{"96.0 GiB", "25.00 cores", "280.32", "547.50", "617.25"} { // footprints and costs are never dropped
+			if !strings.Contains(plain, want) {
+				t.Errorf("with %d columns, the table does not contain %s:\n%s", width, want, table)
+			}
+		}
+		wide := written(t, "wide.txt", c, Options{Workloads: -1, Width: width})
 		for _, cell := range cells {
-			if strings.ContainsAny(cell, "0123456789") && !strings.Contains(cell, "/") && strings.Count(table, cell) == 0 {
-				t.Errorf("with %d columns, the table does not contain %s:\n%s", width, cell, table)
+			if !strings.ContainsAny(cell, "0123456789") || strings.Contains(cell, "/") {
+				continue
+			}
+			if !strings.Contains(wide, cell) {
+				t.Errorf("with %d columns, the wide table does not contain %s:\n%s", width, cell, wide)
+			}
+		}
+		complete := columns(table) == columns(wide)
+		if hinted := strings.Contains(plain, hint); hinted == complete {
+			t.Errorf("with %d columns, the table has all columns: %v, and names --output wide: %v:\n%s", width, complete, hinted, table)
+		}
+	}
+	if text := written(t, "table.txt", c, Options{Workloads: -1}); strings.Contains(text, hint) {
+		t.Errorf("without a terminal, the table names --output wide:\n%s", text)
+	}
+	golden(t, "table-80.txt", written(t, "table.txt", c, Options{Workloads: 1, Width: 80}))
+}
+
+// Row 16 of docs/decisions/0007.
+func TestWriteTable_cpuOnlyTrace_hasNoColumnsOfMemory(t *testing.T) {
+	c := fixture()
+	for i := range c.Total {
+		c.Total[i].Memory = replay.Summary{}
+	}
+	for i := range c.Workloads {
+		for k := range c.Workloads[i].Outcomes {
+			c.Workloads[i].Outcomes[k].Memory = replay.Summary{}
+		}
+	}
+	text := written(t, "table.txt", c, Options{Workloads: -1})
+	golden(t, "table-cpu.txt", text)
+	_, workloads, _ := strings.Cut(text, "workloads, worst first")
+	for _, title := range []string{"memory", "slack  exceed"} {
+		if strings.Contains(workloads, title) {
+			t.Errorf("the table has the column %s:\n%s", title, workloads)
+		}
+	}
+}
+
+func TestVerdict_resourceNotMeasured_itsLimitIsNotNamed(t *testing.T) {
+	cpu, memory := replay.Summary{Days: 9}, replay.Summary{Days: 9, FreeDays: 1}
+	for want, outcome := range map[string]replay.Outcome{
+		"a is within 3 % of days above the memory request. The share":                                                {Memory: memory},
+		"a is within 1 % of CPU usage above its request.":                                                            {CPU: cpu},
+		"a is within 3 % of days above the memory request and 1 % of CPU usage above its request. The share of days": {CPU: cpu, Memory: memory},
+	} {
+		c := &replay.Comparison{
+			Recommenders: []replay.Recommender{{Name: "a", OOMBudget: 0.03}}, Total: []replay.Outcome{outcome}, Best: []int{0},
+			Tolerance: replay.Tolerance{DaysAbove: 0.03, Shortfall: 0.01},
+		}
+		got := verdict(c)
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "The share") != strings.Contains(want, "The share") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Row 17 of docs/decisions/0007.
+func TestReasons_dearerRecommenderWins_othersExceedTheLimits(t *testing.T) {
+	cpu := func(above, money float64) replay.Outcome {
+		return replay.Outcome{CPU: replay.Summary{Days: 100, FreeDays: 1, Shortfall: above}, Money: money}
+	}
+	both := replay.Outcome{
+		CPU: replay.Summary{Days: 100, Shortfall: 0.02}, Memory: replay.Summary{Days: 100, FreeDays: 0.9}, Money: 100,
+	}
+	for name, tt := range map[string]struct {
+		totals []replay.Outcome
+		prices replay.Prices
+		want   []string
+	}{
+		"cheaper, above the limit":  {[]replay.Outcome{cpu(0.416, 260.92), cpu(0.001, 761.87)}, replay.Prices{Core: 1, Currency: "USD"}, []string{"a: 41.6 % of CPU usage above its request, for USD 500.95 less per month."}},
+		"no currency":               {[]replay.Outcome{cpu(0.416, 260.92), cpu(0.001, 761.87)}, replay.Prices{Core: 1}, []string{"a: 41.6 % of CPU usage above its request, for 500.95 less per month."}},
+		"no prices":                 {[]replay.Outcome{cpu(0.416, 0), cpu(0.001, 0)}, replay.Prices{}, []string{"a: 41.6 % of CPU usage above its request."}},
+		"both limits":               {[]replay.Outcome{both, cpu(0, 200)}, replay.Prices{Core: 1}, []string{"a: 10 % of days above the memory request and 2 % of CPU usage above its request, for 100.00 less per month."}},
+		"dearer, above the limit":   {[]replay.Outcome{cpu(0.02, 300), cpu(0, 200)}, replay.Prices{Core: 1}, []string{"a: 2 % of CPU usage above its request."}},
+		"cheaper wins":              {[]replay.Outcome{cpu(0, 100), cpu(0, 200)}, replay.Prices{Core: 1}, nil},
+		"all of them above":         {[]replay.Outcome{cpu(0.5, 100), cpu(0.3, 200)}, replay.Prices{Core: 1}, []string{"a: 50 % of CPU usage above its request, for 100.00 less per month."}},
+		"nothing measured":          {[]replay.Outcome{{}, {}}, replay.Prices{Core: 1}, nil},
+		"one of them not measured":  {[]replay.Outcome{{}, cpu(0.3, 200)}, replay.Prices{Core: 1}, nil},
+		"only one, above the limit": {[]replay.Outcome{cpu(0.3, 200)}, replay.Prices{Core: 1}, nil},
+	} {
+		tolerance := replay.Tolerance{DaysAbove: 0.03, Shortfall: 0.01}
+		c := &replay.Comparison{Total: tt.totals, Tolerance: tolerance, Best: replay.Best(tt.totals, tolerance), Prices: tt.prices}
+		for i := range tt.totals {
+			c.Recommenders = append(c.Recommenders, replay.Recommender{Name: string(rune('a' + i))})
+		}
+		if diff := cmp.Diff(tt.want, reasons(c)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		for _, format := range []string{"table.txt", "page.html"} {
+			text := written(t, format, c, Options{})
+			for _, want := range tt.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: %s does not contain %q:\n%s", name, format, want, text)
+				}
 			}
 		}
 	}
-	golden(t, "table-80.txt", written(t, "table.txt", c, Options{Workloads: 1, Width: 80}))
+}
+
+// Row 15 of docs/decisions/0007.
+func TestNothingMeasured_shortHistory_namesTheFlagThatHelps(t *testing.T) {
+	for _, tt := range []struct {
+		learning, full int
+		want           string
+	}{
+		{8, 4, "after its first 8 days, which are used for learning; the longest history has 4 full days: use --learning 2d, or provide a longer one"},
+		{8, 2, "the longest history has 2 full days: use --learning 1d"},
+		{1, 1, "after its first 1 day, which are used for learning; provide a history of at least two days"},
+		{8, 0, "provide a history of at least two days"},
+	} {
+		if got := NothingMeasured(&replay.Comparison{Learning: tt.learning, FullDays: tt.full}); !strings.Contains(got, tt.want) {
+			t.Errorf("%d days with %d of learning: got %q, want %q", tt.full, tt.learning, got, tt.want)
+		}
+	}
 }
 
 // fullDisk accepts a number of bytes, then fails.

@@ -6,6 +6,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,29 +19,33 @@ import (
 
 // Options control how much a report shows.
 type Options struct {
-	Workloads int // how many workloads the table and the HTML page show at most; negative: all
-	Width     int // columns of the terminal, for the table; 0: unlimited
+	Workloads  int  // how many workloads the table and the HTML page show at most; negative: all
+	Width      int  // columns of the terminal, for the table; 0: unlimited
+	AllColumns bool // tables are as wide as they need, whatever Width is
 }
 
 // titleWidth is the width at which column titles are wrapped. No word of them is longer.
 const titleWidth = 11
 
 // WriteTable writes the report for a terminal. No line is longer than the terminal is wide, as long as that has at least
-// 40 columns.
+// 40 columns, unless all columns are asked for.
 func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
-	p := &printer{width: o.Width}
-	p.line("%s: %s, %s to %s, measured after %d days of learning",
-		c.Source, count(len(c.Workloads), "workload"), c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), replay.Learning)
+	p := &printer{width: o.Width, tableWidth: o.Width}
+	if o.AllColumns {
+		p.tableWidth = 0
+	}
+	p.line("%s: %s, %s to %s, measured after %s of learning",
+		c.Source, count(len(c.Workloads), "workload"), c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), count(c.Learning, "day"))
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if !measured(c, res) {
 			continue
 		}
-		titles, rows := totals(c, res)
-		for i := range rows {
-			rows[i] = append([]string{"  " + c.Recommenders[i].Name}, rows[i]...)
+		names := column{title: res.String()}
+		for _, recommender := range c.Recommenders {
+			names.cells = append(names.cells, "  "+recommender.Name)
 		}
 		p.line("")
-		p.table(append([]string{res.String()}, titles...), rows)
+		p.table(names, totals(c, res))
 	}
 	p.line("")
 	if c.Judged() && c.Prices.Given() {
@@ -48,10 +53,13 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		for i, outcome := range c.Total {
 			all = append(all, fmt.Sprintf("%s %.2f", c.Recommenders[i].Name, outcome.Money))
 		}
-		p.line("cost per month: %s", strings.Join(all, ", "))
+		p.line("%s: %s", costTitle(c.Prices), strings.Join(all, ", "))
 		p.line("")
 	}
 	p.line("%s", verdict(c))
+	for _, reason := range reasons(c) {
+		p.line("%s", reason)
+	}
 	for _, promise := range promises(c) {
 		p.line("%s", promise)
 	}
@@ -62,6 +70,10 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		p.line("")
 		p.workloads(c, o.Workloads)
 	}
+	if p.dropped {
+		p.line("")
+		p.line("Some columns do not fit this terminal. --output wide shows all of them.")
+	}
 	_, err := io.WriteString(w, p.text.String())
 	return err
 }
@@ -69,53 +81,61 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 // workloads prints one row per workload with the figures of its best recommender.
 func (p *printer) workloads(c *replay.Comparison, most int) {
 	p.line("workloads, worst first: by the most harm under any of the recommenders; the figures are those of the best")
-	titles := []string{"workload", "pods", "best", "memory slack", "days without exceed", "memory", "CPU slack", "samples above/day", "CPU"}
-	if c.Prices.Given() {
-		titles = append(titles, "cost per month")
-	}
 	order := c.Worst()
 	hidden := 0
 	if most >= 0 && most < len(order) {
 		hidden = len(order) - most
 		order = order[:most]
 	}
-	var rows [][]string
-	for _, i := range order {
-		rows = append(rows, workloadCells(c, &c.Workloads[i]))
+	names := column{title: "workload"}
+	columns := []column{
+		{title: "pods", rank: 3}, {title: "best"},
+		{title: "memory slack", rank: 5}, {title: "days without exceed", rank: 1}, {title: "memory"},
+		{title: "CPU slack", rank: 4}, {title: "samples above/day", rank: 2}, {title: "CPU"},
 	}
-	p.table(titles, rows)
+	if c.Prices.Given() {
+		columns = append(columns, column{title: costTitle(c.Prices)})
+	}
+	for _, i := range order {
+		names.cells = append(names.cells, c.Workloads[i].Key.String())
+		for k, cell := range workloadCells(c, &c.Workloads[i], len(columns)) {
+			columns[k].cells = append(columns[k].cells, cell)
+		}
+	}
+	p.table(names, columns)
 	if hidden > 0 {
 		p.line("%d more are not shown: --workloads -1 shows all, --workloads 0 none", hidden)
 	}
 }
 
-// workloadCells returns the row of one workload. A resource that was not measured has empty cells.
-func workloadCells(c *replay.Comparison, w *replay.WorkloadResult) []string {
+// workloadCells returns the n cells of one workload. A resource that was not measured has empty cells.
+func workloadCells(c *replay.Comparison, w *replay.WorkloadResult, n int) []string {
+	cells := make([]string, n)
 	if len(w.Best) == 0 {
-		return []string{w.Key.String(), "", "too short to measure"}
+		cells[1] = "too short to measure"
+		return cells
 	}
 	outcome := w.Outcomes[w.Best[0]]
-	memory := []string{"", "", ""}
-	cpu := []string{"", "", ""}
+	cells[0] = pods(w)
+	cells[1] = bestOf(c, w)
 	if s := outcome.Memory; s.Days > 0 {
-		memory = []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), amount(cluster.Memory, s.Footprint)}
+		copy(cells[2:], []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), amount(cluster.Memory, s.Footprint)})
 	}
 	if s := outcome.CPU; s.Days > 0 {
-		cpu = []string{fixed(3)(s.MeanSlack), fixed(3)(s.Above), amount(cluster.CPU, s.Footprint)}
+		copy(cells[5:], []string{fixed(3)(s.MeanSlack), fixed(3)(s.Above), amount(cluster.CPU, s.Footprint)})
 	}
-	cells := []string{w.Key.String(), pods(w), bestOf(c, w)}
-	cells = append(cells, memory...)
-	cells = append(cells, cpu...)
 	if c.Prices.Given() {
-		cells = append(cells, fixed(2)(outcome.Money))
+		cells[8] = fixed(2)(outcome.Money)
 	}
 	return cells
 }
 
 // A printer collects text that fits a terminal.
 type printer struct {
-	text  strings.Builder
-	width int // 0: unlimited
+	text       strings.Builder
+	width      int  // of lines; 0: unlimited
+	tableWidth int  // of tables; 0: unlimited
+	dropped    bool // a column was dropped because its table did not fit
 }
 
 // line prints a line, wrapped between words.
@@ -136,27 +156,43 @@ func wrap(s string, width int) string {
 	return strings.Join(lines, "\n")
 }
 
-// table prints a table whose first column names the rows. Columns that do not fit the width follow in another table below,
-// which has the names again.
-func (p *printer) table(titles []string, rows [][]string) {
-	for first := 1; first < len(titles); {
-		end := len(titles)
-		drawn := p.draw(titles, rows, first, end)
-		for p.width > 0 && text.LongestLineLen(drawn) > p.width && end > first+1 {
-			end--
-			drawn = p.draw(titles, rows, first, end)
+// table prints a table whose first column names the rows. It omits columns without any figure. If it does not fit, columns are dropped by
+// their rank; the columns that are never dropped and do not fit follow in another table below, which has the names again.
+func (p *printer) table(names column, columns []column) {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(c.cells, func(cell string) bool { return cell != "" })
+	})
+	fits := func(columns []column) bool {
+		return p.tableWidth <= 0 || text.LongestLineLen(p.draw(names, columns)) <= p.tableWidth
+	}
+	for !fits(columns) {
+		last := 0
+		for i, c := range columns {
+			if c.rank > columns[last].rank {
+				last = i
+			}
 		}
-		if first > 1 {
+		if columns[last].rank == 0 {
+			break
+		}
+		columns = slices.Delete(columns, last, last+1)
+		p.dropped = true
+	}
+	for first := 0; first < len(columns); {
+		end := len(columns)
+		for !fits(columns[first:end]) && end > first+1 {
+			end--
+		}
+		if first > 0 {
 			p.text.WriteString("\n")
 		}
-		p.text.WriteString(drawn + "\n")
+		p.text.WriteString(p.draw(names, columns[first:end]) + "\n")
 		first = end
 	}
 }
 
-// draw returns a table of the names and the columns from first to before end. Rows may have fewer cells than there are
-// columns.
-func (p *printer) draw(titles []string, rows [][]string, first, end int) string {
+// draw returns a table of the names and the columns.
+func (p *printer) draw(names column, columns []column) string {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -166,34 +202,30 @@ func (p *printer) draw(titles []string, rows [][]string, first, end int) string 
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 
-	cells := func(row []string) table.Row {
-		out := table.Row{row[0]}
-		for i := first; i < min(end, len(row)); i++ {
-			out = append(out, row[i])
-		}
-		return out
+	header := table.Row{wrap(names.title, titleWidth)}
+	for _, c := range columns {
+		header = append(header, wrap(c.title, titleWidth))
 	}
-	wrapped := make([]string, len(titles))
-	for i, title := range titles {
-		wrapped[i] = wrap(title, titleWidth)
-	}
-	header := cells(wrapped)
 	t.AppendHeader(header)
-	for _, row := range rows {
-		t.AppendRow(cells(row))
+	for i, name := range names.cells {
+		row := table.Row{name}
+		for _, c := range columns {
+			row = append(row, c.cells[i])
+		}
+		t.AppendRow(row)
 	}
-	columns := make([]table.ColumnConfig, len(header))
-	for i := range columns {
-		columns[i] = table.ColumnConfig{Number: i + 1, VAlignHeader: text.VAlignBottom}
-		if p.width > 0 {
-			columns[i].WidthMax = p.width / 2
-			columns[i].WidthMaxEnforcer = text.WrapSoft
+	configs := make([]table.ColumnConfig, len(header))
+	for i := range configs {
+		configs[i] = table.ColumnConfig{Number: i + 1, VAlignHeader: text.VAlignBottom}
+		if p.tableWidth > 0 {
+			configs[i].WidthMax = p.tableWidth / 2
+			configs[i].WidthMaxEnforcer = text.WrapSoft
 		}
 	}
-	if p.width > 0 { // leave room for figures beside long names
-		columns[0].WidthMax = p.width * 2 / 5
-		columns[0].WidthMaxEnforcer = text.WrapHard
+	if p.tableWidth > 0 { // leave room for figures beside long names
+		configs[0].WidthMax = p.tableWidth * 2 / 5
+		configs[0].WidthMaxEnforcer = text.WrapHard
 	}
-	t.SetColumnConfigs(columns)
+	t.SetColumnConfigs(configs)
 	return t.Render()
 }

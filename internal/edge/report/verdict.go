@@ -5,22 +5,31 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
 // NothingMeasured returns the reason why a comparison has no figures, and the remedy.
-var NothingMeasured = fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %d days, "+
-	"which are used for learning; provide a longer history", replay.Learning)
+func NothingMeasured(c *replay.Comparison) string {
+	reason := fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %s, which are used for learning",
+		count(c.Learning, "day"))
+	if c.FullDays < 2 {
+		return reason + "; provide a history of at least two days, better of ten"
+	}
+	return fmt.Sprintf("%s; the longest history has %d full days: use --learning %dd, or provide a longer one", reason, c.FullDays, c.FullDays/2)
+}
 
 // verdict returns which recommender wins, and by which tolerance.
 func verdict(c *replay.Comparison) string {
 	if !c.Judged() {
-		return strings.ToUpper(NothingMeasured[:1]) + NothingMeasured[1:] + "."
+		reason := NothingMeasured(c)
+		return strings.ToUpper(reason[:1]) + reason[1:] + "."
 	}
-	if c.BudgetChosen {
+	if c.BudgetChosen || !measured(c, cluster.Memory) {
 		return winning(c)
 	}
 	return winning(c) + " " + budgetSource(c)
@@ -28,8 +37,7 @@ func verdict(c *replay.Comparison) string {
 
 // winning returns one sentence that names the winner.
 func winning(c *replay.Comparison) string {
-	limits := fmt.Sprintf("within %s %% of days above the memory request and %s %% of CPU usage above its request",
-		percentage(c.Tolerance.DaysAbove), percentage(c.Tolerance.Shortfall))
+	limits := "within " + strings.Join(limits(c), " and ")
 	within := 0
 	for _, outcome := range c.Total {
 		if outcome.Measured() && outcome.Within(c.Tolerance) {
@@ -53,6 +61,54 @@ func winning(c *replay.Comparison) string {
 		return winners + " wins: the cheapest of those " + limits + "."
 	}
 	return winners + " tie: they are the cheapest of those " + limits + "."
+}
+
+// reasons returns one sentence for each recommender that does not win because it exceeds the limits: by what, and what it would save.
+// Without it, a reader sees only that a dearer recommender wins.
+func reasons(c *replay.Comparison) []string {
+	if !c.Judged() {
+		return nil
+	}
+	var out []string
+	winner := c.Total[c.Best[0]]
+	for i, outcome := range c.Total {
+		if slices.Contains(c.Best, i) || !outcome.Measured() || outcome.Within(c.Tolerance) {
+			continue
+		}
+		var harm []string
+		if above := 1 - outcome.Memory.FreeDays; outcome.Memory.Days > 0 && above > c.Tolerance.DaysAbove {
+			harm = append(harm, share(above)+" of days above the memory request")
+		}
+		if above := outcome.CPU.Shortfall; outcome.CPU.Days > 0 && above > c.Tolerance.Shortfall {
+			harm = append(harm, share(above)+" of CPU usage above its request")
+		}
+		sentence := c.Recommenders[i].Name + ": " + strings.Join(harm, " and ")
+		if saved := winner.Money - outcome.Money; c.Prices.Given() && saved >= 0.005 {
+			sentence += fmt.Sprintf(", for %s less per month", price(c.Prices, saved))
+		}
+		out = append(out, sentence+".")
+	}
+	return out
+}
+
+// share formats a ratio as a percentage with three significant digits.
+func share(v float64) string { return strconv.FormatFloat(100*v, 'g', 3, 64) + " %" }
+
+// price formats an amount of money, with the currency if it is known.
+func price(p replay.Prices, amount float64) string {
+	return strings.TrimPrefix(p.Currency+" "+fixed(2)(amount), " ")
+}
+
+// limits returns the limits of the resources that were measured.
+func limits(c *replay.Comparison) []string {
+	var out []string
+	if measured(c, cluster.Memory) {
+		out = append(out, percentage(c.Tolerance.DaysAbove)+" % of days above the memory request")
+	}
+	if measured(c, cluster.CPU) {
+		out = append(out, percentage(c.Tolerance.Shortfall)+" % of CPU usage above its request")
+	}
+	return out
 }
 
 // budgetSource returns a sentence that names the recommenders whose OOM budget is the tolerance, if the user set none.

@@ -239,6 +239,7 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 	owners.labels = podLabels
 	if err != nil && !prom.IsTimeout(err) {
 		f.log.Warn("Cannot read recorded pod labels; the workload of a deleted pod is found by the pod name only", slog.Any("error", err))
+		f.logQuery(err)
 		err = nil
 	}
 	if err == nil {

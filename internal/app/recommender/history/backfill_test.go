@@ -4,6 +4,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func (h *scriptedHistory) HistorySince(_ context.Context, namespace string, from
 		}
 		switch h.queries {
 		case h.failAt:
-			yield(usage.Sample{}, errors.New("too many samples"))
+			yield(usage.Sample{}, &prom.QueryError{Query: "max by (pod) (memory)", Err: errors.New("too many samples")})
 		case h.panicAt:
 			panic("a defect")
 		}
@@ -172,6 +173,19 @@ func TestHistoryReader_queryFails_nextQueryStartsAfterTheLastSample(t *testing.T
 	}
 	if r.accepted != 2 {
 		t.Errorf("%d samples are accepted, want 2", r.accepted)
+	}
+}
+
+func TestBackfillRun_queryFails_onlyTheDebugLogHasTheQuery(t *testing.T) {
+	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		job, owners := historyJob()
+		var log bytes.Buffer
+		f := quietBackfill(&scriptedHistory{failAt: 1})
+		f.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+		f.run(t.Context(), job.missing[1].to, owners, nil, []backfillJob{*job})
+		if !strings.Contains(log.String(), `error="too many samples"`) || strings.Contains(log.String(), "max by") != want {
+			t.Errorf("at level %s, the log is\n%s", level, log.String())
+		}
 	}
 }
 

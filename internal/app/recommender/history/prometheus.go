@@ -5,6 +5,7 @@ package history
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"time"
 
@@ -77,6 +78,9 @@ func (h *PrometheusConfig) Client(m *Metrics) (*prom.Client, error) {
 			return nil, process.UsageError{Err: fmt.Errorf("--%s must be a duration such as 5m, 1h or 8d, got %q", f.flag, f.value)}
 		}
 		durations[i] = time.Duration(d)
+	}
+	if u, err := url.Parse(h.Address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, process.UsageError{Err: fmt.Errorf("--prometheus-address must be a URL such as http://prometheus.monitoring.svc, got %q", h.Address)}
 	}
 	config := prom.Config{
 		Address: h.Address, Insecure: h.Insecure, Token: h.Token, TokenFile: h.TokenFile, Username: h.Username, Password: h.Password,

@@ -22,4 +22,11 @@ func TestClient_invalidHistoryFlag_returnsUsageError(t *testing.T) {
 	if _, err := h.Client(m); err == nil || !errors.As(err, new(process.UsageError)) {
 		t.Errorf("error %v, want a UsageError", err)
 	}
+	h = PrometheusDefaults()
+	for address, valid := range map[string]bool{"localhost:9090": false, "prometheus": false, "ftp://x": false, "http://localhost:9090": true, "https://example.com/prometheus": true} {
+		h.Address = address
+		if _, err := h.Client(m); (err == nil) != valid || err != nil && !errors.As(err, new(process.UsageError)) {
+			t.Errorf("--prometheus-address=%s: got error %v", address, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"time"
@@ -40,11 +41,20 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 			break
 		}
 		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
+		f.logQuery(err)
 	}
 	r.end()
 	f.log.Info("Read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("samples", r.samples),
 		slog.Int("used", r.accepted), slog.Bool("complete", err == nil))
 	return err
+}
+
+// logQuery logs the query that failed, for which errors have no room.
+func (f *Backfill) logQuery(err error) {
+	var query *prom.QueryError
+	if errors.As(err, &query) {
+		f.log.Debug("Query to Prometheus failed", slog.String("query", query.Query))
+	}
 }
 
 // A historyReader adds the past samples of a namespace to the job's store. For a deleted pod it tracks one substitute pod per

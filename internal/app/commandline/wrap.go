@@ -1,0 +1,104 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package commandline
+
+import (
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"podfit.dev/podfit/internal/app/process"
+)
+
+// Widest is the maximum line length of help texts, in characters. Longer lines are hard to read.
+const Widest = 120
+
+// usualWidth is the line length of help texts if the output is not a terminal, as for manual pages.
+const usualWidth = 80
+
+// widthOf returns the line length for help on an output: that of the terminal, or of the environment variable COLUMNS.
+func widthOf(out io.Writer) int {
+	if columns, ok := process.TerminalWidth(out); ok {
+		return min(columns, Widest)
+	}
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		return min(columns, Widest)
+	}
+	return usualWidth
+}
+
+// gap separates the name and the description of an entry in a list.
+var gap = regexp.MustCompile(` {2,}`)
+
+// Reflow wraps a description. Lines that begin with blanks are entries of a list: a name and its description, which begins after two blanks
+// and continues on lines that are indented more. A description can also be on lines of its own. Other lines up to a blank line are one
+// paragraph.
+func Reflow(text string, width int) string {
+	var blocks []string
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		last := len(blocks) - 1
+		switch {
+		case last < 0 || strings.TrimSpace(line) == "" || blocks[last] == "":
+			blocks = append(blocks, strings.TrimRight(line, " "))
+		case indentOf(line) == 0 && indentOf(blocks[last]) == 0, continues(blocks[last], line):
+			blocks[last] += " " + strings.TrimSpace(line)
+		default:
+			blocks = append(blocks, line)
+		}
+	}
+	for i, block := range blocks {
+		indent := indentOf(block)
+		block = block[indent:]
+		blocks[i] = hanging(strings.Repeat(" ", indent), block, indent, width)
+		if at := gap.FindStringIndex(block); indent > 0 && at != nil {
+			blocks[i] = entry(strings.Repeat(" ", indent)+block[:at[0]], block[at[1]:], indent+utf8.RuneCountInString(block[:at[1]]), width)
+		}
+	}
+	return strings.Join(blocks, "\n")
+}
+
+// continues reports whether a line is the continuation of an entry with a description.
+func continues(entry, line string) bool {
+	indent := indentOf(entry)
+	return indent > 0 && indentOf(line) > indent && gap.MatchString(entry[indent:])
+}
+
+// indentOf returns the number of blanks at the beginning of a line.
+func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// entry returns an entry of a list: a name, and a description that begins at a column, on the next line if the name is too long.
+func entry(name, about string, column, width int) string {
+	if column > width/2 {
+		column = 8
+	}
+	if utf8.RuneCountInString(name)+2 > column {
+		return name + "\n" + hanging(strings.Repeat(" ", column), about, column, width)
+	}
+	return hanging(name+strings.Repeat(" ", column-utf8.RuneCountInString(name)), about, column, width)
+}
+
+// hanging wraps text between words. The first line begins with a prefix, the others with an indent.
+func hanging(prefix, text string, indent, width int) string {
+	var b strings.Builder
+	b.WriteString(prefix)
+	used, begun := utf8.RuneCountInString(prefix), false
+	for _, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		if begun && used+1+length > width {
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used, begun = indent, false
+		}
+		if begun {
+			b.WriteString(" ")
+			used++
+		}
+		b.WriteString(word)
+		used += length
+		begun = true
+	}
+	return b.String()
+}

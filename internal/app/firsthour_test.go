@@ -1,0 +1,239 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/internal/app/commandline"
+)
+
+// The rows are those of docs/decisions/0007.
+
+func TestFirstHour_eachRow_hasATest(t *testing.T) {
+	page, err := os.ReadFile("../../docs/decisions/0007-prices-pages-and-the-first-hour.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testNames(t)
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(page), -1)
+	for i, row := range rows {
+		if row[1] != strconv.Itoa(i+1) || !strings.Contains(row[2], "`Test") {
+			t.Errorf("row %s of the page is number %d and has the tests %s", row[1], i+1, row[2])
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		if !tests[name[1]] {
+			t.Errorf("the test %s does not exist", name[1])
+		}
+	}
+	if len(rows) != 20 {
+		t.Errorf("the page has %d rows, want 20", len(rows))
+	}
+}
+
+// Row 13.
+func TestMain_severalMistakes_areListedAtOnce(t *testing.T) {
+	for line, want := range map[string][]string{
+		"backtest --prometheus localhost:9090 --recommenders magic,magic --parallel 0 --learning 5h": {
+			"podfit: the call has 6 mistakes:",
+			"  --prometheus requires --namespace NAME or --all-namespaces",
+			`  --prometheus must be a URL such as http://localhost:9090, got "localhost:9090" (did you mean http://localhost:9090?)`,
+			`  --recommenders: unknown profile "magic"; `,
+			"  --recommenders lists magic twice",
+			"  --parallel must be at least 1, got 0",
+			`  --learning must be a number of whole days such as 2d, at least 1d, got "5h"`,
+			"See 'podfit backtest --help'",
+		},
+		"backtest --trase x.csv --outptu=json -q --parallel many": {
+			"podfit: the call has 4 mistakes:",
+			"  unknown flag --trase (did you mean --trace?)",
+			"  unknown flag --outptu (did you mean --output?)",
+			"  unknown shorthand flag: 'q' in -q",
+			`  --parallel must be a whole number, got "many"`,
+			"See 'podfit backtest --help'",
+		},
+		"run --dryrun --min-replicas=abc --kubeconfig": {
+			"podfit: the call has 3 mistakes:",
+			"  unknown flag --dryrun (did you mean --dry-run?)",
+			`  --min-replicas must be a whole number, got "abc"`,
+			"  flag needs an argument: --kubeconfig",
+			"See 'podfit run --help'",
+		},
+		"run --eviction-tolerance=7 --hpa=never": {
+			"podfit: the call has 2 mistakes:",
+			"  --hpa must be leave or ignore, got \"never\"",
+			"  --eviction-tolerance must be between 0 and 1, got 7",
+			"See 'podfit run --help'",
+		},
+		"backtest": {"podfit: one of --trace and --prometheus is required", "See 'podfit backtest --help'"},
+	} {
+		_, stderr, code := call(t, append([]string{"podfit"}, strings.Fields(line)...)...)
+		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+		if code != exitUsage || len(lines) != len(want) {
+			t.Errorf("podfit %s: exit code %d and %d lines, want 2 and %d:\n%s", line, code, len(lines), len(want), stderr)
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(lines[i], want[i]) {
+				t.Errorf("podfit %s: line %d is %q, want %q", line, i+1, lines[i], want[i])
+			}
+		}
+	}
+}
+
+// Row 3.
+func TestMain_flagsOfKubectl_areAccepted(t *testing.T) {
+	trace := writeTrace(t, 10)
+	for _, line := range []string{
+		"backtest --trace TRACE -o json", "backtest --trace TRACE -ojson", "backtest --trace TRACE -o wide", "backtest --trace TRACE -n lab", "backtest --trace TRACE -A",
+		"backtest --trace TRACE --all-namespaces --output=csv",
+	} {
+		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
+		if stdout, stderr, code := call(t, args...); code != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("podfit %s: exit code %d and %q", line, code, stderr)
+		}
+	}
+	for line, want := range map[string]string{
+		"backtest --trace TRACE -n lab -n shop":                             "no samples of namespace shop",
+		"backtest --trace TRACE -A -n lab":                                  "--namespace and --all-namespaces cannot both be set",
+		"run --dry-run -n shop --context nope --as jane --kubeconfig TRACE": "is not a kubeconfig",
+		"run --dry-run -A -n shop":                                          "--namespace and --all-namespaces cannot both be set",
+		"updater --dry-run -A --kubeconfig TRACE":                           "is not a kubeconfig",
+	} {
+		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
+		if _, stderr, code := call(t, args...); code == exitOK || !strings.Contains(stderr, want) {
+			t.Errorf("podfit %s: exit code %d and %q, want %q", line, code, stderr, want)
+		}
+	}
+}
+
+// Row 15.
+func TestBacktest_shortTrace_isMeasuredWithLessLearning(t *testing.T) {
+	trace := writeTrace(t, 4)
+	_, stderr, code := call(t, "podfit", "backtest", "--trace", trace)
+	if want := "podfit: nothing to measure: no container has a full day of samples after its first 8 days, which are used for learning; " +
+		"the longest history has 4 full days: use --learning 2d, or provide a longer one\n"; code != exitError || stderr != want {
+		t.Errorf("exit code %d and %q, want 1 and %q", code, stderr, want)
+	}
+	stdout, stderr, code := call(t, "podfit", "backtest", "--trace", trace, "--learning", "2d")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "measured after 2 days of learning") || !strings.Contains(stdout, "USD per month: default ") {
+		t.Errorf("--learning 2d: exit code %d, %q and\n%s", code, stderr, stdout)
+	}
+}
+
+// Row 16.
+func TestBacktest_costs_haveTheirCurrency(t *testing.T) {
+	trace := writeTrace(t, 10)
+	for args, want := range map[string]string{
+		"":                                 "USD per month: default ",
+		"--currency=EUR":                   "EUR per month: default ",
+		"--cpu-price=0.03":                 "cost per month: default ", // the currency of a price is unknown
+		"--cpu-price=0.03 --currency=EUR":  "EUR per month: default ",
+		"--memory-price=0.01 --currency=€": "€ per month: default ",
+	} {
+		stdout, _, code := call(t, append([]string{"podfit", "backtest", "--trace", trace}, strings.Fields(args)...)...)
+		if code != exitOK || !strings.Contains(stdout, "\n"+want) {
+			t.Errorf("backtest %s: exit code %d, and no line with %q:\n%s", args, code, want, stdout)
+		}
+	}
+}
+
+// examples matches the examples in a help, and the first character of what follows.
+var examples = regexp.MustCompile(`(?s)\nExamples:\n.*?\n\n(\S)`)
+
+// Row 11.
+func TestHelp_eachCommand_fitsTheTerminal(t *testing.T) {
+	for _, columns := range []string{"72", "80", "120", "300", ""} {
+		t.Setenv("COLUMNS", columns)
+		width, err := strconv.Atoi(columns)
+		if err != nil {
+			width = 80
+		}
+		width = min(width, commandline.Widest)
+		for _, c := range append(Root(Streams{}).Commands(), &cobra.Command{Use: "help"}) {
+			help, _, code := call(t, "podfit", c.Name(), "--help")
+			if code != exitOK || !strings.Contains(help, "\nUsage:\n  podfit") {
+				t.Fatalf("podfit %s --help: exit code %d and\n%s", c.Name(), code, help)
+			}
+			for line := range strings.Lines(examples.ReplaceAllString(help, "\n$1")) { // examples can be copied as they are
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && strings.Contains(strings.TrimSpace(line), " ") {
+					t.Errorf("podfit %s: with %s columns, a line has %d: %s", c.Name(), columns, n, line)
+				}
+				if strings.HasSuffix(line, " \n") {
+					t.Errorf("podfit %s: a line ends with a blank: %q", c.Name(), line)
+				}
+			}
+		}
+	}
+}
+
+// Row 11.
+func TestHelp_root_groupsAllCommands(t *testing.T) {
+	help, _, _ := call(t, "podfit")
+	for _, want := range []string{"\nSee what podfit would do; these commands change nothing:\n", "\n  backtest  ", "\nRun podfit:\n  run ", "\nInstall podfit, and more:\n  crds ", "podfit COMMAND [flags]", "Examples:"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help does not contain %q:\n%s", want, help)
+		}
+	}
+	if strings.Contains(help, "\nCommands:\n") {
+		t.Errorf("a command has no group; add it to the groups of package commandline:\n%s", help)
+	}
+	for _, c := range Root(Streams{}).Commands() {
+		if n := strings.Count(help, "\n  "+c.Name()+" "); n == 0 {
+			t.Errorf("the help does not list %s:\n%s", c.Name(), help)
+		}
+	}
+}
+
+// Row 19.
+func TestHelp_calledByKubectl_examplesNameThePlugin(t *testing.T) {
+	for _, line := range []string{"--help", "backtest --help", "run --help", "crds --help"} {
+		help, _, _ := call(t, append([]string{"/usr/local/bin/kubectl-podfit"}, strings.Fields(line)...)...)
+		if !strings.Contains(help, "\n  kubectl podfit ") {
+			t.Errorf("%s does not name the plugin:\n%s", line, help)
+		}
+		for text := range strings.Lines(help) {
+			if strings.HasPrefix(text, "  podfit ") {
+				t.Errorf("%s names podfit, not the plugin: %s", line, text)
+			}
+		}
+	}
+}
+
+// Row 18.
+func TestCompletion_clusterOfTheKubeconfig_offersItsNamespaces(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"shop"}}]}`)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"podfit __complete", "kubectl_complete-podfit"} { // kubectl calls the second for kubectl podfit
+		for _, c := range []string{"run", "recommender", "updater", "admission-controller"} {
+			args := append(strings.Fields(name), c, "--kubeconfig", kubeconfig)
+			if stdout, _, _ := call(t, append(args, "-n", "s")...); !strings.HasPrefix(stdout, "shop\n") {
+				t.Errorf("%s %s -n s: got %q, want shop", name, c, stdout)
+			}
+			if stdout, _, _ := call(t, append(args, "--context", "")...); !strings.HasPrefix(stdout, "c\n") {
+				t.Errorf("%s %s --context: got %q, want c", name, c, stdout)
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+)
+
+// A QueryError is a query that failed. Its text is the cause and the remedy, without the query, which is long.
+type QueryError struct {
+	Query   string
+	Refused bool // the server read the query and did not execute it, so the query may be the cause
+	Err     error
+}
+
+// Error implements error.
+func (e *QueryError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *QueryError) Unwrap() error { return e.Err }
+
+// failed returns the error of a query with the cause and the remedy.
+func failed(query string, err error) error {
+	var refused *promv1.Error
+	return &QueryError{Query: query, Refused: errors.As(err, &refused) && refused.Type != promv1.ErrBadResponse, Err: explained(err)}
+}
+
+// IsTooLarge reports whether the server responded that a query reads too much: Prometheus refuses to execute it, is overloaded, or the query
+// timed out there. The same query would fail again; one about a shorter time may succeed. It is false if the server did not respond.
+func IsTooLarge(err error) bool {
+	var refused *promv1.Error
+	var response *responseError
+	switch {
+	case errors.As(err, &refused):
+		return refused.Type == promv1.ErrExec || refused.Type == promv1.ErrTimeout
+	case errors.As(err, &response):
+		return response.status == http.StatusServiceUnavailable || response.status == http.StatusGatewayTimeout
+	}
+	return false
+}
+
+// explained returns an error of the client with its remedy.
+func explained(err error) error {
+	var response *responseError
+	var refused *promv1.Error
+	var name *net.DNSError
+	var request *url.Error
+	switch {
+	case errors.As(err, &response):
+		return response
+	case errors.As(err, &refused) && refused.Type == promv1.ErrExec:
+		return fmt.Errorf("query refused by Prometheus (%w); read less: a shorter history, or a longer time between samples", refused)
+	case errors.As(err, &refused) && refused.Type == promv1.ErrBadData:
+		return fmt.Errorf("query not understood by Prometheus (%w); check the names of labels and metrics", refused)
+	case errors.As(err, &refused) && refused.Type == promv1.ErrBadResponse:
+		return fmt.Errorf("the server does not answer as Prometheus does (%w); check the address", refused)
+	case IsTimeout(err):
+		return fmt.Errorf("no answer of Prometheus in time (%w); read less, or check the network", context.DeadlineExceeded)
+	case errors.As(err, &name):
+		return fmt.Errorf("the host name %s of Prometheus cannot be resolved; check the address and your network: %w", name.Name, err)
+	case errors.As(err, &request):
+		return fmt.Errorf("no connection to Prometheus: %w; check the address, and that it runs", request.Err)
+	}
+	return err
+}
+
+// A responseError is a response that is not one of Prometheus' API.
+type responseError struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (e *responseError) Error() string { return e.text }
+
+// checked is a transport that returns an error for responses that are not those of Prometheus' API, such as the page of a login. The
+// client of the API would report how the JSON in them is invalid.
+type checked struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	text := refusal(r, response)
+	if text == "" {
+		return response, nil
+	}
+	response.Body.Close()
+	return nil, &responseError{response.StatusCode, text}
+}
+
+// refusal returns the cause and the remedy if a response cannot be used, "" otherwise.
+func refusal(r *http.Request, response *http.Response) string {
+	server := r.URL.Scheme + "://" + r.URL.Host
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // "" if it is invalid
+	const credentials = "provide other credentials, or an address of Prometheus that needs none"
+	switch status := response.StatusCode; {
+	case status == http.StatusUnauthorized:
+		return fmt.Sprintf("the server %s rejects the credentials (401 Unauthorized); %s", server, credentials)
+	case status == http.StatusForbidden && r.Method == http.MethodGet: // after a POST, the client tries a GET
+		return fmt.Sprintf("the server %s denies access (403 Forbidden); %s", server, credentials)
+	case status == http.StatusMovedPermanently, status == http.StatusFound, status == http.StatusSeeOther: // the query of a POST would be lost
+		return fmt.Sprintf("the server %s redirects to %s (%d), probably to a login; %s", server, destination(response), status, credentials)
+	case status == http.StatusNotFound:
+		return fmt.Sprintf("the server %s has no Prometheus API at %s (404 Not Found); check the address, and the path in it", server, r.URL.Path)
+	case status/100 == 2 && kind == "text/html":
+		return fmt.Sprintf("the server %s answers with a web page, not as Prometheus, probably with a login; %s", server, credentials)
+	case status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+		return fmt.Sprintf("the server %s is overloaded or not available (%d%s); try later, or read less", server, status, reason(response.Body))
+	case status/100 == 5:
+		return fmt.Sprintf("the server %s failed (%d%s); its log has the cause", server, status, reason(response.Body))
+	}
+	return ""
+}
+
+// destination returns the address that a response redirects to, without parameters.
+func destination(response *http.Response) string {
+	location, err := response.Location()
+	if err != nil {
+		return "another page"
+	}
+	return location.Scheme + "://" + location.Host + location.Path
+}
+
+// reason returns the error in a response of Prometheus' API, with a colon before it, "" if there is none.
+func reason(body io.Reader) string {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	err := json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&answer)
+	text := strings.Join(strings.Fields(answer.Error), " ")
+	if err != nil || text == "" {
+		return ""
+	}
+	return ": " + text[:min(len(text), 200)]
+}
