@@ -25,7 +25,8 @@ type entry struct {
 	scope   *scope
 	taken   bool // the decision is counted in the budget of its group
 	health  health
-	again   bool // Delete: the replacement of an earlier deletion was OOM-killed, too
+	gates   []Gate // of World.Explained: the results of the checks
+	again   bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.

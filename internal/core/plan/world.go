@@ -57,6 +57,9 @@ type World struct {
 	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
 	Requests []cluster.CapacityRequest
 
+	// Explained are the UIDs of the pods of which all gates are recorded (Pass.Gates). They have no effect on decisions.
+	Explained map[string]bool
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }
