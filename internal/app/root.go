@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/backtest"
 	"podfit.dev/podfit/internal/app/commandline"
+	"podfit.dev/podfit/internal/app/explain"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
@@ -126,6 +127,7 @@ func commands(s Streams) []*cobra.Command {
 	}
 	return append(running,
 		backtest.NewCommand(),
+		explain.NewCommand(s, updater.NewSettings()),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)

@@ -180,3 +180,26 @@ func (d *entry) checkGates(leaves bool) []Gate {
 	}
 	return slices.Insert(out, first, Gate{Name: GateState, Blocked: true, Reason: d.Reason})
 }
+
+// EvictionGates returns the gates that the eviction of a pod would have to pass now. It returns none for a pod that should not change, that
+// is not among World.Explained, or whose update mode does not allow an eviction.
+func (p *Pass) EvictionGates(uid string) []Gate {
+	i := slices.IndexFunc(p.entries, func(d entry) bool { return d.Pod.UID == uid })
+	if i < 0 || !p.w.Explained[uid] {
+		return nil
+	}
+	d := p.entries[i] // a copy: its gates are not those of the decision
+	if d.scope == nil || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() {
+		return nil
+	}
+	t := p.candidate(&d)
+	d.gates = nil
+	for _, c := range t.evictionChecks() {
+		r, blocked := c.blocks(t)
+		t.recordGate(c.gate, r, blocked)
+		if blocked && t.g == nil {
+			break
+		}
+	}
+	return d.gates
+}

@@ -32,6 +32,18 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 	return len(list.Items) > 0, nil
 }
 
+// Reach reports whether the API server can be reached with these credentials. It sends one request, whose result does not matter: the user may
+// lack the right to list VPAs, and the cluster may have no VPA.
+func (c *Clients) Reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	err := c.Autoscalers.Get().Resource("verticalpodautoscalers").Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("cannot use the cluster at %s: %w", c.Config.Host, explained(err))
+}
+
 // explained returns an error with the cause of a failed list of VPAs, and the remedy.
 func explained(err error) error {
 	var authority x509.UnknownAuthorityError

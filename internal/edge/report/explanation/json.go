@@ -1,0 +1,109 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"podfit.dev/podfit/internal/core/explanation"
+)
+
+// version is the version of the JSON format. A field is never renamed or removed without a new version.
+const version = "podfit.dev/explain/v1"
+
+type jsonExplanation struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	At         time.Time       `json:"at"`
+	Subject    string          `json:"subject"`
+	Facts      []string        `json:"facts"`
+	Situations []jsonSituation `json:"situations"`
+	Now        []string        `json:"now"`
+	Next       []jsonStep      `json:"next"`
+	You        []jsonAdvice    `json:"you"`
+	Assumed    []string        `json:"assumed,omitempty"`
+	Missing    []string        `json:"missing,omitempty"`
+}
+
+type jsonSituation struct {
+	Code  string `json:"code"`
+	Title string `json:"title"`
+	Text  string `json:"text"`
+}
+
+type jsonStep struct {
+	Pods      []string   `json:"pods"`
+	Action    string     `json:"action"`
+	Waits     bool       `json:"waits"`
+	Code      string     `json:"code"`
+	Reason    string     `json:"reason"`
+	NotBefore *time.Time `json:"notBefore,omitempty"`
+	Fallback  string     `json:"fallback,omitempty"`
+	Gates     []jsonGate `json:"gates"`
+}
+
+type jsonGate struct {
+	Name    string `json:"name"`
+	Blocked bool   `json:"blocked"`
+	Code    string `json:"code,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+type jsonAdvice struct {
+	Text    string `json:"text"`
+	Command string `json:"command,omitempty"`
+}
+
+// WriteJSON writes an explanation as one JSON object.
+func WriteJSON(w io.Writer, e *explanation.Explanation) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(jsonOf(e))
+}
+
+func jsonOf(e *explanation.Explanation) *jsonExplanation {
+	out := &jsonExplanation{
+		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Now: listed(e.Now),
+		Situations: []jsonSituation{}, Next: []jsonStep{}, You: []jsonAdvice{}, Assumed: e.Assumed, Missing: e.Missing,
+	}
+	for i := range e.Situations {
+		s := &e.Situations[i]
+		out.Situations = append(out.Situations, jsonSituation{Code: s.Code, Title: s.Title, Text: s.Text})
+	}
+	for i := range e.Next {
+		out.Next = append(out.Next, jsonStepOf(&e.Next[i]))
+	}
+	for _, a := range e.You {
+		out.You = append(out.You, jsonAdvice{Text: a.Text, Command: a.Command})
+	}
+	return out
+}
+
+func jsonStepOf(s *explanation.Step) jsonStep {
+	step := jsonStep{
+		Pods: s.Pods, Action: s.Act.String(), Waits: s.Waits(), Code: s.Code, Reason: s.Reason, Fallback: s.Fallback, Gates: []jsonGate{},
+	}
+	if !s.NotBefore.IsZero() {
+		at := s.NotBefore.UTC()
+		step.NotBefore = &at
+	}
+	for i := range s.Gates {
+		g := jsonGate{Name: string(s.Gates[i].Name), Blocked: s.Gates[i].Blocked}
+		if g.Blocked {
+			g.Code, g.Reason = s.Gates[i].Reason.Code.String(), s.Gates[i].Reason.String()
+		}
+		step.Gates = append(step.Gates, g)
+	}
+	return step
+}
+
+// listed returns a list that is [] and not null in JSON.
+func listed(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
