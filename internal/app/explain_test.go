@@ -175,3 +175,196 @@ func TestExplain_anyObject_onlyGetAndList(t *testing.T) {
 		}
 	}
 }
+
+// oom is the status of a pod whose container was OOM-killed three times and waits.
+func oom(lived time.Duration) string {
+	return fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":%q}],"containerStatuses":[{"name":"app","ready":false,"restartCount":3,
+		"state":{"waiting":{"reason":"CrashLoopBackOff"}},"lastState":{"terminated":{"reason":"OOMKilled","exitCode":137,"startedAt":%q,"finishedAt":%q}}}]}}`,
+		ago(10*time.Minute), ago(2*time.Minute+lived), ago(2*time.Minute))
+}
+
+// resizing is the status of a pod with a resize that is not done. The node runs it with the old requests.
+func resizing(condition, reason string) string {
+	message := "node has 180Mi free"
+	if reason == "" {
+		message = ""
+	}
+	return fmt.Sprintf(`{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"600m","memory":"1276Mi"},"limits":{"memory":"1276Mi"}}}]},
+		"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q},
+		{"type":%q,"status":"True","reason":%q,"message":%q,"lastTransitionTime":%q}],
+		"containerStatuses":[{"name":"app","ready":true,"restartCount":0,"resources":{"requests":{"cpu":"400m","memory":"1Gi"},"limits":{"memory":"1Gi"}},
+		"state":{"running":{"startedAt":%q}}}]}}`, ago(47*time.Hour), condition, reason, message, ago(2*time.Minute), ago(47*time.Hour))
+}
+
+// Each limit that users of vertical autoscaling must know is among the first five lines where it applies, and only there.
+func TestExplain_knownLimit_isNamedInTheFirstFiveLines(t *testing.T) {
+	usage := func(cpu ...string) func(*shop) {
+		return func(s *shop) {
+			for i, c := range cpu {
+				s.apply("/apis/metrics.k8s.io/v1beta1/pods", `{"metadata":{"namespace":"shop","name":"cart-7d9f-%d"},"timestamp":%q,"window":"30s",
+					"containers":[{"name":"app","usage":{"cpu":%q,"memory":"500Mi"}}]}`, i, ago(time.Minute), c)
+			}
+		}
+	}
+	tests := map[string]struct {
+		replicas int
+		change   func(*shop)
+		title    string
+		code     string
+	}{
+		"JVM by its command": {3, func(s *shop) {
+			s.pod(0, `{"spec":{"containers":[{"name":"app","image":"x","command":["/opt/java/bin/java","-jar","/app.jar"],"resources":{"requests":{"cpu":"400m","memory":"1Gi"}}}]}}`)
+		}, "JVM", "JVM"},
+		"JVM by a variable": {3, func(s *shop) {
+			s.pod(0, `{"spec":{"containers":[{"name":"app","image":"x","env":[{"name":"JAVA_TOOL_OPTIONS","value":"-Dsecret=1"}],"resources":{"requests":{"cpu":"400m","memory":"1Gi"}}}]}}`)
+		}, "JVM", "JVM"},
+		"HPA on the same metric": {3, func(s *shop) {
+			s.apply(hpasPath, `{"metadata":{"namespace":"shop","name":"cart"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"cart"},"maxReplicas":9,
+				"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70}}}]}}`)
+		}, "HPA scales by CPU", "HPA"},
+		"more than any node": {3, func(s *shop) {
+			for _, n := range []string{"n1", "n2"} {
+				s.apply(nodesPath, `{"metadata":{"name":%q},"status":{"allocatable":{"cpu":"500m","memory":"1Gi","pods":"9"},"conditions":[{"type":"Ready","status":"True"}]}}`, n)
+			}
+		}, "larger than any node", "AboveNode"},
+		"more than the quota": {3, func(s *shop) {
+			s.apply(quotasPath, `{"metadata":{"namespace":"shop","name":"compute"},"spec":{"hard":{"requests.memory":"3Gi"}},"status":{"hard":{"requests.memory":"3Gi"},"used":{"requests.memory":"3Gi"}}}`)
+		}, "above the quota", "AboveQuota"},
+		"single replica": {1, func(*shop) {}, "single replica, minimum is 2", "SingleReplica"},
+		"small CPU limit": {3, func(s *shop) {
+			s.pod(0, `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"1Gi"},"limits":{"cpu":"100m","memory":"1Gi"}}}]}}`)
+		}, "small CPU limit 100m", "SmallCPULimit"},
+		"OOM and PDB deadlock": {2, func(s *shop) {
+			s.pod(0, oom(time.Hour))
+			s.pod(1, oom(time.Hour))
+			s.apply(budgetsPath, `{"metadata":{"namespace":"shop","name":"cart-pdb","generation":1},"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"cart"}}},
+				"status":{"currentHealthy":0,"desiredHealthy":1,"disruptionsAllowed":0,"expectedPods":2,"observedGeneration":1}}`)
+		}, "OOM and PDB deadlock", "OOMAndPDB"},
+		"leader and follower": {3, usage("1900m", "40m", "50m"), "replicas differ", "ReplicasDiffer"},
+		"runs under a minute": {3, func(s *shop) {
+			for i := range 3 {
+				s.pod(i, strings.ReplaceAll(strings.ReplaceAll(oom(20*time.Second), "OOMKilled", "Completed"), "137", "0"))
+			}
+		}, "runs under a minute", "ShortRuns"},
+		"Deferred":      {3, func(s *shop) { s.pod(0, resizing("PodResizePending", "Deferred")) }, "resize Deferred since", "ResizePending"},
+		"Infeasible":    {3, func(s *shop) { s.pod(0, resizing("PodResizePending", "Infeasible")) }, "resize Infeasible since", "ResizePending"},
+		"InProgress":    {3, func(s *shop) { s.pod(0, resizing("PodResizeInProgress", "")) }, "resize InProgress since", "ResizePending"},
+		"no room":       {3, func(s *shop) { s.pod(0, resizing("PodResizePending", "Deferred")) }, "no room on node n1", "NodeFull"},
+		"nothing of it": {3, usage("300m", "310m", "290m"), "", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, tt.replicas)
+			tt.change(s)
+			got := s.text("deploy/cart")
+			first := strings.Join(strings.Split(got, "\n")[:5], "\n")
+			var e struct {
+				Situations []struct{ Code, Title, Text string }
+			}
+			if err := json.Unmarshal([]byte(s.text("deploy/cart", "-o", "json")), &e); err != nil {
+				t.Fatal(err)
+			}
+			var codes []string
+			for _, found := range e.Situations {
+				codes = append(codes, found.Code)
+			}
+			if tt.code == "" {
+				if len(codes) > 0 || strings.Contains(first, "LIMITS") {
+					t.Fatalf("limits %v in\n%s", codes, got)
+				}
+				return
+			}
+			if !strings.Contains(strings.Join(strings.Fields(first), " "), tt.title) || !strings.Contains(strings.Join(codes, " "), tt.code) {
+				t.Fatalf("limits %v, want %s and %q in the first lines of\n%s", codes, tt.code, tt.title, got)
+			}
+			if strings.Contains(got, "-Dsecret") {
+				t.Errorf("a value of a variable is shown:\n%s", got)
+			}
+		})
+	}
+}
+
+// A user who may not read everything gets an explanation of the rest, and the name of each part that is missing.
+func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
+	const denied = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`
+	const absent = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound","message":"not found"}`
+	tests := map[string]struct {
+		path string
+		code int
+		body string
+		want []string
+	}{
+		"nodes":          {nodesPath, 403, denied, []string{"Cannot read nodes (you have no right to list them)", "RESIZE in place"}},
+		"quotas":         {quotasPath, 403, denied, []string{"Cannot read resourcequotas (you have no right", "RESIZE in place"}},
+		"HPAs":           {hpasPath, 403, denied, []string{"Cannot read horizontalpodautoscalers", "RESIZE in place"}},
+		"update states":  {statesPath, 403, denied, []string{"The records of the updater (UpdateState) were not read", "RESIZE in place"}},
+		"no CRD of them": {statesPath, 404, absent, []string{"The records of the updater (UpdateState) were not read", "RESIZE in place"}},
+		"events":         {"/api/v1/namespaces/shop/events", 403, denied, []string{"Events were not read", "RESIZE in place"}},
+		"metrics":        {"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods", 404, absent, []string{"has no Metrics API", "RESIZE in place"}},
+		"VPAs":           {vpasPath, 403, denied, []string{"Cannot read verticalpodautoscalers", "No VPA governs these pods", "podfit recommend deploy/cart -n shop"}},
+		"no VPA kind":    {vpasPath, 404, absent, []string{"has no kind VerticalPodAutoscaler", "podfit recommend deploy/cart -n shop"}},
+		"other pods":     {podsPath, 403, denied, []string{"only namespace shop was read", "RESIZE in place"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, 3)
+			s.api.Reply("GET "+tt.path, tt.code, tt.body)
+			got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestExplain_noVPA_pointsToRecommend(t *testing.T) {
+	s := newShop(t, 2)
+	s.api.Delete(vpasPath, "shop/cart")
+	got := s.text("deploy/cart")
+	for _, want := range []string{"no VPA", "No VPA governs these pods.", "podfit recommend deploy/cart -n shop"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
+	s := newShop(t, 2)
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"":                          {exitUsage, "give one object as KIND/NAME"},
+		"cart":                      {exitUsage, "give one object as KIND/NAME"},
+		"deploy/cart sts/x":         {exitUsage, "give one object as KIND/NAME"},
+		"deploy/cart -o yaml":       {exitUsage, "--output must be text, json or html"},
+		"deploy/cart -c ap":         {exitUsage, `has no container "ap"; its containers are app`},
+		"deploi/cart":               {exitUsage, "did you mean deploy/cart?"},
+		"deploy/card":               {exitError, "did you mean cart?"},
+		"deploy/cart -n other":      {exitError, "select the namespace with -n"},
+		"pod/cart-7d9f-9":           {exitError, "did you mean cart-7d9f-"},
+		"node/n9":                   {exitError, "did you mean n"},
+		"vpa/car":                   {exitError, "did you mean cart?"},
+		"deploy/cart --min-reps=1":  {exitUsage, "unknown flag --min-reps"},
+		"deploy/cart --hpa=perhaps": {exitUsage, "--hpa must be leave or ignore"},
+	} {
+		_, stderr, code := s.explain(strings.Fields(line)...)
+		if code != want.code || !strings.Contains(stderr, want.text) {
+			t.Errorf("podfit explain %s: exit code %d and %q, want %d and %q", line, code, stderr, want.code, want.text)
+		}
+	}
+}
+
+// The flags of the updater change what happens next.
+func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
+	s := newShop(t, 1)
+	assumed, given := s.text("deploy/cart"), s.text("deploy/cart", "--min-replicas=1")
+	if !strings.Contains(assumed, "WAITS: The controller has 1 live pod") || !strings.Contains(assumed, "--min-replicas=2") {
+		t.Errorf("with the default minimum:\n%s", assumed)
+	}
+	if !strings.Contains(given, "RESIZE in place") || strings.Contains(given, "--min-replicas") {
+		t.Errorf("with --min-replicas=1:\n%s", given)
+	}
+}
