@@ -22,7 +22,7 @@ func next(in *Input) []Step {
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
 		s := Step{
-			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: d.Reason.Until,
+			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: notBefore(d),
 			Fallback: fallback(in, d), Gates: in.Gates[d.Pod.UID],
 		}
 		at := slices.IndexFunc(out, func(o Step) bool {
@@ -37,6 +37,17 @@ func next(in *Input) []Step {
 	}
 	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
+}
+
+// mayBeEarlier are the reasons whose time is no lower bound: they end earlier if more pods are ready, or if capacity is provided.
+var mayBeEarlier = map[decision.ReasonCode]bool{decision.DisruptionBudget: true, decision.AwaitingCapacity: true, decision.Surging: true}
+
+// notBefore returns when the reason to leave a pod ends by itself; zero if that is not known.
+func notBefore(d *decision.Decision) time.Time {
+	if d.Do != decision.Leave || mayBeEarlier[d.Reason.Code] {
+		return time.Time{}
+	}
+	return d.Reason.Until
 }
 
 // rank orders steps.
