@@ -5,6 +5,7 @@ package hourly
 
 import (
 	"math"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/codec"
 )
@@ -174,6 +175,16 @@ func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
 		}
 	}
 	return dst
+}
+
+// Without returns a copy without the peaks of the hours in [from, before).
+func (p *Peaks) Without(from, before int) Peaks {
+	out := *p
+	out.ring = slices.Clone(p.ring)
+	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {
+		*out.slot(int32(h)) = 0
+	}
+	return out
 }
 
 // Merge adds other Peaks: of each hour, the higher peak is kept.

@@ -193,3 +193,30 @@ func FuzzPeaksDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestPeaksWithout_someHours_removesTheseFromTheCopyOnly(t *testing.T) {
+	p := NewPeaks(48)
+	for h := range 60 {
+		p.Observe(1000+h, float64(h+1))
+	}
+	q := p.Without(1030, 1040)
+	for h := 1000; h < 1070; h++ {
+		want := p.At(h)
+		if h >= 1030 && h < 1040 {
+			want = 0
+		}
+		if got := q.At(h); got != want {
+			t.Errorf("hour %d is %d, want %d", h, got, want)
+		}
+	}
+	if p.At(1035) == 0 {
+		t.Error("the original has changed")
+	}
+	if all := p.Without(0, 5000); all.Max(0, 5000) != 0 {
+		t.Error("there are peaks without any hour")
+	}
+	var empty Peaks
+	if e := empty.Without(0, 10); !e.Empty() {
+		t.Error("peaks without samples are not empty")
+	}
+}

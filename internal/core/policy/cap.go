@@ -17,12 +17,24 @@ import (
 //     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
 //  3. lower ≤ target ≤ upper is restored if the raw estimate violates it.
 //
-// The input is not changed.
+// The input is not changed. CapBounds returns the bounds, too.
 func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) []cluster.Advice {
+	return capped(autoscaler, raw, global, nil)
+}
+
+// capped is Cap. Unless looked is nil, it appends the bounds that it compares the targets with.
+func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, looked [][]Bound) []cluster.Advice {
 	out := slices.Clone(raw)
 	for i := range out {
 		advice := &out[i]
+		var to *[]Bound
+		if looked != nil {
+			to = &looked[i]
+		}
 		if slices.Contains(autoscaler.IntegerCPU, advice.Container) {
+			if v, ok := advice.Target.Get(cluster.CPU); ok {
+				look(to, Bound{Resource: cluster.CPU, Kind: WholeCores, Before: v, After: wholeCores(v)})
+			}
 			for _, r := range []*cluster.Resources{&advice.Lower, &advice.Target, &advice.Upper, &advice.Uncapped} {
 				if v, ok := r.Get(cluster.CPU); ok {
 					*r = r.Set(cluster.CPU, wholeCores(v))
@@ -33,29 +45,38 @@ func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Re
 		if p := autoscaler.Policy(advice.Container); p != nil {
 			low, high = p.MinAllowed, p.MaxAllowed
 		}
+		own := high.Has
 		high = high.Or(global)
-		for _, r := range []*cluster.Resources{&advice.Lower, &advice.Target, &advice.Upper} {
-			*r = within(*r, low, high)
-		}
+		advice.Lower = within(advice.Lower, low, high, own, nil)
+		advice.Target = within(advice.Target, low, high, own, to)
+		advice.Upper = within(advice.Upper, low, high, own, nil)
 		advice.Estimate = ordered(advice.Estimate)
 	}
 	return out
 }
 
 // within raises amounts to low, then lowers them to high. A bound that is absent or zero has no effect, and an absent amount
-// stays absent.
-func within(amounts, low, high cluster.Resources) cluster.Resources {
+// stays absent. The maximum of the resources in own is that of the policy, the others are global. Unless to is nil, it appends the bounds.
+func within(amounts, low, high cluster.Resources, own cluster.Set, to *[]Bound) cluster.Resources {
 	for _, res := range cluster.All {
 		v, ok := amounts.Get(res)
 		if !ok {
 			continue
 		}
+		before := v
 		if b := low.Amount(res); b > 0 && v < b {
 			v = b
 		}
+		look(to, Bound{Resource: res, Kind: MinAllowed, Amount: low.Amount(res), Before: before, After: v})
+		before = v
 		if b := high.Amount(res); b > 0 && v > b {
 			v = b
 		}
+		kind := MaxAllowed
+		if high.Has.Has(res) && !own.Has(res) {
+			kind = GlobalMax
+		}
+		look(to, Bound{Resource: res, Kind: kind, Amount: high.Amount(res), Before: before, After: v})
 		amounts = amounts.Set(res, v)
 	}
 	return amounts

@@ -46,42 +46,55 @@ type Fitted struct {
 // the bounds is restored (W-12). Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
 // l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a request by which an HPA scales out
 // of the range of its scale point, podfit leaves these requests alone.
-func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
-	fits := fit(a, l, p)
+//
+// FitBounds returns the bounds, too.
+func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted { return fitted(a, l, p, nil) }
+
+// fitted is Fit. Unless looked is nil, it collects the bounds.
+func fitted(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
+	fits := fit(a, l, p, looked)
 	if keepsScalePoints(a, p, fits) {
 		return fits
 	}
 	without := *a
 	without.PreserveScalePoint = false
-	return fit(&without, l, p)
+	return fit(&without, l, p, looked)
 }
 
-func fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
-	fits := boundedEstimates(a, l, p)
+func fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
+	fits := boundedEstimates(a, l, p, looked)
 	settle(a, l, p, fits)
-	return scaleToNode(a, l, p, fits)
+	looked.after(fits, APIServer, cluster.Resources{})
+	fits = scaleToNode(a, l, p, fits)
+	looked.scaledToNode(l, fits)
+	return fits
 }
 
 // boundedEstimates returns the containers with their estimates within all bounds of containers, and without sizes.
-func boundedEstimates(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
+func boundedEstimates(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
 	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
+	looked.begin(fits)
 	if len(fits) == 0 {
 		return nil
 	}
 	scaleIntoPodRange(l.Range.Pod, p, fits)
+	looked.after(fits, PodRange, l.Range.Pod.Max.Or(l.Range.Pod.Min))
 	for i := range fits {
 		f := &fits[i]
 		c := p.Container(f.Container)
 		cp := a.Policy(f.Container)
 		b := boundsOf(c, cp, l.Range.Container)
-		f.Estimate.Target = b.apply(f.Estimate.Target, &f.Notes)
-		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil)
-		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil)
+		f.Estimate.Target = b.apply(f.Estimate.Target, &f.Notes, looked.of(i))
+		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil, nil)
+		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil, nil)
 	}
-	return holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
+	looked.proceed(fits)
+	fits = holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
 		b := boundsOf(p.Container(f.Container), a.Policy(f.Container), l.Range.Container)
-		return b.apply(cluster.Resources{}.Set(res, v), nil).Amount(res)
+		return b.apply(cluster.Resources{}.Set(res, v), nil, nil).Amount(res)
 	})
+	looked.after(fits, ScalePoint, cluster.Resources{})
+	return fits
 }
 
 // settle sets the sizes of the containers in place by their targets.
@@ -194,29 +207,38 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 	return result
 }
 
-// apply applies the bounds to amounts, in their order. It appends its changes to notes, unless notes is nil.
-func (b bounds) apply(amounts cluster.Resources, notes *[]Note) cluster.Resources {
+// apply applies the bounds to amounts, in their order. It appends its changes to notes, and the bounds to looked, unless these are nil.
+func (b bounds) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound) cluster.Resources {
 	for _, step := range [...]struct {
 		low, high       cluster.Resources
 		raised, lowered NoteKind
+		least, most     BoundKind
 	}{
-		{b.rangeMin, b.rangeMax, RaisedToRangeMin, LoweredToRangeMax},
-		{b.low, b.high, RaisedToMinAllowed, LoweredToMaxAllowed},
-		{high: b.limit, lowered: LoweredToLimit},
+		{b.rangeMin, b.rangeMax, RaisedToRangeMin, LoweredToRangeMax, RangeMin, RangeMax},
+		{b.low, b.high, RaisedToMinAllowed, LoweredToMaxAllowed, MinAllowed, MaxAllowed},
+		{high: b.limit, lowered: LoweredToLimit, most: ContainerLimit},
 	} {
 		for _, res := range cluster.All {
 			amount, ok := amounts.Get(res)
 			if !ok {
 				continue
 			}
-			if low := step.low.Amount(res); low > 0 && amount < low {
+			before := amount
+			low := step.low.Amount(res)
+			if low > 0 && amount < low {
 				amount = low
 				note(notes, res, step.raised)
 			}
-			if high := step.high.Amount(res); high > 0 && amount > high {
+			if step.least != "" {
+				look(looked, Bound{Resource: res, Kind: step.least, Amount: low, Before: before, After: amount})
+			}
+			before = amount
+			high := step.high.Amount(res)
+			if high > 0 && amount > high {
 				amount = high
 				note(notes, res, step.lowered)
 			}
+			look(looked, Bound{Resource: res, Kind: step.most, Amount: high, Before: before, After: amount})
 			amounts = amounts.Set(res, amount)
 		}
 	}

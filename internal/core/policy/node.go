@@ -138,7 +138,7 @@ type scaling struct {
 
 // apply returns the scaled size, and false if it is not allowed.
 func (s *scaling) apply() ([]Fitted, bool) {
-	out := boundedEstimates(s.a, s.l, s.p)
+	out := boundedEstimates(s.a, s.l, s.p, nil)
 	if len(out) != len(s.fits) {
 		return nil, false
 	}

@@ -100,31 +100,50 @@ const (
 )
 
 // withBand sets the target of a resource and bounds around it, not below the floor.
-func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64) cluster.Estimate {
+//
+// It appends to the steps of the target, and sets the steps of the bounds.
+func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *Derivation) cluster.Estimate {
 	if r == cluster.CPU {
-		target = max(min(target, mostMillicores), floor)
+		steps := continued(to.target())
+		target = steps.raiseWhole(StepFloor, steps.lowerWhole(StepMaximum, target, mostMillicores), floor)
 	}
+	lower := record(to.lower(), 1)
+	upper := record(to.upper(), 1)
+	least := lower.scale(StepBand, lower.whole(StepTarget, target), lowerBand)
+	most := upper.scale(StepBand, upper.whole(StepTarget, target), upperBand)
 	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, max(scale(target, lowerBand), min(target, floor)))
-	e.Upper = e.Upper.Set(r, max(scale(target, upperBand), target))
+	e.Lower = e.Lower.Set(r, lower.raiseWhole(StepFloor, least, min(target, floor)))
+	e.Upper = e.Upper.Set(r, upper.raiseWhole(StepTarget, most, target))
 	return e
 }
 
 // Estimate returns the request that was decided at the last sample (Memo.Observe), for the time of day.
 func (a *adaptive) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return a.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (a *adaptive) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	memo, ok := s.Extension().(*Memo)
 	if !ok {
 		return estimate
 	}
-	set := func(r cluster.Resource, v float64) {
-		if v <= 0 {
-			return
-		}
-		estimate = withBand(estimate, r, max(amount(math.Ceil(v)), floor.Amount(r)), floor.Amount(r))
+	cpu := record(to.Of(cluster.CPU).target(), 1000)
+	if v := memo.explainCPU(now.Unix(), cpu); v > 0 {
+		target := cpu.raiseWhole(StepFloor, cpu.ceil(cpu.toMillicores(v, 1000)), floor.CPU)
+		estimate = withBand(estimate, cluster.CPU, target, floor.CPU, to.Of(cluster.CPU))
 	}
-	set(cluster.CPU, memo.cpu.at(now.Unix())*1000)
-	set(cluster.Memory, memo.memory.at(now.Unix()))
+	return memo.estimateMemory(estimate, floor, now, to)
+}
+
+// estimateMemory sets memory in an estimate.
+func (m *Memo) estimateMemory(estimate cluster.Estimate, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
+	memory := record(to.Of(cluster.Memory).target(), 1)
+	if v := m.explainMemory(now.Unix(), memory); v > 0 {
+		target := memory.raiseWhole(StepFloor, memory.ceil(v), floor.Memory)
+		estimate = withBand(estimate, cluster.Memory, target, floor.Memory, to.Of(cluster.Memory))
+	}
 	return estimate
 }
 
@@ -285,26 +304,17 @@ func (m *Memo) decideMemory(now int64, above bool) {
 	hour := int(now / 3600)
 	m.regime.observe(&m.Memory, hour)
 	since := m.regime.start(&m.Memory)
-	days.read(&m.Memory, since, hour, rule.Long)
 	base := rule.base(&m.Memory, since, hour)
-	usual := rule.levelOf(m.memoryChoice.arm, days.all(), base)
+	usual := m.usualMemory(&days, base, hour, nil)
 	if now-request.planned >= int64(rule.Plan.Every/time.Second) && hour-since >= rule.Plan.Days*24 {
 		request.planned = now
 		request.hours = rule.plan(&m.Memory, since, hour, usual, base)
 	}
-	margin := (rule.Margin + request.adjust) * hourly.PerNat
-	today := float64(days[0]) + rule.Least*hourly.PerNat
-	least := rule.Min
-	if now < request.bumped {
-		least = max(least, request.bump)
-	}
-	want := max(hourly.Amount(max(usual+margin, today)), m.leak.ahead(days.all(), now), least)
-	want = min(want, m.leak.most(), maxAmount)
+	want := m.wantMemory(&days, usual, now, nil)
 	wasLow := request.inLow
 	request.inLow = request.isLow(now)
 	if request.inLow {
-		recent := float64(m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)) + rule.Least*hourly.PerNat
-		low := min(want, max(hourly.Amount(max(float64(request.hours.base)+margin, recent)), least))
+		low := m.lowMemory(want, now, nil)
 		if !wasLow {
 			request.low = min(low, request.level)
 			request.changed = now
@@ -351,4 +361,154 @@ func move(have, want, grow, shrink float64, now, changed int64, wait time.Durati
 		return want, now
 	}
 	return have, changed
+}
+
+// usualMemory returns the level of all hours but the low ones, without margin. It reads the peaks of the days that end with an hour.
+func (m *Memo) usualMemory(days *peaksOfDays, base float64, hour int, to *recorder) float64 {
+	var cuts *dayCuts
+	if to != nil {
+		to.peaks = &m.Memory
+		cuts = &to.cuts
+	}
+	days.read(&m.Memory, m.regime.start(&m.Memory), hour, m.p.Memory.Long, cuts)
+	return m.p.Memory.levelOf(m.memoryChoice.arm, days.all(), base, to)
+}
+
+// marginOf adds the margin to a level.
+func (m *Memo) marginOf(level float64, to *recorder) float64 {
+	rule := &m.p.Memory
+	level = to.shift(StepMargin, level, (rule.Margin+m.memory.adjust)*hourly.PerNat)
+	if to != nil {
+		e := to.evidence()
+		e.Margin = math.Expm1(rule.Margin)
+		e.Learnt = math.Expm1(m.memory.adjust)
+		e.Budget = rule.aim()
+	}
+	return level
+}
+
+// raisedMemory raises an amount to the minimum of the profile, and to what usage above the request required until a time.
+func (m *Memo) raisedMemory(v float64, now int64, to *recorder) float64 {
+	v = to.raise(StepMinimum, v, m.p.Memory.Min)
+	if now < m.memory.bumped {
+		v = to.raise(StepRaised, v, m.memory.bump)
+		if to != nil {
+			to.evidence().From = unix(m.memory.bumped - int64(m.p.Memory.Hold/time.Second))
+			to.evidence().Until = unix(m.memory.bumped)
+		}
+	}
+	return v
+}
+
+// wantMemory returns the request that a decision gives, before it is compared with the present one.
+func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *recorder) float64 {
+	rule := &m.p.Memory
+	level := m.marginOf(usual, to)
+	level = to.raiseLevel(StepToday, level, float64(days[0])+rule.Least*hourly.PerNat)
+	if to != nil {
+		to.evidence().Margin = math.Expm1(rule.Least)
+		to.evidence().hourOf(&m.Memory, days[0], to.cuts[0].from, to.cuts[0].before)
+	}
+	want := hourly.Amount(level)
+	if ahead := m.leak.ahead(days.all(), now); ahead > 0 {
+		want = to.raise(StepGrowth, want, ahead)
+		if to != nil {
+			to.evidence().From = unix(m.leak.from)
+			to.evidence().Amount = m.leak.perDay
+		}
+	}
+	want = m.raisedMemory(want, now, to)
+	if m.leak.bounds() {
+		want = to.lower(StepLeakBound, want, m.leak.most())
+		if to != nil {
+			to.evidence().From = unix(m.leak.since)
+		}
+	}
+	return to.lower(StepMaximum, want, maxAmount)
+}
+
+// lowMemory returns the request for the low hours that a decision gives, before it is compared with the present one. It is not above that
+// of the other hours.
+func (m *Memo) lowMemory(want float64, now int64, to *recorder) float64 {
+	rule := &m.p.Memory
+	hour := int(now / 3600)
+	level := to.level(StepLowHours, float64(m.memory.hours.base))
+	m.memory.hours.explain(to)
+	level = m.marginOf(level, to)
+	recent := m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)
+	level = to.raiseLevel(StepRecent, level, float64(recent)+rule.Least*hourly.PerNat)
+	if to != nil {
+		e := to.evidence()
+		e.Hours = rule.Plan.Recent
+		e.Margin = math.Expm1(rule.Least)
+		e.hourOf(&m.Memory, recent, hour+1-rule.Plan.Recent, hour+1)
+	}
+	return to.lower(StepUsual, m.raisedMemory(hourly.Amount(level), now, to), want)
+}
+
+// explain sets the low hours as evidence of the last step.
+func (l lowHours) explain(to *recorder) {
+	if to != nil {
+		to.evidence().FirstHour = int(l.from)
+		to.evidence().Hours = int(l.length)
+	}
+}
+
+// explainMemory records the steps to the request of memory that was last decided, for a time, and returns it.
+func (m *Memo) explainMemory(now int64, to *recorder) float64 {
+	request := &m.memory
+	had := request.at(now)
+	if to == nil || had <= 0 {
+		return had
+	}
+	rule := &m.p.Memory
+	hour := int(request.decided / 3600)
+	isLow := request.inLow && request.isLow(now)
+	usualTo := to
+	if isLow {
+		usualTo = nil
+	}
+	var days peaksOfDays
+	usual := m.usualMemory(&days, rule.base(&m.Memory, m.regime.start(&m.Memory), hour), hour, usualTo)
+	want := m.wantMemory(&days, usual, request.decided, usualTo)
+	change := changeRule{grow: rule.Grow, shrink: rule.Shrink, wait: rule.wait(request)}
+	if isLow {
+		want = m.lowMemory(want, request.decided, to)
+		change.wait = time.Hour
+	}
+	return request.keep(want, had, change, to)
+}
+
+// A changeRule says which differences change a decided request.
+type changeRule struct {
+	grow, shrink float64
+	wait         time.Duration
+}
+
+// keep records that a decided request is kept although the last decision gave another amount, and why.
+func (h *held) keep(want, had float64, rule changeRule, to *recorder) float64 {
+	if want == had {
+		return had
+	}
+	had = to.keep(StepKept, want, had)
+	e := to.evidence()
+	e.From = unix(h.changed)
+	e.Amount = want * to.unit
+	after, _ := move(had, want, rule.grow, rule.shrink, h.decided, h.changed, rule.wait, false)
+	afterWait, _ := move(had, want, rule.grow, rule.shrink, h.decided, h.changed, 0, false)
+	switch {
+	case after != had:
+		e.Kept = KeptPending
+		e.Until = unix(h.decided + 3600)
+	case afterWait != had:
+		e.Kept = KeptWaiting
+		e.Until = unix(h.changed + int64(rule.wait/time.Second))
+	default:
+		e.Kept = KeptSmall
+		e.Share = rule.grow
+		if want < had {
+			e.Share = rule.shrink
+		}
+	}
+	return had
 }

@@ -424,7 +424,7 @@ func TestEnsemble_hourWithoutSamples_changesNothing(t *testing.T) {
 			t.Fatalf("it ends in %v", x.weights)
 		}
 	}
-	if got := x.at(3 * 3600); !(got >= 0.1) {
+	if got := x.at(3*3600, nil); !(got >= 0.1) {
 		t.Errorf("given are %v cores", got)
 	}
 }

@@ -6,6 +6,7 @@ package recommend
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -65,6 +66,19 @@ func HoursBetween(from, before, ahead int) Hours {
 // Has reports whether an hour is in the set.
 func (s Hours) Has(hour int) bool { return s>>uint(hour)&1 == 1 }
 
+// Count returns the number of hours in the set.
+func (s Hours) Count() int { return bits.OnesCount32(uint32(s & WholeDay)) }
+
+// First returns the first hour of the set after an hour that is not in it; 0 if it is empty or the whole day.
+func (s Hours) First() int {
+	for h := range 24 {
+		if s.Has(h) && !s.Has((h+23)%24) {
+			return h
+		}
+	}
+	return 0
+}
+
 type busyHours struct {
 	p      BusyParams
 	memory adaptive
@@ -86,6 +100,11 @@ func (b *busyHours) Extend() usage.Extension {
 }
 
 func (b *busyHours) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return b.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (b *busyHours) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	state, ok := s.Extension().(*Busy)
 	if !ok {
@@ -93,17 +112,30 @@ func (b *busyHours) Estimate(s *usage.ContainerHistory, floor cluster.Resources,
 	}
 	if v := state.cpu.Percentile(b.p.Percentile); v > 0 {
 		least := floor.Amount(cluster.CPU)
-		target := amount(math.Ceil(1000 * v * b.p.Factor))
-		if b.p.Most > 0 {
-			target = min(target, b.p.Most)
+		steps := record(to.Of(cluster.CPU).target(), 1000)
+		v = steps.value(StepBusy, v)
+		if steps != nil {
+			*steps.evidence() = Evidence{Share: b.p.Percentile, HalfLife: b.p.HalfLife, Hours: state.hours().Count(), FirstHour: state.hours().First()}
 		}
-		estimate = withBand(estimate, cluster.CPU, max(target, least), least)
+		target := steps.ceil(steps.multiply(StepFactor, steps.toMillicores(v, 1000), b.p.Factor))
+		if b.p.Most > 0 {
+			target = steps.lowerWhole(StepMost, target, b.p.Most)
+		}
+		target = steps.raiseWhole(StepFloor, target, least)
+		estimate = withBand(estimate, cluster.CPU, target, least, to.Of(cluster.CPU))
 	}
-	if v := state.memory.at(now.Unix()); v > 0 {
-		least := floor.Amount(cluster.Memory)
-		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(v)), least), least)
+	return state.estimateMemory(estimate, floor, now, to)
+}
+
+// hours returns the configured busy hours, in their zone, or the detected ones, in UTC. If none are known yet, all hours are busy.
+func (m *Busy) hours() Hours {
+	switch {
+	case m.p.Hours != 0:
+		return m.p.Hours
+	case m.busy != 0:
+		return m.busy
 	}
-	return estimate
+	return WholeDay
 }
 
 // Observe adds a sample.

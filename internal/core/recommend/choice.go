@@ -102,7 +102,7 @@ func (m *Memo) chooseCPU(hour int, v, had float64) {
 	}
 	var level [arms]float64
 	for a := range level {
-		level[a], _, _ = m.given(hour, rule.window(uint8(a)))
+		level[a], _, _ = m.given(hour, rule.window(uint8(a)), nil)
 	}
 	choice.turn(hour, level, hour-m.CPU.Since() >= cpuKnown)
 }
@@ -118,8 +118,8 @@ const (
 const exceedCost = 0.06
 
 // levelOf is level for an arm: with 12 and 14, or 4 and 10 days, if the rule has 7 and 14.
-func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64) float64 {
-	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread}
+func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64, to *recorder) float64 {
+	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread, Base: r.Base}
 	margin := 0.0
 	all := days
 	switch arm {
@@ -131,8 +131,11 @@ func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64) float
 		margin = shortMargin
 		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
-	level := short.level(days, base) + margin*hourly.PerNat
-	return max(level, float64(recurring(all)))
+	level := to.shift(StepWindow, short.levelSteps(days, base, to), margin*hourly.PerNat)
+	if to != nil {
+		to.evidence().Days = float64(short.Days)
+	}
+	return to.raiseLevel(StepRecurring, level, float64(recurring(all)))
 }
 
 // recurring returns the highest peak that was reached on the same day of two weeks in a row (± a day), from the peaks of days (newest
@@ -168,10 +171,10 @@ func (m *Memo) chooseMemory(day int) {
 		choice.samples = 1
 	}
 	var days peaksOfDays
-	days.read(&m.Memory, since, last, rule.Long)
+	days.read(&m.Memory, since, last, rule.Long, nil)
 	var level [arms]float64
 	for a := range level {
-		level[a] = min(hourly.Amount(rule.levelOf(uint8(a), days.all(), base)+(rule.Margin+m.memory.adjust)*hourly.PerNat), maxAmount)
+		level[a] = min(hourly.Amount(rule.levelOf(uint8(a), days.all(), base, nil)+(rule.Margin+m.memory.adjust)*hourly.PerNat), maxAmount)
 	}
 	choice.turn(day, level, known)
 }

@@ -11,17 +11,52 @@ import (
 )
 
 // level returns the level for a peak: peak·m·peak^−η + a.
-func (r *CPURule) level(peak float64) float64 {
-	return peak*r.Factor*math.Pow(max(peak, 0.01), -r.Scale) + r.Add
+func (r *CPURule) level(peak float64, to *recorder) float64 {
+	level := to.multiply(StepFactor, peak, r.Factor)
+	level = to.multiply(StepSize, level, math.Pow(max(peak, 0.01), -r.Scale))
+	return to.add(StepHeadroom, level, r.Add)
+}
+
+// learnt multiplies a level by the calibrated factor.
+func (m *Memo) learnt(level float64, to *recorder) float64 {
+	level = to.multiply(StepLearnt, level, math.Exp(m.cpu.adjust))
+	if to != nil {
+		to.evidence().Budget = m.p.CPU.Shortfall
+	}
+	return level
+}
+
+// raiseCPU raises a level to the minimum from the recent past (recentCPU).
+func (m *Memo) raiseCPU(level, least float64, hour int, to *recorder) float64 {
+	r := &m.p.CPU
+	name := StepRecent
+	if least == r.Min {
+		name = StepMinimum
+	}
+	level = to.raise(name, level, least)
+	if to != nil && name == StepRecent {
+		e := to.evidence()
+		e.Hours = int(r.Recent / time.Hour)
+		e.Margin = r.RecentFactor - 1
+		e.hourOf(&m.CPU, m.CPU.Max(hour+1-e.Hours, hour+1), hour+1-e.Hours, hour+1)
+	}
+	return level
 }
 
 // given returns the calibrated level for the peak of a window, that peak, and the minimum from the recent past.
-func (m *Memo) given(hour, window int) (level, peak, least float64) {
+func (m *Memo) given(hour, window int, to *recorder) (level, peak, least float64) {
 	r := &m.p.CPU
-	peak = m.CPU.Max(hour+1-window, hour+1).Amount()
+	highest := m.CPU.Max(hour+1-window, hour+1)
+	peak = to.value(StepPeak, highest.Amount())
+	if to != nil {
+		e := to.evidence()
+		e.Hours = window
+		e.hourOf(&m.CPU, highest, hour+1-window, hour+1)
+	}
 	recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
 	least = max(recent*r.RecentFactor, r.Min)
-	return min(max(r.level(peak)*math.Exp(m.cpu.adjust), least), maxAmount), peak, least
+	level = m.raiseCPU(m.learnt(r.level(peak, to), to), least, hour, to)
+	return to.lower(StepMaximum, level, maxAmount), peak, least
 }
 
 func (m *Memo) observeCPU(now int64, used, need float64) {
@@ -84,7 +119,7 @@ func (m *Memo) decideCPU(now int64, used float64) {
 	rule := &m.p.CPU
 	request.resume(now)
 	hour := int(now / 3600)
-	want, peak, least := m.given(hour, rule.window(m.cpuChoice.arm))
+	want, peak, least := m.given(hour, rule.window(m.cpuChoice.arm), nil)
 	if had := request.at(now); had > 0 && used > had {
 		want = max(want, used*rule.Bump)
 	}
@@ -96,7 +131,7 @@ func (m *Memo) decideCPU(now int64, used float64) {
 	wasLow := request.inLow
 	request.inLow = request.isLow(now)
 	if request.inLow {
-		low := min(want, max(rule.level(hourly.Amount(float64(request.hours.base)))*math.Exp(request.adjust), least))
+		low := m.lowCPU(hour, want, least, nil)
 		if !wasLow {
 			request.low = min(low, request.level)
 			request.changed = now
@@ -108,4 +143,31 @@ func (m *Memo) decideCPU(now int64, used float64) {
 	if request.inLow {
 		request.low = min(request.low, request.level)
 	}
+}
+
+// lowCPU returns the level of the low hours, not above the usual level, and not below the minimum from the recent past.
+func (m *Memo) lowCPU(hour int, want, least float64, to *recorder) float64 {
+	base := to.level(StepLowHours, float64(m.cpu.hours.base))
+	m.cpu.hours.explain(to)
+	level := m.learnt(m.p.CPU.level(hourly.Amount(base), to), to)
+	return to.lower(StepUsual, m.raiseCPU(level, least, hour, to), want)
+}
+
+// explainCPU records the steps to the request of CPU that was last decided, for a time, and returns it in cores.
+func (m *Memo) explainCPU(now int64, to *recorder) float64 {
+	request := &m.cpu
+	had := request.at(now)
+	if to == nil || had <= 0 {
+		return had
+	}
+	rule := &m.p.CPU
+	hour := int(request.decided / 3600)
+	change := changeRule{grow: rule.Grow, shrink: rule.Shrink, wait: rule.Wait}
+	if !request.inLow || !request.isLow(now) {
+		want, _, _ := m.given(hour, rule.window(m.cpuChoice.arm), to)
+		return request.keep(want, had, change, to)
+	}
+	want, _, least := m.given(hour, rule.window(m.cpuChoice.arm), nil)
+	change.wait = time.Hour
+	return request.keep(m.lowCPU(hour, want, least, to), had, change, to)
 }

@@ -29,39 +29,76 @@ func Default(p Params) Estimator { return &byPercentile{p} }
 
 type byPercentile struct{ p Params }
 
-func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, _ time.Time) cluster.Estimate {
+func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return d.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (d *byPercentile) Explain(s *usage.ContainerHistory, floor cluster.Resources, _ time.Time, to *Record) cluster.Estimate {
 	var e cluster.Estimate
 	if !s.CPU.IsEmpty() {
-		conf := confidence(s.Seen(cluster.CPU), d.p.CPUConfidence)
-		d.estimate(&e, cluster.CPU, &s.CPU, d.p.CPU, conf, floor)
+		// a histogram of cores, an estimate in millicores
+		seen := s.Seen(cluster.CPU)
+		x := byResource{resource: cluster.CPU, h: &s.CPU, at: d.p.CPU, unit: 1000, seen: seen, confidence: confidence(seen, d.p.CPUConfidence)}
+		d.estimate(&e, x, floor, to.Of(cluster.CPU))
 	}
 	if !s.Memory.IsEmpty() {
-		conf := confidence(s.Seen(cluster.Memory), d.p.MemoryConfidence)
-		d.estimate(&e, cluster.Memory, &s.Memory, d.p.Memory, conf, floor)
+		seen := s.Seen(cluster.Memory)
+		x := byResource{resource: cluster.Memory, h: &s.Memory, at: d.p.Memory, unit: 1, seen: seen, confidence: confidence(seen, d.p.MemoryConfidence)}
+		d.estimate(&e, x, floor, to.Of(cluster.Memory))
 	}
 	return e
 }
 
-// estimate sets one resource of an estimate.
-func (d *byPercentile) estimate(out *cluster.Estimate, resource cluster.Resource, h *histogram.Histogram, at Percentiles, conf float64, floor cluster.Resources) {
-	unit := 1.0
-	if resource == cluster.CPU {
-		unit = 1000 // a histogram of cores, an estimate in millicores
-	}
-	target := d.withMargin(h.Percentile(at.Target), unit)
-	lower := scale(d.withMargin(h.Percentile(at.Lower), unit), math.Pow(1+0.001/conf, -2))
-	upper := scale(d.withMargin(h.Percentile(at.Upper), unit), 1+1/conf)
-	least := floor.Amount(resource)
-	target = max(target, least)
-	out.Target = out.Target.Set(resource, target)
-	out.Lower = out.Lower.Set(resource, min(max(lower, least), target))
-	out.Upper = out.Upper.Set(resource, max(upper, least, target))
+// byResource is what the estimate of one resource is computed from.
+type byResource struct {
+	resource   cluster.Resource
+	h          *histogram.Histogram
+	at         Percentiles
+	unit       float64 // of the estimate, in the unit of the histogram
+	seen       usage.Span
+	confidence float64
 }
 
-// withMargin converts usage to an amount and adds the margin. It truncates to whole units after each step.
-func (d *byPercentile) withMargin(used, unit float64) int64 {
-	base := amount(float64(used * unit))
-	return base + scale(base, d.p.Margin)
+// estimate sets one resource of an estimate.
+func (d *byPercentile) estimate(out *cluster.Estimate, x byResource, floor cluster.Resources, to *Derivation) {
+	least := floor.Amount(x.resource)
+	steps := record(to.target(), x.unit)
+	target := steps.raiseWhole(StepFloor, d.withMargin(&x, x.at.Target, steps), least)
+	out.Target = out.Target.Set(x.resource, target)
+
+	steps = record(to.lower(), x.unit)
+	lower := x.widened(d.withMargin(&x, x.at.Lower, steps), math.Pow(1+0.001/x.confidence, -2), steps)
+	lower = steps.lowerWhole(StepTarget, steps.raiseWhole(StepFloor, lower, least), target)
+	out.Lower = out.Lower.Set(x.resource, lower)
+
+	steps = record(to.upper(), x.unit)
+	upper := x.widened(d.withMargin(&x, x.at.Upper, steps), 1+1/x.confidence, steps)
+	upper = steps.raiseWhole(StepTarget, steps.raiseWhole(StepFloor, upper, least), target)
+	out.Upper = out.Upper.Set(x.resource, upper)
+}
+
+// withMargin returns a percentile with the margin. It truncates to whole units after each step.
+func (d *byPercentile) withMargin(x *byResource, share float64, to *recorder) int64 {
+	used := to.value(StepPercentile, x.h.Percentile(share))
+	if to != nil {
+		*to.evidence() = Evidence{Share: share, Samples: x.seen.Count, From: x.seen.First, Until: x.seen.Last, HalfLife: x.h.HalfLife()}
+	}
+	base := to.truncate(to.toMillicores(used, x.unit))
+	with := to.addWhole(StepSafetyMargin, base, scale(base, d.p.Margin))
+	if to != nil {
+		to.evidence().Margin = d.p.Margin
+	}
+	return with
+}
+
+// widened multiplies a bound by a factor that depends on the confidence.
+func (x *byResource) widened(v int64, factor float64, to *recorder) int64 {
+	v = to.scale(StepConfidence, v, factor)
+	if to != nil {
+		(*to.steps)[len(*to.steps)-2].Evidence.Days = x.confidence
+	}
+	return v
 }
 
 // confidence returns the amount of history in days (or intervals) of one sample a minute.

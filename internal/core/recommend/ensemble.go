@@ -70,18 +70,30 @@ type ensemble struct{ p EnsembleParams }
 func (e *ensemble) Extend() usage.Extension { return &Models{p: &e.p} }
 
 func (e *ensemble) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return e.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (e *ensemble) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var out cluster.Estimate
 	m, ok := s.Extension().(*Models)
 	if !ok {
 		return out
 	}
-	set := func(r cluster.Resource, v, unit float64) {
-		if v > 0 {
-			out = withBand(out, r, max(amount(math.Ceil(v*unit)), floor.Amount(r)), floor.Amount(r))
+	for _, x := range [...]struct {
+		r    cluster.Resource
+		x    *mixture
+		p    *EnsembleWeights
+		unit float64
+	}{{cluster.CPU, &m.cpu, &e.p.CPU, 1000}, {cluster.Memory, &m.memory, &e.p.Memory, 1}} {
+		if x.x.at(now.Unix(), nil) <= 0 {
+			continue
 		}
+		steps := record(to.Of(x.r).target(), x.unit)
+		x.x.explain(x.p, steps)
+		target := steps.ceil(steps.toMillicores(x.x.at(now.Unix(), steps), x.unit))
+		out = withBand(out, x.r, steps.raiseWhole(StepFloor, target, floor.Amount(x.r)), floor.Amount(x.r), to.Of(x.r))
 	}
-	set(cluster.CPU, m.cpu.at(now.Unix()), 1000)
-	set(cluster.Memory, m.memory.at(now.Unix()), 1)
 	return out
 }
 
@@ -145,11 +157,47 @@ var steps = func() (out [buckets]float64) {
 	return out
 }()
 
-func (x *mixture) at(now int64) float64 {
-	if now < x.until {
-		return max(x.level, x.raised)
+// at returns the request at a time.
+func (x *mixture) at(now int64, to *recorder) float64 {
+	if now >= x.until {
+		return x.level
 	}
-	return x.level
+	v := to.raise(StepRaised, x.level, x.raised)
+	if to != nil {
+		to.evidence().Until = unix(x.until)
+	}
+	return v
+}
+
+// explain records the steps to the level: the limit of the chosen model, which the level has unless the difference is too small, or no hour
+// has ended yet.
+func (x *mixture) explain(weights *EnsembleWeights, to *recorder) {
+	if to == nil {
+		return
+	}
+	if x.limit[x.chosen] == 0 {
+		to.value(StepRecent, x.level)
+		*to.evidence() = Evidence{Hours: 1, Margin: weights.Bump - 1, From: unix(x.hour * 3600), Until: unix(x.hour*3600 + 3600)}
+		return
+	}
+	limit := x.limitOf(int(x.chosen), to)
+	if limit != x.level {
+		to.keep(StepKept, limit, x.level)
+		*to.evidence() = Evidence{From: unix(x.hour * 3600), Amount: limit * to.unit, Kept: KeptSmall, Share: leastDifference}
+	}
+}
+
+// limitOf returns the limit of a model, L_m of equation 7.
+func (x *mixture) limitOf(model int, to *recorder) float64 {
+	limit := to.value(StepModel, boundOf(x.bound[model/len(modelMargins)]))
+	if to != nil {
+		to.evidence().HalfLife = time.Duration(modelDecays[model/len(modelMargins)] * float64(time.Hour))
+	}
+	limit = to.multiply(StepModelMargin, limit, 1+modelMargins[model%len(modelMargins)])
+	if to != nil {
+		to.evidence().Margin = modelMargins[model%len(modelMargins)]
+	}
+	return to.lower(StepMaximum, limit, mostModelled)
 }
 
 func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, peakOnly bool) {
@@ -171,7 +219,7 @@ func (x *mixture) observe(now int64, used float64, weights *EnsembleWeights, pea
 	if x.level == 0 {
 		x.level = used * weights.Bump
 	}
-	if used > x.at(now) {
+	if used > x.at(now, nil) {
 		x.raise(now, used*weights.Bump, weights)
 	}
 }
@@ -242,7 +290,7 @@ func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 	least := math.Inf(1)
 	chosen := int32(0)
 	for model := range models {
-		limit := min(boundOf(x.bound[model/len(modelMargins)])*(1+modelMargins[model%len(modelMargins)]), mostModelled)
+		limit := x.limitOf(model, nil)
 		// The hour is charged to the limit that was in effect during it.
 		c := 0.0
 		if before := float64(x.limit[model]); before > 0 {
@@ -275,8 +323,11 @@ func (x *mixture) endHour(weights *EnsembleWeights, peakOnly bool) {
 	x.top = 0
 }
 
+// leastDifference is the difference of two limits that is more than rounding, as a share.
+const leastDifference = 1e-4
+
 // differ reports whether two limits differ by more than rounding.
-func differ(a, b float64) bool { return math.Abs(a-b) > 1e-4*b }
+func differ(a, b float64) bool { return math.Abs(a-b) > leastDifference*b }
 
 // best returns the bucket of equation 6.
 func (x *mixture) best(decay int, weights *EnsembleWeights, peakOnly bool) int32 {

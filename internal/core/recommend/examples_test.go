@@ -111,7 +111,7 @@ func TestPlan_twoLevelsExampleOfTheDocs_isCorrect(t *testing.T) {
 	hour := int(now.Unix()/3600) - 1
 	base := r.base(p, 0, hour)
 	var days peaksOfDays
-	days.read(p, 0, hour, r.Long)
+	days.read(p, 0, hour, r.Long, nil)
 	usual := r.level(days.all(), base)
 	low := r.plan(p, p.Since(), hour, usual, base)
 	if low.from != 4 || low.length != 20 || !low.contain(22*3600) || low.contain(23*3600) {
@@ -129,11 +129,11 @@ func TestPlan_twoLevelsExampleOfTheDocs_isCorrect(t *testing.T) {
 func TestAdaptive_cpuLevelExampleOfTheDocs_isCorrect(t *testing.T) {
 	r := Balanced().CPU
 	for peak, want := range map[float64]float64{4: 3.61, 0.1: 0.138} {
-		if got := r.level(peak); math.Abs(got-want) > 0.005 {
+		if got := r.level(peak, nil); math.Abs(got-want) > 0.005 {
 			t.Errorf("a peak of %g cores calls for %.3f, want %g", peak, got, want)
 		}
 	}
-	example(t, fmt.Sprintf("= %.2f cores", r.level(4)), fmt.Sprintf("one of 0.1 cores: %.2f cores", r.level(0.1)))
+	example(t, fmt.Sprintf("= %.2f cores", r.level(4, nil)), fmt.Sprintf("one of 0.1 cores: %.2f cores", r.level(0.1, nil)))
 }
 
 func TestTimeOfDay_exampleOfTheDocs_isCorrect(t *testing.T) {

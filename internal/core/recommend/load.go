@@ -4,7 +4,6 @@
 package recommend
 
 import (
-	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -49,19 +48,34 @@ func (l *loadPercentile) Extend() usage.Extension {
 }
 
 func (l *loadPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return l.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (l *loadPercentile) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	m, ok := s.Extension().(*Load)
 	if !ok {
 		return estimate
 	}
-	if v := max(m.now, m.before); v > 0 {
+	if max(m.now, m.before) > 0 {
 		least := floor.Amount(cluster.CPU)
-		estimate = withBand(estimate, cluster.CPU, max(amount(math.Ceil(1000*v*(1+l.p.Margin))), least), least)
+		steps := record(to.Of(cluster.CPU).target(), 1000)
+		v := steps.value(StepPercentile, m.now)
+		if steps != nil {
+			*steps.evidence() = Evidence{Share: l.p.Percentile, HalfLife: l.p.HalfLife}
+		}
+		v = steps.raise(StepHourBefore, v, m.before)
+		target := steps.raiseWhole(StepFloor, steps.ceil(steps.withMargin(steps.toMillicores(v, 1000), l.p.Margin)), least)
+		estimate = withBand(estimate, cluster.CPU, target, least, to.Of(cluster.CPU))
 	}
 	hour := int(now.Unix() / 3600)
 	if peak := m.memory.Last(24*l.p.Days, hour); peak > 0 {
 		least := floor.Amount(cluster.Memory)
-		estimate = withBand(estimate, cluster.Memory, max(amount(math.Ceil(peak.Amount()*(1+l.p.Margin))), least), least)
+		steps := record(to.Of(cluster.Memory).target(), 1)
+		v := windowPeak(&m.memory, peak, 24*l.p.Days, hour, steps)
+		target := steps.raiseWhole(StepFloor, steps.ceil(steps.withMargin(v, l.p.Margin)), least)
+		estimate = withBand(estimate, cluster.Memory, target, least, to.Of(cluster.Memory))
 	}
 	return estimate
 }

@@ -25,8 +25,11 @@ const mostMillicores = 1e10
 
 // An Estimator computes the estimate of a container from its usage history. It sets only resources that have samples. For these,
 // lower ≤ target ≤ upper, and none is below the floor.
+//
+// Explain is Estimate, and sets the steps in to, unless it is nil. A resource that is not in the estimate has no steps.
 type Estimator interface {
 	Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate
+	Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate
 }
 
 // Params are the parameters that all estimators share. DefaultParams returns upstream's values.
@@ -73,11 +76,14 @@ func (p Params) Floor(n int) cluster.Resources {
 }
 
 // Round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require.
-func (p Params) Round(r cluster.Resources) cluster.Resources {
-	r.CPU = roundUp(r.CPU, p.RoundMillicores)
-	r.Memory = roundUp(r.Memory, p.RoundBytes)
+func (p Params) Round(r cluster.Resources) cluster.Resources { return p.round(r, nil, nil) }
+
+// round is Round, with recorders of the steps of CPU and memory.
+func (p Params) round(r cluster.Resources, cpu, memory *recorder) cluster.Resources {
+	r.CPU = cpu.roundUp(r.CPU, p.RoundMillicores)
+	r.Memory = memory.roundUp(r.Memory, p.RoundBytes)
 	if p.Humanize {
-		r.Memory = humanized(r.Memory)
+		r.Memory = memory.humanize(r.Memory)
 	}
 	return r
 }
@@ -86,7 +92,19 @@ func (p Params) Round(r cluster.Resources) cluster.Resources {
 // user. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
 // a sized resource are left out.
 func Workload(params Params, est Estimator, book *usage.Store, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
-	all := book.All(w)
+	return advise(params, est, book.All(w), autoscaler, now, nil)
+}
+
+// Explain is Workload for the histories of the containers of a workload, which are sorted by container, and returns the steps to each
+// recommendation.
+func Explain(params Params, est Estimator, histories []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time) ([]cluster.Advice, []Record) {
+	var records []Record
+	advice := advise(params, est, histories, autoscaler, now, &records)
+	return advice, records
+}
+
+// advise computes the recommendations. Unless records is nil, it appends the steps of each.
+func advise(params Params, est Estimator, all []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time, records *[]Record) []cluster.Advice {
 	n := 0
 	for _, s := range all {
 		if sized(autoscaler, s) {
@@ -102,27 +120,46 @@ func Workload(params Params, est Estimator, book *usage.Store, autoscaler *clust
 		if !sized(autoscaler, s) {
 			continue
 		}
+		var to *Record
+		if records != nil {
+			to = new(Record)
+		}
 		controls := autoscaler.Policy(s.Container()).Controls()
-		e := params.bounded(est.Estimate(s, floor, now), floor)
-		e.Lower = params.Round(e.Lower.Only(controls))
-		e.Target = params.Round(e.Target.Only(controls))
-		e.Upper = params.Round(e.Upper.Only(controls))
-		if !e.Target.Has.Empty() {
-			advice = append(advice, cluster.Advice{Container: s.Container(), Estimate: e, Uncapped: e.Target})
+		e := params.finish(est.Explain(s, floor, now, to), floor, controls, to)
+		if e.Target.Has.Empty() {
+			continue
+		}
+		advice = append(advice, cluster.Advice{Container: s.Container(), Estimate: e, Uncapped: e.Target})
+		if records != nil {
+			*records = append(*records, *to)
 		}
 	}
 	return advice
 }
 
-// bounded limits an estimate to MostMillicores, unless the floor is higher.
-func (p Params) bounded(e cluster.Estimate, floor cluster.Resources) cluster.Estimate {
-	if p.MostMillicores == 0 || !e.Target.Has.Has(cluster.CPU) {
-		return e
+// finish bounds an estimate to MostMillicores, restricts it to the controlled resources, and rounds it.
+func (p Params) finish(e cluster.Estimate, floor cluster.Resources, controls cluster.Set, to *Record) cluster.Estimate {
+	for _, res := range cluster.All {
+		if d := to.Of(res); d != nil && !controls.Has(res) {
+			*d = Derivation{}
+		}
 	}
-	most := max(p.MostMillicores, floor.CPU)
-	e.Lower.CPU = min(e.Lower.CPU, most)
-	e.Target.CPU = min(e.Target.CPU, most)
-	e.Upper.CPU = min(e.Upper.CPU, most)
+	e.Lower, e.Target, e.Upper = e.Lower.Only(controls), e.Target.Only(controls), e.Upper.Only(controls)
+	cpu, memory := to.Of(cluster.CPU), to.Of(cluster.Memory)
+	for _, x := range [...]struct {
+		amounts     *cluster.Resources
+		cpu, memory *Steps
+	}{
+		{&e.Lower, cpu.lower(), memory.lower()},
+		{&e.Target, cpu.target(), memory.target()},
+		{&e.Upper, cpu.upper(), memory.upper()},
+	} {
+		cpuSteps, memorySteps := continued(x.cpu), continued(x.memory)
+		if p.MostMillicores != 0 && x.amounts.Has.Has(cluster.CPU) {
+			x.amounts.CPU = cpuSteps.lowerWhole(StepNode, x.amounts.CPU, max(p.MostMillicores, floor.CPU))
+		}
+		*x.amounts = p.round(*x.amounts, cpuSteps, memorySteps)
+	}
 	return e
 }
 

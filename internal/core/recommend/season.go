@@ -4,7 +4,6 @@
 package recommend
 
 import (
-	"math"
 	"math/cmplx"
 	"time"
 
@@ -50,6 +49,11 @@ func (e *timeOfDay) Extend() usage.Extension {
 }
 
 func (e *timeOfDay) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return e.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (e *timeOfDay) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var out cluster.Estimate
 	m, ok := s.Extension().(*Seasons)
 	if !ok {
@@ -62,29 +66,40 @@ func (e *timeOfDay) Estimate(s *usage.ContainerHistory, floor cluster.Resources,
 		period int8
 		unit   float64
 	}{{cluster.CPU, &m.CPU, m.cpu, 1000}, {cluster.Memory, &m.Memory, m.memory, 1}} {
-		if peak := e.p.peak(x.peaks, hour, int(x.period)*24); peak > 0 {
+		steps := record(to.Of(x.r).target(), x.unit)
+		if peak := e.p.peak(x.peaks, hour, int(x.period)*24, steps); peak > 0 {
 			least := floor.Amount(x.r)
-			out = withBand(out, x.r, max(amount(math.Ceil(peak.Amount()*(1+e.p.Margin)*x.unit)), least), least)
+			v := steps.withMargin(peak.Amount(), e.p.Margin)
+			target := steps.raiseWhole(StepFloor, steps.ceil(steps.toMillicores(v, x.unit)), least)
+			out = withBand(out, x.r, target, least, to.Of(x.r))
 		}
 	}
 	return out
 }
 
 // peak returns the expected maximum of the block of hours that contains hour.
-func (p *SeasonParams) peak(x *hourly.Peaks, hour, period int) hourly.Level {
-	all := x.Last(24*p.Days, hour)
-	if period == 0 {
+func (p *SeasonParams) peak(x *hourly.Peaks, hour, period int, to *recorder) hourly.Level {
+	from := hour / p.Ahead * p.Ahead
+	recent := x.Max(hour+1-p.Recent, hour+1)
+	earlier := hourly.Level(0)
+	for back := period; period > 0 && back <= 24*p.Days; back += period {
+		earlier = max(earlier, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
+	}
+	if period == 0 || max(recent, earlier) == 0 { // no period, or no samples of these hours
+		all := x.Last(24*p.Days, hour)
+		if all > 0 {
+			windowPeak(x, all, 24*p.Days, hour, to)
+		}
 		return all
 	}
-	from := hour / p.Ahead * p.Ahead
-	m := x.Max(hour+1-p.Recent, hour+1)
-	for back := period; back <= 24*p.Days; back += period {
-		m = max(m, x.Max(from-back-p.Jitter, from-back+p.Ahead+p.Jitter))
+	peak := to.raiseLevel(StepSeason, to.level(StepRecent, float64(recent)), float64(earlier))
+	if to != nil {
+		steps := *to.steps
+		steps[0].Evidence.Hours = p.Recent
+		steps[0].Evidence.hourOf(x, recent, hour+1-p.Recent, hour+1)
+		steps[1].Evidence.Days = float64(period) / 24
 	}
-	if m == 0 {
-		return all // no samples of these hours
-	}
-	return m
+	return hourly.Level(peak)
 }
 
 // Observe adds a sample, and detects periods once a day.

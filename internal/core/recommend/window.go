@@ -4,7 +4,6 @@
 package recommend
 
 import (
-	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -37,6 +36,11 @@ func (w *windowMax) Extend() usage.Extension {
 }
 
 func (w *windowMax) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
+	return w.Explain(s, floor, now, nil)
+}
+
+// Explain implements Estimator.
+func (w *windowMax) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	state, ok := s.Extension().(*Window)
 	if !ok {
@@ -49,12 +53,37 @@ func (w *windowMax) Estimate(s *usage.ContainerHistory, floor cluster.Resources,
 			return
 		}
 		least := floor.Amount(r)
-		target := max(amount(math.Ceil(peak.Amount()*(1+w.margin)*unit)), least)
-		estimate = withBand(estimate, r, target, least)
+		steps := record(to.Of(r).target(), unit)
+		v := windowPeak(p, peak, 24*w.days, hour, steps)
+		target := steps.raiseWhole(StepFloor, steps.ceil(steps.toMillicores(steps.withMargin(v, w.margin), unit)), least)
+		estimate = withBand(estimate, r, target, least, to.Of(r))
 	}
 	set(cluster.CPU, &state.CPU, 1000)
 	set(cluster.Memory, &state.Memory, 1)
 	return estimate
+}
+
+// windowPeak begins with the peak of a number of hours, as Peaks.Last returns it.
+func windowPeak(p *hourly.Peaks, peak hourly.Level, hours, hour int, to *recorder) float64 {
+	v := to.value(StepWindowMax, peak.Amount())
+	if to != nil {
+		e := to.evidence()
+		e.Days = float64(hours) / 24
+		e.hourOf(p, peak, hour+1-hours, hour+1)
+		if e.From.IsZero() {
+			e.hourOf(p, peak, p.Newest()+1-hours, p.Newest()+1)
+		}
+	}
+	return v
+}
+
+// withMargin adds a margin.
+func (r *recorder) withMargin(v, margin float64) float64 {
+	v = r.multiply(StepSafetyMargin, v, 1+margin)
+	if r != nil {
+		r.evidence().Margin = margin
+	}
+	return v
 }
 
 // Observe adds a sample.

@@ -66,6 +66,13 @@ func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp
 // Extension returns the extension of the ContainerHistory, or nil (Store.Extend).
 func (s *ContainerHistory) Extension() Extension { return s.extension }
 
+// With returns a copy for reading that has another extension. It is valid until the next call to the Store.
+func (s *ContainerHistory) With(e Extension) *ContainerHistory {
+	c := *s
+	c.extension = e
+	return &c
+}
+
 // An Extension is the model state that an algorithm keeps of a container beside the two histograms. A ContainerHistory has one only
 // after Store.Extend. It receives every accepted sample and every OOM kill once, in the order in which they arrive.
 type Extension interface {

@@ -1,0 +1,473 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// An If is one changed input. ParseIf and UsualIfs create it.
+type If struct {
+	Key   IfKey
+	Value string // as written
+
+	resources cluster.Set // of the policies: which it sets
+	amount    int64       // millicores or bytes
+	day       time.Time   // of IfWithout: the start of the day, UTC; zero for the day of the highest peak
+}
+
+// String returns the If as ParseIf reads it.
+func (i If) String() string { return string(i.Key) + "=" + i.Value }
+
+// IfKey is the input that is changed.
+type IfKey string
+
+// The keys.
+const (
+	IfProfile          IfKey = "profile"
+	IfWithout          IfKey = "without"
+	IfDecide           IfKey = "decide"
+	IfMinAllowed       IfKey = "minAllowed"
+	IfMaxAllowed       IfKey = "maxAllowed"
+	IfControlledValues IfKey = "controlledValues"
+	IfHPA              IfKey = "hpa"
+)
+
+// Values of keys that have a fixed set.
+const (
+	peakValue        = "peak"
+	anewValue        = "anew"
+	requestsOnly     = "RequestsOnly"
+	requestsAndLimit = "RequestsAndLimits"
+	ignoreValue      = "ignore"
+	scalePointValue  = "scale-point"
+)
+
+// A KeyHelp describes a key of ParseIf, for help texts.
+type KeyHelp struct {
+	Key     IfKey
+	Form    string
+	Meaning string
+}
+
+// IfKeys returns the keys that ParseIf accepts.
+func IfKeys() []KeyHelp {
+	return []KeyHelp{
+		{IfProfile, "profile=NAME", "the workload has another profile"},
+		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there"},
+		{IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits"},
+		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none"},
+		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none"},
+		{IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests"},
+		{IfHPA, "hpa=ignore or hpa=scale-point", "HPAs do not scale by the request, or podfit changes their target with the request"},
+	}
+}
+
+// ParseIf reads KEY=VALUE. The error says what is accepted.
+func ParseIf(text string) (If, error) {
+	key, value, found := strings.Cut(text, "=")
+	key = strings.TrimSpace(key)
+	value = strings.TrimSpace(value)
+	if !found || value == "" {
+		return If{}, fmt.Errorf("condition must have the form KEY=VALUE, got %q; keys: %s", text, keyNames())
+	}
+	name, suffix, hasSuffix := strings.Cut(key, ".")
+	out := If{Key: IfKey(name), Value: value}
+	if hasSuffix && out.Key != IfMinAllowed && out.Key != IfMaxAllowed {
+		return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
+	}
+	switch out.Key {
+	case IfProfile:
+		return out, nil
+	case IfWithout:
+		if value == peakValue {
+			return out, nil
+		}
+		day, err := time.Parse(time.DateOnly, value)
+		if err != nil {
+			return If{}, fmt.Errorf("without must be %q or a day such as 2026-11-21, got %q", peakValue, value)
+		}
+		out.day = day.UTC()
+		return out, nil
+	case IfDecide:
+		return out, oneOf(out, anewValue)
+	case IfControlledValues:
+		return out, oneOf(out, requestsOnly, requestsAndLimit)
+	case IfHPA:
+		return out, oneOf(out, ignoreValue, scalePointValue)
+	case IfMinAllowed, IfMaxAllowed:
+		return parseBound(out, suffix, hasSuffix)
+	}
+	return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
+}
+
+func keyNames() string {
+	var names []string
+	for _, k := range IfKeys() {
+		names = append(names, string(k.Key))
+	}
+	return strings.Join(names, ", ")
+}
+
+func oneOf(i If, values ...string) error {
+	if slices.Contains(values, i.Value) {
+		return nil
+	}
+	return fmt.Errorf("%s must be %s, got %q", i.Key, strings.Join(values, " or "), i.Value)
+}
+
+// parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit tells the resource.
+func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
+	res := cluster.Memory
+	if hasSuffix {
+		parsed, ok := cluster.ParseResource(suffix)
+		if !ok {
+			return If{}, fmt.Errorf("%s must be followed by .cpu or .memory, got %q", out.Key, "."+suffix)
+		}
+		res = parsed
+	} else {
+		switch last := out.Value[len(out.Value)-1]; {
+		case last == 'm':
+			res = cluster.CPU
+		case last >= '0' && last <= '9' || last == '.':
+			return If{}, fmt.Errorf("%s=%s does not say which resource: write %[1]s.cpu=%[2]s or %[1]s.memory=%[2]s", out.Key, out.Value)
+		}
+	}
+	v, err := quantity(out.Value, res)
+	if err != nil {
+		return If{}, fmt.Errorf("%s.%s: %w", out.Key, res, err)
+	}
+	out.Key += IfKey("." + res.String())
+	out.resources = cluster.Of(res)
+	out.amount = v
+	return out, nil
+}
+
+// base returns the key without the resource.
+func (i If) base() IfKey {
+	key, _, _ := strings.Cut(string(i.Key), ".")
+	return IfKey(key)
+}
+
+// units are the suffixes of quantities.
+var units = map[string]float64{
+	"m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50,
+}
+
+// mostQuantity is the largest amount that a condition may have, in millicores or bytes.
+const mostQuantity = 1e14
+
+// quantity reads a Kubernetes quantity as millicores or bytes. Parts of these are rounded up.
+func quantity(text string, res cluster.Resource) (int64, error) {
+	number := strings.TrimRight(text, "mkMGTPKi")
+	factor, ok := units[text[len(number):]]
+	v, err := strconv.ParseFloat(number, 64)
+	example := "500m or 2"
+	if res == cluster.Memory {
+		example = "1Gi or 800Mi"
+	}
+	if !ok || err != nil || number == "" || strings.ContainsAny(number, "eExXpPnN+_-") || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example, text)
+	}
+	v *= factor * unit(res)
+	if v > mostQuantity {
+		return 0, fmt.Errorf("must be a quantity of at most %s, got %q", cluster.Format(res, mostQuantity), text)
+	}
+	return int64(math.Ceil(v - 1e-9)), nil
+}
+
+// A Counterfactual is the size of one resource of a container under a changed input, by the code that computes the real one. If the day has
+// hours with a lower request, it is the size in the others.
+type Counterfactual struct {
+	If        If
+	Container string
+	Resource  cluster.Resource
+
+	Known  bool   // the history is enough to compute it
+	Reason string // why not, as a full sentence; "" if Known
+
+	Target int64   // the recommendation
+	Size   Amounts // of the pod; not set if podfit does not set it or there is no pod
+	Steps  recommend.Steps
+	Bounds []policy.Bound
+
+	// Without is the day that IfWithout left out.
+	Without time.Time
+
+	// DaysAbove is the number of the last Days days whose peak was above the request.
+	DaysAbove, Days int
+
+	// Killed is whether the container would be OOM-killed by what was observed; of memory only. What was observed before an OOM kill is less
+	// than what the container needed, so No is not a promise. Unknown includes a limit that is close to the highest peak.
+	Killed Answer
+	// Peak is the highest memory that was observed, in bytes, and At its time.
+	Peak float64
+	At   time.Time
+}
+
+// An Answer may be unknown.
+type Answer uint8
+
+// The answers.
+const (
+	Unknown Answer = iota
+	No
+	Yes
+)
+
+// String returns a word.
+func (a Answer) String() string { return [...]string{"unknown", "no", "yes"}[min(a, Yes)] }
+
+// UsualIfs returns the changes that are of interest without a request: the profiles balanced, cost, critical and default, a history
+// without the highest peak, and after an OOM kill the memory that was not enough.
+func UsualIfs(in *Sizing) []If {
+	var out []If
+	for _, name := range []string{"balanced", "cost", "critical", "default"} {
+		known := slices.ContainsFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == name })
+		if known && name != in.Profile.Name {
+			out = append(out, If{Key: IfProfile, Value: name})
+		}
+	}
+	if slices.ContainsFunc(in.Histories, func(h *usage.ContainerHistory) bool { return recommend.PeaksOf(h, cluster.Memory) != nil }) {
+		out = append(out, If{Key: IfWithout, Value: peakValue})
+	}
+	memory := int64(0)
+	for _, k := range in.Kills {
+		memory = max(memory, k.Memory)
+	}
+	if memory > 0 {
+		out = append(out, If{
+			Key: IfMaxAllowed + ".memory", Value: cluster.Format(cluster.Memory, memory), resources: cluster.Of(cluster.Memory), amount: memory,
+		})
+	}
+	return out
+}
+
+// WhatIf returns the sizes under each of the changed inputs, one input at a time, for each resource of each container that has a size now.
+func WhatIf(in *Sizing, changes []If) []Counterfactual {
+	var out []Counterfactual
+	now := WhyOf(in)
+	for _, change := range changes {
+		for i := range now {
+			if change.concerns(&now[i]) {
+				out = append(out, in.whatIf(change, &now[i]))
+			}
+		}
+	}
+	return out
+}
+
+// concerns reports whether the change may have an effect on a size.
+func (i If) concerns(w *Why) bool {
+	if i.Key == IfHPA {
+		return w.Horizontal != policy.NotScaled
+	}
+	return i.resources.Empty() || i.resources.Has(w.Resource)
+}
+
+// whatIf computes one counterfactual.
+func (in *Sizing) whatIf(change If, now *Why) Counterfactual {
+	out := Counterfactual{If: change, Container: now.Container, Resource: now.Resource}
+	history := historyOf(in.Histories, now.Container)
+	alternative, reason := in.alternative(change, now, history, &out)
+	if reason != "" {
+		out.Reason = reason
+		return out
+	}
+	histories := slices.Clone(in.Histories)
+	for i, h := range histories {
+		switch {
+		case h == history:
+			histories[i] = alternative.history
+		case alternative.anew: // its share of the floor counts, and its size in the sum of the pod
+			histories[i], _ = recommend.Anew(h, alternative.profile)
+		default:
+			histories[i] = recommend.OutsideLowHours(h)
+		}
+	}
+	for _, w := range in.sized(alternative.profile, histories, alternative.autoscaler, in.Pod, false) {
+		if w.Container != now.Container || w.Resource != now.Resource {
+			continue
+		}
+		out.Known = true
+		out.Target, out.Size, out.Steps, out.Bounds = w.Range.Target, w.Size, w.Steps, w.Bounds
+		in.judge(&out, history)
+		return out
+	}
+	out.Reason = "No recommendation can be computed from the history."
+	return out
+}
+
+// An alternative is the input of a counterfactual.
+type alternative struct {
+	profile    recommend.Profile
+	history    *usage.ContainerHistory // of the container
+	autoscaler *cluster.Autoscaler
+	anew       bool // decisions of all containers are made anew
+}
+
+// alternative returns the changed input, or the reason why there is none.
+func (in *Sizing) alternative(change If, now *Why, history *usage.ContainerHistory, out *Counterfactual) (alternative, string) {
+	alt := alternative{profile: in.Profile, history: recommend.OutsideLowHours(history), autoscaler: in.Autoscaler}
+	known := cluster.Both
+	switch change.base() {
+	case IfProfile:
+		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
+		if i < 0 {
+			return alt, fmt.Sprintf("There is no profile %s. Profiles: %s.", change.Value, profileNames(in.Profiles))
+		}
+		alt.profile = in.Profiles[i]
+		alt.anew = true
+		alt.history, known = recommend.Anew(history, alt.profile)
+	case IfDecide:
+		alt.anew = true
+		alt.history, known = recommend.Anew(history, alt.profile)
+	case IfWithout:
+		day := change.day
+		if day.IsZero() {
+			day = highestDay(history, now.Resource, in.Now)
+		}
+		if day.IsZero() {
+			return alt, "The model state of profile " + in.Profile.Name + " has no peaks of days."
+		}
+		out.Without = day
+		alt.history, known = recommend.AnewWithout(history, in.Profile, now.Resource, day, day.AddDate(0, 0, 1))
+	case IfHPA:
+		a := *in.Autoscaler
+		a.PreserveScalePoint = change.Value == scalePointValue
+		if change.Value == ignoreValue {
+			a.Horizontal = nil
+		}
+		alt.autoscaler = &a
+	default:
+		alt.autoscaler = withPolicy(in.Autoscaler, now.Container, change)
+	}
+	if !known.Has(now.Resource) {
+		return alt, fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
+	}
+	return alt, ""
+}
+
+func profileNames(profiles []recommend.Profile) string {
+	var names []string
+	for i := range profiles {
+		names = append(names, profiles[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// withPolicy returns the autoscaler with a changed policy of a container.
+func withPolicy(a *cluster.Autoscaler, container string, change If) *cluster.Autoscaler {
+	var changed cluster.ContainerPolicy
+	if p := a.Policy(container); p != nil {
+		changed = *p
+	}
+	changed.Container = container
+	set := func(to *cluster.Resources) {
+		for _, res := range cluster.All {
+			if change.resources.Has(res) {
+				*to = to.Set(res, change.amount)
+			}
+		}
+	}
+	switch change.base() {
+	case IfMinAllowed:
+		set(&changed.MinAllowed)
+	case IfMaxAllowed:
+		set(&changed.MaxAllowed)
+	case IfControlledValues:
+		changed.RequestsOnly = change.Value == requestsOnly
+	case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
+	}
+	out := *a
+	out.Policies = append([]cluster.ContainerPolicy{changed}, a.Policies...) // the first policy with the name counts
+	return &out
+}
+
+// highestDay returns the start of the day (UTC) with the highest peak of the last days; zero if there is none. The newest of several
+// counts.
+func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.Time) time.Time {
+	var highest Day
+	for _, d := range days(recommend.PeaksOf(history, res), res, now) {
+		if d.Known && d.Peak >= highest.Peak {
+			highest = d
+		}
+	}
+	if !highest.Known {
+		return time.Time{}
+	}
+	return highest.At.Truncate(24 * time.Hour)
+}
+
+// judge compares a counterfactual with what was observed.
+func (in *Sizing) judge(c *Counterfactual, history *usage.ContainerHistory) {
+	request := c.Target
+	if c.Size.HasRequest {
+		request = c.Size.Request
+	}
+	for _, d := range days(recommend.PeaksOf(history, c.Resource), c.Resource, in.Now) {
+		if d.Known {
+			c.Days++
+			if d.Peak > float64(request) {
+				c.DaysAbove++
+			}
+		}
+	}
+	if c.Resource != cluster.Memory {
+		return
+	}
+	peak, at, least := in.observed(history, c.Container)
+	c.Peak, c.At = peak, at
+	switch {
+	case peak == 0 || !c.Size.HasRequest:
+		c.Killed = Unknown
+	case !c.Size.HasLimit:
+		c.Killed = No // only the memory of the node limits it
+	case float64(c.Size.Limit) <= least:
+		c.Killed = Yes
+	case float64(c.Size.Limit) > peak:
+		c.Killed = No
+	}
+}
+
+// observed returns the highest memory that was observed, its time, and the amount that it was at least. The two are the same for a known OOM
+// kill. Hourly peaks near the limit were raised (recommend.LeastUsage), and a histogram only has ranges, and amounts that an OOM kill raised.
+func (in *Sizing) observed(history *usage.ContainerHistory, container string) (peak float64, at time.Time, least float64) {
+	if peaks := recommend.PeaksOf(history, cluster.Memory); peaks != nil {
+		level := peaks.Max(0, peaks.Newest()+1)
+		peak = level.Amount()
+		for h := peaks.Newest() - peaks.Room(); h <= peaks.Newest(); h++ {
+			if peaks.At(h) == level {
+				at = hourAt(h)
+			}
+		}
+		least = recommend.LeastUsage(level)
+	} else if !history.Memory.IsEmpty() {
+		peak = history.Memory.Max()
+		if killed, _ := history.LastOOM(); killed.IsZero() {
+			o := history.Memory.Options()
+			least = o.Start(o.Bucket(math.Nextafter(peak, 0)))
+		}
+	}
+	for _, k := range in.Kills {
+		if k.Container == container && float64(k.Memory) > least {
+			least = float64(k.Memory)
+			if least >= peak {
+				peak, at = least, k.At
+			}
+		}
+	}
+	return peak, at, least
+}

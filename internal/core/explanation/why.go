@@ -1,0 +1,206 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// Sizing is what the sizes of a workload are computed from.
+type Sizing struct {
+	Now        time.Time
+	Profile    recommend.Profile         // of the workload, with the Params that apply to it
+	Profiles   []recommend.Profile       // those that could be selected instead, with the Params that would apply
+	Histories  []*usage.ContainerHistory // of the workload, sorted by container (usage.Store.All)
+	Autoscaler *cluster.Autoscaler       // its Advice is the recommendation in the status
+	Global     cluster.Resources         // maxAllowed of the recommender's flags
+	Pod        *cluster.Pod              // a pod that represents the others; nil if there is none
+	Limits     policy.Limits             // of the pod
+	Kills      []Kill                    // OOM kills that are known
+}
+
+// A Kill is an OOM kill of a container.
+type Kill struct {
+	Container string
+	At        time.Time
+	Memory    int64 // bytes: its memory limit at that time; 0 if it is not known
+}
+
+// Why is how the size of one resource of a container comes about. Amounts are in millicores or bytes.
+type Why struct {
+	Container string
+	Resource  cluster.Resource
+	Profile   string
+
+	Steps    recommend.Steps // to the estimate, by the algorithm
+	Estimate int64           // the target before bounds: the steps fold to it
+	Bounds   []policy.Bound  // of the recommendation, then of the pod
+	Range    Range           // the recommendation
+
+	Published    int64 // the target in the status of the VPA
+	HasPublished bool
+
+	Size    Amounts // of a pod that is created or resized now; not set if podfit does not set it or there is no pod
+	Present Amounts // of the pod
+
+	LimitsKept bool // the policy keeps limits
+
+	// Horizontal is what podfit does because an HPA scales by the request, and Metric the first metric that depends on it.
+	Horizontal policy.HorizontalState
+	Metric     cluster.Horizontal
+
+	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
+}
+
+// Range is a recommendation: pods with requests between Lower and Upper are not changed.
+type Range struct{ Lower, Target, Upper int64 }
+
+// Amounts are a request and a limit, each of which may be absent.
+type Amounts struct {
+	Request, Limit       int64
+	HasRequest, HasLimit bool
+}
+
+// A Day is the peak of 24 hours.
+type Day struct {
+	From  time.Time
+	Peak  float64   // millicores or bytes
+	At    time.Time // the hour of the peak
+	Known bool      // there are samples
+}
+
+// shownDays is the number of days of Why.
+const shownDays = 7
+
+// WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory.
+func WhyOf(in *Sizing) []Why { return in.sized(in.Profile, in.Histories, in.Autoscaler, in.Pod, true) }
+
+// sized computes the sizes, with their explanations if explain is true. One input may be another than that of the workload.
+func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler, pod *cluster.Pod, explain bool) []Why {
+	advice, records := recommend.Explain(p.Params, p.Estimator, histories, a, in.Now)
+	capped, bounds := policy.CapBounds(a, advice, in.Global)
+	advised := *a
+	advised.Advice = capped
+	var fits []policy.Fitted
+	var looked [][]policy.Bound
+	if pod != nil {
+		fits, looked = policy.FitBounds(&advised, in.Limits, pod)
+	}
+	var out []Why
+	for i := range capped {
+		c := &capped[i]
+		for _, res := range cluster.All {
+			target, ok := c.Target.Get(res)
+			if !ok {
+				continue
+			}
+			w := Why{
+				Container: c.Container, Resource: res, Profile: p.Name,
+				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
+				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)},
+			}
+			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
+			w.fit(pod, fits, looked)
+			if published := a.AdviceFor(c.Container); published != nil {
+				w.Published, w.HasPublished = published.Target.Get(res)
+			}
+			if history := historyOf(histories, c.Container); explain && history != nil {
+				w.Days = days(recommend.PeaksOf(history, res), res, in.Now)
+			}
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// fit sets what the pod runs with and should get.
+func (w *Why) fit(pod *cluster.Pod, fits []policy.Fitted, looked [][]policy.Bound) {
+	if pod == nil {
+		return
+	}
+	container := pod.Container(w.Container)
+	if container == nil {
+		return
+	}
+	requests, limits := container.Running()
+	w.Present = amountsOf(requests, limits, w.Resource)
+	for i := range fits {
+		f := &fits[i]
+		if f.Container != w.Container {
+			continue
+		}
+		w.LimitsKept = f.LimitsKept
+		w.Size = amountsOf(f.Requests, f.Limits, w.Resource)
+		if w.Size.HasRequest && !w.Size.HasLimit { // the pod keeps its own limit, if it has one
+			w.Size.Limit, w.Size.HasLimit = w.Present.Limit, w.Present.HasLimit
+		}
+		w.Bounds = append(w.Bounds, boundsFor(looked[i], w.Resource)...)
+	}
+}
+
+func amountsOf(requests, limits cluster.Resources, res cluster.Resource) Amounts {
+	var x Amounts
+	x.Request, x.HasRequest = requests.Get(res)
+	x.Limit, x.HasLimit = limits.Get(res)
+	return x
+}
+
+func boundsFor(bounds []policy.Bound, res cluster.Resource) []policy.Bound {
+	var out []policy.Bound
+	for _, b := range bounds {
+		if b.Resource == res {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func historyOf(histories []*usage.ContainerHistory, container string) *usage.ContainerHistory {
+	for _, h := range histories {
+		if h.Container() == container {
+			return h
+		}
+	}
+	return nil
+}
+
+// unit returns the millicores of a core, or the bytes of a byte.
+func unit(res cluster.Resource) float64 {
+	if res == cluster.CPU {
+		return 1000
+	}
+	return 1
+}
+
+// days returns the peaks of the last days, of 24 hours each, the last of which ends with the present hour.
+func days(peaks *hourly.Peaks, res cluster.Resource, now time.Time) []Day {
+	if peaks == nil {
+		return nil
+	}
+	out := make([]Day, 0, shownDays)
+	end := int(now.Unix()/3600) + 1
+	for i := range shownDays {
+		from := end - 24*(shownDays-i)
+		day := Day{From: hourAt(from)}
+		if level := peaks.Max(from, from+24); level > 0 {
+			day.Peak = level.Amount() * unit(res)
+			day.Known = true
+			for h := from; h < from+24; h++ {
+				if peaks.At(h) == level {
+					day.At = hourAt(h)
+				}
+			}
+		}
+		out = append(out, day)
+	}
+	return out
+}
+
+func hourAt(hour int) time.Time { return time.Unix(int64(hour)*3600, 0).UTC() }

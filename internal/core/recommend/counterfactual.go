@@ -1,0 +1,202 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// PeaksOf returns the hourly peaks of a resource in the model state of a container, in cores or bytes; nil if it has none. They belong to
+// the model state: do not change them. Usage near the limit of the container was multiplied by a factor before it was stored, see
+// LeastUsage.
+func PeaksOf(s *usage.ContainerHistory, r cluster.Resource) *hourly.Peaks {
+	var cpu, memory *hourly.Peaks
+	switch m := s.Extension().(type) {
+	case *Memo:
+		cpu, memory = &m.CPU, &m.Memory
+	case *Busy:
+		memory = &m.Memory
+	case *Seasons:
+		cpu, memory = &m.CPU, &m.Memory
+	case *Window:
+		cpu, memory = &m.CPU, &m.Memory
+	case *Load:
+		memory = &m.memory
+	}
+	peaks := memory
+	if r == cluster.CPU {
+		peaks = cpu
+	}
+	if peaks == nil || peaks.Empty() {
+		return nil
+	}
+	return peaks
+}
+
+// LeastUsage returns the least memory, in bytes, that a container may have used if this level was stored as its peak.
+func LeastUsage(level hourly.Level) float64 {
+	if level <= 1 {
+		return 0
+	}
+	return (level - 1).Amount() / cutMemory
+}
+
+// Anew returns the history as a profile would have it that is selected now, with all decisions made anew at the newest sample: nothing waits
+// because of an earlier decision. Learnt margins are kept, as they are when the profile of a workload changes. The requests are those outside
+// of low hours. It also returns the resources that the history is enough for. The history does not change.
+//
+// The histograms are enough for Default. Adaptive needs hourly peaks, which the profiles with Adaptive or BusyHours have.
+func Anew(s *usage.ContainerHistory, p Profile) (*usage.ContainerHistory, cluster.Set) {
+	if p.Extend == nil {
+		return s.With(nil), measured(s)
+	}
+	next := p.Extend()
+	known := carryOver(s.Extension(), next)
+	switch m := next.(type) {
+	case *Memo:
+		m.decideAnew(true)
+	case *Busy:
+		m.decideAnew(false)
+	}
+	return s.With(next), known & measured(s)
+}
+
+// AnewWithout is Anew without the peaks of a resource in the time from a time on, before another. It also drops a request that was raised in
+// that time. It knows only resources with hourly peaks.
+func AnewWithout(s *usage.ContainerHistory, p Profile, r cluster.Resource, from, before time.Time) (*usage.ContainerHistory, cluster.Set) {
+	if p.Extend == nil || PeaksOf(s, r) == nil {
+		return s, 0
+	}
+	next := p.Extend()
+	known := carryOver(s.Extension(), next) & cluster.Of(r)
+	var memo *Memo
+	switch m := next.(type) {
+	case *Memo:
+		memo = m
+	case *Busy:
+		memo = &m.Memo
+	default:
+		return s, 0
+	}
+	peaks, request := &memo.Memory, &memo.memory
+	hold := memo.p.Memory.Hold
+	if r == cluster.CPU {
+		peaks, request, hold = &memo.CPU, &memo.cpu, 0
+	}
+	first, end := int(from.Unix()/3600), int(before.Unix()/3600)
+	*peaks = peaks.Without(first, end)
+	if peaks.Max(0, peaks.Newest()+1) == 0 {
+		return s, 0 // nothing is left
+	}
+	if at := unix(request.bumped).Add(-hold); !at.Before(from) && at.Before(before) {
+		request.bumped = 0
+	}
+	_, adaptiveCPU := next.(*Memo)
+	memo.decideAnew(adaptiveCPU)
+	return s.With(next), known
+}
+
+// measured returns the resources with samples.
+func measured(s *usage.ContainerHistory) cluster.Set {
+	var known cluster.Set
+	if !s.CPU.IsEmpty() {
+		known = known.With(cluster.CPU)
+	}
+	if !s.Memory.IsEmpty() {
+		known = known.With(cluster.Memory)
+	}
+	return known
+}
+
+// carryOver copies model state to an empty extension, and returns the resources for which it can be used.
+func carryOver(from, to usage.Extension) cluster.Set {
+	switch to := to.(type) {
+	case byRequest:
+		if _, ok := from.(byRequest); ok {
+			return cluster.Both
+		}
+		return 0 // the samples in the histograms have other weights
+	case *Memo:
+		switch from := from.(type) {
+		case *Memo:
+			return copied(from, to, cluster.Both)
+		case *Busy:
+			return copied(&from.Memo, to, cluster.Of(cluster.Memory))
+		}
+	case *Busy:
+		switch from := from.(type) {
+		case *Memo:
+			return copied(from, &to.Memo, cluster.Of(cluster.Memory))
+		case *Busy:
+			return copied(from, to, cluster.Both)
+		}
+	case *Models:
+		if from, ok := from.(*Models); ok {
+			return copied(from, to, cluster.Both)
+		}
+	}
+	return 0
+}
+
+// copied copies stored model state, and returns the resources if it could be read.
+func copied(from, to usage.Extension, known cluster.Set) cluster.Set {
+	data, err := from.AppendBinary(nil)
+	if err != nil || to.UnmarshalBinary(data) != nil {
+		return 0
+	}
+	return known
+}
+
+// OutsideLowHours returns the history with the requests that apply outside of low hours. The history does not change.
+func OutsideLowHours(s *usage.ContainerHistory) *usage.ContainerHistory {
+	switch m := s.Extension().(type) {
+	case *Memo:
+		copied := *m
+		copied.leaveLowHours()
+		return s.With(&copied)
+	case *Busy:
+		copied := *m
+		copied.leaveLowHours()
+		return s.With(&copied)
+	}
+	return s
+}
+
+func (m *Memo) leaveLowHours() {
+	m.cpu.inLow = false
+	m.memory.inLow = false
+}
+
+// decideAnew decides the requests as at the last decision, without regard to the present ones.
+func (m *Memo) decideAnew(cpu bool) {
+	if m.memory.decided > 0 && !m.Memory.Empty() {
+		banned := m.memory.anew()
+		m.decideMemory(m.memory.decided, false)
+		m.memory.banned = banned
+	}
+	if cpu && m.cpu.decided > 0 && !m.CPU.Empty() {
+		banned := m.cpu.anew()
+		m.decideCPU(m.cpu.decided, 0)
+		m.cpu.banned = banned
+	}
+}
+
+// anew forgets the plan of low hours, and the present request: any other one is less than the maximum and may replace it at once. It excludes
+// low hours until banned is set to the result.
+func (h *held) anew() (banned int64) {
+	banned = h.banned
+	h.banned = math.MaxInt64
+	h.level = maxAmount
+	h.changed = 0
+	h.low = 0
+	h.inLow = false
+	h.planned = 0
+	h.hours = lowHours{}
+	return banned
+}
