@@ -54,6 +54,7 @@ type Config struct {
 	Namespace string
 	Container string
 	Output    string
+	If        conditions
 	updater   Updater
 	given     *pflag.FlagSet
 }
@@ -63,6 +64,8 @@ var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text":
 
 // NewCommand returns "podfit explain".
 func NewCommand(s process.Streams, u Updater) *cobra.Command {
+	var keys strings.Builder
+	writeKeys(&keys)
 	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", updater: u}
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME",
@@ -74,10 +77,14 @@ It reads the cluster once, with rights to get and list only, and changes nothing
 cluster that you may not read are named in the output.
 
 The next pass is planned by the same code as in the updater. If your updater runs with other flags than the defaults, give
-them to this command, too.`,
+them to this command, too.
+
+Conditions for --if:
+` + keys.String(),
 		Example: `  podfit explain deploy/cart -n shop
   podfit explain pod/cart-7d9f-q8z -n shop -o json
   podfit explain vpa/cart -n shop --min-replicas=1
+  podfit explain deploy/cart -n shop --if profile=cost --if maxAllowed.memory=1Gi
   podfit explain node/n7
   podfit explain deploy/cart -n shop -o html > cart.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,6 +111,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Namespace of the object. Empty means the namespace of the kubeconfig's context.")
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
 	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
+	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
 	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
 	fs.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
 	fs.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
@@ -155,9 +163,10 @@ func (c *Config) explain(ctx context.Context, now time.Time, clients *kube.Clien
 	}
 	in := &explanation.Input{
 		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.updater.Interval(),
-		Nodes: world.Nodes(), Missing: lacks, Assumed: c.updater.Assumed(c.given), Replicas: world.Scale(found.Workload),
+		Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Assumed: c.updater.Assumed(c.given), Replicas: world.Scale(found.Workload),
 	}
-	c.plan(ctx, in, world, clients)
+	planned := c.plan(ctx, in, world, clients)
+	c.size(ctx, in, world, planned, clients)
 	c.inspect(ctx, in, world, clients, found.namespace)
 	return explanation.Explain(in), nil
 }
@@ -232,8 +241,8 @@ func live(pods []*cluster.Pod) []*cluster.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { return !p.Live() })
 }
 
-// plan adds the decisions of the next pass on the pods.
-func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients) {
+// plan adds the decisions of the next pass on the pods, and returns what it is planned for.
+func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients) *plan.World {
 	states, err := readStates(ctx, clients, c.updater.WatcherOptions().Namespace)
 	if err != nil {
 		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
@@ -249,6 +258,7 @@ func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher
 	for uid := range explained {
 		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
 	}
+	return &planned
 }
 
 // readStates reads the records of the updater.

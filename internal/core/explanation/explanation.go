@@ -4,6 +4,7 @@
 package explanation
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -56,6 +57,9 @@ type Input struct {
 	Conditions []Condition // of the VPA
 	Events     []Event     // about the VPA and the pods, the newest last
 
+	Sizing *Sizing // what the sizes are computed from; nil if that is not known
+	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
+
 	Assumed []string // settings of the updater that were assumed
 	Missing []string // what could not be read, as full sentences
 }
@@ -91,6 +95,8 @@ type Explanation struct {
 	Now        []string
 	Next       []Step
 	You        []Advice
+	Why        []Why
+	WhatIf     []Counterfactual
 	Assumed    []string
 	Missing    []string
 }
@@ -122,5 +128,13 @@ func Explain(in *Input) *Explanation {
 	out.Now = now(in)
 	out.Next = next(in)
 	out.You = you(in, out.Situations, out.Next)
+	if in.Sizing != nil {
+		out.Why = slices.DeleteFunc(WhyOf(in.Sizing), func(w Why) bool { return !in.shows(w.Container) })
+		changes := in.Ifs
+		if changes == nil {
+			changes = UsualIfs(in.Sizing)
+		}
+		out.WhatIf = slices.DeleteFunc(WhatIf(in.Sizing, changes), func(c Counterfactual) bool { return !in.shows(c.Container) })
+	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -30,8 +31,17 @@ type pageData struct {
 	*explanation.Explanation
 	At    string
 	Steps []pageStep
+	Sizes []pageWhy
+	Ifs   []pageIf
 	Notes []string
 }
+
+type pageWhy struct {
+	Title, Container, Spark string
+	Lines                   []explanation.Line
+}
+
+type pageIf struct{ Name, Text string }
 
 type pageStep struct {
 	Pods     string
@@ -57,6 +67,13 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 	}
 	for i := range e.Next {
 		data.Steps = append(data.Steps, pageStepOf(&e.Next[i]))
+	}
+	for i := range e.Why {
+		w := &e.Why[i]
+		data.Sizes = append(data.Sizes, pageWhy{Title: w.Title(), Container: w.Container, Spark: explanation.Spark(w.Days), Lines: w.Lines()})
+	}
+	for _, g := range counterfactuals(e) {
+		data.Ifs = append(data.Ifs, pageIf{Name: g.name, Text: strings.Join(g.texts, " · ")})
 	}
 	if err := pageTemplate.Execute(w, data); err != nil {
 		return fmt.Errorf("write explanation: %w", err)

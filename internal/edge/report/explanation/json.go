@@ -24,6 +24,8 @@ type jsonExplanation struct {
 	Now        []string        `json:"now"`
 	Next       []jsonStep      `json:"next"`
 	You        []jsonAdvice    `json:"you"`
+	Why        []jsonWhy       `json:"why"`
+	WhatIf     []jsonWhatIf    `json:"whatIf"`
 	Assumed    []string        `json:"assumed,omitempty"`
 	Missing    []string        `json:"missing,omitempty"`
 }
@@ -57,6 +59,47 @@ type jsonAdvice struct {
 	Command string `json:"command,omitempty"`
 }
 
+type jsonWhy struct {
+	Container string     `json:"container"`
+	Resource  string     `json:"resource"`
+	Profile   string     `json:"profile"`
+	Title     string     `json:"title"`
+	Estimate  int64      `json:"estimate"` // before bounds; like all amounts in millicores or bytes
+	Target    int64      `json:"target"`
+	Lower     int64      `json:"lower"`
+	Upper     int64      `json:"upper"`
+	Request   *int64     `json:"request,omitempty"` // of a pod that is created or resized now
+	Limit     *int64     `json:"limit,omitempty"`
+	Steps     []jsonLine `json:"steps"`
+	Bounds    []string   `json:"bounds"`
+	Days      []jsonPeak `json:"days,omitempty"`
+}
+
+type jsonLine struct {
+	Figure string `json:"figure"`
+	Text   string `json:"text"`
+	Note   string `json:"note,omitempty"`
+}
+
+type jsonPeak struct {
+	From time.Time `json:"from"`
+	Peak float64   `json:"peak"`
+	At   time.Time `json:"at"`
+}
+
+type jsonWhatIf struct {
+	If        string `json:"if"`
+	Container string `json:"container"`
+	Resource  string `json:"resource"`
+	Known     bool   `json:"known"`
+	Reason    string `json:"reason,omitempty"`
+	Target    int64  `json:"target,omitempty"`
+	Request   *int64 `json:"request,omitempty"`
+	DaysAbove int    `json:"daysAbove"`
+	Days      int    `json:"days"`
+	OOMKilled string `json:"oomKilled"` // yes, no or unknown
+}
+
 // WriteJSON writes an explanation as one JSON object.
 func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 	encoder := json.NewEncoder(w)
@@ -67,7 +110,7 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Now: listed(e.Now),
-		Situations: []jsonSituation{}, Next: []jsonStep{}, You: []jsonAdvice{}, Assumed: e.Assumed, Missing: e.Missing,
+		Situations: []jsonSituation{}, Next: []jsonStep{}, You: []jsonAdvice{}, Why: []jsonWhy{}, WhatIf: []jsonWhatIf{}, Assumed: e.Assumed, Missing: e.Missing,
 	}
 	for i := range e.Situations {
 		s := &e.Situations[i]
@@ -78,6 +121,45 @@ func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	}
 	for _, a := range e.You {
 		out.You = append(out.You, jsonAdvice{Text: a.Text, Command: a.Command})
+	}
+	for i := range e.Why {
+		out.Why = append(out.Why, jsonWhyOf(&e.Why[i]))
+	}
+	for i := range e.WhatIf {
+		out.WhatIf = append(out.WhatIf, jsonWhatIfOf(&e.WhatIf[i]))
+	}
+	return out
+}
+
+func jsonWhyOf(w *explanation.Why) jsonWhy {
+	out := jsonWhy{
+		Container: w.Container, Resource: w.Resource.String(), Profile: w.Profile, Title: w.Title(), Estimate: w.Estimate,
+		Target: w.Range.Target, Lower: w.Range.Lower, Upper: w.Range.Upper, Steps: []jsonLine{}, Bounds: listed(w.BoundTexts()),
+	}
+	if w.Size.HasRequest {
+		out.Request = &w.Size.Request
+	}
+	if w.Size.HasLimit {
+		out.Limit = &w.Size.Limit
+	}
+	for _, line := range w.Lines() {
+		out.Steps = append(out.Steps, jsonLine{Figure: line.Figure, Text: line.What, Note: line.Note})
+	}
+	for _, d := range w.Days {
+		if d.Known {
+			out.Days = append(out.Days, jsonPeak{From: d.From, Peak: d.Peak, At: d.At})
+		}
+	}
+	return out
+}
+
+func jsonWhatIfOf(c *explanation.Counterfactual) jsonWhatIf {
+	out := jsonWhatIf{
+		If: c.If.String(), Container: c.Container, Resource: c.Resource.String(), Known: c.Known, Reason: c.Reason, Target: c.Target,
+		DaysAbove: c.DaysAbove, Days: c.Days, OOMKilled: c.Killed.String(),
+	}
+	if c.Size.HasRequest {
+		out.Request = &c.Size.Request
 	}
 	return out
 }

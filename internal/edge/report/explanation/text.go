@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -35,7 +36,12 @@ func WriteText(w io.Writer, e *explanation.Explanation) error {
 	t.section("NOW", e.Now)
 	t.steps(e)
 	t.advice(e.You)
-	t.section("WHY", situationTexts(e))
+	t.why(e)
+	t.whatIf(e)
+	if len(e.Situations) > 0 {
+		t.line("THE LIMITS IN WORDS")
+		t.section("", situationTexts(e))
+	}
 	t.section("NOTE", notes(e))
 	_, err := w.Write(t.out.Bytes())
 	return err
@@ -94,6 +100,7 @@ func (t *text) paragraph(title string, words []string, separator string) {
 	} else if separator == " " {
 		start = pad("", indent)
 	}
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 	current := start
 	empty := true
 	for i, word := range words {
@@ -132,6 +139,109 @@ func plain(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
+}
+
+// figures is the width of the first column of WHY.
+const figures = 10
+
+// why writes how the sizes come about.
+func (t *text) why(e *explanation.Explanation) {
+	for i := range e.Why {
+		w := &e.Why[i]
+		title := "WHY " + w.Title()
+		if several(e) {
+			title += ", container " + w.Container
+		}
+		t.line(plain(title))
+		for j, line := range w.Lines() {
+			what, note := line.What, line.Note
+			if j == 0 && len(w.Days) > 0 {
+				note = strings.TrimSpace(note + "  " + explanation.Spark(w.Days))
+			}
+			t.columns(line.Figure, what, note)
+		}
+	}
+	if len(e.Why) > 0 {
+		t.line("")
+	}
+}
+
+// several reports whether the sizes of several containers are explained.
+func several(e *explanation.Explanation) bool {
+	for i := range e.Why {
+		if e.Why[i].Container != e.Why[0].Container {
+			return true
+		}
+	}
+	return false
+}
+
+// columns writes a figure, what it is, and a note, which has its own line if there is no room.
+func (t *text) columns(figure, what, note string) {
+	start := "   " + pad(plain(figure), figures)
+	rest := plain(what)
+	if note != "" && width(start)+width(rest)+2+width(note) <= columns {
+		rest = pad(rest, min(34, columns-width(start)-2-width(note))) + "  " + plain(note)
+		t.line(start + rest)
+		return
+	}
+	t.wrapped(start, rest)
+	if note != "" {
+		t.wrapped(pad("", 3+figures), plain(note))
+	}
+}
+
+// wrapped writes text after a start, and further lines below the text.
+func (t *text) wrapped(start, words string) {
+	current, empty := start, true
+	for _, word := range strings.Fields(words) {
+		if !empty && width(current)+1+width(word) > columns {
+			t.line(current)
+			current, empty = pad("", width(start)), true
+		}
+		if !empty {
+			current += " "
+		}
+		current += word
+		empty = false
+	}
+	t.line(current)
+}
+
+// whatIf writes the sizes under changed inputs, one line for each resource of a container.
+func (t *text) whatIf(e *explanation.Explanation) {
+	if len(e.WhatIf) == 0 {
+		return
+	}
+	t.line("WHAT IF")
+	for _, group := range counterfactuals(e) {
+		t.wrapped("   "+pad(plain(group.name), figures), strings.Join(group.texts, " · "))
+	}
+	t.line("")
+}
+
+// A group are the counterfactuals of one resource of a container.
+type group struct {
+	name  string
+	texts []string
+}
+
+func counterfactuals(e *explanation.Explanation) []group {
+	var out []group
+	for i := range e.WhatIf {
+		c := &e.WhatIf[i]
+		name := c.Resource.String()
+		if several(e) {
+			name = c.Container + " " + name
+		}
+		at := slices.IndexFunc(out, func(g group) bool { return g.name == name })
+		if at < 0 {
+			out = append(out, group{name: name})
+			at = len(out) - 1
+		}
+		out[at].texts = append(out[at].texts, plain(c.Text()))
+	}
+	return out
 }
 
 // steps writes what happens next.
