@@ -14,7 +14,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -366,5 +372,74 @@ func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 	}
 	if !strings.Contains(given, "RESIZE in place") || strings.Contains(given, "--min-replicas") {
 		t.Errorf("with --min-replicas=1:\n%s", given)
+	}
+}
+
+// store writes two weeks of usage history of the profile balanced: usually 300Mi, with peaks.
+func (s *shop) store() {
+	s.t.Helper()
+	profile, _ := recommend.Builtin("balanced")
+	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+	store := usage.NewStore(usage.DefaultConfig())
+	store.Extend(cart, profile.Extend)
+	store.Track(&cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "old"}, UID: "old", Top: cart, Phase: cluster.Running,
+		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 1<<30)}}})
+	now := time.Now().Truncate(time.Hour)
+	for at := now.AddDate(0, 0, -14); at.Before(now); at = at.Add(5 * time.Minute) {
+		memory := 300.0
+		if at.Hour()%4 == 3 && at.Day()%4 == 0 {
+			memory = 1000
+		}
+		store.Tick(at)
+		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "old"}, Container: "app", At: at, CPU: 0.2, Memory: memory * (1 << 20), Has: cluster.Both})
+	}
+	clients, err := kube.ClientsFor(s.api.Config())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	saved, ok := store.Checkpoint(cart, "app", now)
+	checkpoints := checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{})
+	if _, err := checkpoints.Load(s.t.Context()); err != nil || !ok {
+		s.t.Fatalf("there is a checkpoint: %t, error %v", ok, err)
+	}
+	if err := checkpoints.Write(s.t.Context(), checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "cart"}, Container: "app"}, saved); err != nil {
+		s.t.Fatal(err)
+	}
+	histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := histories.Load(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	if wrote, err := histories.Write(s.t.Context(), cart, store.Histories(cart, now)); err != nil || !wrote {
+		s.t.Fatalf("wrote %t: %v", wrote, err)
+	}
+	s.vpa("InPlaceOrRecreate", `,"recommenders":[{"name":"balanced"}]`)
+}
+
+func TestExplain_historyIsStored_showsWhyAndWhatIf(t *testing.T) {
+	s := newShop(t, 3)
+	s.store()
+	got := s.text("deploy/cart")
+	for _, want := range []string{"profile balanced", "OF MEMORY (was 1Gi)", "WHAT IF", "profile cost", "without "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	for line := range strings.SplitSeq(got, "\n") {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	asked := s.text("deploy/cart", "--if", "maxAllowed.memory=700Mi")
+	if !strings.Contains(asked, "maxAllowed.memory=700Mi 700Mi") || strings.Contains(asked, "profile cost") {
+		t.Errorf("with a condition:\n%s", asked)
+	}
+	if _, stderr, code := s.explain("deploy/cart", "--if", "colour=red"); code != exitUsage || !strings.Contains(stderr, "unknown key") {
+		t.Errorf("an unknown condition: exit code %d, %s", code, stderr)
+	}
+	if testing.Verbose() {
+		t.Log(got)
 	}
 }

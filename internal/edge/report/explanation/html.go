@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -73,7 +72,7 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 		data.Sizes = append(data.Sizes, pageWhy{Title: w.Title(), Container: w.Container, Spark: explanation.Spark(w.Days), Lines: w.Lines()})
 	}
 	for _, g := range counterfactuals(e) {
-		data.Ifs = append(data.Ifs, pageIf{Name: g.name, Text: strings.Join(g.texts, " · ")})
+		data.Ifs = append(data.Ifs, pageIf{Name: g.name, Text: g.text()})
 	}
 	if err := pageTemplate.Execute(w, data); err != nil {
 		return fmt.Errorf("write explanation: %w", err)

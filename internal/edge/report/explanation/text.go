@@ -215,15 +215,16 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	}
 	t.line("WHAT IF")
 	for _, group := range counterfactuals(e) {
-		t.wrapped("   "+pad(plain(group.name), figures), strings.Join(group.texts, " · "))
+		t.wrapped("   "+pad(plain(group.name), figures), group.text())
 	}
 	t.line("")
 }
 
 // A group are the counterfactuals of one resource of a container.
 type group struct {
-	name  string
-	texts []string
+	name             string
+	texts            []string
+	unknown, reasons []string // conditions under which the size is not known, and why
 }
 
 func counterfactuals(e *explanation.Explanation) []group {
@@ -239,9 +240,25 @@ func counterfactuals(e *explanation.Explanation) []group {
 			out = append(out, group{name: name})
 			at = len(out) - 1
 		}
-		out[at].texts = append(out[at].texts, plain(c.Text()))
+		if c.Known {
+			out[at].texts = append(out[at].texts, plain(c.Text()))
+			continue
+		}
+		out[at].unknown = append(out[at].unknown, plain(c.If.String()))
+		if !slices.Contains(out[at].reasons, plain(c.Reason)) {
+			out[at].reasons = append(out[at].reasons, plain(c.Reason))
+		}
 	}
 	return out
+}
+
+// text returns the counterfactuals as one text, with those that are not known at its end.
+func (g *group) text() string {
+	texts := slices.Clone(g.texts)
+	if len(g.unknown) > 0 {
+		texts = append(texts, "not known: "+strings.Join(g.unknown, ", ")+". "+strings.Join(g.reasons, " "))
+	}
+	return strings.Join(texts, " · ")
 }
 
 // steps writes what happens next.
