@@ -367,7 +367,7 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 	s := newShop(t, 1)
 	assumed, given := s.text("deploy/cart"), s.text("deploy/cart", "--min-replicas=1")
-	if !strings.Contains(assumed, "WAITS: The controller has 1 live pod") || !strings.Contains(assumed, "--min-replicas=2") {
+	if !strings.Contains(assumed, "WAITS. The controller has 1 live pod") || !strings.Contains(assumed, "--min-replicas=2") {
 		t.Errorf("with the default minimum:\n%s", assumed)
 	}
 	if !strings.Contains(given, "RESIZE in place") || strings.Contains(given, "--min-replicas") {

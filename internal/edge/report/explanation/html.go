@@ -4,12 +4,14 @@
 package explanation
 
 import (
+	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -74,8 +76,14 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 	for _, g := range counterfactuals(e) {
 		data.Ifs = append(data.Ifs, pageIf{Name: g.name, Text: g.text()})
 	}
-	if err := pageTemplate.Execute(w, data); err != nil {
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, data); err != nil {
 		return fmt.Errorf("write explanation: %w", err)
+	}
+	for line := range bytes.Lines(out.Bytes()) {
+		if _, err := io.WriteString(w, plain(strings.TrimSuffix(string(line), "\n"))+"\n"); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -89,7 +97,7 @@ func pageStepOf(s *explanation.Step) pageStep {
 		out.State, out.What = "wait", "waits"
 	}
 	for i := range s.Gates {
-		g := pageGate{Name: string(s.Gates[i].Name), Blocked: s.Gates[i].Blocked}
+		g := pageGate{Name: gateWords(s.Gates[i].Name), Blocked: s.Gates[i].Blocked}
 		if g.Blocked {
 			g.Reason = s.Gates[i].Reason.String()
 		}

@@ -285,17 +285,18 @@ var verbs = map[decision.Act]string{
 
 // sentence returns a step as text.
 func sentence(s *explanation.Step, at time.Time) string {
-	out := names(s.Pods) + "  "
+	out := names(s.Pods) + ": "
 	switch {
 	case s.Act != decision.Leave:
 		out += verbs[s.Act]
 	case s.Waits():
-		out += "WAITS:"
+		out += "WAITS"
 		if s.NotBefore.After(at) {
-			out = strings.TrimSuffix(out, ":") + " until " + s.NotBefore.UTC().Format("15:04") + ":"
+			out += " until " + moment(at, s.NotBefore)
 		}
+		out += "."
 	default:
-		out += "no change:"
+		out += "no change."
 	}
 	out += " " + s.Reason
 	if s.Fallback != "" {
@@ -305,6 +306,14 @@ func sentence(s *explanation.Step, at time.Time) string {
 		out += " Also blocked by: " + gateNames(more) + "."
 	}
 	return out
+}
+
+// moment returns a time in UTC, with its date if that is another one.
+func moment(now, at time.Time) string {
+	if now.UTC().Format(time.DateOnly) == at.UTC().Format(time.DateOnly) {
+		return at.UTC().Format("15:04")
+	}
+	return at.UTC().Format("2 Jan 15:04")
 }
 
 func names(pods []string) string {
@@ -317,7 +326,7 @@ func names(pods []string) string {
 func gateNames(gates []plan.Gate) string {
 	var out []string
 	for _, g := range gates {
-		out = append(out, string(g.Name))
+		out = append(out, gateWords(g.Name))
 	}
 	return strings.Join(out, ", ")
 }
