@@ -443,3 +443,19 @@ func TestExplain_historyIsStored_showsWhyAndWhatIf(t *testing.T) {
 		t.Log(got)
 	}
 }
+
+// What the running updater recorded is shown, and a difference to the plan of this command is named.
+func TestExplain_updaterRecordedWaitingPods_areShownAndCompared(t *testing.T) {
+	for minimum, differs := range map[string]bool{"2": true, "4": false} {
+		s := newShop(t, 3)
+		s.apply(statesPath, `{"apiVersion":"podfit.dev/v1alpha1","kind":"UpdateState","metadata":{"namespace":"shop","name":"apps-deployment-cart"},
+			"spec":{"target":{"group":"apps","kind":"Deployment","name":"cart"}},"status":{"waitingPods":[{"reason":"TooFewReplicas","pods":3,"firstPod":"cart-7d9f-0"}]}}`)
+		got := strings.Join(strings.Fields(s.text("deploy/cart", "--min-replicas="+minimum)), " ")
+		if !strings.Contains(got, "The running updater recorded that 3 pods wait for TooFewReplicas, the first is cart-7d9f-0.") {
+			t.Errorf("--min-replicas=%s: no record in\n%s", minimum, got)
+		}
+		if strings.Contains(got, "plans something else") != differs {
+			t.Errorf("--min-replicas=%s: the difference is named, want %t:\n%s", minimum, differs, got)
+		}
+	}
+}

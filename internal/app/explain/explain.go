@@ -247,6 +247,11 @@ func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher
 	if err != nil {
 		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
 	}
+	for i := range states {
+		if states[i].Workload == in.Subject.Workload && !in.Subject.Workload.IsZero() {
+			in.Waiting = states[i].Waiting
+		}
+	}
 	explained := make(map[string]bool, len(in.Pods))
 	for _, p := range in.Pods {
 		explained[p.UID] = true

@@ -53,24 +53,26 @@ func newUnsettled(seed uint64) *unsettled {
 	y.config.SkipDisruptionBudget = y.often(3)
 	y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(random.Int64N(8000), random.Int64N(16<<30)), Ready: true}, {Name: "m", Allocatable: cluster.Amounts(4000, 8<<30), Ready: true}}
 	y.evict = func(p *cluster.Pod) (error, bool) {
-		return y.answer("evict", p, kube.ErrBudget, kube.ErrForbidden, errors.New("lost"), nil, nil, nil)
+		err := y.answer("evict", p, kube.ErrBudget, kube.ErrForbidden, errors.New("lost"), nil, nil, nil)
+		return err, err != nil
 	}
 	y.resize = func(p *cluster.Pod, _ []policy.Fitted) (error, bool) {
-		return y.answer("resize", p, kube.ErrQuota, kube.ErrForbidden, errors.New("lost"), nil, nil, nil, nil)
+		err := y.answer("resize", p, kube.ErrQuota, kube.ErrForbidden, errors.New("lost"), nil, nil, nil, nil)
+		return err, err != nil
 	}
 	return y
 }
 
 // answer records an attempt and refuses it at random.
-func (y *unsettled) answer(what string, p *cluster.Pod, of ...error) (error, bool) {
+func (y *unsettled) answer(what string, p *cluster.Pod, of ...error) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.attempts[p.UID] = append(y.attempts[p.UID], what)
 	if err := y.one(of...); err != nil {
 		y.refused = true
-		return fmt.Errorf("%s: %w", what, err), true
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return nil, false
+	return nil
 }
 
 // unsettle changes the cluster.

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -53,6 +54,8 @@ type Input struct {
 	Labels     []string // of the pods, "key=value"
 	Containers []Container
 	Usage      []usage.Sample // current usage; nil if it is not known
+
+	Waiting []ledger.WaitingState // pods that the last passes of the running updater left, as it recorded
 
 	Conditions []Condition // of the VPA
 	Events     []Event     // about the VPA and the pods, the newest last
@@ -127,6 +130,7 @@ func Explain(in *Input) *Explanation {
 	out.Situations = situations(in)
 	out.Now = now(in)
 	out.Next = next(in)
+	out.Missing = append(slices.Clone(out.Missing), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
 	if in.Sizing != nil {
 		out.Why = slices.DeleteFunc(WhyOf(in.Sizing), func(w Why) bool { return !in.shows(w.Container) })

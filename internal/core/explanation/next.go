@@ -119,6 +119,27 @@ func fallback(in *Input, d *decision.Decision) string {
 	return text + " unless that is blocked as it is now: " + strings.Join(blocked, ". ") + "."
 }
 
+// disagreements reports reasons that the running updater recorded and that this plan has for no pod, although the pods exist: the updater
+// probably runs with other flags.
+func disagreements(in *Input, steps []Step) []string {
+	var out []string
+	for _, s := range in.Waiting {
+		planned := slices.ContainsFunc(steps, func(o Step) bool { return o.Code == s.Reason })
+		exists := slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool { return d.Pod.Name == s.First })
+		if exists && !planned && !passing[s.Reason] {
+			out = append(out, fmt.Sprintf("The running updater left %s for the reason %s, and this command plans something else. Either the cause is gone, or the updater runs with other flags.",
+				s.First, s.Reason))
+		}
+	}
+	return out
+}
+
+// passing are reasons that often end before the next pass.
+var passing = map[string]bool{
+	decision.BudgetSpent.String(): true, decision.RateLimited.String(): true, decision.OutOfTime.String(): true, decision.NotReady.String(): true,
+	decision.ResizeRunning.String(): true, decision.Probing.String(): true, decision.AwaitingReplacement.String(): true, decision.ServerNotReached.String(): true,
+}
+
 // budgetsOf returns the PodDisruptionBudgets that select the pods.
 func (in *Input) budgetsOf() []cluster.DisruptionBudget {
 	var out []cluster.DisruptionBudget

@@ -86,6 +86,7 @@ func now(in *Input) []string {
 	out = append(out, resizes(in)...)
 	out = append(out, progress(in)...)
 	out = append(out, sizes(in)...)
+	out = append(out, recorded(in)...)
 	out = append(out, conditions(in)...)
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
@@ -256,6 +257,29 @@ func arrow(from cluster.Resources, res cluster.Resource, to int64) string {
 		return res.String() + " stays " + amount(res, had)
 	}
 	return res.String() + " " + amount(res, had) + " → " + amount(res, to)
+}
+
+// recorded describes the pods that the running updater left.
+func recorded(in *Input) []string {
+	if in.Subject.Kind == OfNode || in.Subject.Kind == OfPod {
+		return nil
+	}
+	var out []string
+	for _, s := range in.Waiting {
+		text := fmt.Sprintf("The running updater recorded that %s for %s, the first is %s", wait(s.Pods), s.Reason, s.First)
+		if s.NotBefore.After(in.Now) {
+			text += "; not before " + clock(in.Now, s.NotBefore)
+		}
+		out = append(out, text+".")
+	}
+	return out
+}
+
+func wait(n int) string {
+	if n == 1 {
+		return "1 pod waits"
+	}
+	return count(n, "pod") + " wait"
 }
 
 // badWhenTrue are the conditions of a VPA that report a problem while they are true.
