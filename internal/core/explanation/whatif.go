@@ -51,7 +51,7 @@ const (
 	requestsOnly     = "RequestsOnly"
 	requestsAndLimit = "RequestsAndLimits"
 	ignoreValue      = "ignore"
-	scalePointValue  = "scale-point"
+	scalePointValue  = "preserve-scale-point"
 )
 
 // A KeyHelp describes a key of ParseIf, for help texts.
@@ -70,7 +70,7 @@ func IfKeys() []KeyHelp {
 		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none"},
 		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none"},
 		{IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests"},
-		{IfHPA, "hpa=ignore or hpa=scale-point", "HPAs do not scale by the request, or podfit changes their target with the request"},
+		{IfHPA, "hpa=ignore or hpa=preserve-scale-point", "HPAs do not scale by the request, or podfit changes their target with the request"},
 	}
 }
 
@@ -297,7 +297,7 @@ func (in *Sizing) whatIf(change If, now *Why) Counterfactual {
 			histories[i] = recommend.OutsideLowHours(h)
 		}
 	}
-	for _, w := range in.sized(alternative.profile, histories, alternative.autoscaler, in.Pod, false) {
+	for _, w := range in.sized(alternative.profile, histories, alternative.autoscaler) {
 		if w.Container != now.Container || w.Resource != now.Resource {
 			continue
 		}

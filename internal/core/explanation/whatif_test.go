@@ -35,7 +35,7 @@ func parse(t *testing.T, texts ...string) []If {
 func TestParseIf_validConditions_areRead(t *testing.T) {
 	for text, want := range map[string]If{
 		"profile=cost":                  {Key: IfProfile, Value: "cost"},
-		" profile = cost ":              {Key: IfProfile, Value: "cost"},
+		"\tprofile = cost ":             {Key: IfProfile, Value: "cost"},
 		"without=peak":                  {Key: IfWithout, Value: "peak"},
 		"without=2026-11-21":            {Key: IfWithout, Value: "2026-11-21", day: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)},
 		"decide=anew":                   {Key: IfDecide, Value: "anew"},
@@ -47,7 +47,7 @@ func TestParseIf_validConditions_areRead(t *testing.T) {
 		"maxAllowed.memory=0":           {Key: "maxAllowed.memory", Value: "0", resources: cluster.Of(cluster.Memory)},
 		"maxAllowed.memory=800M":        {Key: "maxAllowed.memory", Value: "800M", resources: cluster.Of(cluster.Memory), amount: 8e8},
 		"controlledValues=RequestsOnly": {Key: IfControlledValues, Value: "RequestsOnly"},
-		"hpa=scale-point":               {Key: IfHPA, Value: "scale-point"},
+		"hpa=preserve-scale-point":      {Key: IfHPA, Value: "preserve-scale-point"},
 	} {
 		got, err := ParseIf(text)
 		if err != nil || got != want {
@@ -82,7 +82,7 @@ func TestParseIf_invalidConditions_haveARemedy(t *testing.T) {
 		"without=2026-13-41":       "a day such as 2026-11-21",
 		"decide=later":             "decide must be anew",
 		"controlledValues=All":     "must be RequestsOnly or RequestsAndLimits, got \"All\"",
-		"hpa=off":                  "must be ignore or scale-point",
+		"hpa=off":                  "must be ignore or preserve-scale-point",
 	} {
 		if _, err := ParseIf(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gives error %v, want %q", text, err, want)
@@ -117,15 +117,15 @@ func TestIfKeys_everyKey_isAcceptedByParseIf(t *testing.T) {
 	}
 }
 
-// byResource returns the counterfactual of one resource.
-func byResource(t *testing.T, all []Counterfactual, res cluster.Resource) Counterfactual {
+// ofMemory returns the counterfactual of memory.
+func ofMemory(t *testing.T, all []Counterfactual) Counterfactual {
 	t.Helper()
 	for _, c := range all {
-		if c.Resource == res {
+		if c.Resource == cluster.Memory {
 			return c
 		}
 	}
-	t.Fatalf("no counterfactual for %s in %+v", res, all)
+	t.Fatalf("no counterfactual for memory in %+v", all)
 	return Counterfactual{}
 }
 
@@ -137,7 +137,7 @@ func TestWhatIf_policy_equalsTheSizeUnderThatPolicy(t *testing.T) {
 		"minAllowed.memory=2Gi":         func(p *cluster.ContainerPolicy) { p.MinAllowed = p.MinAllowed.Set(cluster.Memory, 2*gib) },
 		"controlledValues=RequestsOnly": func(p *cluster.ContainerPolicy) { p.RequestsOnly = true },
 	} {
-		got := byResource(t, WhatIf(&s.Sizing, parse(t, text)), cluster.Memory)
+		got := ofMemory(t, WhatIf(&s.Sizing, parse(t, text)))
 		real := cartScene()
 		real.Autoscaler.Policies = append([]cluster.ContainerPolicy(nil), real.Autoscaler.Policies...)
 		change(&real.Autoscaler.Policies[0])
@@ -152,7 +152,7 @@ func TestWhatIf_defaultProfile_equalsItsRecommendation(t *testing.T) {
 	s := cartScene()
 	p, _ := recommend.Builtin("default")
 	want := policy.Cap(s.Autoscaler, recommend.Workload(p.Params, p.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global)
-	got := byResource(t, WhatIf(&s.Sizing, parse(t, "profile=default")), cluster.Memory)
+	got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "profile=default")))
 	if got.Target != want[0].Target.Memory || got.Steps.Fold() != got.Target {
 		t.Errorf("%d, folded %d, want %d", got.Target, got.Steps.Fold(), want[0].Target.Memory)
 	}
@@ -162,7 +162,7 @@ func TestWhatIf_defaultProfile_equalsItsRecommendation(t *testing.T) {
 func TestWhatIf_otherProfile_isWhereTheWorkloadGetsAfterTheSwitch(t *testing.T) {
 	for _, name := range []string{"cost", "critical"} {
 		s := cartScene()
-		want := byResource(t, WhatIf(&s.Sizing, parse(t, "profile="+name)), cluster.Memory)
+		want := ofMemory(t, WhatIf(&s.Sizing, parse(t, "profile="+name)))
 		p, _ := recommend.Builtin(name)
 		if anew := s.store.Replace(cart, p.Extend); len(anew) > 0 {
 			t.Fatal("the model state was not carried over")
@@ -184,7 +184,7 @@ func TestWhatIf_otherProfile_isWhereTheWorkloadGetsAfterTheSwitch(t *testing.T) 
 
 func TestWhatIf_withoutThePeak_isTheSizeOfAWorkloadWithoutIt(t *testing.T) {
 	s := cartScene()
-	got := byResource(t, WhatIf(&s.Sizing, parse(t, "without=peak")), cluster.Memory)
+	got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "without=peak")))
 	if want := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC); !got.Known || !got.Without.Equal(want) {
 		t.Fatalf("%+v, want without %v", got, want)
 	}
@@ -192,12 +192,12 @@ func TestWhatIf_withoutThePeak_isTheSizeOfAWorkloadWithoutIt(t *testing.T) {
 	if got.Target >= now.Range.Target || got.DaysAbove != 1 || got.Days != 7 {
 		t.Errorf("%d without the peak, %d with it; above on %d of %d days", got.Target, now.Range.Target, got.DaysAbove, got.Days)
 	}
-	same := byResource(t, WhatIf(&s.Sizing, parse(t, "without=2026-11-21")), cluster.Memory)
+	same := ofMemory(t, WhatIf(&s.Sizing, parse(t, "without=2026-11-21")))
 	if same.Target != got.Target {
 		t.Errorf("%d without the day, %d without the peak", same.Target, got.Target)
 	}
-	other := byResource(t, WhatIf(&s.Sizing, parse(t, "without=2020-01-01")), cluster.Memory)
-	anew := byResource(t, WhatIf(&s.Sizing, parse(t, "decide=anew")), cluster.Memory)
+	other := ofMemory(t, WhatIf(&s.Sizing, parse(t, "without=2020-01-01")))
+	anew := ofMemory(t, WhatIf(&s.Sizing, parse(t, "decide=anew")))
 	if other.Target != anew.Target {
 		t.Errorf("%d without a day before the history, want %d", other.Target, anew.Target)
 	}
@@ -206,22 +206,22 @@ func TestWhatIf_withoutThePeak_isTheSizeOfAWorkloadWithoutIt(t *testing.T) {
 func TestWhatIf_tooSmallLimit_isKilledAgain(t *testing.T) {
 	s := cartScene() // the limit is 1.5 times the request, the highest peak 1000Mi, and a container with 1Gi was killed
 	for value, want := range map[string]Answer{"600Mi": Yes, "682Mi": Yes, "683Mi": No, "1Gi": No} {
-		if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value)), cluster.Memory); got.Killed != want {
+		if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value))); got.Killed != want {
 			t.Errorf("with maxAllowed %s and limit %d it is killed: %v, want %v", value, got.Size.Limit, got.Killed, want)
 		}
 	}
 	s.Kills = nil
 	for value, want := range map[string]Answer{"600Mi": Yes, "650Mi": Unknown, "700Mi": No} {
-		if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value)), cluster.Memory); got.Killed != want {
+		if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value))); got.Killed != want {
 			t.Errorf("without a known kill, with maxAllowed %s and limit %d it is killed: %v, want %v", value, got.Size.Limit, got.Killed, want)
 		}
 	}
 	s.Pod.Containers[0].Limits = cluster.Resources{}
-	if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=100Mi")), cluster.Memory); got.Killed != No {
+	if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=100Mi"))); got.Killed != No {
 		t.Errorf("without a limit it is killed: %v", got.Killed)
 	}
 	s.Pod = nil
-	if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=100Mi")), cluster.Memory); got.Killed != Unknown || got.Size != (Amounts{}) {
+	if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=100Mi"))); got.Killed != Unknown || got.Size != (Amounts{}) {
 		t.Errorf("without a pod: %+v", got)
 	}
 }
@@ -231,12 +231,12 @@ func TestWhatIf_histogramOnly_knowsOnlyWhatItsBucketsAllow(t *testing.T) {
 	s := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
 	s.use(3*dayLength, func(time.Time) (float64, float64) { return 0.2, 1000 * mib })
 	for value, want := range map[string]Answer{"500Mi": Yes, "900Mi": No} {
-		if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value)), cluster.Memory); got.Killed != want {
+		if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory="+value))); got.Killed != want {
 			t.Errorf("with maxAllowed %s and limit %d it is killed: %v, want %v", value, got.Size.Limit, got.Killed, want)
 		}
 	}
 	s.store.ObserveOOM(usage.OOM{Pod: s.Pod.Key, Container: "app", At: s.Now, Memory: 1000 * mib})
-	if got := byResource(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=500Mi")), cluster.Memory); got.Killed != Unknown {
+	if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=500Mi"))); got.Killed != Unknown {
 		t.Errorf("an OOM kill raised the histogram, and it is killed: %v", got.Killed)
 	}
 }
@@ -247,14 +247,14 @@ func TestWhatIf_unknownProfileOrHistory_saysWhy(t *testing.T) {
 		"profile=fast":      "There is no profile fast. Profiles: default, balanced, cost, critical, busy-hours, autopilot.",
 		"profile=autopilot": "The history of profile balanced is not enough",
 	} {
-		if got := byResource(t, WhatIf(&s.Sizing, parse(t, text)), cluster.Memory); got.Known || !strings.HasPrefix(got.Reason, want) {
+		if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, text))); got.Known || !strings.HasPrefix(got.Reason, want) {
 			t.Errorf("%s: known %v, reason %q", text, got.Known, got.Reason)
 		}
 	}
 	p, _ := recommend.Builtin("autopilot")
 	auto := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
 	auto.use(dayLength, func(time.Time) (float64, float64) { return 0.2, 1000 * mib })
-	if got := byResource(t, WhatIf(&auto.Sizing, parse(t, "without=peak")), cluster.Memory); got.Known || !strings.Contains(got.Reason, "no peaks of days") {
+	if got := ofMemory(t, WhatIf(&auto.Sizing, parse(t, "without=peak"))); got.Known || !strings.Contains(got.Reason, "no peaks of days") {
 		t.Errorf("known %v, reason %q", got.Known, got.Reason)
 	}
 }
@@ -301,7 +301,7 @@ func drawScene(t *rapid.T) *scene {
 func TestWhy_anyWorkload_leadsFromTheHistoryToTheSize(t *testing.T) {
 	changes := parse(t, "profile=default", "profile=balanced", "profile=cost", "profile=critical", "profile=busy-hours", "profile=autopilot", "profile=x",
 		"without=peak", "without=2026-11-09", "decide=anew", "maxAllowed=1Gi", "maxAllowed.cpu=0", "minAllowed=1Ki", "controlledValues=RequestsOnly",
-		"controlledValues=RequestsAndLimits", "hpa=ignore", "hpa=scale-point")
+		"controlledValues=RequestsAndLimits", "hpa=ignore", "hpa=preserve-scale-point")
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScene(t)
 		before := states(s)
@@ -377,6 +377,10 @@ func checkWhy(t *rapid.T, w *Why) {
 	checkText(t, w.Title())
 	for _, line := range w.Lines() {
 		checkText(t, line.Figure+" "+line.What+" "+line.Note)
+		// 80 columns: an indent of 3, the figure, two gaps. Lines without note may be wrapped.
+		if width := func(s string) int { return len([]rune(s)) }; width(line.Figure) > 9 || line.Note != "" && (width(line.What) > 36 || width(line.Note) > 30) {
+			t.Fatalf("line %+v is too long", line)
+		}
 	}
 }
 

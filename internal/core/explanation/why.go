@@ -43,6 +43,7 @@ type Why struct {
 	Estimate int64           // the target before bounds: the steps fold to it
 	Bounds   []policy.Bound  // of the recommendation, then of the pod
 	Range    Range           // the recommendation
+	Usual    int64           // the target outside of low hours, if this is a time with a lower one; otherwise 0
 
 	Published    int64 // the target in the status of the VPA
 	HasPublished bool
@@ -80,18 +81,33 @@ type Day struct {
 const shownDays = 7
 
 // WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory.
-func WhyOf(in *Sizing) []Why { return in.sized(in.Profile, in.Histories, in.Autoscaler, in.Pod, true) }
+func WhyOf(in *Sizing) []Why {
+	out := in.sized(in.Profile, in.Histories, in.Autoscaler)
+	usual := make([]*usage.ContainerHistory, len(in.Histories))
+	for i, h := range in.Histories {
+		usual[i] = recommend.OutsideLowHours(h)
+	}
+	outside := in.sized(in.Profile, usual, in.Autoscaler)
+	for i := range out {
+		w := &out[i]
+		if i < len(outside) && outside[i].Range.Target != w.Range.Target {
+			w.Usual = outside[i].Range.Target
+		}
+		w.Days = days(recommend.PeaksOf(historyOf(in.Histories, w.Container), w.Resource), w.Resource, in.Now)
+	}
+	return out
+}
 
-// sized computes the sizes, with their explanations if explain is true. One input may be another than that of the workload.
-func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler, pod *cluster.Pod, explain bool) []Why {
+// sized computes the sizes, without the days. One input may be another than that of the workload.
+func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler) []Why {
 	advice, records := recommend.Explain(p.Params, p.Estimator, histories, a, in.Now)
 	capped, bounds := policy.CapBounds(a, advice, in.Global)
 	advised := *a
 	advised.Advice = capped
 	var fits []policy.Fitted
 	var looked [][]policy.Bound
-	if pod != nil {
-		fits, looked = policy.FitBounds(&advised, in.Limits, pod)
+	if in.Pod != nil {
+		fits, looked = policy.FitBounds(&advised, in.Limits, in.Pod)
 	}
 	var out []Why
 	for i := range capped {
@@ -107,12 +123,9 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)},
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
-			w.fit(pod, fits, looked)
+			w.fit(in.Pod, fits, looked)
 			if published := a.AdviceFor(c.Container); published != nil {
 				w.Published, w.HasPublished = published.Target.Get(res)
-			}
-			if history := historyOf(histories, c.Container); explain && history != nil {
-				w.Days = days(recommend.PeaksOf(history, res), res, in.Now)
 			}
 			out = append(out, w)
 		}

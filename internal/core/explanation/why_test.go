@@ -101,7 +101,7 @@ func (s *scene) why() string {
 			if i == 0 {
 				spark = Spark(w.Days)
 			}
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("   %-9s %-45s %-45s %s", line.Figure, line.What, line.Note, spark), " "))
+			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("   %-9s %-36s %-30s %s", line.Figure, line.What, line.Note, spark), " "))
 		}
 	}
 	return out.String()

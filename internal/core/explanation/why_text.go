@@ -73,7 +73,8 @@ func (w *Why) shows(s *recommend.Step) bool {
 	case recommend.StepKept:
 		return s.Changed && format(w.Resource, s.Evidence.Amount) != format(w.Resource, s.Result)
 	default:
-		return s.Changed || alwaysShown[s.Name]
+		visible := s.Operation != recommend.Multiply || math.Abs(s.Factor-1) >= 0.0005
+		return s.Changed && visible || alwaysShown[s.Name]
 	}
 }
 
@@ -126,7 +127,7 @@ var stepTexts = map[recommend.StepName]stepText{
 		return what, "one peak alone does not set it"
 	},
 	recommend.StepLongSecond: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		what := fmt.Sprintf("second highest of %s days is %s", number(s.Evidence.Days), peak(res, s.Evidence.Amount))
+		what := fmt.Sprintf("second of %s days is %s", number(s.Evidence.Days), peak(res, s.Evidence.Amount))
 		switch {
 		case s.Evidence.Days < 2:
 			return "no second day yet", ""
@@ -138,62 +139,62 @@ var stepTexts = map[recommend.StepName]stepText{
 		return what, "one peak alone does not set it"
 	},
 	recommend.StepSpread: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		what := fmt.Sprintf("%s of hours stay below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
-		if !s.Changed {
-			return "steady: " + what, "no extra margin"
+		what := fmt.Sprintf("%s of hours below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
+		if s.Factor < 1.0005 {
+			return what, "steady: no extra margin"
 		}
-		return "spiky: " + what, "spiky usage gets a larger margin"
+		return "spiky: " + what, "so the margin is larger"
 	},
 	recommend.StepWindow: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return fmt.Sprintf("looks back %s days", number(s.Evidence.Days)), "this cost least for this container"
+		return fmt.Sprintf("looks back %s days", number(s.Evidence.Days)), "cost least for this container"
 	},
-	recommend.StepRecurring: fixed("a peak that came on the same day of two weeks", ""),
+	recommend.StepRecurring: fixed("weekly peak, seen twice", ""),
 	recommend.StepMargin: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		aim := fmt.Sprintf("aims at %s above in 100", plural(100*s.Evidence.Budget, "day"))
+		aim := fmt.Sprintf("for %s above in 100", plural(100*s.Evidence.Budget, "day"))
 		if s.Evidence.Learnt != 0 {
-			return "margin", fmt.Sprintf("%s by the profile, %s learnt; %s", signed(s.Evidence.Margin), signed(s.Evidence.Learnt), aim)
+			return fmt.Sprintf("margin: %s, and %s learnt", signed(s.Evidence.Margin), signed(s.Evidence.Learnt)), aim
 		}
 		return "margin of the profile", aim
 	},
 	recommend.StepToday: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "peak of the last 24 hours, and " + percent(s.Evidence.Margin), hours(s.Evidence)
+		return "peak of 24 hours, and " + percent(s.Evidence.Margin), hours(s.Evidence)
 	},
 	recommend.StepGrowth: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		return fmt.Sprintf("grows by %s a day since %s", format(res, s.Evidence.Amount), day(s.Evidence.From)), "room for the next days; possibly a leak"
+		return fmt.Sprintf("grows %s a day since %s", format(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
 	},
 	recommend.StepRaised: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "raised after usage above the request or an OOM kill", "until " + moment(s.Evidence.Until)
+		return "raised: a kill, or usage above it", "until " + moment(s.Evidence.Until)
 	},
 	recommend.StepMinimum: fixed("minimum of the profile", ""),
 	recommend.StepLeakBound: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "bound of the profile for a suspected leak", "since " + day(s.Evidence.From)
+		return "bound while a leak is suspected", "since " + day(s.Evidence.From)
 	},
 	recommend.StepMaximum: fixed("maximum of any amount", ""),
 	recommend.StepLowHours: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "highest in the low hours of all days", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
+		return "highest in the low hours", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
 	},
-	recommend.StepUsual: fixed("not above the size outside of the low hours", ""),
+	recommend.StepUsual: fixed("not above the usual size", ""),
 	recommend.StepKept:  kept,
 	recommend.StepPeak: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("peak of the last %d hours", s.Evidence.Hours), hours(s.Evidence)
 	},
 	recommend.StepFactor:   fixed("factor of the profile", ""),
-	recommend.StepSize:     fixed("by size", "small containers get relatively more"),
+	recommend.StepSize:     fixed("by size", "small ones get relatively more"),
 	recommend.StepHeadroom: fixed("fixed headroom of the profile", ""),
 	recommend.StepLearnt: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "learnt from usage above the request", fmt.Sprintf("aims at %s of usage above it", percent(s.Evidence.Budget))
+		return "learnt from usage above the request", fmt.Sprintf("for %s of usage above it", percent(s.Evidence.Budget))
 	},
 	recommend.StepRecent: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		what := "peak of the last " + plural(float64(s.Evidence.Hours), "hour")
+		what := "peak of " + plural(float64(s.Evidence.Hours), "hour")
 		if s.Evidence.Margin > 0 {
 			what += ", and " + percent(s.Evidence.Margin)
 		}
 		return what, hours(s.Evidence)
 	},
 	recommend.StepPercentile: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		note := fmt.Sprintf("a sample loses half of its weight in %s", duration(s.Evidence.HalfLife))
+		note := "half-life " + duration(s.Evidence.HalfLife)
 		if s.Evidence.Samples > 0 {
-			note = fmt.Sprintf("%d samples, %s to %s", s.Evidence.Samples, day(s.Evidence.From), day(s.Evidence.Until))
+			note = plural(float64(s.Evidence.Samples), "sample") + " since " + day(s.Evidence.From)
 		}
 		return percent(s.Evidence.Share) + " of the samples are below", note
 	},
@@ -203,17 +204,17 @@ var stepTexts = map[recommend.StepName]stepText{
 	recommend.StepConfidence: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("%s days of history", number(s.Evidence.Days)), "little history widens the range"
 	},
-	recommend.StepFloor:  fixed("minimum for each container of a pod", ""),
+	recommend.StepFloor:  fixed("minimum for each container", ""),
 	recommend.StepBand:   fixed("range around the target", "pods within it are not changed"),
 	recommend.StepTarget: fixed("the target", ""),
 	recommend.StepBusy: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return percent(s.Evidence.Share) + " of the samples in busy hours are below", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
+		return percent(s.Evidence.Share) + " of busy-hour samples are below", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
 	},
 	recommend.StepMost:  fixed("most CPU of the profile", ""),
-	recommend.StepNode:  fixed("share of the smallest node for the pods", "or the minimum for a container, if that is more"),
+	recommend.StepNode:  fixed("share of the smallest node", "the profile sets the share"),
 	recommend.StepRound: fixed("rounded, as the recommender is configured", ""),
 	recommend.StepModel: func(s *recommend.Step, _ cluster.Resource) (string, string) {
-		return "bound of the model that cost least", fmt.Sprintf("a sample loses half of its weight in %s", duration(s.Evidence.HalfLife))
+		return "bound of the model that cost least", "half-life " + duration(s.Evidence.HalfLife)
 	},
 	recommend.StepModelMargin: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return "margin of that model: " + percent(s.Evidence.Margin), ""
@@ -234,11 +235,11 @@ func kept(s *recommend.Step, res cluster.Resource) (what, note string) {
 	now := format(res, e.Amount)
 	switch e.Kept {
 	case recommend.KeptSmall:
-		note = fmt.Sprintf("the difference to %s is below %s", now, percent(e.Share))
+		note = fmt.Sprintf("a new %s is within %s", now, percent(e.Share))
 	case recommend.KeptWaiting:
-		note = fmt.Sprintf("shrinks toward %s at %s at the earliest", now, moment(e.Until))
+		note = fmt.Sprintf("%s from %s", now, moment(e.Until))
 	case recommend.KeptPending:
-		note = fmt.Sprintf("becomes %s with the first sample after %s", now, moment(e.Until))
+		note = fmt.Sprintf("%s after %s", now, moment(e.Until))
 	}
 	return what, note
 }
@@ -303,7 +304,7 @@ func (w *Why) result() Line {
 	return line
 }
 
-// sizeLine is the line about the limit, and about a recommendation in the status that differs.
+// sizeLine is the line about the limit, a recommendation in the status that differs, and the size outside of low hours.
 func (w *Why) sizeLine() Line {
 	var texts []string
 	switch limit := format(w.Resource, float64(w.Size.Limit)); {
@@ -320,6 +321,9 @@ func (w *Why) sizeLine() Line {
 	if w.HasPublished && w.Published != w.Range.Target {
 		texts = append(texts, fmt.Sprintf("the VPA's status has %s", format(w.Resource, float64(w.Published))))
 	}
+	if w.Usual > 0 {
+		texts = append(texts, fmt.Sprintf("outside of the low hours: %s", format(w.Resource, float64(w.Usual))))
+	}
 	if len(texts) == 0 {
 		return Line{}
 	}
@@ -335,7 +339,7 @@ func (w *Why) horizontalLine() Line {
 	if w.Present.HasRequest {
 		what += fmt.Sprintf(": %s a pod", format(w.Resource, float64(w.Present.Request)*float64(w.Metric.Metric.Percent)/100))
 	}
-	note := "another request moves the scale point"
+	note := "another request moves the scale point. To change both, annotate the VPA with podfit.dev/hpa=preserve-scale-point"
 	switch w.Horizontal {
 	case policy.ScalePointPreserved:
 		note = "podfit changes its target with the request"
@@ -349,7 +353,7 @@ func (w *Why) horizontalLine() Line {
 		note = "podfit could not write its target"
 	case policy.NotScaled, policy.LeftToHPA:
 	}
-	return Line{What: what, Note: note}
+	return Line{What: what + "; " + note}
 }
 
 // Spark returns the days as a row of bars, the highest of which is full. A day without samples is a dot.
@@ -414,8 +418,12 @@ func format(res cluster.Resource, v float64) string {
 		return trimmed(v, 1) + "m"
 	case res == cluster.CPU && v < 10_000:
 		return cluster.Format(res, int64(math.Round(v)))
+	case res == cluster.CPU && v >= 1e6:
+		return trimmed(v/1000, 0)
 	case res == cluster.CPU:
 		return trimmed(v/1000, 1)
+	case v >= 1000*gi:
+		return trimmed(v/(1<<40), 1) + "Ti"
 	case v >= 10*gi:
 		return trimmed(v/gi, 1) + "Gi"
 	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:

@@ -130,21 +130,27 @@ func (a *adaptive) Explain(s *usage.ContainerHistory, floor cluster.Resources, n
 		return estimate
 	}
 	cpu := record(to.Of(cluster.CPU).target(), 1000)
-	if v := memo.explainCPU(now.Unix(), cpu); v > 0 {
+	if v := memo.cpu.at(now.Unix()); v > 0 {
+		if cpu != nil {
+			memo.explainCPU(now.Unix(), cpu)
+		}
 		target := cpu.raiseWhole(StepFloor, cpu.ceil(cpu.toMillicores(v, 1000)), floor.CPU)
 		estimate = withBand(estimate, cluster.CPU, target, floor.CPU, to.Of(cluster.CPU))
 	}
-	return memo.estimateMemory(estimate, floor, now, to)
+	memo.estimateMemory(&estimate, floor.Memory, now, to)
+	return estimate
 }
 
 // estimateMemory sets memory in an estimate.
-func (m *Memo) estimateMemory(estimate cluster.Estimate, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
+func (m *Memo) estimateMemory(estimate *cluster.Estimate, floor int64, now time.Time, to *Record) {
 	memory := record(to.Of(cluster.Memory).target(), 1)
-	if v := m.explainMemory(now.Unix(), memory); v > 0 {
-		target := memory.raiseWhole(StepFloor, memory.ceil(v), floor.Memory)
-		estimate = withBand(estimate, cluster.Memory, target, floor.Memory, to.Of(cluster.Memory))
+	if v := m.memory.at(now.Unix()); v > 0 {
+		if memory != nil {
+			m.explainMemory(now.Unix(), memory)
+		}
+		target := memory.raiseWhole(StepFloor, memory.ceil(v), floor)
+		*estimate = withBand(*estimate, cluster.Memory, target, floor, to.Of(cluster.Memory))
 	}
-	return estimate
 }
 
 // Memo is the model state of Adaptive: the peaks of the last hours, and the current request.
@@ -454,13 +460,10 @@ func (l lowHours) explain(to *recorder) {
 	}
 }
 
-// explainMemory records the steps to the request of memory that was last decided, for a time, and returns it.
-func (m *Memo) explainMemory(now int64, to *recorder) float64 {
+// explainMemory records the steps to the request of memory that was last decided, for a time.
+func (m *Memo) explainMemory(now int64, to *recorder) {
 	request := &m.memory
 	had := request.at(now)
-	if to == nil || had <= 0 {
-		return had
-	}
 	rule := &m.p.Memory
 	hour := int(request.decided / 3600)
 	isLow := request.inLow && request.isLow(now)
@@ -476,7 +479,7 @@ func (m *Memo) explainMemory(now int64, to *recorder) float64 {
 		want = m.lowMemory(want, request.decided, to)
 		change.wait = time.Hour
 	}
-	return request.keep(want, had, change, to)
+	request.keep(want, had, change, to)
 }
 
 // A changeRule says which differences change a decided request.
@@ -486,11 +489,11 @@ type changeRule struct {
 }
 
 // keep records that a decided request is kept although the last decision gave another amount, and why.
-func (h *held) keep(want, had float64, rule changeRule, to *recorder) float64 {
+func (h *held) keep(want, had float64, rule changeRule, to *recorder) {
 	if want == had {
-		return had
+		return
 	}
-	had = to.keep(StepKept, want, had)
+	to.keep(StepKept, want, had)
 	e := to.evidence()
 	e.From = unix(h.changed)
 	e.Amount = want * to.unit
@@ -510,5 +513,4 @@ func (h *held) keep(want, had float64, rule changeRule, to *recorder) float64 {
 			e.Share = rule.shrink
 		}
 	}
-	return had
 }

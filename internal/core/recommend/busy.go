@@ -124,7 +124,8 @@ func (b *busyHours) Explain(s *usage.ContainerHistory, floor cluster.Resources, 
 		target = steps.raiseWhole(StepFloor, target, least)
 		estimate = withBand(estimate, cluster.CPU, target, least, to.Of(cluster.CPU))
 	}
-	return state.estimateMemory(estimate, floor, now, to)
+	state.estimateMemory(&estimate, floor.Memory, now, to)
+	return estimate
 }
 
 // hours returns the configured busy hours, in their zone, or the detected ones, in UTC. If none are known yet, all hours are busy.

@@ -153,21 +153,19 @@ func (m *Memo) lowCPU(hour int, want, least float64, to *recorder) float64 {
 	return to.lower(StepUsual, m.raiseCPU(level, least, hour, to), want)
 }
 
-// explainCPU records the steps to the request of CPU that was last decided, for a time, and returns it in cores.
-func (m *Memo) explainCPU(now int64, to *recorder) float64 {
+// explainCPU records the steps to the request of CPU that was last decided, for a time.
+func (m *Memo) explainCPU(now int64, to *recorder) {
 	request := &m.cpu
 	had := request.at(now)
-	if to == nil || had <= 0 {
-		return had
-	}
 	rule := &m.p.CPU
 	hour := int(request.decided / 3600)
 	change := changeRule{grow: rule.Grow, shrink: rule.Shrink, wait: rule.Wait}
 	if !request.inLow || !request.isLow(now) {
 		want, _, _ := m.given(hour, rule.window(m.cpuChoice.arm), to)
-		return request.keep(want, had, change, to)
+		request.keep(want, had, change, to)
+		return
 	}
 	want, _, least := m.given(hour, rule.window(m.cpuChoice.arm), nil)
 	change.wait = time.Hour
-	return request.keep(m.lowCPU(hour, want, least, to), had, change, to)
+	request.keep(m.lowCPU(hour, want, least, to), had, change, to)
 }

@@ -40,12 +40,12 @@ func (d *byPercentile) Explain(s *usage.ContainerHistory, floor cluster.Resource
 		// a histogram of cores, an estimate in millicores
 		seen := s.Seen(cluster.CPU)
 		x := byResource{resource: cluster.CPU, h: &s.CPU, at: d.p.CPU, unit: 1000, seen: seen, confidence: confidence(seen, d.p.CPUConfidence)}
-		d.estimate(&e, x, floor, to.Of(cluster.CPU))
+		d.estimate(&e, &x, floor, to.Of(cluster.CPU))
 	}
 	if !s.Memory.IsEmpty() {
 		seen := s.Seen(cluster.Memory)
 		x := byResource{resource: cluster.Memory, h: &s.Memory, at: d.p.Memory, unit: 1, seen: seen, confidence: confidence(seen, d.p.MemoryConfidence)}
-		d.estimate(&e, x, floor, to.Of(cluster.Memory))
+		d.estimate(&e, &x, floor, to.Of(cluster.Memory))
 	}
 	return e
 }
@@ -61,19 +61,19 @@ type byResource struct {
 }
 
 // estimate sets one resource of an estimate.
-func (d *byPercentile) estimate(out *cluster.Estimate, x byResource, floor cluster.Resources, to *Derivation) {
+func (d *byPercentile) estimate(out *cluster.Estimate, x *byResource, floor cluster.Resources, to *Derivation) {
 	least := floor.Amount(x.resource)
 	steps := record(to.target(), x.unit)
-	target := steps.raiseWhole(StepFloor, d.withMargin(&x, x.at.Target, steps), least)
+	target := steps.raiseWhole(StepFloor, d.withMargin(x, x.at.Target, steps), least)
 	out.Target = out.Target.Set(x.resource, target)
 
 	steps = record(to.lower(), x.unit)
-	lower := x.widened(d.withMargin(&x, x.at.Lower, steps), math.Pow(1+0.001/x.confidence, -2), steps)
+	lower := x.widened(d.withMargin(x, x.at.Lower, steps), math.Pow(1+0.001/x.confidence, -2), steps)
 	lower = steps.lowerWhole(StepTarget, steps.raiseWhole(StepFloor, lower, least), target)
 	out.Lower = out.Lower.Set(x.resource, lower)
 
 	steps = record(to.upper(), x.unit)
-	upper := x.widened(d.withMargin(&x, x.at.Upper, steps), 1+1/x.confidence, steps)
+	upper := x.widened(d.withMargin(x, x.at.Upper, steps), 1+1/x.confidence, steps)
 	upper = steps.raiseWhole(StepTarget, steps.raiseWhole(StepFloor, upper, least), target)
 	out.Upper = out.Upper.Set(x.resource, upper)
 }

@@ -79,7 +79,7 @@ func (p Params) Floor(n int) cluster.Resources {
 func (p Params) Round(r cluster.Resources) cluster.Resources { return p.round(r, nil, nil) }
 
 // round is Round, with recorders of the steps of CPU and memory.
-func (p Params) round(r cluster.Resources, cpu, memory *recorder) cluster.Resources {
+func (p *Params) round(r cluster.Resources, cpu, memory *recorder) cluster.Resources {
 	r.CPU = cpu.roundUp(r.CPU, p.RoundMillicores)
 	r.Memory = memory.roundUp(r.Memory, p.RoundBytes)
 	if p.Humanize {
@@ -138,29 +138,23 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 }
 
 // finish bounds an estimate to MostMillicores, restricts it to the controlled resources, and rounds it.
-func (p Params) finish(e cluster.Estimate, floor cluster.Resources, controls cluster.Set, to *Record) cluster.Estimate {
-	for _, res := range cluster.All {
-		if d := to.Of(res); d != nil && !controls.Has(res) {
-			*d = Derivation{}
-		}
+func (p *Params) finish(e cluster.Estimate, floor cluster.Resources, controls cluster.Set, to *Record) cluster.Estimate {
+	if to != nil {
+		to.only(controls)
 	}
-	e.Lower, e.Target, e.Upper = e.Lower.Only(controls), e.Target.Only(controls), e.Upper.Only(controls)
 	cpu, memory := to.Of(cluster.CPU), to.Of(cluster.Memory)
-	for _, x := range [...]struct {
-		amounts     *cluster.Resources
-		cpu, memory *Steps
-	}{
-		{&e.Lower, cpu.lower(), memory.lower()},
-		{&e.Target, cpu.target(), memory.target()},
-		{&e.Upper, cpu.upper(), memory.upper()},
-	} {
-		cpuSteps, memorySteps := continued(x.cpu), continued(x.memory)
-		if p.MostMillicores != 0 && x.amounts.Has.Has(cluster.CPU) {
-			x.amounts.CPU = cpuSteps.lowerWhole(StepNode, x.amounts.CPU, max(p.MostMillicores, floor.CPU))
-		}
-		*x.amounts = p.round(*x.amounts, cpuSteps, memorySteps)
-	}
+	e.Lower = p.finished(e.Lower.Only(controls), floor.CPU, continued(cpu.lower()), continued(memory.lower()))
+	e.Target = p.finished(e.Target.Only(controls), floor.CPU, continued(cpu.target()), continued(memory.target()))
+	e.Upper = p.finished(e.Upper.Only(controls), floor.CPU, continued(cpu.upper()), continued(memory.upper()))
 	return e
+}
+
+// finished bounds amounts to MostMillicores, unless the floor is higher, and rounds them.
+func (p *Params) finished(r cluster.Resources, floor int64, cpu, memory *recorder) cluster.Resources {
+	if p.MostMillicores != 0 && r.Has.Has(cluster.CPU) {
+		r.CPU = cpu.lowerWhole(StepNode, r.CPU, max(p.MostMillicores, floor))
+	}
+	return p.round(r, cpu, memory)
 }
 
 func sized(a *cluster.Autoscaler, s *usage.ContainerHistory) bool {

@@ -26,6 +26,15 @@ func (r *Record) Of(res cluster.Resource) *Derivation {
 	return &r.Memory
 }
 
+// only removes the steps of resources that are not in a set.
+func (r *Record) only(s cluster.Set) {
+	for _, res := range cluster.All {
+		if !s.Has(res) {
+			*r.Of(res) = Derivation{}
+		}
+	}
+}
+
 // A Derivation has the steps to the three amounts of an estimate. The steps of the bounds begin with the target, except those of Default.
 type Derivation struct{ Target, Lower, Upper Steps }
 
@@ -316,7 +325,7 @@ func (r *recorder) keep(name StepName, v, decided float64) float64 {
 func (r *recorder) ceil(v float64) int64 {
 	after := amount(math.Ceil(v))
 	if r != nil {
-		r.linear(StepUnit, Ceil, v, 0, float64(after))
+		r.rounded(Ceil, v, after)
 	}
 	return after
 }
@@ -325,7 +334,7 @@ func (r *recorder) ceil(v float64) int64 {
 func (r *recorder) truncate(v float64) int64 {
 	after := amount(v)
 	if r != nil {
-		r.linear(StepUnit, Truncate, v, 0, float64(after))
+		r.rounded(Truncate, v, after)
 	}
 	return after
 }
@@ -333,10 +342,8 @@ func (r *recorder) truncate(v float64) int64 {
 // toMillicores converts cores; amounts of memory have the factor 1 and do not change.
 func (r *recorder) toMillicores(v, factor float64) float64 {
 	after := float64(v * factor)
-	if r != nil && factor != 1 {
-		r.unit = 1
-		r.linear(StepUnit, Multiply, v, factor, after)
-		(*r.steps)[len(*r.steps)-1].Changed = false
+	if r != nil {
+		r.converted(v, factor, after)
 	}
 	return after
 }
@@ -351,7 +358,7 @@ func (r *recorder) whole(name StepName, v int64) int64 {
 
 func (r *recorder) addWhole(name StepName, v, by int64) int64 {
 	if r != nil {
-		r.linear(name, Add, float64(v), float64(by), float64(v+by))
+		r.integral(name, Add, v, by, v+by)
 	}
 	return v + by
 }
@@ -359,7 +366,7 @@ func (r *recorder) addWhole(name StepName, v, by int64) int64 {
 func (r *recorder) raiseWhole(name StepName, v, least int64) int64 {
 	after := max(v, least)
 	if r != nil {
-		r.linear(name, Max, float64(v), float64(least), float64(after))
+		r.integral(name, Max, v, least, after)
 	}
 	return after
 }
@@ -367,9 +374,29 @@ func (r *recorder) raiseWhole(name StepName, v, least int64) int64 {
 func (r *recorder) lowerWhole(name StepName, v, most int64) int64 {
 	after := min(v, most)
 	if r != nil {
-		r.linear(name, Min, float64(v), float64(most), float64(after))
+		r.integral(name, Min, v, most, after)
 	}
 	return after
+}
+
+// integral appends a step on whole amounts.
+func (r *recorder) integral(name StepName, op Operation, before, operand, after int64) {
+	r.linear(name, op, float64(before), float64(operand), float64(after))
+}
+
+// rounded appends the rounding to a whole amount.
+func (r *recorder) rounded(op Operation, before float64, after int64) {
+	r.linear(StepUnit, op, before, 0, float64(after))
+}
+
+// converted appends the conversion to millicores. From then on, amounts are in millicores.
+func (r *recorder) converted(v, factor, after float64) {
+	if factor == 1 {
+		return
+	}
+	r.unit = 1
+	r.linear(StepUnit, Multiply, v, factor, after)
+	(*r.steps)[len(*r.steps)-1].Changed = false
 }
 
 // scale multiplies a whole amount and truncates the result.
@@ -381,7 +408,7 @@ func (r *recorder) scale(name StepName, v int64, factor float64) int64 {
 func (r *recorder) roundUp(v, unit int64) int64 {
 	after := roundUp(v, unit)
 	if r != nil && unit > 1 {
-		r.linear(StepRound, RoundUp, float64(v), float64(unit), float64(after))
+		r.integral(StepRound, RoundUp, v, unit, after)
 	}
 	return after
 }

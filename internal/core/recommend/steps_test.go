@@ -103,14 +103,18 @@ func TestExplain_everyProfileOnRandomUsage_foldsToTheEstimate(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			b := newBench(p)
 			floor := cluster.Amounts(rapid.SampledFrom([]int64{0, 10, 2000}).Draw(t, "floor"), rapid.SampledFrom([]int64{0, 16 * mib, 4096 * mib}).Draw(t, "floor"))
-			for _, s := range drawUsage(t) {
+			samples := drawUsage(t)
+			for i, s := range samples {
 				s.Pod = b.pod
 				b.book.Tick(s.At)
 				b.book.Observe(s)
 				if rapid.IntRange(0, 20).Draw(t, "kill") == 0 {
-					b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: s.At, Memory: int64(b.estimate().Target.Memory)})
+					b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: s.At, Memory: b.estimate().Target.Memory})
 				}
 				b.now = s.At.Add(time.Duration(rapid.Int64Range(-3600, 48*3600).Draw(t, "later")) * time.Second)
+				if i+1 < len(samples) && rapid.IntRange(0, 7).Draw(t, "skip") > 0 {
+					continue
+				}
 				history := b.book.Series(cart, "app")
 				var record Record
 				e := p.Explain(history, floor, b.now, &record)
