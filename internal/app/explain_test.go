@@ -342,19 +342,21 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 		code int
 		text string
 	}{
-		"":                          {exitUsage, "give one object as KIND/NAME"},
-		"cart":                      {exitUsage, "give one object as KIND/NAME"},
-		"deploy/cart sts/x":         {exitUsage, "give one object as KIND/NAME"},
-		"deploy/cart -o yaml":       {exitUsage, "--output must be text, json or html"},
-		"deploy/cart -c ap":         {exitUsage, `has no container "ap"; its containers are app`},
-		"deploi/cart":               {exitUsage, "did you mean deploy/cart?"},
-		"deploy/card":               {exitError, "did you mean cart?"},
-		"deploy/cart -n other":      {exitError, "select the namespace with -n"},
-		"pod/cart-7d9f-9":           {exitError, "did you mean cart-7d9f-"},
-		"node/n9":                   {exitError, "did you mean n"},
-		"vpa/car":                   {exitError, "did you mean cart?"},
-		"deploy/cart --min-reps=1":  {exitUsage, "unknown flag --min-reps"},
-		"deploy/cart --hpa=perhaps": {exitUsage, "--hpa must be leave or ignore"},
+		"":                           {exitUsage, "give one object as KIND/NAME"},
+		"cart":                       {exitUsage, "give one object as KIND/NAME"},
+		"deploy/cart sts/x":          {exitUsage, "give one object as KIND/NAME"},
+		"deploy/cart -o yaml":        {exitUsage, "--output must be text, json or html"},
+		"deploy/cart -c ap":          {exitUsage, `has no container "ap"; its containers are app`},
+		"deploi/cart":                {exitUsage, "did you mean deploy/cart?"},
+		"deploy/card":                {exitError, "did you mean cart?"},
+		"deploy/cart -n other":       {exitError, "select the namespace with -n"},
+		"pod/cart-7d9f-9":            {exitError, "did you mean cart-7d9f-"},
+		"node/n9":                    {exitError, "did you mean n"},
+		"vpa/car":                    {exitError, "did you mean cart?"},
+		"deploy/cart --min-reps=1":   {exitUsage, "unknown flag --min-reps"},
+		"deploy/cart --at=yesterday": {exitUsage, "--at must be a time such as"},
+		"deploy/cart --at=-48h":      {exitError, "nothing is recorded about shop/Deployment/cart"},
+		"deploy/cart --hpa=perhaps":  {exitUsage, "--hpa must be leave or ignore"},
 	} {
 		_, stderr, code := s.explain(strings.Fields(line)...)
 		if code != want.code || !strings.Contains(stderr, want.text) {
@@ -457,5 +459,49 @@ func TestExplain_updaterRecordedWaitingPods_areShownAndCompared(t *testing.T) {
 		if strings.Contains(got, "plans something else") != differs {
 			t.Errorf("--min-replicas=%s: the difference is named, want %t:\n%s", minimum, differs, got)
 		}
+	}
+}
+
+func TestExplain_atATime_recordsOfThePastOrThePlanOfTheFuture(t *testing.T) {
+	s := newShop(t, 3)
+	s.apply("/api/v1/events", `{"apiVersion":"v1","kind":"Event","metadata":{"namespace":"shop","name":"e1"},"reason":"UpdateHeld","message":"Pod cart-7d9f-0 is not updated.",
+		"involvedObject":{"kind":"VerticalPodAutoscaler","namespace":"shop","name":"cart"},"lastTimestamp":%q}`, ago(30*time.Minute))
+	s.apply(statesPath, `{"apiVersion":"podfit.dev/v1alpha1","kind":"UpdateState","metadata":{"namespace":"shop","name":"apps-deployment-cart"},
+		"spec":{"target":{"group":"apps","kind":"Deployment","name":"cart"}},"status":{"pods":[{"name":"cart-7d9f-1","uid":"pod-1","action":"Evict","outcome":"DisruptionBudget",
+		"message":"cart-pdb allows none","attempts":3,"lastTime":%q}]}}`, time.Now().Add(-20*time.Minute).UTC().Format("2006-01-02T15:04:05.000000Z"))
+	if got := s.text("deploy/cart"); !strings.Contains(got, "cart UpdateHeld: Pod cart-7d9f-0 is not updated.") {
+		t.Errorf("the event is not part of NOW:\n%s", got)
+	}
+	past := s.text("deploy/cart", "--at=-25m")
+	if !strings.Contains(past, "UpdateHeld") || strings.Contains(past, "cart-7d9f-1 evict") || strings.Contains(past, "NEXT") {
+		t.Errorf("25 minutes ago:\n%s", past)
+	}
+	if later := strings.Join(strings.Fields(s.text("deploy/cart", "--at=-10m")), " "); !strings.Contains(later, "cart-7d9f-1 evict: refused: cart-pdb allows none") {
+		t.Errorf("10 minutes ago:\n%s", later)
+	}
+	if future := strings.Join(strings.Fields(s.text("deploy/cart", "--at=+2h")), " "); !strings.Contains(future, "as if nothing changed until then") || !strings.Contains(future, "RESIZE") {
+		t.Errorf("in two hours:\n%s", future)
+	}
+}
+
+func TestExplain_node_showsItsRoomAndThePodsThatWait(t *testing.T) {
+	s := newShop(t, 3)
+	s.pod(0, resizing("PodResizePending", "Deferred"))
+	got := strings.Join(strings.Fields(s.text("node/n1")), " ")
+	for _, want := range []string{"n1 · allocatable 4 CPU, 8Gi", "LIMITS resize Deferred since", "no room on node n1", "Requested:", "Free:", "cart-7d9f-0: WAITS"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestExplain_podAndVPA_areExplainedAsTheirWorkload(t *testing.T) {
+	s := newShop(t, 3)
+	pod := s.text("pod/cart-7d9f-1")
+	if !strings.Contains(pod, "shop/Pod/cart-7d9f-1 · of Deployment cart · VPA cart") || strings.Contains(pod, "cart-7d9f-0") {
+		t.Errorf("pod:\n%s", pod)
+	}
+	if vpa := s.text("vpa/cart"); !strings.Contains(vpa, "shop/VPA/cart · ×3") || !strings.Contains(vpa, "cart-7d9f-2") {
+		t.Errorf("VPA:\n%s", vpa)
 	}
 }

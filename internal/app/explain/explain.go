@@ -55,6 +55,7 @@ type Config struct {
 	Container string
 	Output    string
 	If        conditions
+	At        string
 	updater   Updater
 	given     *pflag.FlagSet
 }
@@ -112,6 +113,8 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
 	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
 	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
+	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (UTC) such as 02:58, or a difference such as -20m or +2h. "+
+		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
 	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
 	fs.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
 	fs.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
@@ -123,6 +126,9 @@ func (c *Config) Validate() error {
 	var errs []error
 	if formats[c.Output] == nil {
 		errs = append(errs, fmt.Errorf("--output must be text, json or html, got %q", c.Output))
+	}
+	if _, err := parseAt(c.At, time.Now()); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, c.updater.Validate())...)
 }
@@ -161,11 +167,24 @@ func (c *Config) explain(ctx context.Context, now time.Time, clients *kube.Clien
 	if err := c.checkContainer(&found); err != nil {
 		return nil, err
 	}
+	at, err := parseAt(c.At, now)
+	if err != nil {
+		return nil, err
+	}
 	in := &explanation.Input{
 		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.updater.Interval(),
 		Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Assumed: c.updater.Assumed(c.given), Replicas: world.Scale(found.Workload),
 	}
-	planned := c.plan(ctx, in, world, clients)
+	states := c.records(ctx, in, clients)
+	if at.Before(now) {
+		c.inspect(ctx, in, world, clients, found.namespace)
+		return explanation.Past(in, recordOf(states, found.Workload), at)
+	}
+	if at.After(now) {
+		in.Now = at
+		in.Missing = append(in.Missing, "This is planned for "+at.UTC().Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
+	}
+	planned := c.plan(in, world, states)
 	c.size(ctx, in, world, planned, clients)
 	c.inspect(ctx, in, world, clients, found.namespace)
 	return explanation.Explain(in), nil
@@ -242,16 +261,8 @@ func live(pods []*cluster.Pod) []*cluster.Pod {
 }
 
 // plan adds the decisions of the next pass on the pods, and returns what it is planned for.
-func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients) *plan.World {
-	states, err := readStates(ctx, clients, c.updater.WatcherOptions().Namespace)
-	if err != nil {
-		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
-	}
-	for i := range states {
-		if states[i].Workload == in.Subject.Workload && !in.Subject.Workload.IsZero() {
-			in.Waiting = states[i].Waiting
-		}
-	}
+func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledger.State) *plan.World {
+	in.Waiting = recordOf(states, in.Subject.Workload).Waiting
 	explained := make(map[string]bool, len(in.Pods))
 	for _, p := range in.Pods {
 		explained[p.UID] = true
@@ -264,6 +275,25 @@ func (c *Config) plan(ctx context.Context, in *explanation.Input, world *watcher
 		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
 	}
 	return &planned
+}
+
+// records returns the records of the updater. Without them, the plan is that of an updater that has just started.
+func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
+	states, err := readStates(ctx, clients, c.updater.WatcherOptions().Namespace)
+	if err != nil {
+		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
+	}
+	return states
+}
+
+// recordOf returns the record of a workload, or an empty one.
+func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
+	for i := range states {
+		if states[i].Workload == w && !w.IsZero() {
+			return &states[i]
+		}
+	}
+	return &ledger.State{Workload: w}
 }
 
 // readStates reads the records of the updater.

@@ -87,6 +87,7 @@ func now(in *Input) []string {
 	out = append(out, progress(in)...)
 	out = append(out, sizes(in)...)
 	out = append(out, recorded(in)...)
+	out = append(out, events(in)...)
 	out = append(out, conditions(in)...)
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
