@@ -133,12 +133,18 @@ func ago(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.R
 // explain runs podfit explain and returns its output and exit code.
 func (s *shop) explain(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
-	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+	return call(s.t, append([]string{"podfit", "explain", "--kubeconfig=" + s.kubeconfig()}, args...)...)
+}
+
+// kubeconfig writes a kubeconfig of the cluster.
+func (s *shop) kubeconfig() string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 		"contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],"clusters":[{"name":"c","cluster":{"server":"`+s.url+`"}}]}`), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	return call(s.t, append([]string{"podfit", "explain", "--kubeconfig=" + kubeconfig}, args...)...)
+	return path
 }
 
 // text returns the output of a successful explain.
@@ -503,5 +509,30 @@ func TestExplain_podAndVPA_areExplainedAsTheirWorkload(t *testing.T) {
 	}
 	if vpa := s.text("vpa/cart"); !strings.Contains(vpa, "shop/VPA/cart · ×3") || !strings.Contains(vpa, "cart-7d9f-2") {
 		t.Errorf("VPA:\n%s", vpa)
+	}
+}
+
+func TestExplain_help_hasExamplesAndGroupsOfFlags(t *testing.T) {
+	stdout, _, code := call(t, "podfit", "explain", "--help")
+	for _, want := range []string{"podfit explain deploy/cart -n shop", "Conditions for --if:", "Flags of the updater that determine what happens next:", "--min-replicas"} {
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, stdout)
+		}
+	}
+	for line := range strings.SplitSeq(stdout, "\n") {
+		if n := utf8.RuneCountInString(line); n > 120 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestExplain_completion_offersKindsAndNames(t *testing.T) {
+	s := newShop(t, 2)
+	kubeconfig := s.kubeconfig()
+	for typed, want := range map[string]string{"d": "deploy/\nds/", "deploy/c": "deploy/cart", "pod/cart-7d9f-": "pod/cart-7d9f-0\npod/cart-7d9f-1", "node/": "node/n1\nnode/n2", "vpa/": "vpa/cart"} {
+		stdout, _, _ := call(t, "podfit", "__complete", "explain", "--kubeconfig="+kubeconfig, typed)
+		if !strings.HasPrefix(stdout, want+"\n:") {
+			t.Errorf("%s: %q, want %q", typed, stdout, want)
+		}
 	}
 }

@@ -77,8 +77,8 @@ and why, and what you can do, as commands to copy.
 It reads the cluster once, with rights to get and list only, and changes nothing. It needs no Prometheus. Parts of the
 cluster that you may not read are named in the output.
 
-The next pass is planned by the same code as in the updater. If your updater runs with other flags than the defaults, give
-them to this command, too.
+The next pass is planned by the same code as in the updater. If your updater runs with other flags than the defaults,
+give them to this command, too.
 
 Conditions for --if:
 ` + keys.String(),
@@ -103,7 +103,10 @@ Conditions for --if:
 		},
 	}
 	c.Flags(cmd.Flags())
+	cmd.ValidArgsFunction = c.complete
+	cmd.SetUsageFunc(c.usage)
 	process.CompleteFlag(cmd, "output", "text", "json", "html")
+	process.CompleteFlag(cmd, "hpa", process.HPALeave, process.HPAIgnore)
 	return cmd
 }
 
