@@ -255,15 +255,26 @@ func UsualIfs(in *Sizing) []If {
 	return out
 }
 
-// WhatIf returns the sizes under each of the changed inputs, one input at a time, for each resource of each container that has a size now.
+// WhatIf returns the sizes under each of the changed inputs, one input at a time, for each resource of each container that has a size now. A
+// change applies to all containers of the workload.
 func WhatIf(in *Sizing, changes []If) []Counterfactual {
 	var out []Counterfactual
 	now := WhyOf(in)
 	for _, change := range changes {
+		byResource := map[cluster.Resource]*alternative{}
 		for i := range now {
-			if change.concerns(&now[i]) {
-				out = append(out, in.whatIf(change, &now[i]))
+			w := &now[i]
+			if !change.concerns(w) {
+				continue
 			}
+			res := cluster.Resource(0)
+			if change.Key == IfWithout { // each resource has its own peaks
+				res = w.Resource
+			}
+			if byResource[res] == nil {
+				byResource[res] = in.alternative(change, res)
+			}
+			out = append(out, in.counterfactual(change, w, byResource[res]))
 		}
 	}
 	return out
@@ -277,87 +288,99 @@ func (i If) concerns(w *Why) bool {
 	return i.resources.Empty() || i.resources.Has(w.Resource)
 }
 
-// whatIf computes one counterfactual.
-func (in *Sizing) whatIf(change If, now *Why) Counterfactual {
-	out := Counterfactual{If: change, Container: now.Container, Resource: now.Resource}
-	history := historyOf(in.Histories, now.Container)
-	alternative, reason := in.alternative(change, now, history, &out)
-	if reason != "" {
-		out.Reason = reason
-		return out
+// An alternative has the sizes under a changed input.
+type alternative struct {
+	reason     string // why there are no sizes; "" if there are some
+	containers map[string]*altered
+}
+
+// altered is one container of an alternative.
+type altered struct {
+	known   cluster.Set // the resources that the history is enough for
+	without time.Time   // of IfWithout
+	sizes   []Why
+}
+
+// alternative computes the sizes with a changed input. The resource is that of IfWithout.
+func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
+	out := &alternative{containers: map[string]*altered{}}
+	profile := in.Profile
+	if change.Key == IfProfile {
+		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
+		if i < 0 {
+			out.reason = fmt.Sprintf("There is no profile %s. Profiles: %s.", change.Value, profileNames(in.Profiles))
+			return out
+		}
+		profile = in.Profiles[i]
 	}
-	histories := slices.Clone(in.Histories)
-	for i, h := range histories {
-		switch {
-		case h == history:
-			histories[i] = alternative.history
-		case alternative.anew: // its share of the floor counts, and its size in the sum of the pod
-			histories[i], _ = recommend.Anew(h, alternative.profile)
-		default:
+	histories := make([]*usage.ContainerHistory, len(in.Histories))
+	for i, h := range in.Histories {
+		x := &altered{known: cluster.Both}
+		out.containers[h.Container()] = x
+		switch change.base() {
+		case IfProfile, IfDecide:
+			histories[i], x.known = recommend.Anew(h, profile)
+		case IfWithout:
+			x.without = change.day
+			if x.without.IsZero() {
+				x.without = highestDay(h, res, in.Now)
+			}
+			histories[i], x.known = recommend.AnewWithout(h, profile, res, x.without, x.without.AddDate(0, 0, 1))
+		case IfMinAllowed, IfMaxAllowed, IfControlledValues, IfHPA:
 			histories[i] = recommend.OutsideLowHours(h)
 		}
 	}
-	for _, w := range in.sized(alternative.profile, histories, alternative.autoscaler) {
-		if w.Container != now.Container || w.Resource != now.Resource {
-			continue
+	for _, w := range in.sized(profile, histories, in.autoscaler(change)) {
+		if x := out.containers[w.Container]; x != nil {
+			x.sizes = append(x.sizes, w)
 		}
-		out.Known = true
-		out.Target, out.Size, out.Steps, out.Bounds = w.Range.Target, w.Size, w.Steps, w.Bounds
-		in.judge(&out, history)
-		return out
 	}
-	out.Reason = "No recommendation can be computed from the history."
 	return out
 }
 
-// An alternative is the input of a counterfactual.
-type alternative struct {
-	profile    recommend.Profile
-	history    *usage.ContainerHistory // of the container
-	autoscaler *cluster.Autoscaler
-	anew       bool // decisions of all containers are made anew
-}
-
-// alternative returns the changed input, or the reason why there is none.
-func (in *Sizing) alternative(change If, now *Why, history *usage.ContainerHistory, out *Counterfactual) (alternative, string) {
-	alt := alternative{profile: in.Profile, history: recommend.OutsideLowHours(history), autoscaler: in.Autoscaler}
-	known := cluster.Both
+// autoscaler returns the autoscaler with a changed field.
+func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 	switch change.base() {
-	case IfProfile:
-		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
-		if i < 0 {
-			return alt, fmt.Sprintf("There is no profile %s. Profiles: %s.", change.Value, profileNames(in.Profiles))
-		}
-		alt.profile = in.Profiles[i]
-		alt.anew = true
-		alt.history, known = recommend.Anew(history, alt.profile)
-	case IfDecide:
-		alt.anew = true
-		alt.history, known = recommend.Anew(history, alt.profile)
-	case IfWithout:
-		day := change.day
-		if day.IsZero() {
-			day = highestDay(history, now.Resource, in.Now)
-		}
-		if day.IsZero() {
-			return alt, "The model state of profile " + in.Profile.Name + " has no peaks of days."
-		}
-		out.Without = day
-		alt.history, known = recommend.AnewWithout(history, in.Profile, now.Resource, day, day.AddDate(0, 0, 1))
+	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
+		return withPolicies(in.Autoscaler, in.Histories, change)
 	case IfHPA:
 		a := *in.Autoscaler
 		a.PreserveScalePoint = change.Value == scalePointValue
 		if change.Value == ignoreValue {
 			a.Horizontal = nil
 		}
-		alt.autoscaler = &a
-	default:
-		alt.autoscaler = withPolicy(in.Autoscaler, now.Container, change)
+		return &a
+	case IfProfile, IfDecide, IfWithout:
 	}
-	if !known.Has(now.Resource) {
-		return alt, fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
+	return in.Autoscaler
+}
+
+// counterfactual returns the size of one resource of a container in an alternative.
+func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) Counterfactual {
+	out := Counterfactual{If: change, Container: now.Container, Resource: now.Resource, Reason: alternative.reason}
+	x := alternative.containers[now.Container]
+	if out.Reason != "" || x == nil {
+		return out
 	}
-	return alt, ""
+	out.Without = x.without
+	switch {
+	case change.Key == IfWithout && x.without.IsZero():
+		out.Reason = "The model state of profile " + in.Profile.Name + " has no peaks of days."
+		return out
+	case !x.known.Has(now.Resource):
+		out.Reason = fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
+		return out
+	}
+	for i := range x.sizes {
+		if w := &x.sizes[i]; w.Resource == now.Resource {
+			out.Known = true
+			out.Target, out.Size, out.Steps, out.Bounds = w.Range.Target, w.Size, w.Steps, w.Bounds
+			in.judge(&out, historyOf(in.Histories, now.Container))
+			return out
+		}
+	}
+	out.Reason = "No recommendation can be computed from the history."
+	return out
 }
 
 func profileNames(profiles []recommend.Profile) string {
@@ -368,32 +391,39 @@ func profileNames(profiles []recommend.Profile) string {
 	return strings.Join(names, ", ")
 }
 
-// withPolicy returns the autoscaler with a changed policy of a container.
-func withPolicy(a *cluster.Autoscaler, container string, change If) *cluster.Autoscaler {
-	var changed cluster.ContainerPolicy
-	if p := a.Policy(container); p != nil {
-		changed = *p
+// withPolicies returns the autoscaler with changed policies of all containers.
+func withPolicies(a *cluster.Autoscaler, histories []*usage.ContainerHistory, change If) *cluster.Autoscaler {
+	out := *a
+	out.Policies = make([]cluster.ContainerPolicy, 0, len(histories))
+	for _, h := range histories {
+		var policy cluster.ContainerPolicy
+		if p := a.Policy(h.Container()); p != nil {
+			policy = *p
+		}
+		policy.Container = h.Container()
+		switch change.base() {
+		case IfMinAllowed:
+			policy.MinAllowed = change.set(policy.MinAllowed)
+		case IfMaxAllowed:
+			policy.MaxAllowed = change.set(policy.MaxAllowed)
+		case IfControlledValues:
+			policy.RequestsOnly = change.Value == requestsOnly
+		case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
+		}
+		out.Policies = append(out.Policies, policy)
 	}
-	changed.Container = container
-	set := func(to *cluster.Resources) {
-		for _, res := range cluster.All {
-			if change.resources.Has(res) {
-				*to = to.Set(res, change.amount)
-			}
+	out.Policies = append(out.Policies, a.Policies...) // the first policy with the name of a container counts
+	return &out
+}
+
+// set returns amounts with those that the condition sets.
+func (i If) set(amounts cluster.Resources) cluster.Resources {
+	for _, res := range cluster.All {
+		if i.resources.Has(res) {
+			amounts = amounts.Set(res, i.amount)
 		}
 	}
-	switch change.base() {
-	case IfMinAllowed:
-		set(&changed.MinAllowed)
-	case IfMaxAllowed:
-		set(&changed.MaxAllowed)
-	case IfControlledValues:
-		changed.RequestsOnly = change.Value == requestsOnly
-	case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
-	}
-	out := *a
-	out.Policies = append([]cluster.ContainerPolicy{changed}, a.Policies...) // the first policy with the name counts
-	return &out
+	return amounts
 }
 
 // highestDay returns the start of the day (UTC) with the highest peak of the last days; zero if there is none. The newest of several

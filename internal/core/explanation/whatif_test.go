@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,6 @@ func parse(t *testing.T, texts ...string) []If {
 func TestParseIf_validConditions_areRead(t *testing.T) {
 	for text, want := range map[string]If{
 		"profile=cost":                  {Key: IfProfile, Value: "cost"},
-		"\tprofile = cost ":             {Key: IfProfile, Value: "cost"},
 		"without=peak":                  {Key: IfWithout, Value: "peak"},
 		"without=2026-11-21":            {Key: IfWithout, Value: "2026-11-21", day: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)},
 		"decide=anew":                   {Key: IfDecide, Value: "anew"},
@@ -52,6 +52,9 @@ func TestParseIf_validConditions_areRead(t *testing.T) {
 		got, err := ParseIf(text)
 		if err != nil || got != want {
 			t.Errorf("%q is %+v, %v, want %+v", text, got, err, want)
+		}
+		if spaced, err := ParseIf(" " + strings.Replace(text, "=", " = ", 1) + " "); err != nil || spaced != got {
+			t.Errorf("%q with spaces is %+v, %v", text, spaced, err)
 		}
 		if again, err := ParseIf(got.String()); err != nil || again != got {
 			t.Errorf("%q is written as %q, which is read as %+v, %v", text, got.String(), again, err)
@@ -356,6 +359,9 @@ func checkWhy(t *rapid.T, w *Why) {
 	if got := w.Steps.Fold(); got != w.Estimate {
 		t.Fatalf("the steps fold to %d, want %d", got, w.Estimate)
 	}
+	if lower, upper := w.Lower.Fold(), w.Upper.Fold(); lower > w.Estimate || upper < w.Estimate || lower <= 0 {
+		t.Fatalf("the steps of the range fold to %d and %d around %d", lower, upper, w.Estimate)
+	}
 	v := w.Estimate
 	for _, b := range w.Bounds {
 		if b.Before != v {
@@ -401,6 +407,14 @@ func TestWhyOf_noHistory_isEmpty(t *testing.T) {
 	if got := WhatIf(&s.Sizing, parse(t, "profile=cost")); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
+	none := s.Sizing
+	none.Autoscaler = nil
+	if got := WhyOf(&none); len(got) != 0 || len(WhatIf(&none, parse(t, "hpa=ignore"))) != 0 {
+		t.Errorf("without a VPA: %+v", got)
+	}
+	if got := WhyOf(&Sizing{Autoscaler: s.Autoscaler}); len(got) != 0 {
+		t.Errorf("without an algorithm: %+v", got)
+	}
 	s.Histories = s.store.All(cart) // a container without samples
 	if got := WhyOf(&s.Sizing); len(got) != 0 {
 		t.Errorf("%+v", got)
@@ -409,5 +423,63 @@ func TestWhyOf_noHistory_isEmpty(t *testing.T) {
 		if c.Key == IfWithout {
 			t.Error("a peak could be left out without samples")
 		}
+	}
+}
+
+func TestWhatIf_severalContainers_eachHasItsOwnAnswer(t *testing.T) {
+	p, _ := recommend.Builtin("balanced")
+	s := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
+	s.Pod.Containers = append(s.Pod.Containers, cluster.Container{Name: "proxy", Index: 1})
+	s.store.Track(s.Pod)
+	for i := range 14 * 24 * 12 {
+		s.Now = s.Now.Add(5 * time.Minute)
+		for _, name := range []string{"app", "proxy"} {
+			mem := 300.0
+			if day := i / 288; day == 8 && name == "app" || day == 11 && name == "proxy" {
+				mem = 1000
+			}
+			s.store.Observe(usage.Sample{Pod: s.Pod.Key, Container: name, At: s.Now, CPU: 0.2, Memory: mem * mib, Has: cluster.Both})
+		}
+	}
+	s.Histories = s.store.All(cart)
+	days := map[string]time.Time{}
+	for _, c := range WhatIf(&s.Sizing, parse(t, "without=peak")) {
+		if c.Resource == cluster.Memory {
+			days[c.Container] = c.Without
+		}
+	}
+	if len(days) != 2 || days["app"].Equal(days["proxy"]) {
+		t.Errorf("the days of the highest peaks are %v", days)
+	}
+	for _, c := range WhatIf(&s.Sizing, parse(t, "maxAllowed.memory=500Mi")) {
+		if c.Size.Request != 500*mib {
+			t.Errorf("%s gets %d", c.Container, c.Size.Request)
+		}
+	}
+}
+
+// A pod with many containers is explained in a time that grows with their number, not with its square.
+func BenchmarkWhatIf(b *testing.B) {
+	for _, containers := range []int{1, 10, 100} {
+		b.Run(strconv.Itoa(containers), func(b *testing.B) {
+			p, _ := recommend.Builtin("balanced")
+			s := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
+			s.Pod.Containers = nil
+			for i := range containers {
+				s.Pod.Containers = append(s.Pod.Containers, cluster.Container{Name: "app" + strconv.Itoa(i), Index: uint8(i)})
+			}
+			s.store.Track(s.Pod)
+			for range 10 * 24 {
+				s.Now = s.Now.Add(time.Hour)
+				for i := range containers {
+					s.store.Observe(usage.Sample{Pod: s.Pod.Key, Container: "app" + strconv.Itoa(i), At: s.Now, CPU: 0.2, Memory: 300 * mib, Has: cluster.Both})
+				}
+			}
+			s.Histories = s.store.All(cart)
+			changes := UsualIfs(&s.Sizing)
+			for b.Loop() {
+				WhatIf(&s.Sizing, changes)
+			}
+		})
 	}
 }

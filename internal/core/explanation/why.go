@@ -30,7 +30,7 @@ type Sizing struct {
 type Kill struct {
 	Container string
 	At        time.Time
-	Memory    int64 // bytes: its memory limit at that time; 0 if it is not known
+	Memory    int64 // bytes: its memory limit at that time; 0 if it is not known, for example because it was resized since
 }
 
 // Why is how the size of one resource of a container comes about. Amounts are in millicores or bytes.
@@ -41,6 +41,8 @@ type Why struct {
 
 	Steps    recommend.Steps // to the estimate, by the algorithm
 	Estimate int64           // the target before bounds: the steps fold to it
+	Lower    recommend.Steps // to the lower bound of the range, before bounds
+	Upper    recommend.Steps // to the upper one
 	Bounds   []policy.Bound  // of the recommendation, then of the pod
 	Range    Range           // the recommendation
 	Usual    int64           // the target outside of low hours, if this is a time with a lower one; otherwise 0
@@ -80,8 +82,12 @@ type Day struct {
 // shownDays is the number of days of Why.
 const shownDays = 7
 
-// WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory.
+// WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory. Without a VPA or
+// an algorithm there are none.
 func WhyOf(in *Sizing) []Why {
+	if in.Autoscaler == nil || in.Profile.Estimator == nil {
+		return nil
+	}
 	out := in.sized(in.Profile, in.Histories, in.Autoscaler)
 	usual := make([]*usage.ContainerHistory, len(in.Histories))
 	for i, h := range in.Histories {
@@ -120,6 +126,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			w := Why{
 				Container: c.Container, Resource: res, Profile: p.Name,
 				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
+				Lower: records[i].Of(res).Lower, Upper: records[i].Of(res).Upper,
 				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)},
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)

@@ -114,3 +114,30 @@ func TestBounds_randomObjects_leadFromTheEstimateToTheSize(t *testing.T) {
 		}
 	})
 }
+
+func TestFitBounds_scalePointAndQuota_areReported(t *testing.T) {
+	metric := cluster.UtilizationTarget{Resource: cluster.CPU, Percent: 80}
+	point := cluster.ScalePoint{Resource: cluster.CPU, Base: 500, Percent: 80, Set: 80}
+	a := preserving(scaledBy(recommend(exactly("app", of(100_000, 900*mi))), metric), point)
+	most := RequestsAt(&point).High
+	p := podOf(container("app", of(500, 100*mi), cluster.Resources{}))
+	l := Limits{
+		Nodes:  &NodeSizes{Largest: []cluster.Resources{of(200_000, 2000*mi)}},
+		Quotas: &cluster.Quotas{List: []cluster.Quota{{Hard: cluster.PodResources{Requests: memory(600 * mi)}}}},
+	}
+	a.Advice[0].Lower = of(100, 100*mi)
+	fits, looked := FitBounds(a, l, p)
+	effects := map[BoundKind]Bound{}
+	for _, b := range looked[0] {
+		if b.Changed() {
+			effects[b.Kind] = b
+		}
+	}
+	want := map[BoundKind]Bound{
+		ScalePoint: {cluster.CPU, ScalePoint, 0, 100_000, most},
+		Quota:      {cluster.Memory, Quota, 600 * mi, 900 * mi, 600 * mi},
+	}
+	if diff := cmp.Diff(want, effects); diff != "" {
+		t.Errorf("bounds with an effect (-want +got):\n%s\nsizes %+v", diff, fits)
+	}
+}

@@ -176,21 +176,17 @@ func (m *Memo) leaveLowHours() {
 // decideAnew decides the requests as at the last decision, without regard to the present ones.
 func (m *Memo) decideAnew(cpu bool) {
 	if m.memory.decided > 0 && !m.Memory.Empty() {
-		banned := m.memory.anew()
+		m.memory.anew()
 		m.decideMemory(m.memory.decided, false)
-		m.memory.banned = banned
 	}
 	if cpu && m.cpu.decided > 0 && !m.CPU.Empty() {
-		banned := m.cpu.anew()
+		m.cpu.anew()
 		m.decideCPU(m.cpu.decided, 0)
-		m.cpu.banned = banned
 	}
 }
 
-// anew forgets the plan of low hours, and the present request: any other one is less than the maximum and may replace it at once. It excludes
-// low hours until banned is set to the result.
-func (h *held) anew() (banned int64) {
-	banned = h.banned
+// anew forgets the present request: any other one is less than the maximum and may replace it at once. There are no low hours.
+func (h *held) anew() {
 	h.banned = math.MaxInt64
 	h.level = maxAmount
 	h.changed = 0
@@ -198,5 +194,4 @@ func (h *held) anew() (banned int64) {
 	h.inLow = false
 	h.planned = 0
 	h.hours = lowHours{}
-	return banned
 }

@@ -313,12 +313,9 @@ func (r *recorder) lower(name StepName, v, most float64) float64 {
 	return after
 }
 
-// keep replaces an amount by a decided one.
-func (r *recorder) keep(name StepName, v, decided float64) float64 {
-	if r != nil {
-		r.linear(name, Keep, v, decided, decided)
-	}
-	return decided
+// keep records that a decided amount replaces one that was computed from the present history.
+func (r *recorder) keep(name StepName, v, decided float64) {
+	r.linear(name, Keep, v, decided, decided)
 }
 
 // ceil rounds up to a whole amount.
