@@ -494,7 +494,7 @@ func TestExplain_node_showsItsRoomAndThePodsThatWait(t *testing.T) {
 	s := newShop(t, 3)
 	s.pod(0, resizing("PodResizePending", "Deferred"))
 	got := strings.Join(strings.Fields(s.text("node/n1")), " ")
-	for _, want := range []string{"n1 · allocatable 4 CPU, 8Gi", "LIMITS resize Deferred since", "no room on node n1", "Requested:", "Free:", "cart-7d9f-0: WAITS"} {
+	for _, want := range []string{"n1 · allocatable 4 CPU, 8Gi", "LIMITS resize Deferred since", "no room on node n1", "Requested:", "Free:", "shop/cart-7d9f-0: WAITS"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -113,8 +113,6 @@ type Step struct {
 	NotBefore time.Time
 	Fallback  string      // what happens if the pods wait too long; "" if nothing does
 	Gates     []plan.Gate // of the first of the pods
-
-	uids []string
 }
 
 // Advice is what a person can do.

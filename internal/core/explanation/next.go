@@ -32,11 +32,18 @@ func next(in *Input) []Step {
 			out = append(out, s)
 			at = len(out) - 1
 		}
-		out[at].Pods = append(out[at].Pods, d.Pod.Name)
-		out[at].uids = append(out[at].uids, d.Pod.UID)
+		out[at].Pods = append(out[at].Pods, in.nameOf(d.Pod))
 	}
 	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
+}
+
+// nameOf returns the name of a pod, with its namespace if the subject has pods of several.
+func (in *Input) nameOf(p *cluster.Pod) string {
+	if in.Subject.Kind == OfNode {
+		return p.Key.String()
+	}
+	return p.Name
 }
 
 // mayBeEarlier are the reasons whose time is no lower bound: they end earlier if more pods are ready, or if capacity is provided.

@@ -57,6 +57,9 @@ func situations(in *Input) []Situation {
 // deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready
 // without more memory, and are not evicted before they are ready.
 func deadlock(in *Input) (Situation, bool) {
+	if in.Subject.Kind == OfNode {
+		return Situation{}, false
+	}
 	var stuck []string
 	for _, p := range in.Pods {
 		if p.Crash != nil && !p.Ready {
@@ -127,7 +130,7 @@ func fullNode(in *Input) (Situation, bool) {
 			Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text,
 			Advice: Advice{
 				Text:    "Nothing to do if the node gets room. To move the pod now:",
-				Command: "kubectl cordon " + quoted(d.Pod.Node) + " && " + in.kubectl("delete pod "+quoted(d.Pod.Name)) + " && kubectl uncordon " + quoted(d.Pod.Node),
+				Command: "kubectl cordon " + quoted(d.Pod.Node) + " && kubectl -n " + quoted(d.Pod.Namespace) + " delete pod " + quoted(d.Pod.Name) + " && kubectl uncordon " + quoted(d.Pod.Node),
 			},
 		}, true
 	}
