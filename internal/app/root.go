@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/backtest"
 	"podfit.dev/podfit/internal/app/commandline"
+	"podfit.dev/podfit/internal/app/explain"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommend"
 	"podfit.dev/podfit/internal/app/recommender"
@@ -160,6 +161,7 @@ func commands(s Streams) []*cobra.Command {
 		recommend.NewCommand(s),
 		backtest.NewCommand(),
 		web.NewCommand(s),
+		explain.NewCommand(s, updater.NewSettings()),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)

@@ -91,6 +91,8 @@ const (
 	MaxRoomShortages = 10
 	// MaxRequestChanges is the maximum number of entries of status.changes.
 	MaxRequestChanges = 62
+	// MaxWaitingPods is the maximum number of entries of status.waitingPods.
+	MaxWaitingPods = 10
 )
 
 // UpdateStateStatus contains the records of a workload. All times except those named newestPod are by the clock of the updater.
@@ -166,7 +168,34 @@ type UpdateStateStatus struct {
 	// +optional
 	Capacity *CapacityRecord `json:"capacity,omitempty"`
 
+	// waitingPods describes the pods that should change and that the last passes left, by reason, the most frequent first. It is for
+	// information only, and is written at most every 5 minutes. At most 10.
+	// +optional
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	WaitingPods []WaitingPods `json:"waitingPods,omitempty"`
+
 	// Records of further features are added here, one typed field per feature.
+}
+
+// WaitingPods are pods that should change and wait for the same reason.
+type WaitingPods struct {
+	// reason is the name of the reason, as in docs/messages.md and the label reason of metrics.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+
+	// pods is the number of pods.
+	// +kubebuilder:validation:Minimum=0
+	Pods int32 `json:"pods"`
+
+	// firstPod is the name of the first of them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	FirstPod string `json:"firstPod,omitempty"`
+
+	// notBefore is when the first of them may change, if the reason ends at a known time.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
 }
 
 // PodUpdate is the last attempt at an action on a pod.

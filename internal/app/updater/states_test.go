@@ -567,8 +567,31 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 			store.objects[w] = ledger.State{Workload: w, ActingSince: time.Now(), Pods: []ledger.PodState{{UID: "x", Do: decision.Evict, Done: true, At: time.Now()}}}
 		}
 		fake.term(t, store, time.Minute, true)
-		if len(store.objects) > 0 {
-			t.Errorf("%d objects, want none", len(store.objects))
+		for w, s := range store.objects {
+			if w.Name != "web" || len(s.Waiting) != 1 || s.Waiting[0].Reason != "TooFewReplicas" || s.Waiting[0].Pods != 3 {
+				t.Errorf("object of %s: %+v, want only the waiting pods of web", w, s)
+			}
+		}
+		if len(store.objects) != 1 {
+			t.Errorf("%d objects, want one", len(store.objects))
+		}
+	})
+}
+
+// While the same pods wait for the same reason, the object is written once.
+func TestUpdater_podsWaitForAnHour_objectIsWrittenOnceAndDeletedAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		fake.config.MinReplicas = 10
+		store := newMemoryStates()
+		fake.term(t, store, time.Hour, false)
+		if len(store.objects) != 1 || store.writes != 1 {
+			t.Errorf("%d objects and %d writes, want one", len(store.objects), store.writes)
+		}
+		fake.autoscalers[0].Mode = cluster.Initial
+		fake.term(t, store, time.Hour, false)
+		if len(store.objects) != 0 {
+			t.Errorf("%d objects although no pod waits", len(store.objects))
 		}
 	})
 }

@@ -426,6 +426,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		e.execute(ctx)
 	})
 	u.awaitChanges(now, decisions, inProgress)
+	u.ledger.PassEnded(decisions)
 	clock.waiting(func() { u.states.Save(leading, now, u.ledger, u.budget.Delays, false) })
 	e.publishOutcome(decisions)
 	if u.config.Journal != nil {

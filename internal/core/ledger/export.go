@@ -44,6 +44,10 @@ type State struct {
 
 	Capacity *CapacityState // nil if no capacity was asked for before an eviction
 
+	// Waiting are the pods that should change and were left by the last pass, by reason, the most frequent first. Restore does not read
+	// it: the next pass decides again.
+	Waiting []WaitingState
+
 	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
 }
 
@@ -213,6 +217,9 @@ func (l *Ledger) Export(b Delays) []State {
 	}
 	l.exportPods(b, state)
 	l.exportCanaries(state)
+	for w, list := range l.waiting {
+		state(w).Waiting = list
+	}
 	for w, list := range l.changes {
 		state(w).Changes = list
 	}

@@ -31,6 +31,7 @@ type Ledger struct {
 	rescues   map[cluster.Workload]DeletionState       // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
+	waiting   map[cluster.Workload][]WaitingState      // pods that the last pass left, see PassEnded
 	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
 	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
 	keeps     map[string]keptRequest                   // requests for capacity whose deletion was refused, by UID

@@ -25,87 +25,81 @@ type candidate struct {
 
 // A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
 // that blocks is the reason to leave the pod.
-type check func(*candidate) (decision.Reason, bool)
+type check struct {
+	gate   GateName
+	blocks func(*candidate) (decision.Reason, bool)
+}
 
 // evictionChecks are the checks for an eviction.
 var evictionChecks = []check{
-	(*candidate).sameSize, // the first, see moveChecks
-	(*candidate).switchedOff,
-	(*candidate).replacementRefused,
-	(*candidate).replacementOverQuota,
-	(*candidate).siblingOverQuota,
-	(*candidate).unplaceable,
-	(*candidate).requirementsUnmet,
-	(*candidate).replacementMissing,
-	(*candidate).backingOff,
-	(*candidate).probing,
-	(*candidate).changesTooOften,
-	(*candidate).evictionRefused,
-	(*candidate).replicasUnknown,
-	(*candidate).tooFewReplicas,
-	(*candidate).noWayBack,
-	(*candidate).awaitsCanary,
-	(*candidate).overRadius,
-	(*candidate).surgeNotReady,
-	(*candidate).overBudget,
+	{GateSize, (*candidate).sameSize}, // the first, see moveChecks
+	{GateWindow, (*candidate).switchedOff},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).replacementOverQuota},
+	{GateSiblingQuota, (*candidate).siblingOverQuota},
+	{GateNodeSize, (*candidate).unplaceable},
+	{GateRequirements, (*candidate).requirementsUnmet},
+	{GateReplacements, (*candidate).replacementMissing},
+	{GateEvictionEffect, (*candidate).backingOff},
+	{GateProbe, (*candidate).probing},
+	{GateFrequency, (*candidate).changesTooOften},
+	{GateEvictionRefusal, (*candidate).evictionRefused},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateMinReplicas, (*candidate).tooFewReplicas},
+	{GateWayBack, (*candidate).noWayBack},
+	{GateCanary, (*candidate).awaitsCanary},
+	{GateHourlyShare, (*candidate).overRadius},
+	{GateSurgeEffect, (*candidate).surgeNotReady},
+	{GateBudget, (*candidate).overBudget},
 }
 
 // replacementChecks are the checks for the eviction of an unscheduled pod, which takes nothing out of service.
 var replacementChecks = []check{
-	(*candidate).sameSize,
-	(*candidate).replacementRefused,
-	(*candidate).replacementOverQuota,
-	(*candidate).requirementsUnmet,
-	(*candidate).replacementMissing,
-	(*candidate).backingOff,
-	(*candidate).probing,
-	(*candidate).evictionRefused,
-	(*candidate).awaitsCanary,
-	(*candidate).overRadius,
+	{GateSize, (*candidate).sameSize},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).replacementOverQuota},
+	{GateRequirements, (*candidate).requirementsUnmet},
+	{GateReplacements, (*candidate).replacementMissing},
+	{GateEvictionEffect, (*candidate).backingOff},
+	{GateProbe, (*candidate).probing},
+	{GateEvictionRefusal, (*candidate).evictionRefused},
+	{GateCanary, (*candidate).awaitsCanary},
+	{GateHourlyShare, (*candidate).overRadius},
 }
 
 // resizeChecks are the checks for a resize.
 var resizeChecks = []check{
-	(*candidate).switchedOff,
-	(*candidate).undone,
-	(*candidate).resizeRefused,
-	(*candidate).replacementRefused,
-	(*candidate).resizeOverQuota,
-	(*candidate).unplaceable,
-	(*candidate).replicasUnknown,
-	(*candidate).tooFewReplicasInPlace,
-	(*candidate).awaitsCanary,
-	(*candidate).overRadius,
-	(*candidate).overBudgetInPlace,
+	{GateWindow, (*candidate).switchedOff},
+	{GateResizeEffect, (*candidate).undone},
+	{GateResizeRefusal, (*candidate).resizeRefused},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).resizeOverQuota},
+	{GateNodeSize, (*candidate).unplaceable},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
+	{GateCanary, (*candidate).awaitsCanary},
+	{GateHourlyShare, (*candidate).overRadius},
+	{GateBudget, (*candidate).overBudgetInPlace},
 }
 
 // unboostChecks are the checks for the end of a startup boost. It never leads to an eviction, and applies to a single pod too.
 var unboostChecks = []check{
-	(*candidate).resizing,
-	(*candidate).starting,
-	(*candidate).undone,
-	(*candidate).resizeRefused,
-	(*candidate).replacementRefused,
-	(*candidate).replicasUnknown,
-	(*candidate).overBudgetInPlace,
+	{GateResizing, (*candidate).resizing},
+	{GateStarted, (*candidate).starting},
+	{GateResizeEffect, (*candidate).undone},
+	{GateResizeRefusal, (*candidate).resizeRefused},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateBudget, (*candidate).overBudgetInPlace},
 }
 
 // take decides on the candidate.
 func (t *candidate) take() {
-	if r, off := t.switchedOff(); off {
+	if r, blocked := t.firstBlocked(startChecks); blocked {
 		t.leave(r)
 		return
 	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
-	if r, blocked := t.interrupted(); blocked {
-		t.leave(r)
-		return
-	}
-	if t.isSurging(p) {
-		r, _ := t.surging()
-		t.leave(r)
-		return
-	}
 	switch {
 	case t.d.Wanted.Code == decision.BoostOver:
 		t.try(decision.Resize, unboostChecks, decision.Fits)
@@ -130,11 +124,9 @@ func (t *candidate) take() {
 
 // try decides on an action if no check blocks it, and takes it from the budget of the group.
 func (t *candidate) try(do decision.Act, against []check, because decision.ReasonCode) {
-	for _, o := range against {
-		if r, blocked := o(t); blocked {
-			t.leave(r)
-			return
-		}
+	if r, blocked := t.firstBlocked(against); blocked {
+		t.leave(r)
+		return
 	}
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
@@ -176,7 +168,7 @@ func (t *candidate) evictsInstead() bool {
 // evictionBlocked returns why the pod may not be evicted now, and false if it may.
 func (t *candidate) evictionBlocked() (decision.Reason, bool) {
 	for _, o := range t.evictionChecks() {
-		if r, blocked := o(t); blocked {
+		if r, blocked := o.blocks(t); blocked {
 			return r, true
 		}
 	}

@@ -26,7 +26,8 @@ type entry struct {
 	reserves []cluster.PodResources // what it reserved of each quota of its namespace
 	taken    bool                   // the decision is counted in the budget of its group
 	health   health
-	again    bool // Delete: the replacement of an earlier deletion was OOM-killed, too
+	again    bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
+	gates    []Gate // of World.Explained: the results of the checks
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.

@@ -17,7 +17,7 @@ func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise decisi
 	}
 	without := *a
 	without.Horizontal = nil
-	fits := policy.Fit(&without, s.w.limitsOf(p), p)
+	fits := policy.Fit(&without, s.w.LimitsOf(p), p)
 	v := judge(s.now, s.b, &without, p, fits)
 	if v.wanted.Code == decision.Fits {
 		return otherwise

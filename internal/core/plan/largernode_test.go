@@ -126,7 +126,7 @@ func TestPlan_largerNodeStaysOrComesAndGoes_evictionsAreFew(t *testing.T) {
 					q := *w.Governed[0].Pods[i]
 					q.UID, q.Name, q.Created, q.Started, q.ReadySince = fmt.Sprint("r", serial), fmt.Sprint("web-r", serial), now.Add(time.Second), now.Add(time.Second), now.Add(2*time.Second)
 					q.Containers, q.Node = []cluster.Container{{Name: "app"}}, ""
-					fits := policy.Fit(w.Governed[0].Autoscaler, w.limitsOf(&q), &q) // by the webhook
+					fits := policy.Fit(w.Governed[0].Autoscaler, w.LimitsOf(&q), &q) // by the webhook
 					q.Containers[0].Requests, q.Node = fits[0].Requests, "small"
 					if large {
 						q.Node = "large"

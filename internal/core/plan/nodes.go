@@ -22,8 +22,8 @@ type nodeSizes struct {
 	fleet       *policy.Fleet // nil if nodes that can be added are not known
 }
 
-// limitsOf returns the bounds of the size of a pod.
-func (w *World) limitsOf(p *cluster.Pod) policy.Limits {
+// LimitsOf returns the bounds of the size of a pod.
+func (w *World) LimitsOf(p *cluster.Pod) policy.Limits {
 	l := w.Limits[p.Namespace]
 	if w.Fleet != nil {
 		l.Nodes = w.Fleet.Of(p)

@@ -198,7 +198,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 		return d
 	}
 	a = s.held(a, p)
-	d.With = policy.Fit(a, s.w.limitsOf(p), p)
+	d.With = policy.Fit(a, s.w.LimitsOf(p), p)
 	switch {
 	case boosted:
 		s.judgeBoosted(&d)

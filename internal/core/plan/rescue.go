@@ -140,43 +140,43 @@ func (t *candidate) resizeChecks() []check {
 
 // rescueChecks are evictionChecks, but the minimum number of replicas protects only pods that are in service.
 var rescueChecks = []check{
-	(*candidate).sameSize,
-	(*candidate).replacementRefused,
-	(*candidate).replacementOverQuota,
-	(*candidate).siblingOverQuota,
-	(*candidate).unplaceable,
-	(*candidate).requirementsUnmet,
-	(*candidate).replacementMissing,
-	(*candidate).backingOff,
-	(*candidate).probing,
-	(*candidate).evictionRefused,
-	(*candidate).replicasUnknown,
-	(*candidate).tooFewToRescue,
-	(*candidate).overBudget,
+	{GateSize, (*candidate).sameSize},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).replacementOverQuota},
+	{GateSiblingQuota, (*candidate).siblingOverQuota},
+	{GateNodeSize, (*candidate).unplaceable},
+	{GateRequirements, (*candidate).requirementsUnmet},
+	{GateReplacements, (*candidate).replacementMissing},
+	{GateEvictionEffect, (*candidate).backingOff},
+	{GateProbe, (*candidate).probing},
+	{GateEvictionRefusal, (*candidate).evictionRefused},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateMinReplicas, (*candidate).tooFewToRescue},
+	{GateBudget, (*candidate).overBudget},
 }
 
 // rescueInPlaceChecks are resizeChecks, but the minimum number of replicas and the disruption budget protect only pods in service that
 // the resize restarts.
 var rescueInPlaceChecks = []check{
-	(*candidate).undone,
-	(*candidate).resizeRefused,
-	(*candidate).replacementRefused,
-	(*candidate).resizeOverQuota,
-	(*candidate).unplaceable,
-	(*candidate).replicasUnknown,
-	(*candidate).tooFewToRescueInPlace,
-	(*candidate).overBudgetInPlace,
+	{GateResizeEffect, (*candidate).undone},
+	{GateResizeRefusal, (*candidate).resizeRefused},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).resizeOverQuota},
+	{GateNodeSize, (*candidate).unplaceable},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateMinReplicas, (*candidate).tooFewToRescueInPlace},
+	{GateBudget, (*candidate).overBudgetInPlace},
 }
 
 // deletionChecks are the checks for a deletion, after a disruption budget has refused the eviction.
 var deletionChecks = []check{
-	(*candidate).switchedOff,
-	(*candidate).fewKills,
-	(*candidate).dataWouldBeLost,
-	(*candidate).replicasUnknown,
-	(*candidate).rescueInProgress,
-	(*candidate).budgetOfOthers,
-	(*candidate).deletionRefused,
+	{GateWindow, (*candidate).switchedOff},
+	{GateKills, (*candidate).fewKills},
+	{GateData, (*candidate).dataWouldBeLost},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateRescue, (*candidate).rescueInProgress},
+	{GateOthers, (*candidate).budgetOfOthers},
+	{GateDeletionRefusal, (*candidate).deletionRefused},
 }
 
 func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
@@ -255,11 +255,9 @@ func (t *candidate) delete() {
 	if !t.d.Rescue || t.b.Rescue != RescueByDeletion || !t.isCrashing(t.d.Pod) {
 		return
 	}
-	for _, o := range deletionChecks {
-		if r, blocked := o(t); blocked {
-			t.leave(r)
-			return
-		}
+	if r, blocked := t.firstBlocked(deletionChecks); blocked {
+		t.leave(r)
+		return
 	}
 	t.d.Do, t.d.Reason, t.d.Fallback = decision.Delete, t.d.Wanted, false
 	t.d.Reason.Fallback = decision.DisruptionBudget

@@ -172,14 +172,14 @@ var shrinkReasons = map[decision.ReasonCode]bool{decision.Fits: true, decision.P
 
 // shrinkChecks are the checks for a resize that makes room for another pod.
 var shrinkChecks = []check{
-	(*candidate).switchedOff,
-	(*candidate).interrupted,
-	(*candidate).awaitsCanary,
-	(*candidate).undone,
-	(*candidate).resizeRefused,
-	(*candidate).replacementRefused,
-	(*candidate).replicasUnknown,
-	(*candidate).tooFewReplicasInPlace,
+	{GateWindow, (*candidate).switchedOff},
+	{GateInterruption, (*candidate).interrupted},
+	{GateCanary, (*candidate).awaitsCanary},
+	{GateResizeEffect, (*candidate).undone},
+	{GateResizeRefusal, (*candidate).resizeRefused},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
 }
 
 // mayShrink reports whether a pod that is left may be resized in place to its lower target: no container restarts, and the kubelet
@@ -202,7 +202,7 @@ var moveReasons = map[decision.ReasonCode]bool{decision.Fits: true, decision.Pod
 
 // moveChecks are the checks for the eviction of a pod to make room for another one: those for an eviction, but the size of the pod
 // need not change.
-var moveChecks = append([]check{(*candidate).interrupted}, evictionChecks[1:]...)
+var moveChecks = append([]check{{GateInterruption, (*candidate).interrupted}}, evictionChecks[1:]...)
 
 // isKilled reports whether a pod has been OOM-killed and is not ready, or gets more memory because of an OOM kill. Such a pod makes no
 // room for others.
@@ -229,7 +229,7 @@ func (s *pass) mayMove(d *entry) bool {
 func (s *pass) isBlocked(d *entry, against []check) bool {
 	t := s.roomCandidate(d)
 	return slices.ContainsFunc(against, func(c check) bool {
-		_, blocked := c(t)
+		_, blocked := c.blocks(t)
 		return blocked
 	})
 }

@@ -65,24 +65,24 @@ func (s *pass) isSurging(p *cluster.Pod) bool {
 // surgeChecks are the checks for a surge: those for an eviction, without the minimum number of replicas, disruption budgets and probes. A
 // surge takes nothing out of service, and there is at most one of a workload at a time.
 var surgeChecks = []check{
-	(*candidate).sameSize, // the first, see moveSurgeChecks
-	(*candidate).switchedOff,
-	(*candidate).replacementRefused,
-	(*candidate).replacementOverQuota,
-	(*candidate).siblingOverQuota,
-	(*candidate).unplaceable,
-	(*candidate).requirementsUnmet,
-	(*candidate).replacementMissing,
-	(*candidate).backingOff,
-	(*candidate).replicasUnknown,
-	(*candidate).surging,
-	(*candidate).surgeFailed,
-	(*candidate).awaitsCanary,
-	(*candidate).overRadius,
+	{GateSize, (*candidate).sameSize}, // the first, see moveSurgeChecks
+	{GateWindow, (*candidate).switchedOff},
+	{GateAdmission, (*candidate).replacementRefused},
+	{GateQuota, (*candidate).replacementOverQuota},
+	{GateSiblingQuota, (*candidate).siblingOverQuota},
+	{GateNodeSize, (*candidate).unplaceable},
+	{GateRequirements, (*candidate).requirementsUnmet},
+	{GateReplacements, (*candidate).replacementMissing},
+	{GateEvictionEffect, (*candidate).backingOff},
+	{GateReplicas, (*candidate).replicasUnknown},
+	{GateSurge, (*candidate).surging},
+	{GateSurgeEffect, (*candidate).surgeFailed},
+	{GateCanary, (*candidate).awaitsCanary},
+	{GateHourlyShare, (*candidate).overRadius},
 }
 
 // moveSurgeChecks are the checks for a surge that makes room for another pod.
-var moveSurgeChecks = append([]check{(*candidate).interrupted}, surgeChecks[1:]...)
+var moveSurgeChecks = append([]check{{GateInterruption, (*candidate).interrupted}}, surgeChecks[1:]...)
 
 // surges reports whether a surge replaces the pod, and not an eviction. forRoom is true if the pod moves to make room. Where a surge is
 // not possible, or has shown that it lacks what an eviction would free, the pod is evicted.

@@ -63,6 +63,9 @@ type World struct {
 	// NotStored is true if the ledger cannot be stored, so that the admission controller does not know which sizes were reverted.
 	NotStored bool
 
+	// Explained are the UIDs of the pods of which all gates are recorded (Pass.Gates). They have no effect on decisions.
+	Explained map[string]bool
+
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
 }

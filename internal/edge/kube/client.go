@@ -59,6 +59,17 @@ func (c Config) Rest() (*rest.Config, error) {
 	return cfg, nil
 }
 
+// Namespace returns the namespace of the context of the kubeconfig, or "default".
+func (c Config) Namespace() string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).Namespace()
+	if err != nil || namespace == "" {
+		return "default"
+	}
+	return namespace
+}
+
 // InCluster reports whether this process runs in a pod, so that a Config without kubeconfig selects its cluster.
 func InCluster() bool {
 	_, err := rest.InClusterConfig()

@@ -27,13 +27,30 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 	err = c.Autoscalers.Get().NamespaceIfScoped(namespace, namespace != "").Resource("verticalpodautoscalers").
 		Param("limit", "1").MaxRetries(0).Do(ctx).Into(&list)
 	if err != nil {
-		account := ""
-		if c.Account != "" {
-			account = " (" + c.Account + ")"
-		}
-		return false, fmt.Errorf("cannot use the cluster at %s%s: %w", c.Config.Host, account, explained(err))
+		return false, c.unusable(err)
 	}
 	return len(list.Items) > 0, nil
+}
+
+// Responds returns an error if the API server does not respond, or rejects these credentials. It sends one request, whose result does not matter: the user may
+// lack the right to list VPAs, and the cluster may have no VPA.
+func (c *Clients) Responds(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	err := c.Autoscalers.Get().Resource("verticalpodautoscalers").Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return c.unusable(err)
+}
+
+// unusable returns an error with the server, the user, the cause and the remedy.
+func (c *Clients) unusable(err error) error {
+	account := ""
+	if c.Account != "" {
+		account = " (" + c.Account + ")"
+	}
+	return fmt.Errorf("cannot use the cluster at %s%s: %w", c.Config.Host, account, explained(err))
 }
 
 // explained returns an error with the cause of a failed list of VPAs, and the remedy.

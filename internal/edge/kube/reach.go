@@ -5,21 +5,20 @@ package kube
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Reach lists at most one pod in a namespace; "" means all namespaces. Its error is one line with the server, the cause and the remedy.
-// Unlike Preflight, it needs no VPAs.
+// Reach lists at most one pod in a namespace; "" means all namespaces. Its error is one line with the server, the user, the cause and the
+// remedy. Unlike Preflight, it needs no VPAs.
 func (c *Clients) Reach(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	err := c.Core.CoreV1().RESTClient().Get().NamespaceIfScoped(namespace, namespace != "").Resource("pods").
 		Param("limit", "1").MaxRetries(0).Do(ctx).Into(&metav1.PartialObjectMetadataList{})
 	if err != nil {
-		return fmt.Errorf("cannot use the cluster at %s: %w", c.Config.Host, explained(err))
+		return c.unusable(err)
 	}
 	return nil
 }

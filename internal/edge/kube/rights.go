@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -63,9 +62,6 @@ func (r *Rights) MayList(ctx context.Context, u *overview.User, namespace string
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// maxEvents bounds the events that RecentEvents returns.
-const maxEvents = 2000
-
 // RecentEvents returns the events about pods that podfit has written and the API server still has, the newest first. The API server
 // keeps events for an hour by default.
 func RecentEvents(ctx context.Context, c *Clients, namespace string) ([]overview.Entry, error) {
@@ -87,18 +83,12 @@ func RecentEvents(ctx context.Context, c *Clients, namespace string) ([]overview
 var eventActs = map[string]string{EventEvictedByVPA: "evict", EventInPlaceResizedByVPA: "resize"}
 
 func entryOfEvent(e *corev1.Event) overview.Entry {
-	at := e.LastTimestamp.Time
-	for _, other := range [...]time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if at.IsZero() {
-			at = other
-		}
-	}
 	act := eventActs[e.Reason]
 	if act == "" {
 		act = "leave"
 	}
 	return overview.Entry{
-		At: at.UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
+		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
 		Act: act, Reason: e.Reason, Text: strings.TrimSpace(e.Message),
 	}
 }

@@ -84,6 +84,7 @@ func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 		}
 		out.MissingReplacements = append(out.MissingReplacements, m)
 	}
+	out.WaitingPods = storeWaiting(s.Waiting)
 	out.Changes, out.Canary = storeChanges(s.Changes), storeCanary(s.Canary)
 	spec := updateStateSpec(s.Workload)
 	for isTooLarge(&spec, &out) {
@@ -276,7 +277,7 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity json.RawMessage
+		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -333,6 +334,7 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 		out.Pods = append(out.Pods, p)
 	}
 	errs = loadChanges(errs, parts.Changes, &out)
+	errs = loadWaiting(errs, parts.WaitingPods, &out)
 	errs = o.loadCanary(errs, parts.Canary, &out)
 	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
 }

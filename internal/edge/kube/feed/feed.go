@@ -57,6 +57,7 @@ type Sink[T any] interface {
 type Feed struct {
 	config    Config
 	reflector *cache.Reflector
+	load      func(context.Context) error // see Load
 
 	mu           sync.Mutex
 	synced       bool
@@ -76,9 +77,11 @@ type Feed struct {
 func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
 	f := &Feed{config: c, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
+	projections := &projectionStore[T]{feed: f, to: to}
+	f.load = lw.loader(projections)
 	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
-		nil, &projectionStore[T]{feed: f, to: to},
+		nil, projections,
 		cache.ReflectorOptions{Name: "podfit", TypeDescription: c.Name})
 	f.reflector.WatchListPageSize = kube.PageSize
 	return f

@@ -428,6 +428,7 @@ var fakeKinds = map[string][2]string{
 	"/api/v1/namespaces":                                           {"v1", "Namespace"},
 	"/api/v1/configmaps":                                           {"v1", "ConfigMap"},
 	"/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": {"autoscaling.k8s.io/v1", "VerticalPodAutoscalerCheckpoint"},
+	"/apis/metrics.k8s.io/v1beta1/pods":                            {"metrics.k8s.io/v1beta1", "PodMetrics"},
 	"/apis/podfit.dev/v1alpha1/usagehistories":                     {"podfit.dev/v1alpha1", "UsageHistory"},
 	"/apis/podfit.dev/v1alpha1/updatestates":                       {"podfit.dev/v1alpha1", "UpdateState"},
 	"/apis/podfit.dev/v1alpha1/sizingprofiles":                     {"podfit.dev/v1alpha1", "SizingProfile"},

@@ -1,0 +1,372 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/metrics"
+	report "podfit.dev/podfit/internal/edge/report/explanation"
+)
+
+// An Updater is the updater whose next pass is explained.
+type Updater interface {
+	Flags(*pflag.FlagSet)
+	Validate() error
+	// WatcherOptions selects what it reads of the cluster.
+	WatcherOptions() watcher.Options
+	// Restrict makes it serve only one namespace.
+	Restrict(namespace string)
+	Interval() time.Duration
+	// Preview plans its next pass without carrying it out.
+	Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget)
+	// Assumed returns the settings that differ from cluster to cluster and that are not on the command line, as flags.
+	Assumed(fs *pflag.FlagSet) []string
+}
+
+// timeout limits the whole command.
+const timeout = 2 * time.Minute
+
+// Config is the configuration of podfit explain.
+type Config struct {
+	Kube      kube.Config
+	Namespace string
+	Container string
+	Output    string
+	If        conditions
+	At        string
+	updater   Updater
+	given     *pflag.FlagSet
+}
+
+// formats are the output formats.
+var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": report.WriteText, "json": report.WriteJSON, "html": report.WriteHTML}
+
+// NewCommand returns "podfit explain".
+func NewCommand(s process.Streams, u Updater) *cobra.Command {
+	var keys strings.Builder
+	writeKeys(&keys)
+	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", updater: u}
+	cmd := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Explain what has happened to a workload, what happens next and what can be done",
+		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next pass of the updater does with each pod
+and why, and what you can do, as commands to copy.
+
+It reads the cluster once, with rights to get and list only, and changes nothing. It needs no Prometheus. Parts of the
+cluster that you may not read are named in the output.
+
+The next pass is planned by the same code as in the updater. If your updater runs with other flags than the defaults,
+give them to this command, too.
+
+Conditions for --if:
+` + keys.String(),
+		Example: `  podfit explain deploy/cart -n shop
+  podfit explain pod/cart-7d9f-q8z -n shop -o json
+  podfit explain vpa/cart -n shop --min-replicas=1
+  podfit explain deploy/cart -n shop --if profile=cost --if maxAllowed.memory=1Gi
+  podfit explain node/n7
+  podfit explain deploy/cart -n shop -o html > cart.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.given = cmd.Flags()
+			r, err := parseReference(args)
+			if err != nil {
+				return err
+			}
+			if err := c.Validate(); err != nil {
+				return process.UsageError{Err: err}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.run(ctx, time.Now(), r, s.Out)
+		},
+	}
+	c.Flags(cmd.Flags())
+	cmd.ValidArgsFunction = c.complete
+	cmd.SetUsageFunc(c.usage)
+	process.CompleteFlag(cmd, "output", "text", "json", "html")
+	process.CompleteFlag(cmd, "hpa", process.HPALeave, process.HPAIgnore)
+	return cmd
+}
+
+// Flags binds the configuration to flags.
+func (c *Config) Flags(fs *pflag.FlagSet) {
+	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Namespace of the object. Empty means the namespace of the kubeconfig's context.")
+	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
+	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
+	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
+	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (UTC) such as 02:58, or a difference such as -20m or +2h. "+
+		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
+	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
+	fs.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
+	c.updater.Flags(fs)
+}
+
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
+func (c *Config) Validate() error {
+	var errs []error
+	if formats[c.Output] == nil {
+		errs = append(errs, fmt.Errorf("--output must be text, json or html, got %q", c.Output))
+	}
+	if _, err := parseAt(c.At, time.Now()); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, c.updater.Validate())...)
+}
+
+// run explains the object of a reference at the time now.
+func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Writer) error {
+	clients, err := kube.NewClients(c.Kube)
+	if err != nil {
+		return err
+	}
+	r.namespace = c.Namespace
+	if r.namespace == "" {
+		r.namespace = c.Kube.Namespace()
+	}
+	e, err := c.explain(ctx, now, clients, r)
+	if err != nil {
+		return err
+	}
+	return formats[c.Output](out, e)
+}
+
+// explain reads the cluster and explains the object of a reference.
+func (c *Config) explain(ctx context.Context, now time.Time, clients *kube.Clients, r reference) (*explanation.Explanation, error) {
+	if err := clients.Responds(ctx); err != nil {
+		return nil, err
+	}
+	world, lacks, err := c.load(ctx, clients, r.namespace)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := world.Snapshot()
+	found, err := find(r, snapshot, world)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkContainer(&found); err != nil {
+		return nil, err
+	}
+	at, err := parseAt(c.At, now)
+	if err != nil {
+		return nil, err
+	}
+	in := &explanation.Input{
+		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.updater.Interval(),
+		Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Assumed: c.updater.Assumed(c.given), Replicas: world.Scale(found.Workload),
+	}
+	states := c.records(ctx, in, clients)
+	if at.Before(now) {
+		c.inspect(ctx, in, world, clients, found.namespace)
+		return explanation.Past(in, recordOf(states, found.Workload), at)
+	}
+	if at.After(now) {
+		in.Now = at
+		in.Missing = append(in.Missing, "This is planned for "+at.UTC().Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
+	}
+	planned := c.plan(in, world, states)
+	c.size(ctx, in, world, planned, clients)
+	c.inspect(ctx, in, world, clients, found.namespace)
+	return explanation.Explain(in), nil
+}
+
+// load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
+func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, []string, error) {
+	options := c.updater.WatcherOptions()
+	options.Log = slog.New(slog.DiscardHandler)
+	world := watcher.NewWorld(clients, options)
+	unread := world.Load(ctx)
+	var lacks []string
+	if forbidden(unread, "pods") {
+		c.updater.Restrict(namespace)
+		options.Namespace, options.Ignored = namespace, nil
+		world = watcher.NewWorld(clients, options)
+		unread = world.Load(ctx)
+		lacks = append(lacks, "You may not list the pods of all namespaces, so only namespace "+namespace+" was read: the free room on nodes is not known.")
+	}
+	for _, u := range unread {
+		switch {
+		case u.Resource == "pods":
+			return nil, nil, fmt.Errorf("cannot explain anything without pods: %w", u.Err)
+		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
+			lacks = append(lacks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply -f -")
+		default:
+			lacks = append(lacks, lack(&u))
+		}
+	}
+	return world, lacks, ctx.Err()
+}
+
+func forbidden(unread []watcher.Unread, resource string) bool {
+	return slices.ContainsFunc(unread, func(u watcher.Unread) bool { return u.Resource == resource && apierrors.IsForbidden(u.Err) })
+}
+
+// lack describes a resource that could not be read.
+func lack(u *watcher.Unread) string {
+	cause := strings.Join(strings.Fields(u.Err.Error()), " ")
+	switch {
+	case apierrors.IsForbidden(u.Err):
+		cause = "you have no right to list them"
+	case apierrors.IsNotFound(u.Err):
+		cause = "the API server does not have them"
+	}
+	text := fmt.Sprintf("Cannot read %s (%s)", u.Resource, cause)
+	if u.Lost != "" {
+		return text + ", so it is not known " + strings.TrimPrefix(u.Lost, "whether ") + "."
+	}
+	return text + "."
+}
+
+// checkContainer returns an error if no pod has the container of --container.
+func (c *Config) checkContainer(found *subject) error {
+	if c.Container == "" || len(found.pods) == 0 {
+		return nil
+	}
+	var names []string
+	for _, p := range found.pods {
+		for i := range p.Containers {
+			if p.Containers[i].Name == c.Container {
+				return nil
+			}
+			if !slices.Contains(names, p.Containers[i].Name) {
+				names = append(names, p.Containers[i].Name)
+			}
+		}
+	}
+	return process.UsageError{Err: fmt.Errorf("%s has no container %q; its containers are %s", found.Name, c.Container, strings.Join(names, ", "))}
+}
+
+func live(pods []*cluster.Pod) []*cluster.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { return !p.Live() })
+}
+
+// plan adds the decisions of the next pass on the pods, and returns what it is planned for.
+func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledger.State) *plan.World {
+	in.Waiting = recordOf(states, in.Subject.Workload).Waiting
+	explained := make(map[string]bool, len(in.Pods))
+	for _, p := range in.Pods {
+		explained[p.UID] = true
+	}
+	pass, planned, budget := c.updater.Preview(in.Now, world, states, explained)
+	in.Budget, in.AllPods = budget, planned.Pods
+	in.Gates, in.EvictionGates = map[string][]plan.Gate{}, map[string][]plan.Gate{}
+	in.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
+	for uid := range explained {
+		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
+	}
+	return &planned
+}
+
+// records returns the records of the updater. Without them, the plan is that of an updater that has just started.
+func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
+	states, err := readStates(ctx, clients, c.updater.WatcherOptions().Namespace)
+	if err != nil {
+		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
+	}
+	return states
+}
+
+// recordOf returns the record of a workload, or an empty one.
+func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
+	for i := range states {
+		if states[i].Workload == w && !w.IsZero() {
+			return &states[i]
+		}
+	}
+	return &ledger.State{Workload: w}
+}
+
+// readStates reads the records of the updater.
+func readStates(ctx context.Context, clients *kube.Clients, namespace string) ([]ledger.State, error) {
+	store, err := checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}, "explain")
+	if err != nil {
+		return nil, err
+	}
+	return store.Load(ctx)
+}
+
+// inspect adds what only an explanation needs. Whatever cannot be read is missing.
+func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, namespace string) {
+	if in.Autoscaler != nil {
+		status, _ := world.Status(in.Autoscaler.Key)
+		for i := range status.Conditions {
+			s := &status.Conditions[i]
+			in.Conditions = append(in.Conditions, explanation.Condition{
+				Type: string(s.Type), Reason: s.Reason, Message: s.Message, True: s.Status == "True", Since: s.LastTransitionTime.Time,
+			})
+		}
+	}
+	if namespace == "" {
+		return
+	}
+	in.Disruption, _ = world.DisruptionBudgets(namespace)
+	if len(in.Pods) > 0 {
+		details, err := kube.ReadPod(ctx, clients, in.Pods[0].Key)
+		if err != nil {
+			in.Missing = append(in.Missing, "The template of the pods was not read ("+oneLine(err)+").")
+		}
+		in.Labels, in.Containers = details.Labels, details.Containers
+	}
+	events, err := kube.ReadEvents(ctx, clients, namespace)
+	if err != nil {
+		in.Missing = append(in.Missing, "Events were not read ("+oneLine(err)+").")
+	}
+	in.Events = about(events, in)
+	c.measure(ctx, in, clients, namespace)
+}
+
+// about returns the events about the VPA and the pods.
+func about(events []explanation.Event, in *explanation.Input) []explanation.Event {
+	return slices.DeleteFunc(events, func(e explanation.Event) bool {
+		if in.Autoscaler != nil && e.Kind == "VerticalPodAutoscaler" && e.Name == in.Autoscaler.Name {
+			return false
+		}
+		return e.Kind != "Pod" || !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Name == e.Name })
+	})
+}
+
+// measure adds the current usage of the pods. A cluster without the Metrics API has none.
+func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *kube.Clients, namespace string) {
+	client, err := metrics.New(clients.Config, clients.HTTP, namespace)
+	if err != nil {
+		return
+	}
+	reading, err := client.Read(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		in.Missing = append(in.Missing, "The cluster has no Metrics API, so the current usage is not known.")
+	case err != nil:
+		in.Missing = append(in.Missing, "The current usage was not read ("+oneLine(err)+").")
+	}
+	for i := range reading.Samples {
+		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
+			in.Usage = append(in.Usage, reading.Samples[i])
+		}
+	}
+}
+
+// oneLine returns the text of an error on one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,194 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
+)
+
+// size adds what the recommendation is computed from: the profile, and the usage history that the recommender has stored in the cluster.
+func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher.World, planned *plan.World, clients *kube.Clients) {
+	a := in.Autoscaler
+	if a == nil || in.Subject.Kind == explanation.OfNode || in.Subject.Workload.IsZero() {
+		return
+	}
+	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
+	if err := readProfiles(ctx, clients, catalog); err != nil {
+		in.Missing = append(in.Missing, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
+	}
+	choice := catalog.Of(a)
+	if !choice.Usable {
+		in.Missing = append(in.Missing, "The parameters of profile "+a.Recommender+" are not known, so the size cannot be explained.")
+		return
+	}
+	store, workloads := c.history(ctx, in, world, clients, choice)
+	s := &explanation.Sizing{
+		Now: in.Now, Profile: choice.Profile, Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods),
+	}
+	s.Profile.Params = workloads.Params(choice, in.Subject.Workload)
+	for _, p := range recommend.Builtins() {
+		other := *a
+		other.Recommender = p.Name
+		if of := catalog.Of(&other); of.Usable {
+			s.Profiles = append(s.Profiles, of.Profile)
+		}
+	}
+	if len(in.Pods) > 0 {
+		s.Pod, s.Limits = in.Pods[0], planned.LimitsOf(in.Pods[0])
+	}
+	if len(s.Histories) == 0 {
+		in.Missing = append(in.Missing, "The cluster stores no usage history of the workload, so the size cannot be explained.")
+		return
+	}
+	in.Sizing = s
+}
+
+// history returns the stored usage history of the workload. The checkpoint of a VPA has it for the default profile, and a UsageHistory for
+// the others.
+func (c *Config) history(
+	ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
+) (*usage.Store, *sizing.Workloads) {
+	w, a := in.Subject.Workload, in.Autoscaler
+	store, workloads := usage.NewStore(usage.DefaultConfig()), sizing.NewWorkloads()
+	store.Tick(in.Now)
+	store.Configure(w, a.Policies)
+	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}
+	var nodes *recommend.Nodes
+	if assignments.NodeBound() {
+		nodes = recommend.NewNodes(world.Nodes(), world.Selectors())
+	}
+	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(in.Pods), []*cluster.Autoscaler{a}), assignments, nodes)
+	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
+	checkpoints, err := checkpoint.NewCheckpoints(clients, o).Load(ctx)
+	if err != nil {
+		in.Missing = append(in.Missing, "Checkpoints were not read ("+oneLine(err)+").")
+	}
+	histories := map[cluster.Workload][]usage.History{}
+	client, err := checkpoint.NewHistories(clients, o)
+	if err == nil {
+		histories, err = client.Load(ctx)
+	}
+	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
+		in.Missing = append(in.Missing, "Usage histories were not read ("+oneLine(err)+").")
+	}
+	restore(store, a, w, checkpoints, histories[w])
+	workloads.SkipRestore()
+	for _, p := range in.Pods {
+		store.Track(p)
+	}
+	return store, workloads
+}
+
+// restore adds stored history to the store. Parts that cannot be decoded are ignored, as the recommender ignores them.
+func restore(store *usage.Store, a *cluster.Autoscaler, w cluster.Workload, checkpoints map[checkpoint.Key]usage.Checkpoint, histories []usage.History) {
+	keys := slices.SortedFunc(maps.Keys(checkpoints), func(x, y checkpoint.Key) int { return strings.Compare(x.Container, y.Container) })
+	for _, key := range keys {
+		stored := checkpoints[key]
+		if key.Autoscaler != a.Key || !stored.Workload.IsZero() && stored.Workload != w {
+			continue
+		}
+		for _, h := range histories {
+			if h.Container == key.Container {
+				stored.History = h
+			}
+		}
+		_ = store.Restore(w, key.Container, stored)
+	}
+	for _, h := range histories {
+		_ = store.Recall(w, h) // does nothing if the checkpoint already had it
+	}
+}
+
+// readProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
+func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
+	client, err := kube.NewProfiles(clients)
+	if err != nil {
+		return err
+	}
+	list, err := client.List(ctx)
+	if errors.Is(err, kube.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name)
+		parsed, err := profile.Parse(list[i].JSON)
+		if err != nil {
+			catalog.LearnInvalid(list[i].Name, list[i].Version, err.Error())
+			continue
+		}
+		catalog.Learn(list[i].Name, list[i].Version, parsed)
+	}
+	catalog.Listed(names)
+	return nil
+}
+
+// killsOf returns the OOM kills that the pods show.
+func killsOf(pods []*cluster.Pod) []explanation.Kill {
+	var out []explanation.Kill
+	for _, p := range pods {
+		for i := range p.Containers {
+			x := &p.Containers[i]
+			if x.Exit == nil || !x.Exit.OOM {
+				continue
+			}
+			_, limits := x.Running()
+			out = append(out, explanation.Kill{Container: x.Name, At: x.Exit.Finished, Memory: limits.Memory})
+		}
+	}
+	return out
+}
+
+// conditions are the values of --if.
+type conditions []explanation.If
+
+// Set implements pflag.Value.
+func (c *conditions) Set(text string) error {
+	parsed, err := explanation.ParseIf(text)
+	if err != nil {
+		return err
+	}
+	*c = append(*c, parsed)
+	return nil
+}
+
+// String implements pflag.Value.
+func (c *conditions) String() string {
+	var out []string
+	for _, i := range *c {
+		out = append(out, i.String())
+	}
+	return strings.Join(out, " ")
+}
+
+// Type implements pflag.Value.
+func (c *conditions) Type() string { return "KEY=VALUE" }
+
+// writeKeys writes the keys of --if, for the help.
+func writeKeys(w io.Writer) {
+	for _, k := range explanation.IfKeys() {
+		fmt.Fprintf(w, "  %s\n      %s\n", k.Form, k.Meaning)
+	}
+}

@@ -1,0 +1,135 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// actingNow is how long an UpdateState may show that an updater changes pods of a workload while that is the usual course of a pass. After
+// that, the updater has ended before it recorded the outcomes.
+const actingNow = time.Minute
+
+// A Settings holds the flags of an updater for a command that shows what it does.
+type Settings struct{ config Config }
+
+// NewSettings returns the defaults of the updater.
+func NewSettings() *Settings { return &Settings{Defaults()} }
+
+// previewFlags are the flags of the updater that determine its decisions.
+var previewFlags = []string{
+	"updater-interval", "min-replicas", "eviction-tolerance", "pod-update-threshold", "in-recommendation-bounds-eviction-lifetime-threshold",
+	"evict-after-oom-threshold", "in-place-skip-disruption-budget", "replacement-must-fit", "max-change-per-hour-namespace",
+	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "mover", "capacity-before-eviction", "eviction-backoff",
+	"ignored-vpa-object-namespaces", "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory",
+}
+
+// Flags binds the flags of the updater that determine its decisions.
+func (s *Settings) Flags(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("updater", pflag.ContinueOnError)
+	s.config.Common.Flags(all)
+	s.config.OwnFlags(all)
+	for _, name := range previewFlags {
+		fs.AddFlag(all.Lookup(name))
+	}
+}
+
+// Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
+func (s *Settings) Validate() error {
+	return errors.Join(s.config.Common.Validate(), s.config.ValidateOwn())
+}
+
+// assumedFlags are the flags whose value matters most, and that are reported if they are assumed.
+var assumedFlags = []string{"min-replicas", "updater-interval", "hpa", "make-room", "oom-rescue"}
+
+// Assumed returns the flags with the largest effect that are not on the command line, with their values.
+func (s *Settings) Assumed(given *pflag.FlagSet) []string {
+	var out []string
+	for _, name := range assumedFlags {
+		if f := given.Lookup(name); f != nil && !f.Changed {
+			out = append(out, "--"+name+"="+f.Value.String())
+		}
+	}
+	return out
+}
+
+// Interval returns the time between two passes.
+func (s *Settings) Interval() time.Duration { return s.config.Interval }
+
+// Restrict makes the updater serve only one namespace, because the others cannot be read.
+func (s *Settings) Restrict(namespace string) {
+	s.config.Namespace, s.config.IgnoredNamespaces = namespace, nil
+}
+
+// WatcherOptions selects what the updater reads of the cluster.
+func (s *Settings) WatcherOptions() watcher.Options {
+	return s.config.Watched(watcher.Options{
+		Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Rules: true, FreezeSwitch: s.config.FreezeSwitch(),
+	})
+}
+
+// previewWorld is the state of the cluster that Preview reads.
+type previewWorld interface {
+	world
+	Surging() []cluster.Workload
+	Scaled() (scaled map[cluster.Workload]bool, known bool)
+}
+
+// Preview plans the pass that an updater with these settings would begin at the time now. states are the stored records of earlier
+// passes. explained are the UIDs of the pods of which all gates are recorded. It sends no request.
+func (s *Settings) Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget) {
+	return s.preview(now, w, states, explained)
+}
+
+func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget) {
+	c := s.config
+	c.DryRun = true
+	c.settle()
+	u := newUpdater(c, w, nil, noEvents{}, nil, NewMetrics(prometheus.NewRegistry()), process.NewHealth(c.Interval), slog.New(slog.DiscardHandler))
+	for i := range states {
+		if now.Sub(states[i].ActingSince) < actingNow {
+			states[i].ActingSince = time.Time{}
+		}
+	}
+	u.ledger.Restore(now, states)
+	snapshot := w.Snapshot()
+	gathered := u.gather(snapshot, u.served(snapshot.Autoscalers))
+	gathered.Surges = surgesOf(w)
+	gathered.Provider = c.assumedProvider()
+	gathered.Explained = explained
+	return plan.Begin(now, gathered, u.budget), gathered, u.budget
+}
+
+// surgesOf returns the surges in progress, nil if it is not known whether a HorizontalPodAutoscaler scales the workloads.
+func surgesOf(w previewWorld) *plan.Surges {
+	scaled, known := w.Scaled()
+	if !known {
+		return nil
+	}
+	active := map[cluster.Workload]cluster.Surge{}
+	for _, d := range w.Surging() {
+		active[d] = cluster.Surge{}
+	}
+	return &plan.Surges{Active: active, Scaled: scaled}
+}
+
+// assumedProvider returns how capacity is asked for. Whether podfit may create placeholder pods is not known without a request that is not
+// a get or list.
+func (c *Config) assumedProvider() plan.Provider {
+	if c.CapacityBeforeEviction == capacityOff || !c.WatchesAllPods() {
+		return plan.NotAsked
+	}
+	return plan.PlaceholderPods
+}

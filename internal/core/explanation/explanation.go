@@ -1,0 +1,142 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A Kind is the kind of object that is explained.
+type Kind uint8
+
+// The kinds.
+const (
+	OfWorkload Kind = iota
+	OfPod
+	OfAutoscaler
+	OfNode
+)
+
+// A Subject is what is explained.
+type Subject struct {
+	Kind     Kind
+	Name     string           // as it is shown: "shop/Deployment/cart"
+	Workload cluster.Workload // of the pods; zero for a node, or if there is none
+	Command  string           // the workload for kubectl: "deploy/cart"; "" if there is none
+}
+
+// Input is what is known about a subject.
+type Input struct {
+	Now        time.Time
+	Subject    Subject
+	Autoscaler *cluster.Autoscaler // nil: no VPA governs the pods
+	Container  string              // only this container; "" for all
+	Pods       []*cluster.Pod      // of the subject, sorted
+	Replicas   cluster.Scale       // of the workload
+
+	Decisions     []decision.Decision    // on the pods; a pod without VPA has none
+	Gates         map[string][]plan.Gate // by UID of the pod
+	EvictionGates map[string][]plan.Gate // of pods that wait for a resize, by UID
+	Budget        plan.Budget            // of the updater
+	Interval      time.Duration          // between two passes
+
+	Nodes      []cluster.Node
+	AllPods    []*cluster.Pod // of all nodes; nil if they are not known
+	Disruption []cluster.DisruptionBudget
+	Labels     []string // of the pods, "key=value"
+	Containers []Container
+	Usage      []usage.Sample // current usage; nil if it is not known
+
+	Waiting []ledger.WaitingState // pods that the last passes of the running updater left, as it recorded
+
+	Conditions []Condition // of the VPA
+	Events     []Event     // about the VPA and the pods, the newest last
+
+	Sizing *Sizing // what the sizes are computed from; nil if that is not known
+	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
+
+	Assumed []string // settings of the updater that were assumed
+	Missing []string // what could not be read, as full sentences
+}
+
+// A Container has the facts of a pod template that show a Java virtual machine.
+type Container struct {
+	Name        string
+	Image       string
+	Command     []string // with the arguments
+	Environment []string // names, and values of variables for a JVM: "NAME=value"
+}
+
+// A Condition is a condition of a VPA.
+type Condition struct {
+	Type, Reason, Message string
+	True                  bool
+	Since                 time.Time
+}
+
+// An Event is an event of the API server.
+type Event struct {
+	At                          time.Time
+	Kind, Name, Reason, Message string // of the object and of the event
+	Count                       int32
+}
+
+// An Explanation is the result.
+type Explanation struct {
+	At         time.Time
+	Subject    string
+	Facts      []string // the rest of the first line: replicas, VPA, update mode
+	Situations []Situation
+	Now        []string
+	Next       []Step
+	You        []Advice
+	Why        []Why
+	WhatIf     []Counterfactual
+	Assumed    []string
+	Missing    []string
+}
+
+// A Step is what the updater does next with some pods.
+type Step struct {
+	Pods      []string
+	Act       decision.Act
+	Code      string // of the reason
+	Reason    string // full sentences
+	NotBefore time.Time
+	Fallback  string      // what happens if the pods wait too long; "" if nothing does
+	Gates     []plan.Gate // of the first of the pods
+}
+
+// Advice is what a person can do.
+type Advice struct {
+	Text    string
+	Command string // to copy; "" if there is none
+}
+
+// Explain describes the subject.
+func Explain(in *Input) *Explanation {
+	out := &Explanation{At: in.Now, Subject: in.Subject.Name, Assumed: in.Assumed, Missing: in.Missing}
+	out.Facts = facts(in)
+	out.Situations = situations(in)
+	out.Now = now(in)
+	out.Next = next(in)
+	out.Missing = append(slices.Clone(out.Missing), disagreements(in, out.Next)...)
+	out.You = you(in, out.Situations, out.Next)
+	if in.Sizing != nil {
+		out.Why = slices.DeleteFunc(WhyOf(in.Sizing), func(w Why) bool { return !in.shows(w.Container) })
+		changes := in.Ifs
+		if changes == nil {
+			changes = UsualIfs(in.Sizing)
+		}
+		out.WhatIf = slices.DeleteFunc(WhatIf(in.Sizing, changes), func(c Counterfactual) bool { return !in.shows(c.Container) })
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/plan"
+)
+
+// next returns what the next pass does with the pods: first the changes in the order of execution, then the pods that wait, then those that
+// need no change. Pods with the same reason are one step.
+func next(in *Input) []Step {
+	var out []Step
+	for i := range in.Decisions {
+		d := &in.Decisions[i]
+		s := Step{
+			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: notBefore(d),
+			Fallback: fallback(in, d), Gates: in.Gates[d.Pod.UID],
+		}
+		at := slices.IndexFunc(out, func(o Step) bool {
+			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && sameGates(o.Gates, s.Gates)
+		})
+		if at < 0 {
+			out = append(out, s)
+			at = len(out) - 1
+		}
+		out[at].Pods = append(out[at].Pods, in.nameOf(d.Pod))
+	}
+	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
+	return out
+}
+
+// nameOf returns the name of a pod, with its namespace if the subject has pods of several.
+func (in *Input) nameOf(p *cluster.Pod) string {
+	if in.Subject.Kind == OfNode {
+		return p.Key.String()
+	}
+	return p.Name
+}
+
+// mayBeEarlier are the reasons whose time is no lower bound: they end earlier if more pods are ready, or if capacity is provided.
+var mayBeEarlier = map[decision.ReasonCode]bool{decision.DisruptionBudget: true, decision.AwaitingCapacity: true, decision.Surging: true}
+
+// notBefore returns when the reason to leave a pod ends by itself; zero if that is not known.
+func notBefore(d *decision.Decision) time.Time {
+	if d.Do != decision.Leave || mayBeEarlier[d.Reason.Code] {
+		return time.Time{}
+	}
+	return d.Reason.Until
+}
+
+// rank orders steps.
+func (s *Step) rank() int {
+	switch {
+	case s.Act != decision.Leave:
+		return 0
+	case s.Waits():
+		return 1
+	}
+	return 2
+}
+
+// Waits reports whether the pods should change and wait for something.
+func (s *Step) Waits() bool {
+	if s.Act != decision.Leave {
+		return false
+	}
+	need := slices.IndexFunc(s.Gates, func(g plan.Gate) bool { return g.Name == plan.GateNeed })
+	return need >= 0 && !s.Gates[need].Blocked
+}
+
+// Blocked returns the gates that block, besides the first, which is the reason of the step.
+func (s *Step) Blocked() []plan.Gate {
+	blocked := slices.DeleteFunc(slices.Clone(s.Gates), func(g plan.Gate) bool { return !g.Blocked })
+	if len(blocked) == 0 {
+		return nil
+	}
+	return blocked[1:]
+}
+
+func sameGates(a, b []plan.Gate) bool {
+	return slices.EqualFunc(a, b, func(x, y plan.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked })
+}
+
+// fallback describes the eviction of a pod whose resize waits, or is tried.
+func fallback(in *Input, d *decision.Decision) string {
+	if d.Autoscaler == nil || !d.Autoscaler.Mode.Evicts() {
+		return ""
+	}
+	switch {
+	case d.Do == decision.Resize && d.Fallback:
+		return "If the API server refuses the resize, the pod is evicted."
+	case d.Do != decision.Leave || !d.Pod.IsResizing():
+		return ""
+	}
+	var at time.Time
+	switch d.Reason.Code {
+	case decision.ResizeWaiting:
+		at = d.Pod.Resize.Since.Add(in.Budget.DeferredFor)
+	case decision.ResizeRunning:
+		at = d.Pod.Resize.Since.Add(in.Budget.InProgressFor)
+	default:
+		return ""
+	}
+	text := "If it still waits at " + clock(in.Now, at) + ", the pod is evicted"
+	var blocked []string
+	for _, g := range in.EvictionGates[d.Pod.UID] {
+		if g.Blocked {
+			blocked = append(blocked, strings.TrimRight(g.Reason.String(), "."))
+		}
+	}
+	if why := in.pdbBlocks(); why != "" {
+		blocked = append(blocked, why)
+	}
+	if len(blocked) == 0 {
+		return text + "."
+	}
+	return text + " unless that is blocked as it is now: " + strings.Join(blocked, ". ") + "."
+}
+
+// disagreements reports reasons that the running updater recorded and that this plan has for no pod, although the pods exist: the updater
+// probably runs with other flags.
+func disagreements(in *Input, steps []Step) []string {
+	var out []string
+	for _, s := range in.Waiting {
+		planned := slices.ContainsFunc(steps, func(o Step) bool { return o.Code == s.Reason })
+		exists := slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool { return d.Pod.Name == s.First })
+		if exists && !planned && !passing[s.Reason] {
+			out = append(out, fmt.Sprintf("The running updater left %s for the reason %s, and this command plans something else. Either the cause is gone, or the updater runs with other flags.",
+				s.First, s.Reason))
+		}
+	}
+	return out
+}
+
+// passing are reasons that often end before the next pass.
+var passing = map[string]bool{
+	decision.BudgetSpent.String(): true, decision.RateLimited.String(): true, decision.OutOfTime.String(): true, decision.NotReady.String(): true,
+	decision.ResizeRunning.String(): true, decision.Probing.String(): true, decision.AwaitingReplacement.String(): true, decision.ServerNotReached.String(): true,
+}
+
+// budgetsOf returns the PodDisruptionBudgets that select the pods.
+func (in *Input) budgetsOf() []cluster.DisruptionBudget {
+	var out []cluster.DisruptionBudget
+	if in.Labels == nil {
+		return nil
+	}
+	for _, b := range in.Disruption {
+		if b.Selector.Matches(in.Labels) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// pdbBlocks describes the PodDisruptionBudget that allows no eviction now; "" if none does.
+func (in *Input) pdbBlocks() string {
+	for _, b := range in.budgetsOf() {
+		if b.Healthy <= b.Desired {
+			return fmt.Sprintf("PodDisruptionBudget %s allows no eviction now (%d healthy, %d required)", b.Name, b.Healthy, b.Desired)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,337 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// recently is how long an OOM kill is reported.
+const recently = 24 * time.Hour
+
+// facts returns what the first line contains besides the subject.
+func facts(in *Input) []string {
+	var out []string
+	switch {
+	case in.Subject.Kind == OfNode:
+		return nodeFacts(in)
+	case in.Subject.Kind == OfPod:
+		if !in.Subject.Workload.IsZero() {
+			out = append(out, "of "+in.Subject.Workload.Kind+" "+in.Subject.Workload.Name)
+		}
+	case in.Replicas.Known:
+		out = append(out, fmt.Sprintf("×%d", in.Replicas.Replicas))
+	case len(in.Pods) > 0:
+		out = append(out, fmt.Sprintf("×%d", len(in.Pods)))
+	}
+	if in.Autoscaler == nil {
+		return append(out, "no VPA")
+	}
+	out = append(out, "VPA "+in.Autoscaler.Name, in.Autoscaler.Mode.String())
+	if in.Autoscaler.Recommender != "" {
+		out = append(out, "profile "+in.Autoscaler.Recommender)
+	}
+	return out
+}
+
+func nodeFacts(in *Input) []string {
+	n := in.node()
+	if n == nil {
+		return []string{"not known"}
+	}
+	out := []string{"allocatable " + short(n.Allocatable)}
+	if !n.Ready {
+		out = append(out, "not ready")
+	}
+	if n.Cordoned {
+		out = append(out, "cordoned")
+	}
+	if n.LowMemory {
+		out = append(out, "memory pressure")
+	}
+	return out
+}
+
+// node returns the node of the subject, or nil.
+func (in *Input) node() *cluster.Node {
+	if in.Subject.Kind != OfNode {
+		return nil
+	}
+	return in.nodeNamed(in.Subject.Name)
+}
+
+func (in *Input) nodeNamed(name string) *cluster.Node {
+	for i := range in.Nodes {
+		if in.Nodes[i].Name == name {
+			return &in.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// now returns what has happened, the most urgent first.
+func now(in *Input) []string {
+	var out []string
+	out = append(out, kills(in)...)
+	out = append(out, unready(in)...)
+	out = append(out, resizes(in)...)
+	out = append(out, progress(in)...)
+	out = append(out, sizes(in)...)
+	out = append(out, recorded(in)...)
+	out = append(out, events(in)...)
+	out = append(out, conditions(in)...)
+	if in.Subject.Kind == OfNode {
+		out = append(out, occupancy(in))
+	}
+	if len(in.Pods) == 0 && in.Subject.Kind != OfNode {
+		out = append(out, "There are no pods.")
+	}
+	return out
+}
+
+// shows reports whether a container is part of the explanation.
+func (in *Input) shows(container string) bool { return in.Container == "" || in.Container == container }
+
+// kills describes the recent OOM kills of each container.
+func kills(in *Input) []string {
+	type of struct {
+		pods, times int
+		last        time.Time
+		limit       int64
+		down        bool
+	}
+	found := map[string]*of{}
+	for _, p := range in.Pods {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			if !in.shows(c.Name) || c.Exit == nil || !c.Exit.OOM || in.Now.Sub(c.Exit.Finished) > recently {
+				continue
+			}
+			k := found[c.Name]
+			if k == nil {
+				k = &of{}
+				found[c.Name] = k
+			}
+			k.pods++
+			k.times += max(1, int(c.Exit.Kills))
+			k.down = k.down || c.Exit.Now
+			if c.Exit.Finished.After(k.last) {
+				k.last = c.Exit.Finished
+				_, limits := c.Running()
+				k.limit = limits.Memory
+			}
+		}
+	}
+	var out []string
+	for _, name := range sortedKeys(found) {
+		k := found[name]
+		text := fmt.Sprintf("%s was OOM-killed %s in %s, last at %s", name, times(k.times), count(k.pods, "pod"), clock(in.Now, k.last))
+		if k.limit > 0 {
+			text += " with a limit of " + cluster.Format(cluster.Memory, k.limit)
+		}
+		if k.down {
+			text += ", and has not restarted since"
+		}
+		out = append(out, text+".")
+	}
+	return out
+}
+
+func unready(in *Input) []string {
+	pending, broken := 0, 0
+	for _, p := range in.Pods {
+		switch {
+		case !p.Live():
+		case p.Node == "":
+			pending++
+		case !p.Serves():
+			broken++
+		}
+	}
+	var out []string
+	if pending > 0 {
+		out = append(out, fmt.Sprintf("%s no node.", have(pending, "pod")))
+	}
+	if broken > 0 {
+		out = append(out, fmt.Sprintf("%d of %s %s not ready.", broken, count(len(in.Pods), "pod"), are(broken)))
+	}
+	return out
+}
+
+// resizeStates are the words for resizes that are not done.
+var resizeStates = map[cluster.ResizeState]string{
+	cluster.ResizeDeferred: "Deferred", cluster.ResizeInfeasible: "Infeasible", cluster.ResizeInProgress: "InProgress",
+	cluster.ResizeError: "Error", cluster.ResizeUnknown: "unknown",
+}
+
+// resizes describes the resizes that are not done, by state.
+func resizes(in *Input) []string {
+	byState := map[cluster.ResizeState][]*cluster.Pod{}
+	for _, p := range in.Pods {
+		if p.IsResizing() && p.Live() {
+			byState[p.Resize.State] = append(byState[p.Resize.State], p)
+		}
+	}
+	var out []string
+	for _, state := range sortedKeys(byState) {
+		pods := byState[state]
+		oldest := slices.MinFunc(pods, func(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) })
+		text := fmt.Sprintf("Resize of %s %s since %s", oldest.Name, resizeStates[state], clock(in.Now, oldest.Resize.Since))
+		if len(pods) > 1 {
+			text = fmt.Sprintf("Resizes of %s %s, the first since %s", count(len(pods), "pod"), resizeStates[state], clock(in.Now, oldest.Resize.Since))
+		}
+		if m := strings.TrimRight(strings.TrimSpace(oldest.Resize.Message), "."); m != "" {
+			text += ": " + m
+		}
+		out = append(out, text+".")
+	}
+	return out
+}
+
+// progress describes how many pods have the recommended size.
+func progress(in *Input) []string {
+	total, sized := 0, 0
+	for i := range in.Decisions {
+		d := &in.Decisions[i]
+		if len(d.With) == 0 {
+			continue
+		}
+		total++
+		if change.SameSize(d.Pod, d.With) || d.Reason.Code == decision.Fits {
+			sized++
+		}
+	}
+	switch {
+	case total == 0:
+		return nil
+	case in.Subject.Kind == OfPod && sized == total:
+		return []string{"The pod has the recommended size."}
+	case in.Subject.Kind == OfPod:
+		return []string{"The pod does not have the recommended size."}
+	}
+	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, count(total, "pod"), has(sized))}
+}
+
+// sizes describes the recommendation of each container of the first pod that differs from it.
+func sizes(in *Input) []string {
+	i := slices.IndexFunc(in.Decisions, func(d decision.Decision) bool { return len(d.With) > 0 && !change.SameSize(d.Pod, d.With) })
+	if i < 0 || in.Subject.Kind == OfNode {
+		return nil
+	}
+	d := &in.Decisions[i]
+	var out []string
+	for j := range d.With {
+		f := &d.With[j]
+		if f.Inserted || !in.shows(f.Container) {
+			continue
+		}
+		requests, _ := d.Pod.Container(f.Container).Running()
+		var parts []string
+		for _, res := range cluster.All {
+			if to, ok := f.Requests.Get(res); ok {
+				parts = append(parts, arrow(requests, res, to))
+			}
+		}
+		if len(parts) > 0 {
+			out = append(out, f.Container+": "+strings.Join(parts, ", ")+".")
+		}
+	}
+	return out
+}
+
+// arrow returns "cpu 500m → 633m".
+func arrow(from cluster.Resources, res cluster.Resource, to int64) string {
+	had, ok := from.Get(res)
+	switch {
+	case !ok:
+		return res.String() + " none → " + amount(res, to)
+	case change.Compare(res, had, to) == 0:
+		return res.String() + " stays " + amount(res, had)
+	}
+	return res.String() + " " + amount(res, had) + " → " + amount(res, to)
+}
+
+// recorded describes the pods that the running updater left.
+func recorded(in *Input) []string {
+	if in.Subject.Kind == OfNode || in.Subject.Kind == OfPod {
+		return nil
+	}
+	var out []string
+	for _, s := range in.Waiting {
+		text := fmt.Sprintf("The running updater recorded that %s for %s, the first is %s", wait(s.Pods), s.Reason, s.First)
+		if s.NotBefore.After(in.Now) {
+			text += "; not before " + clock(in.Now, s.NotBefore)
+		}
+		out = append(out, text+".")
+	}
+	return out
+}
+
+func wait(n int) string {
+	if n == 1 {
+		return "1 pod waits"
+	}
+	return count(n, "pod") + " wait"
+}
+
+// badWhenTrue are the conditions of a VPA that report a problem while they are true.
+var badWhenTrue = map[string]bool{
+	"ConfigUnsupported": true, "ConfigDeprecated": true, "NoPodsMatched": true, "LowConfidence": true, "FetchingHistory": true,
+	"RecommendationNotAdmitted": true, "NeedsLargerNode": true, "RecommendationHeld": true,
+}
+
+// badWhenFalse are the conditions that report a problem while they are false.
+var badWhenFalse = map[string]bool{"RecommendationProvided": true, "SizingProfileUsable": true}
+
+// conditions describes the conditions of the VPA that report a problem.
+func conditions(in *Input) []string {
+	var out []string
+	for _, c := range in.Conditions {
+		if !(c.True && badWhenTrue[c.Type] || !c.True && badWhenFalse[c.Type]) {
+			continue
+		}
+		text := "VPA " + c.Type + "=" + strings.ToUpper(fmt.Sprint(c.True)[:1]) + fmt.Sprint(c.True)[1:]
+		if !c.Since.IsZero() {
+			text += " since " + clock(in.Now, c.Since)
+		}
+		if m := cmp.Or(c.Message, c.Reason); m != "" {
+			text += ": " + m
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// occupancy describes the requests on the node of the subject.
+func occupancy(in *Input) string {
+	n := in.node()
+	if n == nil {
+		return "The node does not exist, or nodes cannot be read."
+	}
+	if in.AllPods == nil {
+		return "Its free room is not known, because the pods of all namespaces cannot be read."
+	}
+	used := in.requested(n.Name)
+	free := cluster.Amounts(n.Allocatable.CPU-used.CPU, n.Allocatable.Memory-used.Memory)
+	return fmt.Sprintf("Requested: %s. Free: %s.", short(used), short(free))
+}
+
+// requested returns the requests of all pods of a node.
+func (in *Input) requested(node string) cluster.Resources {
+	sum := cluster.Amounts(0, 0)
+	for _, p := range in.AllPods {
+		if p.Node == node && p.Phase != cluster.Succeeded && p.Phase != cluster.Failed {
+			sum = sum.Add(change.Total(p, nil))
+		}
+	}
+	return sum
+}

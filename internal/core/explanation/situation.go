@@ -1,0 +1,423 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A Situation is a known limit of vertical autoscaling that applies to the subject.
+type Situation struct {
+	Code   string // a stable name for output
+	Title  string // a few words
+	Text   string // full sentences
+	Advice Advice
+}
+
+// The codes of situations.
+const (
+	JVM             = "JVM"
+	HorizontalScale = "HPA"
+	AboveNode       = "AboveNode"
+	AboveQuota      = "AboveQuota"
+	SingleReplica   = "SingleReplica"
+	SmallCPULimit   = "SmallCPULimit"
+	Deadlock        = "OOMAndPDB"
+	ReplicasDiffer  = "ReplicasDiffer"
+	ShortRuns       = "ShortRuns"
+	ResizePending   = "ResizePending"
+	NodeFull        = "NodeFull"
+)
+
+// recognizers find the situations, the most urgent first.
+var recognizers = []func(*Input) (Situation, bool){
+	deadlock, pendingResize, fullNode, aboveNode, aboveQuota, singleReplica, horizontalScale, virtualMachine, smallCPULimit, replicasDiffer, shortRuns,
+}
+
+func situations(in *Input) []Situation {
+	var out []Situation
+	for _, recognize := range recognizers {
+		if s, found := recognize(in); found {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready
+// without more memory, and are not evicted before they are ready.
+func deadlock(in *Input) (Situation, bool) {
+	if in.Subject.Kind == OfNode {
+		return Situation{}, false
+	}
+	var stuck []string
+	for _, p := range in.Pods {
+		if p.Crash != nil && !p.Ready {
+			stuck = append(stuck, p.Name)
+		}
+	}
+	if len(stuck) == 0 {
+		return Situation{}, false
+	}
+	why := in.pdbBlocks()
+	if why == "" {
+		return Situation{}, false
+	}
+	return Situation{
+		Code: Deadlock, Title: "OOM and PDB deadlock",
+		Text: fmt.Sprintf("%s OOM-killed and not ready. %s, so an eviction cannot replace %s.", have0(len(stuck)), why, them(len(stuck))),
+		Advice: Advice{
+			Text:    "Delete the OOM-killed pods; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
+			Command: in.kubectl("delete pod " + strings.Join(shortened(stuck), " ")),
+		},
+	}, true
+}
+
+func have0(n int) string { return count(n, "pod") + " " + are(n) }
+
+func them(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+// shortened returns the first names of a list.
+func shortened(names []string) []string { return names[:min(len(names), 5)] }
+
+// pendingResize recognizes resizes that the kubelet has not done.
+func pendingResize(in *Input) (Situation, bool) {
+	var oldest *cluster.Pod
+	for _, p := range in.Pods {
+		if p.IsResizing() && p.Live() && (oldest == nil || p.Resize.Since.Before(oldest.Resize.Since)) {
+			oldest = p
+		}
+	}
+	if oldest == nil {
+		return Situation{}, false
+	}
+	state := resizeStates[oldest.Resize.State]
+	return Situation{
+		Code: ResizePending, Title: "resize " + state + " since " + clock(in.Now, oldest.Resize.Since),
+		Text: fmt.Sprintf("The kubelet reports the resize of %s as %s since %s (%s ago).", oldest.Name, state, clock(in.Now, oldest.Resize.Since), span(in.Now.Sub(oldest.Resize.Since))),
+	}, true
+}
+
+// fullNode recognizes pods whose resize waits for room on their node.
+func fullNode(in *Input) (Situation, bool) {
+	for i := range in.Decisions {
+		d := &in.Decisions[i]
+		waits := d.Reason.Code == decision.AwaitingRoom || d.Reason.Code == decision.ResizeWaiting || d.Pod.IsDeferred()
+		if d.Do != decision.Leave || !waits || d.Pod.Node == "" {
+			continue
+		}
+		text := "Node " + d.Pod.Node + " has no room for the new requests of " + d.Pod.Name + "."
+		if n := in.nodeNamed(d.Pod.Node); n != nil && in.AllPods != nil {
+			used := in.requested(n.Name)
+			text = fmt.Sprintf("%s It has %s allocatable, and %s are requested.", text, short(n.Allocatable), short(used))
+		}
+		return Situation{
+			Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text,
+			Advice: Advice{
+				Text:    "Nothing to do if the node gets room. To move the pod now:",
+				Command: "kubectl cordon " + quoted(d.Pod.Node) + " && kubectl -n " + quoted(d.Pod.Namespace) + " delete pod " + quoted(d.Pod.Name) + " && kubectl uncordon " + quoted(d.Pod.Node),
+			},
+		}, true
+	}
+	return Situation{}, false
+}
+
+// blockedAt returns the reason of the first decision that a gate blocks, and false if there is none.
+func (in *Input) blockedAt(name plan.GateName) (decision.Reason, bool) {
+	for i := range in.Decisions {
+		for _, g := range in.Gates[in.Decisions[i].Pod.UID] {
+			if g.Blocked && g.Name == name {
+				return g.Reason, true
+			}
+		}
+	}
+	return decision.Reason{}, false
+}
+
+// held reports whether a size was lowered to a bound.
+func (in *Input) held(kind policy.NoteKind) bool {
+	return slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool {
+		return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
+			return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == kind })
+		})
+	})
+}
+
+func aboveNode(in *Input) (Situation, bool) {
+	s := Situation{Code: AboveNode, Title: "larger than any node"}
+	r, blocked := in.blockedAt(plan.GateNodeSize)
+	for i := range in.Decisions {
+		if in.Decisions[i].Reason.Code == decision.NoNodeFits {
+			r, blocked = in.Decisions[i].Reason, true
+		}
+	}
+	switch {
+	case blocked:
+		s.Text = r.String()
+	case in.held(policy.HeldToNode):
+		s.Text = "The recommendation fits on no node that may take the pod, so the containers were scaled down in proportion."
+	default:
+		return Situation{}, false
+	}
+	s.Advice = Advice{Text: "Compare the largest nodes with the recommendation, or set maxAllowed in the VPA:", Command: "kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory"}
+	return s, true
+}
+
+func aboveQuota(in *Input) (Situation, bool) {
+	s := Situation{Code: AboveQuota, Title: "above the quota"}
+	r, blocked := in.blockedAt(plan.GateQuota)
+	if sibling, also := in.blockedAt(plan.GateSiblingQuota); !blocked && also {
+		r, blocked = sibling, true
+	}
+	for i := range in.Decisions {
+		if code := in.Decisions[i].Reason.Code; code == decision.OverQuota || code == decision.ResizeOverQuota {
+			r, blocked = in.Decisions[i].Reason, true
+		}
+	}
+	switch {
+	case blocked:
+		s.Text = r.String()
+	case in.held(policy.HeldToQuota):
+		s.Text = "The recommendation exceeds a ResourceQuota even if no other pod uses it, so the containers were scaled down in proportion."
+	default:
+		return Situation{}, false
+	}
+	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe resourcequota")}
+	return s, true
+}
+
+func singleReplica(in *Input) (Situation, bool) {
+	r, blocked := in.blockedAt(plan.GateMinReplicas)
+	if !blocked {
+		return Situation{}, false
+	}
+	title := fmt.Sprintf("%s, minimum is %d", count(r.Have, "replica"), r.Want)
+	if r.Have == 1 {
+		title = fmt.Sprintf("single replica, minimum is %d", r.Want)
+	}
+	s := Situation{Code: SingleReplica, Title: title, Text: r.String()}
+	if a := in.Autoscaler; a != nil {
+		s.Advice = Advice{
+			Text:    "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:",
+			Command: in.patch(a, `{"spec":{"updatePolicy":{"minReplicas":1}}}`),
+		}
+	}
+	return s, true
+}
+
+// horizontalScale recognizes a HorizontalPodAutoscaler that scales by a request that the VPA controls.
+func horizontalScale(in *Input) (Situation, bool) {
+	a := in.Autoscaler
+	if a == nil {
+		return Situation{}, false
+	}
+	for _, p := range in.Pods {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			for _, res := range cluster.All {
+				scaled, n := a.ScaledBy(c.Name, res)
+				if n == 0 || c.Role != cluster.Regular || !a.Policy(c.Name).Controls().Has(res) || !in.shows(c.Name) {
+					continue
+				}
+				return horizontalText(in, a, &scaled, res), true
+			}
+		}
+	}
+	return Situation{}, false
+}
+
+func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal, res cluster.Resource) Situation {
+	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[res]
+	s := Situation{Code: HorizontalScale, Title: "HPA scales by " + name}
+	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request moves that point.", scaled.HPA.Name, scaled.Metric.Percent, name)
+	if a.PreserveScalePoint {
+		s.Text += " The VPA has the annotation podfit.dev/hpa: podfit changes the target of the HPA together with the request."
+		return s
+	}
+	s.Text += " So podfit does not change that request."
+	s.Advice = Advice{
+		Text:    "To change the request together with the target of the HPA:",
+		Command: in.kubectl("annotate vpa " + quoted(a.Name) + " podfit.dev/hpa=preserve-scale-point"),
+	}
+	return s
+}
+
+// runtimes are parts of the names of images with a Java virtual machine.
+var runtimes = []string{"openjdk", "jdk", "jre", "java", "temurin", "corretto", "zulu", "graalvm", "liberica", "tomcat", "kafka", "elasticsearch", "cassandra"}
+
+// virtualMachine recognizes containers that run a Java virtual machine.
+func virtualMachine(in *Input) (Situation, bool) {
+	for i := range in.Containers {
+		c := &in.Containers[i]
+		sign := signOfJVM(c)
+		if sign == "" || !in.shows(c.Name) {
+			continue
+		}
+		s := Situation{Code: JVM, Title: "JVM", Text: fmt.Sprintf("Container %s runs a Java virtual machine (%s). Its memory follows its heap settings and not its need, "+
+			"and it reads limits only when it starts.", c.Name, sign)}
+		if !in.hasCPULimit(c.Name) && !hasOption(c, "ActiveProcessorCount") {
+			s.Text += " Without a CPU limit it counts the CPUs of the node, or derives them from the CPU request, so that it may use many more threads than the request allows."
+			if in.Subject.Command != "" {
+				s.Advice = Advice{
+					Text:    "To fix the number of processors that it sees; this restarts the pods:",
+					Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"),
+				}
+			}
+		}
+		return s, true
+	}
+	return Situation{}, false
+}
+
+// signOfJVM returns what shows that a container runs a Java virtual machine; "" if nothing does.
+func signOfJVM(c *Container) string {
+	for _, word := range c.Command {
+		if path.Base(word) == "java" {
+			return "command java"
+		}
+		if strings.HasPrefix(word, "-Xmx") || strings.HasPrefix(word, "-XX:") {
+			return "argument " + word
+		}
+	}
+	for _, variable := range c.Environment {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "JAVA_") || strings.HasPrefix(name, "JDK_") || name == "JVM_OPTS" {
+			return "variable " + name
+		}
+	}
+	image, _, _ := strings.Cut(c.Image, "@")
+	base := strings.ToLower(path.Base(image))
+	for _, part := range runtimes {
+		if strings.Contains(base, part) && !strings.Contains(base, "javascript") {
+			return "image " + base
+		}
+	}
+	return ""
+}
+
+func hasOption(c *Container, option string) bool {
+	has := func(s string) bool { return strings.Contains(s, option) }
+	return slices.ContainsFunc(c.Command, has) || slices.ContainsFunc(c.Environment, has)
+}
+
+func (in *Input) hasCPULimit(container string) bool {
+	return slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool {
+		c := p.Container(container)
+		return c != nil && c.Limits.Has.Has(cluster.CPU)
+	})
+}
+
+// smallLimit is the CPU limit from which on throttling does not hide the need of most programs, in millicores.
+const smallLimit = 200
+
+// smallCPULimit recognizes a CPU limit that hides the need: usage never exceeds the limit, so neither does the recommendation. That is a very
+// small limit, or one that the recommendation has reached.
+func smallCPULimit(in *Input) (Situation, bool) {
+	for _, p := range in.Pods {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			_, limits := c.Running()
+			limit, limited := limits.Get(cluster.CPU)
+			if !limited || limit == 0 || c.Role != cluster.Regular || !in.shows(c.Name) {
+				continue
+			}
+			reached := in.target(c.Name, cluster.CPU)*10 >= limit*9
+			if limit > smallLimit && !reached {
+				continue
+			}
+			s := Situation{Code: SmallCPULimit, Title: "small CPU limit " + amount(cluster.CPU, limit), Text: fmt.Sprintf(
+				"Container %s has a CPU limit of %s, above which it is throttled. Usage never exceeds a limit, so the recommendation cannot show what the container would need without it.",
+				c.Name, amount(cluster.CPU, limit))}
+			if in.Subject.Command != "" {
+				s.Advice = Advice{
+					Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
+					Command: in.kubectl("set resources " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " --limits=cpu=0"),
+				}
+			}
+			return s, true
+		}
+	}
+	return Situation{}, false
+}
+
+// target returns the target of a container for one resource, 0 if there is none.
+func (in *Input) target(container string, res cluster.Resource) int64 {
+	if in.Autoscaler == nil {
+		return 0
+	}
+	if advice := in.Autoscaler.AdviceFor(container); advice != nil {
+		return max(advice.Target.Amount(res), advice.Uncapped.Amount(res))
+	}
+	return 0
+}
+
+// replicasDiffer recognizes replicas of which one uses several times as much as another, for example a leader and its followers. All get the
+// same recommendation.
+func replicasDiffer(in *Input) (Situation, bool) {
+	const factor = 3
+	least := map[cluster.Resource]float64{cluster.CPU: 0.1, cluster.Memory: 100 << 20} // differences below it do not matter
+	for _, container := range in.measured() {
+		for _, res := range cluster.All {
+			low, high := in.extremes(container, res)
+			if low.Pod == high.Pod || value(high, res) < least[res] || value(high, res) < factor*value(low, res) {
+				continue
+			}
+			unit := func(v float64) string {
+				if res == cluster.CPU {
+					return amount(res, int64(v*1000))
+				}
+				return amount(res, int64(v))
+			}
+			return Situation{
+				Code: ReplicasDiffer, Title: "replicas differ",
+				Text: fmt.Sprintf("Container %s uses %s of %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
+					container, unit(value(high, res)), res, high.Pod.Name, unit(value(low, res)), low.Pod.Name),
+			}, true
+		}
+	}
+	return Situation{}, false
+}
+
+// briefly is the length of runs that are too short for the Metrics API.
+const briefly = time.Minute
+
+// shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs.
+func shortRuns(in *Input) (Situation, bool) {
+	ended, brief := 0, 0
+	name := ""
+	for _, p := range in.Pods {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || !in.shows(c.Name) {
+				continue
+			}
+			ended++
+			if c.Exit.Finished.Sub(c.Exit.Started) < briefly {
+				brief++
+				name = c.Name
+			}
+		}
+	}
+	if brief == 0 || 2*brief < ended {
+		return Situation{}, false
+	}
+	return Situation{
+		Code: ShortRuns, Title: "runs under a minute",
+		Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
+	}, true
+}

@@ -1,0 +1,206 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// A GateName identifies a condition that a change of a pod must meet. It is a stable name for output.
+type GateName string
+
+// The gates of every pod, before it is a candidate.
+const (
+	GateMode           GateName = "UpdateMode"     // the update mode changes running pods
+	GateRecommendation GateName = "Recommendation" // there is one for the pod
+	GateController     GateName = "Controller"     // a controller would replace the pod
+	GateNeed           GateName = "Need"           // the requests differ enough from the recommendation
+	GateState          GateName = "State"          // the state of the pod, its resize and its node allows a change
+)
+
+// The gates of candidates, one for each check.
+const (
+	GateInterruption    GateName = "Interruption"    // it is known which pods the last updater changed
+	GateWindow          GateName = "Window"          // there is no freeze, and a change window is open
+	GateSurge           GateName = "Surge"           // no surge of the workload is in progress
+	GateSize            GateName = "Size"            // a replacement would get other requests
+	GateAdmission       GateName = "Admission"       // the API server would accept the new requests
+	GateQuota           GateName = "Quota"           // the ResourceQuotas have room
+	GateSiblingQuota    GateName = "SiblingQuota"    // no quota refused the same change of another pod
+	GateNodeSize        GateName = "NodeSize"        // a node can hold the new requests
+	GateRequirements    GateName = "Requirements"    // the eviction requirements of the VPA hold
+	GateReplacements    GateName = "Replacements"    // evicted pods have their replacements
+	GateEvictionEffect  GateName = "EvictionEffect"  // earlier evictions had an effect, or long ago
+	GateResizeEffect    GateName = "ResizeEffect"    // earlier resizes lasted
+	GateProbe           GateName = "Probe"           // no other pod is evicted as a test
+	GateFrequency       GateName = "Frequency"       // the pods were not replaced too often
+	GateEvictionRefusal GateName = "EvictionRefusal" // the API server refused no eviction, or long ago
+	GateResizeRefusal   GateName = "ResizeRefusal"   // the API server refused no resize, or long ago
+	GateReplicas        GateName = "Replicas"        // the number of replicas is known
+	GateMinReplicas     GateName = "MinReplicas"     // there are enough replicas
+	GateWayBack         GateName = "WayBack"         // the size before can be restored if a canary fails
+	GateCanary          GateName = "Canary"          // no canary is tested
+	GateHourlyShare     GateName = "HourlyShare"     // the share of requests that may change in an hour is not used up
+	GateSurgeEffect     GateName = "SurgeEffect"     // no surge failed, or long ago
+	GateBudget          GateName = "Budget"          // the eviction tolerance allows one more pod
+	GateResizing        GateName = "Resizing"        // no resize is in progress
+	GateStarted         GateName = "Started"         // the pod runs
+	GateKills           GateName = "Kills"           // enough OOM kills for a deletion
+	GateData            GateName = "Data"            // a deletion loses no data
+	GateRescue          GateName = "Rescue"          // no other pod is deleted as a rescue
+	GateOthers          GateName = "Others"          // the disruption budget lacks only OOM-killed pods
+	GateDeletionRefusal GateName = "DeletionRefusal" // the API server refused no deletion, or long ago
+)
+
+// A Gate is the result of a condition for a change of a pod.
+type Gate struct {
+	Name    GateName
+	Blocked bool
+	Reason  decision.Reason // why the gate blocks; of a gate that does not, only GateNeed has one
+}
+
+// startChecks are the checks before the kind of the change is chosen.
+var startChecks = []check{
+	{GateWindow, (*candidate).switchedOff},
+	{GateInterruption, (*candidate).interrupted},
+	{GateSurge, (*candidate).underSurge},
+}
+
+// underSurge blocks a change of a pod that a surge removes.
+func (t *candidate) underSurge() (decision.Reason, bool) {
+	if !t.isSurging(t.d.Pod) {
+		return decision.Reason{}, false
+	}
+	r, _ := t.surging()
+	return r, true
+}
+
+// firstBlocked returns the reason of the first check that blocks, and false if none does. For the pods of World.Explained, it evaluates and
+// records the other checks, too.
+func (t *candidate) firstBlocked(against []check) (first decision.Reason, blocked bool) {
+	explained := t.w.Explained[t.d.Pod.UID]
+	if explained {
+		t.forgetGates(against)
+	}
+	for _, c := range against {
+		r, blocks := c.blocks(t)
+		if explained {
+			t.recordGate(c.gate, r, blocks)
+		}
+		if blocks && !blocked {
+			first, blocked = r, true
+		}
+		if blocked && (!explained || t.g == nil) { // the checks of a group need one
+			return first, true
+		}
+	}
+	return first, blocked
+}
+
+// forgetGates forgets the gates of earlier lists of checks. Those of startChecks are kept while another list is evaluated.
+func (t *candidate) forgetGates(against []check) {
+	kept := len(startChecks)
+	if &against[0] == &startChecks[0] {
+		kept = 0
+	}
+	t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
+}
+
+func (t *candidate) recordGate(name GateName, r decision.Reason, blocked bool) {
+	if !blocked {
+		r = decision.Reason{}
+	}
+	t.d.gates = append(t.d.gates, Gate{Name: name, Blocked: blocked, Reason: r})
+}
+
+// earlyGates are the gates at which judge leaves a pod, by reason. A pod with another reason is left at GateState.
+var earlyGates = map[decision.ReasonCode]GateName{
+	decision.ModeOff: GateMode, decision.GateOff: GateMode, decision.NoAdvice: GateRecommendation, decision.NoController: GateController,
+	decision.Fits: GateNeed, decision.PodTooYoung: GateNeed, decision.AutoscalerTooYoung: GateNeed, decision.SmallChange: GateNeed,
+	decision.SameSize: GateNeed, decision.LeftToHPA: GateNeed,
+}
+
+// earlyOrder is the order of the gates before the checks.
+var earlyOrder = []GateName{GateMode, GateRecommendation, GateController, GateNeed}
+
+// Gates returns all gates of a pod of World.Explained in the order of their evaluation. If the pod is left, the reason of the first gate
+// that blocks is the reason of its decision. If it is changed, no gate blocks. It returns none for other pods.
+func (p *Pass) Gates(uid string) []Gate {
+	if !p.w.Explained[uid] {
+		return nil
+	}
+	for i := range p.entries {
+		if p.entries[i].Pod.UID == uid {
+			return p.entries[i].allGates()
+		}
+	}
+	return nil
+}
+
+// allGates returns the gates of an entry.
+func (d *entry) allGates() []Gate {
+	var out []Gate
+	leaves := d.Do == decision.Leave
+	at, early := earlyGates[d.Reason.Code]
+	stopped := leaves && d.Wanted.Code == decision.Fits
+	if stopped && !early {
+		at = GateState
+	}
+	for _, name := range earlyOrder {
+		if stopped && name == at {
+			return append(out, Gate{Name: name, Blocked: true, Reason: d.Reason})
+		}
+		g := Gate{Name: name}
+		if name == GateNeed {
+			g.Reason = d.Wanted
+		}
+		out = append(out, g)
+	}
+	if stopped {
+		return append(out[:len(out)-1], Gate{Name: GateState, Blocked: true, Reason: d.Reason})
+	}
+	return append(out, d.checkGates(leaves)...)
+}
+
+// checkGates returns the gates of the checks. A reason that follows from no check, but from the state of the pod, its node or the other
+// decisions of the pass, is one more gate.
+func (d *entry) checkGates(leaves bool) []Gate {
+	out := slices.Clone(d.gates)
+	if !leaves { // a check that blocked another change does not block this one
+		return slices.DeleteFunc(out, func(g Gate) bool { return g.Blocked })
+	}
+	first := slices.IndexFunc(out, func(g Gate) bool { return g.Blocked })
+	switch {
+	case first < 0:
+		first = len(out)
+	case out[first].Reason == d.Reason:
+		return out
+	}
+	return slices.Insert(out, first, Gate{Name: GateState, Blocked: true, Reason: d.Reason})
+}
+
+// EvictionGates returns the gates that the eviction of a pod would have to pass now. It returns none for a pod that should not change, that
+// is not among World.Explained, or whose update mode does not allow an eviction.
+func (p *Pass) EvictionGates(uid string) []Gate {
+	i := slices.IndexFunc(p.entries, func(d entry) bool { return d.Pod.UID == uid })
+	if i < 0 || !p.w.Explained[uid] {
+		return nil
+	}
+	d := p.entries[i] // a copy: its gates are not those of the decision
+	if d.scope == nil || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() {
+		return nil
+	}
+	t := p.candidate(&d)
+	d.gates = nil
+	for _, c := range t.evictionChecks() {
+		r, blocked := c.blocks(t)
+		t.recordGate(c.gate, r, blocked)
+		if blocked && t.g == nil {
+			break
+		}
+	}
+	return d.gates
+}

@@ -1,0 +1,142 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+// maxLists is the number of resources that Load lists at the same time.
+const maxLists = 4
+
+// An Unread is a resource that Load could not list.
+type Unread struct {
+	Resource string
+	Err      error
+	Lost     string // what is not known without it; "" if it is required
+}
+
+// Load reads all selected resources once, with requests to get and list only. It returns those that could not be listed, in the order in
+// which they are listed. Start must not be called on the same World.
+func (w *World) Load(ctx context.Context) []Unread {
+	failed := make([]error, len(w.feeds))
+	var g errgroup.Group
+	g.SetLimit(maxLists)
+	for i, f := range w.feeds {
+		g.Go(func() error {
+			failed[i] = f.Load(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	var out []Unread
+	for i, f := range w.feeds {
+		if failed[i] != nil {
+			out = append(out, Unread{Resource: f.Name(), Err: failed[i], Lost: f.LostWithout()})
+		}
+	}
+	if err := w.loadOwners(ctx); err != nil {
+		out = append(out, Unread{Resource: "API groups", Err: err, Lost: "the controllers of kinds that are not part of Kubernetes"})
+	}
+	if w.o.Nodes {
+		if err := w.loadNewNodes(ctx); err != nil {
+			out = append(out, Unread{Resource: "nodepools and machinedeployments", Err: err, Lost: "which nodes can be added"})
+		}
+	}
+	return out
+}
+
+// loadOwners discovers the kinds of the API server if a pod or an autoscaler refers to one that is not part of Kubernetes, and reads the
+// scales of these controllers.
+func (w *World) loadOwners(ctx context.Context) error {
+	if !w.refersToOtherKinds() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.owners.kinds.tried = true
+		return nil
+	}
+	d := w.clients.Core.Discovery().(discoverer) // see Start
+	if err := w.owners.kinds.refresh(ctx, d); err != nil {
+		return err
+	}
+	w.lookUpOwners() // schedules reads of their scales
+	due, _ := w.owners.scale.due(time.Now())
+	read := scaleReaderFor(w.clients.Core.CoreV1().RESTClient())
+	var g errgroup.Group
+	g.SetLimit(scaleAtOnce)
+	for _, of := range due {
+		g.Go(func() error {
+			w.owners.scale.refresh(ctx, of, w.owners.kinds.find, read, func() {})
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// refersToOtherKinds looks up the owners of all pods, and reports whether one has a kind that must be discovered.
+func (w *World) refersToOtherKinds() bool {
+	w.lookUpOwners()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.owners.kinds.asked) > 0
+}
+
+func (w *World) lookUpOwners() {
+	for _, p := range w.Pods() {
+		if !p.Controller.IsZero() {
+			w.Scale(p.Controller)
+		}
+	}
+}
+
+// loadNewNodes reads the nodes that can be added. Without the right to read them, there are none.
+func (w *World) loadNewNodes(ctx context.Context) error {
+	pools, err := w.readable(ctx, "nodepools.karpenter.sh", w.nodePools)
+	if err != nil {
+		return err
+	}
+	groups, err := w.readable(ctx, "machinedeployments.cluster.x-k8s.io", w.nodeGroups)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newNodes.all, w.newNodes.known = slices.Concat(pools, groups), true
+	return nil
+}
+
+// Status returns the status of an autoscaler, and false if it does not exist.
+func (w *World) Status(key cluster.Key) (v1.VerticalPodAutoscalerStatus, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, ok := w.autoscalers.get(key)
+	if !ok {
+		return v1.VerticalPodAutoscalerStatus{}, false
+	}
+	return e.status, true
+}
+
+// Workloads returns the controllers of a built-in kind in a namespace, sorted.
+func (w *World) Workloads(group, kind, namespace string) []cluster.Workload {
+	known := w.owners.known[projection.GroupKind{Group: group, Kind: kind}]
+	if known == nil {
+		return nil
+	}
+	var out []cluster.Workload
+	known.each(func(key cluster.Key, _ projection.ControllerState) {
+		if key.Namespace == namespace {
+			out = append(out, cluster.Workload{Group: group, Kind: kind, Namespace: key.Namespace, Name: key.Name})
+		}
+	})
+	slices.SortFunc(out, cluster.Workload.Compare)
+	return out
+}

@@ -1,0 +1,189 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var night = time.Date(2026, 11, 22, 3, 12, 0, 0, time.UTC)
+
+// cart is the explanation of docs: a killed workload on a full node.
+func cart() *explanation.Explanation {
+	waits := []plan.Gate{
+		{Name: plan.GateMode}, {Name: plan.GateRecommendation}, {Name: plan.GateController}, {Name: plan.GateNeed},
+		{Name: plan.GateState, Blocked: true, Reason: decision.Reason{Code: decision.ResizeWaiting, Text: "node n7 has 180Mi free"}},
+		{Name: plan.GateMinReplicas, Blocked: true, Reason: decision.Reason{Code: decision.TooFewReplicas, Have: 1, Want: 2}},
+	}
+	return &explanation.Explanation{
+		At: night, Subject: "shop/Deployment/cart", Facts: []string{"×6", "VPA cart", "InPlaceOrRecreate", "profile balanced"},
+		Situations: []explanation.Situation{
+			{Code: explanation.ResizePending, Title: "resize Deferred since 03:09", Text: "The kubelet reports the resize of cart-7d9f-q8z as Deferred since 03:09 (3m ago)."},
+			{Code: explanation.NodeFull, Title: "no room on node n7", Text: "Node n7 has no room for the new requests of cart-7d9f-q8z. It has 4 CPU, 16Gi allocatable, and 3800m CPU, 16200Mi are requested."},
+		},
+		Now: []string{"app was OOM-killed 3 times in 2 pods, last at 02:58 with a limit of 1Gi.", "4 of 6 pods have the recommended size.", "app: cpu stays 500m, memory 1Gi → 1276Mi."},
+		Next: []explanation.Step{
+			{
+				Pods: []string{"cart-7d9f-m4t"}, Act: decision.Resize, Code: "BelowRange", Gates: waits[:4], Fallback: "If the API server refuses the resize, the pod is evicted.",
+				Reason: "The memory request 1Gi is below the lower bound; the target is 1276Mi.",
+			},
+			{
+				Pods: []string{"cart-7d9f-q8z"}, Act: decision.Leave, Code: "ResizeWaiting", Gates: waits, NotBefore: night.Add(5 * time.Minute),
+				Reason: "The resize waits for room on the node: node n7 has 180Mi free.", Fallback: "If it still waits at 03:14, the pod is evicted.",
+			},
+			{
+				Pods: []string{"cart-7d9f-a", "cart-7d9f-b", "cart-7d9f-c", "cart-7d9f-d"}, Act: decision.Leave, Code: "Fits", Reason: "The pod has the recommended requests.",
+				Gates: []plan.Gate{{Name: plan.GateMode}, {Name: plan.GateNeed, Blocked: true}},
+			},
+		},
+		You: []explanation.Advice{
+			{Text: "Nothing to do if the node gets room. To move the pod now:", Command: "kubectl cordon n7 && kubectl -n shop delete pod cart-7d9f-q8z && kubectl uncordon n7"},
+			{Text: "To stop podfit here:", Command: `kubectl -n shop patch vpa cart --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
+		},
+		Why: []explanation.Why{{
+			Container: "app", Resource: cluster.Memory, Profile: "balanced", Estimate: 1276 << 20,
+			Steps:  recommend.Steps{{Name: recommend.StepMargin, Operation: recommend.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: recommend.Evidence{Margin: 0.139, Budget: 0.02}}},
+			Bounds: []policy.Bound{{Resource: cluster.Memory, Kind: policy.MaxAllowed, Amount: 4 << 30, Before: 1276 << 20, After: 1276 << 20}},
+			Range:  explanation.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Size: explanation.Amounts{Request: 1276 << 20, HasRequest: true},
+			Present: explanation.Amounts{Request: 1 << 30, HasRequest: true},
+		}},
+		WhatIf: []explanation.Counterfactual{
+			{If: explanation.If{Key: explanation.IfProfile, Value: "cost"}, Container: "app", Resource: cluster.Memory, Known: true, Target: 1180 << 20},
+			{If: explanation.If{Key: explanation.IfProfile, Value: "critical"}, Container: "app", Resource: cluster.Memory, Reason: "The history is not enough."},
+		},
+		Assumed: []string{"--min-replicas=2", "--updater-interval=1m0s"},
+		Missing: []string{"Events were not read (you have no right to list them)."},
+	}
+}
+
+// hostile is an explanation with text that must have no effect.
+func hostile() *explanation.Explanation {
+	const evil = "</style></title><script>alert(1)</script>\x1b[31m\u202e'\";rm -rf /`$(x)"
+	return &explanation.Explanation{
+		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Missing: []string{evil}, Assumed: []string{evil},
+		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
+		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []plan.Gate{{Name: plan.GateNeed, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
+		You:        []explanation.Advice{{Text: evil, Command: evil}},
+		Why:        []explanation.Why{{Container: evil, Resource: cluster.CPU, Profile: evil}},
+		WhatIf:     []explanation.Counterfactual{{If: explanation.If{Key: explanation.IfProfile, Value: evil}, Container: evil, Resource: cluster.CPU, Known: true}},
+	}
+}
+
+var writers = map[string]func(io.Writer, *explanation.Explanation) error{"txt": WriteText, "json": WriteJSON, "html": WriteHTML}
+
+func written(t *testing.T, format string, e *explanation.Explanation) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := writers[format](&out, e); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestWrite_eachFormat_isLikeItsGoldenFile(t *testing.T) {
+	for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile(), "empty": {At: night, Subject: "shop/Pod/x"}} {
+		for format := range writers {
+			got := written(t, format, e)
+			path := filepath.Join("testdata", name+"."+format)
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", path, diff)
+			}
+		}
+	}
+}
+
+func TestWriteText_anyExplanation_has80Columns(t *testing.T) {
+	for line := range strings.SplitSeq(written(t, "txt", cart()), "\n") {
+		if n := utf8.RuneCountInString(line); n > columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestWriteText_limits_areInTheFirstFiveLines(t *testing.T) {
+	first := strings.Join(strings.Split(written(t, "txt", cart()), "\n")[:5], "\n")
+	for _, s := range cart().Situations {
+		if !strings.Contains(first, s.Title) {
+			t.Errorf("no %q in\n%s", s.Title, first)
+		}
+	}
+}
+
+func TestWrite_controlCharacters_areRemoved(t *testing.T) {
+	for _, format := range []string{"txt", "html"} {
+		for _, r := range written(t, format, hostile()) {
+			if r != '\n' && r < ' ' || r == 0x7f || r == '\u202e' {
+				t.Fatalf("%s contains %U", format, r)
+			}
+		}
+	}
+}
+
+// The page has no script, and its policy allows exactly its own style.
+func TestWriteHTML_hostileNames_areInert(t *testing.T) {
+	got := written(t, "html", hostile())
+	if strings.Contains(got, "<script") || strings.Count(got, "</style>") != 1 || strings.Count(got, "</title>") != 1 {
+		t.Errorf("hostile text is part of the markup:\n%s", got)
+	}
+	_, rest, _ := strings.Cut(got, "<style>")
+	inline, _, _ := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(inline))
+	want := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	if !strings.Contains(got, want) {
+		t.Errorf("the policy does not contain %s", want)
+	}
+	for _, forbidden := range []string{"http://", "https://", " style=", " onclick", "@import", "url("} {
+		if strings.Contains(got, forbidden) {
+			t.Errorf("the page contains %q", forbidden)
+		}
+	}
+}
+
+func TestWriteJSON_anyExplanation_isOneVersionedObject(t *testing.T) {
+	for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile()} {
+		var got struct{ APIVersion, Kind string }
+		if err := json.Unmarshal([]byte(written(t, "json", e)), &got); err != nil || got.APIVersion != "podfit.dev/explain/v1" || got.Kind != "Explanation" {
+			t.Errorf("%s: %+v, error %v", name, got, err)
+		}
+	}
+}
+
+func TestCommand_longCommand_isContinuedOnlyBetweenArguments(t *testing.T) {
+	got := written(t, "txt", cart())
+	if !strings.Contains(got, "-p \\\n            '{\"spec\":{\"updatePolicy\":{\"updateMode\":\"Off\"}}}'\n") {
+		t.Errorf("the command is not continued before its last argument:\n%s", got)
+	}
+}

@@ -1,0 +1,385 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/plan"
+)
+
+const (
+	columns  = 80 // width of the text
+	indent   = 8  // of the sections
+	maxSteps = 8  // that the text contains
+	maxPods  = 3  // names of a step
+)
+
+// WriteText writes an explanation for a terminal, 80 columns wide. Names and messages cannot move the cursor or change colours.
+func WriteText(w io.Writer, e *explanation.Explanation) error {
+	t := &text{}
+	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
+	if len(e.Situations) > 0 {
+		t.paragraph("LIMITS", titles(e), " · ")
+	}
+	t.line("")
+	t.section("NOW", e.Now)
+	t.steps(e)
+	t.advice(e.You)
+	t.why(e)
+	t.whatIf(e)
+	if len(e.Situations) > 0 {
+		t.line("THE LIMITS IN WORDS")
+		t.section("", situationTexts(e))
+	}
+	t.section("NOTE", notes(e))
+	_, err := w.Write(t.out.Bytes())
+	return err
+}
+
+// titles returns the short names of the situations.
+func titles(e *explanation.Explanation) []string {
+	var out []string
+	for i := range e.Situations {
+		out = append(out, e.Situations[i].Title)
+	}
+	return out
+}
+
+func situationTexts(e *explanation.Explanation) []string {
+	var out []string
+	for i := range e.Situations {
+		out = append(out, e.Situations[i].Text)
+	}
+	return out
+}
+
+// notes returns what was assumed and what is missing.
+func notes(e *explanation.Explanation) []string {
+	out := append([]string{}, e.Missing...)
+	if len(e.Assumed) > 0 {
+		out = append(out, "Assumed for the updater: "+strings.Join(e.Assumed, " ")+". If it runs with other flags, add them to this command.")
+	}
+	return append(out, "State of "+e.At.UTC().Format("15:04:05 MST, 2 Jan 2006")+".")
+}
+
+// A text is wrapped while it is written.
+type text struct{ out bytes.Buffer }
+
+func (t *text) line(s string) { t.out.WriteString(strings.TrimRight(s, " ") + "\n") }
+
+// section writes paragraphs below a title.
+func (t *text) section(title string, paragraphs []string) {
+	if len(paragraphs) == 0 {
+		return
+	}
+	for i, p := range paragraphs {
+		if i > 0 {
+			title = ""
+		}
+		t.paragraph(title, strings.Fields(plain(p)), " ")
+	}
+	t.line("")
+}
+
+// paragraph writes words with a separator. Further lines are indented.
+func (t *text) paragraph(title string, words []string, separator string) {
+	start := ""
+	if title != "" {
+		start = pad(title, indent)
+	} else if separator == " " {
+		start = pad("", indent)
+	}
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	current := start
+	empty := true
+	for i, word := range words {
+		word = plain(word)
+		last := i == len(words)-1
+		extra := separator
+		if empty {
+			extra = ""
+		}
+		room := columns
+		if !last && separator != " " {
+			room -= width(strings.TrimRight(separator, " "))
+		}
+		if !empty && width(current)+width(extra)+width(word) > room {
+			t.line(current + strings.TrimRight(separator, " "))
+			current, extra = pad("", indent), ""
+		}
+		current += extra + word
+		empty = false
+	}
+	t.line(current)
+}
+
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-width(s))) }
+
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+// plain returns text without control characters and characters that change the direction of text.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// figures is the width of the first column of WHY.
+const figures = 10
+
+// why writes how the sizes come about.
+func (t *text) why(e *explanation.Explanation) {
+	for i := range e.Why {
+		w := &e.Why[i]
+		title := "WHY " + w.Title()
+		if several(e) {
+			title += ", container " + w.Container
+		}
+		t.line(plain(title))
+		for j, line := range w.Lines() {
+			what, note := line.What, line.Note
+			if j == 0 && len(w.Days) > 0 {
+				note = strings.TrimSpace(note + "  " + explanation.Spark(w.Days))
+			}
+			t.columns(line.Figure, what, note)
+		}
+	}
+	if len(e.Why) > 0 {
+		t.line("")
+	}
+}
+
+// several reports whether the sizes of several containers are explained.
+func several(e *explanation.Explanation) bool {
+	for i := range e.Why {
+		if e.Why[i].Container != e.Why[0].Container {
+			return true
+		}
+	}
+	return false
+}
+
+// columns writes a figure, what it is, and a note, which has its own line if there is no room.
+func (t *text) columns(figure, what, note string) {
+	start := "   " + pad(plain(figure), figures)
+	rest := plain(what)
+	if note != "" && width(start)+width(rest)+2+width(note) <= columns {
+		rest = pad(rest, min(34, columns-width(start)-2-width(note))) + "  " + plain(note)
+		t.line(start + rest)
+		return
+	}
+	t.wrapped(start, rest)
+	if note != "" {
+		t.wrapped(pad("", 3+figures), plain(note))
+	}
+}
+
+// wrapped writes text after a start, and further lines below the text.
+func (t *text) wrapped(start, words string) {
+	current, empty := start, true
+	for _, word := range strings.Fields(words) {
+		if !empty && width(current)+1+width(word) > columns {
+			t.line(current)
+			current, empty = pad("", width(start)), true
+		}
+		if !empty {
+			current += " "
+		}
+		current += word
+		empty = false
+	}
+	t.line(current)
+}
+
+// whatIf writes the sizes under changed inputs, one line for each resource of a container.
+func (t *text) whatIf(e *explanation.Explanation) {
+	if len(e.WhatIf) == 0 {
+		return
+	}
+	t.line("WHAT IF")
+	for _, group := range counterfactuals(e) {
+		t.wrapped("   "+pad(plain(group.name), figures), group.text())
+	}
+	t.line("")
+}
+
+// A group are the counterfactuals of one resource of a container.
+type group struct {
+	name             string
+	texts            []string
+	unknown, reasons []string // conditions under which the size is not known, and why
+}
+
+func counterfactuals(e *explanation.Explanation) []group {
+	var out []group
+	for i := range e.WhatIf {
+		c := &e.WhatIf[i]
+		name := c.Resource.String()
+		if several(e) {
+			name = c.Container + " " + name
+		}
+		at := slices.IndexFunc(out, func(g group) bool { return g.name == name })
+		if at < 0 {
+			out = append(out, group{name: name})
+			at = len(out) - 1
+		}
+		if c.Known {
+			out[at].texts = append(out[at].texts, plain(c.Text()))
+			continue
+		}
+		out[at].unknown = append(out[at].unknown, plain(c.If.String()))
+		if !slices.Contains(out[at].reasons, plain(c.Reason)) {
+			out[at].reasons = append(out[at].reasons, plain(c.Reason))
+		}
+	}
+	return out
+}
+
+// text returns the counterfactuals as one text, with those that are not known at its end.
+func (g *group) text() string {
+	texts := slices.Clone(g.texts)
+	if len(g.unknown) > 0 {
+		texts = append(texts, "not known: "+strings.Join(g.unknown, ", ")+". "+strings.Join(g.reasons, " "))
+	}
+	return strings.Join(texts, " · ")
+}
+
+// steps writes what happens next.
+func (t *text) steps(e *explanation.Explanation) {
+	if len(e.Next) == 0 {
+		return
+	}
+	var out []string
+	for i := range e.Next {
+		if i == maxSteps {
+			out = append(out, fmt.Sprintf("%d more groups of pods: use -o json.", len(e.Next)-i))
+			break
+		}
+		out = append(out, sentence(&e.Next[i], e.At))
+	}
+	t.section("NEXT", out)
+}
+
+// verbs are the words for acts of the next pass.
+var verbs = map[decision.Act]string{
+	decision.Resize: "RESIZE in place in the next pass.", decision.Evict: "EVICT in the next pass.",
+	decision.Delete: "DELETE in the next pass.", decision.Surge: "REPLACE by a surge in the next pass.",
+}
+
+// sentence returns a step as text.
+func sentence(s *explanation.Step, at time.Time) string {
+	out := names(s.Pods) + ": "
+	switch {
+	case s.Act != decision.Leave:
+		out += verbs[s.Act]
+	case s.Waits():
+		out += "WAITS"
+		if s.NotBefore.After(at) {
+			out += " until " + moment(at, s.NotBefore)
+		}
+		out += "."
+	default:
+		out += "no change."
+	}
+	out += " " + s.Reason
+	if s.Fallback != "" {
+		out += " " + s.Fallback
+	}
+	if more := s.Blocked(); len(more) > 0 {
+		out += " Also blocked by: " + gateNames(more) + "."
+	}
+	return out
+}
+
+// moment returns a time in UTC, with its date if that is another one.
+func moment(now, at time.Time) string {
+	if now.UTC().Format(time.DateOnly) == at.UTC().Format(time.DateOnly) {
+		return at.UTC().Format("15:04")
+	}
+	return at.UTC().Format("2 Jan 15:04")
+}
+
+func names(pods []string) string {
+	if len(pods) <= maxPods {
+		return strings.Join(pods, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(pods[:maxPods-1], ", "), len(pods)-maxPods+1)
+}
+
+func gateNames(gates []plan.Gate) string {
+	var out []string
+	for _, g := range gates {
+		out = append(out, gateWords(g.Name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// advice writes what can be done. Commands have a line of their own, so that they can be copied.
+func (t *text) advice(all []explanation.Advice) {
+	if len(all) == 0 {
+		return
+	}
+	title := "YOU"
+	for i := range all {
+		t.paragraph(title, strings.Fields(plain(all[i].Text)), " ")
+		title = ""
+		if all[i].Command != "" {
+			t.command(plain(all[i].Command))
+		}
+	}
+	t.line("")
+}
+
+// command writes a command that is broken only between arguments, in the way a shell continues lines.
+func (t *text) command(s string) {
+	current := pad("", indent+2)
+	empty := true
+	for _, argument := range arguments(s) {
+		if !empty && width(current)+1+width(argument) > columns-2 {
+			t.line(current + ` \`)
+			current, empty = pad("", indent+4), true
+		}
+		if !empty {
+			current += " "
+		}
+		current += argument
+		empty = false
+	}
+	t.line(current)
+}
+
+// arguments splits a command at the spaces outside of quotes.
+func arguments(s string) []string {
+	var out []string
+	var word strings.Builder
+	isQuoted := false
+	for _, r := range s {
+		if r == '\'' {
+			isQuoted = !isQuoted
+		}
+		if r == ' ' && !isQuoted {
+			out = append(out, word.String())
+			word.Reset()
+			continue
+		}
+		word.WriteRune(r)
+	}
+	return append(out, word.String())
+}
