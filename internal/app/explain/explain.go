@@ -104,7 +104,7 @@ Conditions for --if:
 	}
 	c.Flags(cmd.Flags())
 	cmd.ValidArgsFunction = c.complete
-	cmd.SetUsageFunc(c.usage)
+	c.groupFlags(cmd)
 	process.CompleteFlag(cmd, "output", "text", "json", "html")
 	process.CompleteFlag(cmd, "hpa", process.HPALeave, process.HPAIgnore)
 	return cmd

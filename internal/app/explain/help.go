@@ -5,7 +5,6 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,28 +17,20 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// widest is the maximum line length of the help, in characters.
-const widest = 120
-
-// usage prints the help with the flags of this command first, then those of the updater.
-func (c *Config) usage(cmd *cobra.Command) error {
-	out, width := cmd.OutOrStderr(), widest
-	if columns, ok := process.TerminalWidth(out); ok {
-		width = min(columns, widest)
-	}
+// groupFlags separates the flags of this command from those of the updater in the help.
+func (c *Config) groupFlags(cmd *cobra.Command) {
+	var own, others []string
 	updater := pflag.NewFlagSet("updater", pflag.ContinueOnError)
 	c.updater.Flags(updater)
-	own, others := pflag.NewFlagSet("own", pflag.ContinueOnError), pflag.NewFlagSet("others", pflag.ContinueOnError)
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if updater.Lookup(f.Name) != nil {
-			others.AddFlag(f)
+			others = append(others, f.Name)
 			return
 		}
-		own.AddFlag(f)
+		own = append(own, f.Name)
 	})
-	_, err := fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s\nFlags of the updater that determine what happens next:\n%s",
-		cmd.UseLine(), cmd.Example, own.FlagUsagesWrapped(width), others.FlagUsagesWrapped(width))
-	return err
+	process.GroupFlags(cmd, "Flags", own...)
+	process.GroupFlags(cmd, "Flags of the updater that determine what happens next", others...)
 }
 
 // completed are the kinds that shells offer, with the resources whose names they offer.
