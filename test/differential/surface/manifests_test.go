@@ -217,7 +217,7 @@ var ownRights = map[string]string{
 	"vpa-updater horizontalpodautoscalers":     "as for the recommender, and to change their targets for VPAs that ask for it", "vpa-admission-controller horizontalpodautoscalers": "as for the recommender",
 	"vpa-recommender nodepools": sizesOfNewNodes, "vpa-updater nodepools": sizesOfNewNodes, "vpa-admission-controller nodepools": sizesOfNewNodes,
 	"vpa-recommender machinedeployments": sizesOfNewNodes, "vpa-updater machinedeployments": sizesOfNewNodes, "vpa-admission-controller machinedeployments": sizesOfNewNodes,
-	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-admission-controller sizingprofiles": "podfit's own API",
+	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-updater sizingprofiles": "for canaries; without the right podfit goes on", "vpa-admission-controller sizingprofiles": "podfit's own API",
 }
 
 // Podfit has no right that upstream does not have, except for its own objects.
