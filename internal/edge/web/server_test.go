@@ -400,7 +400,7 @@ func TestWorkload_historyFails_restOfPageIsShown(t *testing.T) {
 	source := webtest.Small()
 	source.FailHistory(errors.New("usagehistories is forbidden"))
 	text := body(t, get(handler(source), "GET", "/workloads/shop/Deployment/cart"))
-	if !strings.Contains(text, "usagehistories is forbidden") || !strings.Contains(text, "1.2 Gi") {
+	if !strings.Contains(text, "usagehistories is forbidden") || !strings.Contains(text, "1.25 Gi") {
 		t.Error("the page does not show the failure and the requests")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // workloadPage is the page of one workload.
@@ -115,7 +116,8 @@ var templatePath = map[string][]string{
 	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
-// patchOf returns a strategic merge patch with the recommended requests as YAML, "" if there is nothing to change or the kind is not known.
+// patchOf returns a strategic merge patch with the recommended requests as YAML, with memory in whole MiB as podfit recommend writes it; "" if
+// there is nothing to change or the kind is not known.
 func patchOf(row *overview.Row) string {
 	path := templatePath[row.Workload.Kind]
 	var out strings.Builder
@@ -136,7 +138,7 @@ func patchOf(row *overview.Row) string {
 		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n" + indent + "    requests:\n")
 		for _, res := range cluster.All {
 			if v, ok := wanted.Get(res); ok {
-				out.WriteString(indent + "      " + res.String() + ": " + exact(res, v) + "\n")
+				out.WriteString(indent + "      " + res.String() + ": " + exact(res, review.Rounded(res, v)) + "\n")
 			}
 		}
 	}
