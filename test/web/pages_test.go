@@ -82,19 +82,6 @@ func (p *tab) forgive(text string) {
 	p.problems = rest
 }
 
-// picture writes a picture of the page to the folder in SCREENSHOTS.
-func picture(t *testing.T, p *tab, name string) {
-	folder := os.Getenv("SCREENSHOTS")
-	if folder == "" {
-		return
-	}
-	var b []byte
-	p.do(t, chromedp.FullScreenshot(&b, 100))
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The chart tells the value of the hour under the pointer.
 func TestChart_pointerOverHour_valueIsShown(t *testing.T) {
 	p := open(t, false, 1280)
