@@ -27,6 +27,8 @@ type workloadPage struct {
 	Explain  string       `json:"explain,omitempty"`
 	Trouble  string       `json:"historyProblem,omitempty"` // why the stored usage could not be read
 	NoPeaks  bool         `json:"-"`
+
+	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
 }
 
 // A command is a command line that a viewer may copy.
@@ -71,8 +73,9 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
 	view.NoPeaks = !hasPeaks(&history)
-	if h.Explain != nil {
-		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload); err != nil {
+	view.CanExplain = h.Explain != nil
+	if h.Explain != nil && q.text("explain") != "" {
+		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload, v.All); err != nil {
 			view.Explain = "The explanation could not be made: " + err.Error()
 		}
 	}
