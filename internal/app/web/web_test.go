@@ -208,7 +208,7 @@ func TestConfig_valid_isAccepted(t *testing.T) {
 }
 
 func TestCommand_unreachableServer_endsWithError(t *testing.T) {
-	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})
+	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard}, nil)
 	command.SetArgs([]string{"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")})
 	command.SilenceErrors = true
 	command.SilenceUsage = true
