@@ -351,6 +351,7 @@ func writeAnnotation(b *strings.Builder) {
 var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/admission": {"Admission controller: start and status lease", "If the status lease is not renewed, the updater changes no pods. Check that the admission controller runs and may write the lease: " +
 		"`kubectl -n kube-system get lease vpa-admission-controller -o yaml`."},
+	"internal/app/explain": {"Web page: explanations", "The page of the workload shows no explanation; everything else continues. A message with the attribute `panic` reports a bug in podfit: report it with the stack."},
 	"internal/app/process": {"Every command", "A message with the attributes `panic` and `stack` reports a bug in podfit: the object or pass is skipped, and everything else continues. Report it with the stack."},
 	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`) " +
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -23,6 +24,8 @@ import (
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/app/web"
+	"podfit.dev/podfit/internal/edge/kube"
+	page "podfit.dev/podfit/internal/edge/web"
 )
 
 // Streams are where a command reads and writes.
@@ -160,11 +163,17 @@ func commands(s Streams) []*cobra.Command {
 	return append(running,
 		recommend.NewCommand(s),
 		backtest.NewCommand(),
-		web.NewCommand(s),
+		web.NewCommand(s, explainerOfPage),
 		explain.NewCommand(s, updater.NewSettings()),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)
+}
+
+// explainerOfPage returns what explains workloads on the page of "podfit web". The flags of the updater are not known, so their defaults
+// are assumed.
+func explainerOfPage(clients *kube.Clients, log *slog.Logger) page.Explainer {
+	return explain.NewPage(clients, func() explain.Updater { return updater.NewSettings() }, true, log)
 }
 
 // version returns the version of this binary and how it was built.

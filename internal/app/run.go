@@ -6,18 +6,21 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/admission"
+	"podfit.dev/podfit/internal/app/explain"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/app/web"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	page "podfit.dev/podfit/internal/edge/web"
 )
 
 // runConfig is the configuration of "podfit run": all three components in one process. Shared flags exist once.
@@ -130,7 +133,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			c.Updater.Tables = s.Out
-			page, err := webPage(&c, p, clients, world)
+			served, err := webPage(&c, p, clients, world)
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +150,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 					return g.Wait()
 				})
 			}
-			return func(ctx context.Context) error { return process.WithWorld(ctx, world, append(page, led, admit)...) }, nil
+			return func(ctx context.Context) error { return process.WithWorld(ctx, world, append(served, led, admit)...) }, nil
 		},
 	}.Command(s)
 }
@@ -159,9 +162,13 @@ func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *wat
 	}
 	journal := new(web.Journal)
 	c.Updater.Journal = journal.Record
-	page, err := web.Work(&c.Web, p, &c.Common, clients, world, journal)
+	settings := c.Updater
+	explainer := func(clients *kube.Clients, log *slog.Logger) page.Explainer {
+		return explain.NewPage(clients, func() explain.Updater { return updater.SettingsOf(settings) }, false, log)
+	}
+	work, err := web.Work(&c.Web, p, &c.Common, clients, web.Data{World: world, Journal: journal, Explainer: explainer})
 	if err != nil {
 		return nil, err
 	}
-	return []func(context.Context) error{page}, nil
+	return []func(context.Context) error{work}, nil
 }

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
@@ -22,11 +24,18 @@ import (
 // pages are all pages of the small fixture, by the name of their picture.
 var pages = []struct{ name, path string }{
 	{"overview", "/"}, {"workloads", "/workloads"}, {"workload", "/workloads/shop/Deployment/cart"}, {"histogram", "/workloads/search/StatefulSet/indexer"},
-	{"nodes", "/nodes"}, {"activity", "/activity"}, {"profiles", "/profiles"}, {"about", "/about"}, {"missing", "/workloads/a/b/c"},
+	{"explanation", "/workloads/shop/Deployment/cart?explain=1"}, {"nodes", "/nodes"}, {"activity", "/activity"}, {"profiles", "/profiles"}, {"about", "/about"}, {"missing", "/workloads/a/b/c"},
 }
 
 func small() web.Config {
-	return web.Config{Cluster: "prod-eu", Version: "v1", Source: webtest.Small()}
+	return web.Config{Cluster: "prod-eu", Version: "v1", Source: webtest.Small(), Explain: explained{}}
+}
+
+// explained is an explainer with a fixed text.
+type explained struct{}
+
+func (explained) Explain(context.Context, cluster.Workload, bool) (string, error) {
+	return "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n", nil
 }
 
 // settled waits until the scripts of a page have run.
@@ -80,19 +89,6 @@ func (p *tab) forgive(text string) {
 		}
 	}
 	p.problems = rest
-}
-
-// picture writes a picture of the page to the folder in SCREENSHOTS.
-func picture(t *testing.T, p *tab, name string) {
-	folder := os.Getenv("SCREENSHOTS")
-	if folder == "" {
-		return
-	}
-	var b []byte
-	p.do(t, chromedp.FullScreenshot(&b, 100))
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The chart tells the value of the hour under the pointer.

@@ -58,6 +58,8 @@ type Config struct {
 	At        string
 	updater   Updater
 	given     *pflag.FlagSet
+
+	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
 }
 
 // formats are the output formats.
@@ -146,24 +148,26 @@ func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Wri
 	if r.namespace == "" {
 		r.namespace = c.Kube.Namespace()
 	}
-	e, err := c.explain(ctx, now, clients, r)
+	if err := clients.Responds(ctx); err != nil {
+		return err
+	}
+	e, err := c.explain(ctx, now, clients, r.namespace, func(s *cluster.Snapshot, w finder) (subject, error) { return find(r, s, w) })
 	if err != nil {
 		return err
 	}
 	return formats[c.Output](out, e)
 }
 
-// explain reads the cluster and explains the object of a reference.
-func (c *Config) explain(ctx context.Context, now time.Time, clients *kube.Clients, r reference) (*explanation.Explanation, error) {
-	if err := clients.Responds(ctx); err != nil {
-		return nil, err
-	}
-	world, lacks, err := c.load(ctx, clients, r.namespace)
+// explain reads the cluster and explains the object that find returns.
+func (c *Config) explain(
+	ctx context.Context, now time.Time, clients *kube.Clients, namespace string, find func(*cluster.Snapshot, finder) (subject, error),
+) (*explanation.Explanation, error) {
+	world, lacks, err := c.load(ctx, clients, namespace)
 	if err != nil {
 		return nil, err
 	}
 	snapshot := world.Snapshot()
-	found, err := find(r, snapshot, world)
+	found, err := find(snapshot, world)
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +199,19 @@ func (c *Config) explain(ctx context.Context, now time.Time, clients *kube.Clien
 
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
 func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, []string, error) {
+	if c.onlyNamespace {
+		c.updater.Restrict(namespace)
+	}
 	options := c.updater.WatcherOptions()
 	options.Log = slog.New(slog.DiscardHandler)
+	options.Nodes = !c.onlyNamespace
 	world := watcher.NewWorld(clients, options)
 	unread := world.Load(ctx)
 	var lacks []string
-	if forbidden(unread, "pods") {
+	if c.onlyNamespace {
+		lacks = append(lacks, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
+	}
+	if forbidden(unread, "pods") && !c.onlyNamespace {
 		c.updater.Restrict(namespace)
 		options.Namespace, options.Ignored = namespace, nil
 		world = watcher.NewWorld(clients, options)

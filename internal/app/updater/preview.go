@@ -28,6 +28,13 @@ type Settings struct{ config Config }
 // NewSettings returns the defaults of the updater.
 func NewSettings() *Settings { return &Settings{Defaults()} }
 
+// SettingsOf returns the settings of an updater of this process, without what only carrying out a pass needs.
+func SettingsOf(c Config) *Settings {
+	c.Journal, c.Tables = nil, nil
+	c.Prometheus = Defaults().Prometheus
+	return &Settings{c}
+}
+
 // previewFlags are the flags of the updater that determine its decisions.
 var previewFlags = []string{
 	"updater-interval", "min-replicas", "eviction-tolerance", "pod-update-threshold", "in-recommendation-bounds-eviction-lifetime-threshold",

@@ -54,8 +54,11 @@ func (s *settings) Validate() error {
 	return s.web.Validate()
 }
 
-// NewCommand returns "podfit web".
-func NewCommand(s process.Streams) *cobra.Command {
+// An ExplainerFor returns what explains workloads with clients of the page.
+type ExplainerFor func(clients *kube.Clients, log *slog.Logger) web.Explainer
+
+// NewCommand returns "podfit web". explainer may be nil: the page has no explanations.
+func NewCommand(s process.Streams, explainer ExplainerFor) *cobra.Command {
 	c := settings{common: process.CommonDefaults(), web: LocalDefaults()}
 	command := &cobra.Command{
 		Use: "web", Short: "Show a cluster in a web page", Args: cobra.NoArgs,
@@ -71,14 +74,14 @@ Open the address that is printed. Ctrl-C ends it.`,
 		if err := c.Validate(); err != nil {
 			return process.UsageError{Err: err}
 		}
-		return c.run(cmd.Context(), s)
+		return c.run(cmd.Context(), s, explainer)
 	}
 	process.CompleteFlag(command, "web-auth", string(web.None), string(web.Token), string(web.Header))
 	return command
 }
 
 // run serves the page until ctx ends.
-func (s *settings) run(ctx context.Context, streams process.Streams) error {
+func (s *settings) run(ctx context.Context, streams process.Streams, explainer ExplainerFor) error {
 	log, closer, err := s.common.Log.Open(streams.Err, streams.Terminal)
 	if err != nil {
 		return process.UsageError{Err: err}
@@ -101,16 +104,22 @@ func (s *settings) run(ctx context.Context, streams process.Streams) error {
 			slog.String("remedy", "podfit recommend shows recommendations without VPA objects"))
 	}
 	world := watcher.NewWorld(clients, s.common.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true, Profiles: true, Log: log}))
-	serve, err := Work(&s.web, p, &s.common, clients, world, nil)
+	serve, err := Work(&s.web, p, &s.common, clients, Data{World: world, Explainer: explainer})
 	if err != nil {
 		return err
 	}
 	return process.WithWorld(ctx, world, serve)
 }
 
-// Work returns the work of the page: it serves until its context ends. journal has the decisions of the updater of this process; nil if
-// there is none.
-func Work(c *Config, p *process.Process, common *process.Common, clients *kube.Clients, world *watcher.World, journal *Journal) (func(context.Context) error, error) {
+// Data is what the page gets from this process.
+type Data struct {
+	World     *watcher.World
+	Journal   *Journal     // the decisions of the updater of this process; nil if there is none
+	Explainer ExplainerFor // nil: there are no explanations
+}
+
+// Work returns the work of the page: it serves until its context ends.
+func Work(c *Config, p *process.Process, common *process.Common, clients *kube.Clients, d Data) (func(context.Context) error, error) {
 	clients, err := separate(clients)
 	if err != nil {
 		return nil, err
@@ -133,11 +142,15 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		return nil, err
 	}
 	src := newSource(&source{
-		world: world, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: journal,
+		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
 	})
+	var explainer web.Explainer
+	if d.Explainer != nil {
+		explainer = d.Explainer(clients, p.Log)
+	}
 	handler := web.New(web.Config{
-		Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
+		Explain: explainer, Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
 		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: kube.NewRights(clients), Namespaces: src, Proxies: proxies}),
 	})
 	return func(ctx context.Context) error {

@@ -61,7 +61,7 @@ var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
 func start(t *testing.T, flags ...string) (root string, log *buffer) {
 	t.Helper()
 	log = new(buffer)
-	command := NewCommand(process.Streams{Out: io.Discard, Err: log})
+	command := NewCommand(process.Streams{Out: io.Discard, Err: log}, nil)
 	command.SetArgs(append([]string{"--web-address=127.0.0.1:0"}, flags...))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -178,7 +178,7 @@ func TestCommand_wrongCall_isUsageError(t *testing.T) {
 		"price file":                   {[]string{"--web-prices=/nonexistent", "--kubeconfig=" + config}, "--web-prices: "},
 		"log format":                   {[]string{"--log-format=xml"}, "--log-format must be text or json"},
 	} {
-		command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})
+		command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard}, nil)
 		command.SetArgs(c.flags)
 		command.SilenceErrors = true
 		command.SilenceUsage = true
@@ -208,7 +208,7 @@ func TestConfig_valid_isAccepted(t *testing.T) {
 }
 
 func TestCommand_unreachableServer_endsWithError(t *testing.T) {
-	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard})
+	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard}, nil)
 	command.SetArgs([]string{"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")})
 	command.SilenceErrors = true
 	command.SilenceUsage = true

@@ -56,8 +56,8 @@ type Row struct {
 	Pods       int
 	Sized      int // pods whose requests are within the bounds of the recommendation
 	Containers []Container
-	Totals     Totals // without capacity
-	Freed      cluster.Resources
+	Totals     Totals            // without capacity
+	Freed      cluster.Resources // requests of the containers whose requests fall, as podfit recommend counts them
 	Risk       Risk
 	Why        string // the cause of the risk; "" if there is none
 
@@ -76,6 +76,7 @@ type Container struct {
 	Kept     cluster.Set       // requests by which a HorizontalPodAutoscaler scales, so that podfit does not change them
 	Kills    []time.Time       // OOM kills that the status of pods contains, oldest first
 	sets     []sizeCount
+	freed    cluster.Resources // over all pods, as in review.Row; negative if the requests rise
 }
 
 // sizeCount counts the pods that have the same requests and limits.

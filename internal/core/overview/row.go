@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // maxKills bounds the OOM kills that a row lists per container.
@@ -76,10 +77,8 @@ func (r *Row) add(p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.
 		wanted := known.Wanted(requests)
 		r.Totals.Recommended = r.Totals.Recommended.Add(wanted)
 		for _, res := range cluster.All {
-			if want, ok := wanted.Get(res); ok {
-				if have, _ := requests.Get(res); want < have {
-					r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+have-want)
-				}
+			if target, ok := known.Estimate.Target.Get(res); ok && !known.Kept.Has(res) {
+				known.freed = known.freed.Set(res, known.freed.Amount(res)+requests.Amount(res)-review.Rounded(res, target))
 			}
 		}
 		sized = sized && known.within(requests)
@@ -153,6 +152,11 @@ func (r *Row) finish(now time.Time) {
 			c.Outside = c.Requests
 		}
 		c.sets = nil
+		for _, res := range cluster.All {
+			if freed := c.freed.Amount(res); freed > 0 {
+				r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+freed)
+			}
+		}
 		slices.SortFunc(c.Kills, time.Time.Compare)
 	}
 	r.judge(now)

@@ -110,13 +110,18 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 	return out
 }
 
-// freedOf returns what the row frees in one pod.
+// freedOf returns what the row frees in one pod. A request that is kept frees nothing, also while the pods have different ones.
 func (r *Row) freedOf(p *Place) cluster.Resources {
 	var freed cluster.Resources
-	for _, res := range cluster.All {
-		if to, ok := r.Request.Get(res); ok {
-			freed = freed.Set(res, p.Requests.Amount(res)-to)
+	for i, res := range cluster.All {
+		to, ok := r.Request.Get(res)
+		if !ok {
+			continue
 		}
+		if !r.Target.Has.Has(res) || r.Kept[i].IsKept() {
+			to = p.Requests.Amount(res)
+		}
+		freed = freed.Set(res, p.Requests.Amount(res)-to)
 	}
 	return freed
 }

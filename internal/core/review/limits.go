@@ -48,7 +48,7 @@ func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resour
 			limits = limits.Unset(res)
 			continue
 		case r == ProportionalLimits && requested && before.Amount(res) > 0 && request != before.Amount(res):
-			limit = roundUp(res, proportion(limit, request, before.Amount(res)))
+			limit = Rounded(res, proportion(limit, request, before.Amount(res)))
 		}
 		if requested {
 			limit = max(limit, request)
@@ -69,8 +69,9 @@ func proportion(v, to, from int64) int64 {
 	return product.Int64()
 }
 
-// roundUp rounds memory up to whole MiB, which people can read. CPU has whole millicores already.
-func roundUp(res cluster.Resource, amount int64) int64 {
+// Rounded returns the request for a recommended amount: memory is rounded up to whole MiB, which people can read. CPU has whole millicores
+// already.
+func Rounded(res cluster.Resource, amount int64) int64 {
 	const mib = 1 << 20
 	if res == cluster.CPU || amount > 1<<62 {
 		return amount

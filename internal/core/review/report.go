@@ -114,7 +114,7 @@ func (r *Report) row(s *Subject) Row {
 		for i, res := range cluster.All {
 			v, ok := target.Get(res)
 			if ok && !s.Kept[i].IsKept() {
-				row.Request = row.Request.Set(res, roundUp(res, v))
+				row.Request = row.Request.Set(res, Rounded(res, v))
 			}
 		}
 		row.Limit = r.Limits.apply(s.Limits, s.Requests, row.Request)

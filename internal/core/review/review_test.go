@@ -128,6 +128,10 @@ func TestRow_keptRequest_staysAndCostsNothing(t *testing.T) {
 	if row.Request != cluster.Amounts(1000, 100*mib) || row.Freed != cluster.Amounts(0, 2*(gib-100*mib)) || row.Target != cluster.Amounts(100, 100*mib) {
 		t.Errorf("got request %v, freed %v, target %v", row.Request, row.Freed, row.Target)
 	}
+	s.Places[0].Requests = cluster.Amounts(700, gib)
+	if row := reviewed(s); row.Freed.CPU != 0 {
+		t.Errorf("pods with different requests: got %d freed, want none", row.Freed.CPU)
+	}
 	s.Kept[0].Reason = FollowsHPA
 	if row := reviewed(s); row.Request.CPU != 100 {
 		t.Errorf("with a new target of the HPA: got request %v", row.Request)

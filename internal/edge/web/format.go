@@ -13,10 +13,18 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// amount formats an amount with its unit: "650m", or "1.4" cores, or "1.2 Gi".
+// amount formats an amount with its unit: "650m", or "1.4" cores, or "1.25 Gi". It has the digits that podfit recommend prints.
 func amount(res cluster.Resource, v int64) string {
-	if res == cluster.CPU && v >= 1000 {
-		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(float64(v)/1000, 'f', 2, 64), "0"), ".")
+	const mib, gib = 1 << 20, 1 << 30
+	switch {
+	case res == cluster.CPU && v >= 1000:
+		return trimmed(float64(v)/1000, 2)
+	case res == cluster.Memory && v >= 10*gib:
+		return trimmed(float64(v)/gib, 1) + " Gi"
+	case res == cluster.Memory && v >= gib:
+		return trimmed(float64(v)/gib, 2) + " Gi"
+	case res == cluster.Memory && v >= mib:
+		return strconv.FormatInt((v+mib-1)/mib, 10) + " Mi"
 	}
 	text := strings.Replace(cluster.Format(res, v), ".0", "", 1)
 	if res == cluster.Memory {
@@ -26,6 +34,11 @@ func amount(res cluster.Resource, v int64) string {
 		return text + " B"
 	}
 	return text
+}
+
+// trimmed formats a number with at most n decimals.
+func trimmed(v float64, n int) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', n, 64), "0"), ".")
 }
 
 // exact formats an amount for a manifest, without rounding.

@@ -47,7 +47,8 @@ type Source interface {
 
 // An Explainer returns the text of "podfit explain".
 type Explainer interface {
-	Explain(ctx context.Context, w cluster.Workload) (string, error)
+	// Explain explains a workload. Unless whole is true, the text contains nothing of other namespaces and of nodes.
+	Explain(ctx context.Context, w cluster.Workload, whole bool) (string, error)
 }
 
 // Config is what a handler serves.

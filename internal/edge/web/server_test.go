@@ -221,7 +221,8 @@ func TestHandler_hostileTexts_areInert(t *testing.T) {
 	paths := []string{"/", "/workloads", "/workloads?q=" + "%22%3E%3Cscript%3E&namespace=%22%3E%3Cscript%3E&risk=%22%3E&sort=%22%3E", "/nodes", "/activity", "/activity?reason=%22%3E%3Cscript%3Ewindow", "/profiles", "/about", "/%3Cscript%3E"}
 	for i := range o.Rows {
 		w := o.Rows[i].Workload
-		paths = append(paths, "/workloads/"+escape(w.Namespace)+"/"+escape(w.Kind)+"/"+escape(w.Name))
+		path := "/workloads/" + escape(w.Namespace) + "/" + escape(w.Kind) + "/" + escape(w.Name)
+		paths = append(paths, path, path+"?explain=1")
 	}
 	for _, path := range paths {
 		for _, suffix := range []string{"", "save=1"} {
@@ -255,7 +256,7 @@ func escape(s string) string {
 // explains is an explainer with a fixed text.
 type explains string
 
-func (e explains) Explain(context.Context, cluster.Workload) (string, error) {
+func (e explains) Explain(context.Context, cluster.Workload, bool) (string, error) {
 	if e == "" {
 		return "", errors.New("no history")
 	}
@@ -268,9 +269,13 @@ func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
 		explain web.Explainer
 		want    string
 	}{{explains("WHY 1276Mi OF MEMORY"), "WHY 1276Mi OF MEMORY"}, {explains(""), "The explanation could not be made: no history"}} {
-		if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: c.explain}), "GET", path)); !strings.Contains(text, c.want) {
+		if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: c.explain}), "GET", path+"?explain=1")); !strings.Contains(text, c.want) {
 			t.Errorf("%q is not on the page", c.want)
 		}
+	}
+	// An explanation reads the cluster, so it is made only if a viewer asks for it.
+	if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: explains("WHY")}), "GET", path)); strings.Contains(text, "<pre>WHY") || !strings.Contains(text, "?explain=1#explain") {
+		t.Error("the page has an explanation that was not asked for, or no link to it")
 	}
 	if text := body(t, get(handler(webtest.Small()), "GET", path)); strings.Contains(text, "Explanation") {
 		t.Error("the page without an explainer has an explanation")
@@ -400,7 +405,7 @@ func TestWorkload_historyFails_restOfPageIsShown(t *testing.T) {
 	source := webtest.Small()
 	source.FailHistory(errors.New("usagehistories is forbidden"))
 	text := body(t, get(handler(source), "GET", "/workloads/shop/Deployment/cart"))
-	if !strings.Contains(text, "usagehistories is forbidden") || !strings.Contains(text, "1.2 Gi") {
+	if !strings.Contains(text, "usagehistories is forbidden") || !strings.Contains(text, "1.25 Gi") {
 		t.Error("the page does not show the failure and the requests")
 	}
 }

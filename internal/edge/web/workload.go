@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // workloadPage is the page of one workload.
@@ -26,6 +27,8 @@ type workloadPage struct {
 	Explain  string       `json:"explain,omitempty"`
 	Trouble  string       `json:"historyProblem,omitempty"` // why the stored usage could not be read
 	NoPeaks  bool         `json:"-"`
+
+	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
 }
 
 // A command is a command line that a viewer may copy.
@@ -70,8 +73,9 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
 	view.NoPeaks = !hasPeaks(&history)
-	if h.Explain != nil {
-		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload); err != nil {
+	view.CanExplain = h.Explain != nil
+	if h.Explain != nil && q.text("explain") != "" {
+		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload, v.All); err != nil {
 			view.Explain = "The explanation could not be made: " + err.Error()
 		}
 	}
@@ -115,7 +119,8 @@ var templatePath = map[string][]string{
 	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
-// patchOf returns a strategic merge patch with the recommended requests as YAML, "" if there is nothing to change or the kind is not known.
+// patchOf returns a strategic merge patch with the recommended requests as YAML, with memory in whole MiB as podfit recommend writes it; "" if
+// there is nothing to change or the kind is not known.
 func patchOf(row *overview.Row) string {
 	path := templatePath[row.Workload.Kind]
 	var out strings.Builder
@@ -136,7 +141,7 @@ func patchOf(row *overview.Row) string {
 		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n" + indent + "    requests:\n")
 		for _, res := range cluster.All {
 			if v, ok := wanted.Get(res); ok {
-				out.WriteString(indent + "      " + res.String() + ": " + exact(res, v) + "\n")
+				out.WriteString(indent + "      " + res.String() + ": " + exact(res, review.Rounded(res, v)) + "\n")
 			}
 		}
 	}

@@ -105,11 +105,14 @@ func show(ctx context.Context, o options, out *os.File) error {
 		screen:   newScreen(o, out), parts: parts, options: o,
 	}
 	err = w.run(ctx)
+	if err == nil {
+		err = explain(ctx, binary, c.Kubeconfig, out)
+	}
 	if o.Keep && ctx.Err() == nil {
 		if err != nil {
 			fmt.Fprintf(out, "\n%v\n", err)
 		}
-		keep(ctx, c, out)
+		keep(ctx, c, binary, out)
 		return err
 	}
 	if err == nil {
@@ -134,7 +137,7 @@ Everything runs on this machine without root, and is stopped and removed at the 
 const next = `
 Now stopping and removing the cluster. What to look at next:
 
-  make demo KEEP=1         keep the cluster running, and get kubectl commands to try in it
+  make demo KEEP=1         keep the cluster running, with the web page, and get commands to try in it
   test/e2e/demo/           the workloads of this demo (workloads.yaml)
   README.md                how podfit works, and how to install it in a cluster
   docs/outside.md          run podfit against your cluster from this machine; a dry run changes nothing
@@ -248,12 +251,21 @@ func (w *watch) unfinished(now time.Time, ws []workload) []string {
 	return out
 }
 
-// keep prints kubectl commands and waits for Ctrl-C.
-func keep(ctx context.Context, c *bed.Cluster, out io.Writer) {
+// keep serves the web page, prints commands to try and waits for Ctrl-C.
+func keep(ctx context.Context, c *bed.Cluster, binary string, out io.Writer) {
+	fmt.Fprint(out, "\nThe cluster runs until Ctrl-C.\n")
+	page, err := servePage(ctx, c, binary)
+	if err != nil {
+		fmt.Fprintf(out, "The web page is not served: %v\n", err)
+	} else {
+		fmt.Fprintf(out, "\n  The web page: %s\n", page)
+	}
 	fmt.Fprintf(out, `
-The cluster runs until Ctrl-C. Try in another terminal:
+Try in another terminal:
 
   export KUBECONFIG=%[1]s
+  %[4]s %[5]s
+  %[4]s recommend -n %[2]s --source metrics --for 2m    # present requests compared with recommended ones
   kubectl -n %[2]s get vpa                               # recommendations
   kubectl -n %[2]s describe vpa worker                   # range, target and conditions of one VPA
   kubectl -n %[2]s get events --field-selector reason=EvictedByVPA
@@ -264,7 +276,7 @@ The cluster runs until Ctrl-C. Try in another terminal:
   kubectl -n %[2]s patch vpa checkout --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}'
 
 podfit's logs are in %[3]s. README.md explains how podfit works and how to install it.
-`, c.Kubeconfig, namespace, c.Dir)
+`, c.Kubeconfig, namespace, c.Dir, binary, strings.Join(explainArgs(), " "))
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping the cluster.")
 }

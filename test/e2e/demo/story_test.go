@@ -105,3 +105,10 @@ func TestSummarize_workloads_addsWasteAndRisk(t *testing.T) {
 		t.Errorf("summed up to %+v, want %+v", s, want)
 	}
 }
+
+func TestExplainArgs_flagsOfUpdater_areThoseOfItsDecisions(t *testing.T) {
+	got := strings.Join(explainArgs(), " ")
+	if want := "explain deploy/worker -n shop --updater-interval=5s --in-recommendation-bounds-eviction-lifetime-threshold=30s"; got != want {
+		t.Errorf("the arguments are %q, want %q", got, want)
+	}
+}

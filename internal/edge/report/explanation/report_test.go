@@ -133,6 +133,36 @@ func TestWriteText_anyExplanation_has80Columns(t *testing.T) {
 	}
 }
 
+func TestWriteText_conditionsOfSeveralContainers_areAligned(t *testing.T) {
+	e := &explanation.Explanation{Why: []explanation.Why{{Container: "app"}, {Container: "proxy"}}}
+	of := func(container string, resource cluster.Resource, reason string) explanation.Counterfactual {
+		return explanation.Counterfactual{If: explanation.If{Key: explanation.IfProfile, Value: "cost"}, Container: container, Resource: resource, Reason: reason}
+	}
+	for name, c := range map[string]struct {
+		whatIf []explanation.Counterfactual
+		want   string
+	}{
+		"different": {
+			[]explanation.Counterfactual{of("app", cluster.CPU, "No history."), of("app", cluster.Memory, "No history."), of("proxy", cluster.Memory, "No samples.")},
+			"   app cpu       not known: profile=cost. No history.\n   app memory    not known: profile=cost. No history.\n   proxy memory  not known: profile=cost. No samples.\n",
+		},
+		"equal": {
+			[]explanation.Counterfactual{of("app", cluster.CPU, "No history."), of("proxy", cluster.Memory, "No history.")},
+			"   all       not known: profile=cost. No history.\n",
+		},
+		"long name": {
+			[]explanation.Counterfactual{of(strings.Repeat("a", 40), cluster.CPU, "No history."), of("proxy", cluster.Memory, "No samples.")},
+			"   " + strings.Repeat("a", 40) + " cpu  not known:",
+		},
+	} {
+		e.WhatIf = c.whatIf
+		var out bytes.Buffer
+		if err := WriteText(&out, e); err != nil || !strings.Contains(out.String(), "WHAT IF\n"+c.want) {
+			t.Errorf("%s: the output is %q, want %q (error %v)", name, out.String(), c.want, err)
+		}
+	}
+}
+
 func TestWriteText_limits_areInTheFirstFiveLines(t *testing.T) {
 	first := strings.Join(strings.Split(written(t, "txt", cart()), "\n")[:5], "\n")
 	for _, s := range cart().Situations {

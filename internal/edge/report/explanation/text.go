@@ -23,6 +23,7 @@ const (
 	indent   = 8  // of the sections
 	maxSteps = 8  // that the text contains
 	maxPods  = 3  // names of a step
+	maxNames = 30 // width of the first column of WHAT IF
 )
 
 // WriteText writes an explanation for a terminal, 80 columns wide. Names and messages cannot move the cursor or change colours.
@@ -214,8 +215,21 @@ func (t *text) whatIf(e *explanation.Explanation) {
 		return
 	}
 	t.line("WHAT IF")
-	for _, group := range counterfactuals(e) {
-		t.wrapped("   "+pad(plain(group.name), figures), group.text())
+	groups := counterfactuals(e)
+	if len(groups) > 1 && !slices.ContainsFunc(groups, func(g group) bool { return g.text() != groups[0].text() }) {
+		groups = []group{groups[0]}
+		groups[0].name = "all"
+	}
+	longest := figures
+	for i := range groups {
+		longest = max(longest, min(width(plain(groups[i].name))+2, maxNames))
+	}
+	for i := range groups {
+		name := plain(groups[i].name)
+		if width(name) > longest-2 {
+			name += "  "
+		}
+		t.wrapped("   "+pad(name, longest), groups[i].text())
 	}
 	t.line("")
 }

@@ -1,0 +1,149 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	report "podfit.dev/podfit/internal/edge/report/explanation"
+)
+
+// The bounds of a Page.
+const (
+	keepFor     = 30 * time.Second // how long an explanation is shown again, also one that failed
+	maxKept     = 64               // explanations
+	pageTimeout = 20 * time.Second // for reading the cluster
+	patience    = 10 * time.Second // for the explanation of another viewer
+)
+
+// A Page explains workloads for the web page. Each explanation reads the cluster, so there is at most one at a time, and it is kept for a
+// while. The zero value is not usable.
+type Page struct {
+	clients *kube.Clients
+	updater func() Updater
+	assumed bool // the flags of the updater are not known
+	log     *slog.Logger
+
+	turn chan struct{} // has an element while the cluster is read
+
+	mu   sync.Mutex
+	kept map[question]answer
+}
+
+// A question is what an explanation is about and what it may contain.
+type question struct {
+	workload cluster.Workload
+	whole    bool
+}
+
+type answer struct {
+	text  string
+	err   error
+	until time.Time
+}
+
+// NewPage returns a Page. updater returns new settings for each explanation. If assumed is true, explanations name the flags that were
+// assumed for the updater.
+func NewPage(clients *kube.Clients, updater func() Updater, assumed bool, log *slog.Logger) *Page {
+	return &Page{clients: clients, updater: updater, assumed: assumed, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
+}
+
+// errBusy is the error for viewers who waited for the explanation of another viewer.
+var errBusy = errors.New("podfit is explaining another workload; try again")
+
+// Explain returns the text of "podfit explain" for a workload. Unless whole is true, it reads nothing outside of the namespace of the
+// workload, because the viewer may not see more.
+func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (string, error) {
+	q := question{w, whole}
+	if a, ok := p.recall(q, time.Now()); ok {
+		return a.text, a.err
+	}
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	select {
+	case p.turn <- struct{}{}:
+	case <-waiting.Done():
+		return "", errBusy
+	}
+	defer func() { <-p.turn }()
+	if a, ok := p.recall(q, time.Now()); ok { // made while this viewer waited
+		return a.text, a.err
+	}
+	var a answer
+	a.text, a.err = p.make(ctx, q)
+	a.until = time.Now().Add(keepFor)
+	p.keep(q, a, time.Now())
+	return a.text, a.err
+}
+
+// recall returns an explanation that was made before.
+func (p *Page) recall(q question, now time.Time) (answer, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, ok := p.kept[q]
+	return a, ok && now.Before(a.until)
+}
+
+// keep keeps an explanation. It forgets those that are too old, or all if there are too many.
+func (p *Page) keep(q question, a answer, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other := range p.kept {
+		if !now.Before(p.kept[other].until) {
+			delete(p.kept, other)
+		}
+	}
+	if len(p.kept) >= maxKept {
+		clear(p.kept)
+	}
+	p.kept[q] = a
+}
+
+// make reads the cluster and explains a workload. It does not end when the viewer leaves, so that the next one gets the explanation.
+func (p *Page) make(ctx context.Context, q question) (text string, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.log.Error("An explanation panicked", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+			err = errors.New("the log of podfit has the cause")
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
+	defer cancel()
+	c := Config{updater: p.updater(), given: pflag.NewFlagSet("explain", pflag.ContinueOnError), onlyNamespace: !q.whole}
+	if p.assumed {
+		c.updater.Flags(c.given)
+	}
+	e, err := c.explain(ctx, time.Now(), p.clients, q.workload.Namespace, func(s *cluster.Snapshot, _ finder) (subject, error) {
+		return exactly(q.workload, s)
+	})
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	err = report.WriteText(&out, e)
+	return out.String(), err
+}
+
+// exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.
+func exactly(w cluster.Workload, s *cluster.Snapshot) (subject, error) {
+	if w.Group == "" && w.Kind == "Pod" {
+		return findPod(reference{name: w.Name, namespace: w.Namespace}, s)
+	}
+	out := workloadSubject(w, s)
+	if len(out.pods) == 0 && out.autoscaler == nil {
+		return subject{}, fmt.Errorf("%s has neither pods with a known controller nor a VPA", w)
+	}
+	return out, nil
+}

@@ -1,0 +1,62 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+		p.turn <- struct{}{} // another viewer's
+		began := time.Now()
+		_, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true)
+		if took := time.Since(began); !errors.Is(err, errBusy) || took != patience {
+			t.Errorf("error %v after %v", err, took)
+		}
+	})
+}
+
+func TestPage_panic_isAnErrorAndIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		p := NewPage(nil, func() Updater { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
+		for range 3 {
+			if _, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true); err == nil {
+				t.Error("a panic is no error")
+			}
+		}
+		if calls != 1 {
+			t.Errorf("%d attempts, want 1", calls)
+		}
+		time.Sleep(keepFor)
+		_, _ = p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true)
+		if calls != 2 {
+			t.Errorf("%d attempts after %v, want 2", calls, keepFor)
+		}
+	})
+}
+
+func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
+	p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	for i := range 10 * maxKept {
+		q := question{cluster.Workload{Name: fmt.Sprint(i)}, true}
+		p.keep(q, answer{text: "x", until: now.Add(keepFor)}, now)
+		if a, ok := p.recall(q, now); !ok || a.text != "x" || len(p.kept) > maxKept {
+			t.Fatalf("explanation %d is kept: %v, of %d", i, ok, len(p.kept))
+		}
+	}
+	if _, ok := p.recall(question{cluster.Workload{Name: fmt.Sprint(10*maxKept - 1)}, false}, now); ok {
+		t.Error("an explanation of the whole cluster is shown to a viewer who may not see it")
+	}
+}

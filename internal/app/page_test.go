@@ -1,0 +1,113 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+// sent returns the requests so far.
+func (s *shop) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// withoutNote returns an explanation without its last section, which contains the time.
+func withoutNote(text string) string {
+	text, _, _ = strings.Cut(text, "\nNOTE")
+	return text
+}
+
+// The explanation on the page of a workload is the text of podfit explain. However many viewers ask, the cluster is read once.
+func TestPage_explanationAsked_isThatOfExplain(t *testing.T) {
+	s := newShop(t, 2)
+	want := withoutNote(s.text("deploy/cart"))
+	page := servePage(t, s.url) + "workloads/shop/Deployment/cart"
+	var seen struct{ Explain string }
+	read := func(query string) {
+		seen.Explain = ""
+		if err := json.Unmarshal([]byte(readPage(t, page+"?format=json"+query)), &seen); err != nil {
+			t.Error(err)
+		}
+	}
+	kubetest.Eventually(t, "the page shows the workload", func() bool { return strings.Contains(readPage(t, page), "?explain=1#explain") })
+	before := len(s.sent())
+	for range 3 {
+		if read(""); seen.Explain != "" {
+			t.Error("the page has an explanation that was not asked for")
+		}
+	}
+	var viewers sync.WaitGroup
+	for range 10 {
+		viewers.Go(func() {
+			r, err := http.Get(page + "?explain=1")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = r.Body.Close()
+		})
+	}
+	viewers.Wait()
+	read("&explain=1")
+	if got := withoutNote(seen.Explain); got != want || !strings.Contains(got, "NEXT") {
+		t.Errorf("the page explains\n%s\nwant\n%s", got, want)
+	}
+	lists := 0
+	for _, request := range s.sent()[before:] {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("the page sent %s", request)
+		}
+		if strings.HasPrefix(request, "GET /api/v1/pods?") && !strings.Contains(request, "watch=") {
+			lists++
+		}
+	}
+	if lists != 1 {
+		t.Errorf("11 viewers listed the pods %d times, want once", lists)
+	}
+}
+
+// For a viewer who may see only one namespace, nothing else is read: neither pods of other namespaces nor nodes.
+func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
+	s := newShop(t, 2)
+	s.apply(podsPath, `{"metadata":{"namespace":"secret","name":"hidden-0","uid":"h"},"spec":{"nodeName":"n1","containers":[{"name":"app","resources":{"requests":{"cpu":"3"}}}]},"status":{"phase":"Running"}}`)
+	clients, err := kube.ClientsFor(&rest.Config{Host: s.url, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	explainer := explainerOfPage(clients, slog.New(slog.DiscardHandler))
+	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+	text, err := explainer.Explain(t.Context(), cart, false)
+	if err != nil || !strings.Contains(text, "NEXT") || !strings.Contains(text, "Only namespace shop was read") {
+		t.Errorf("the explanation is %s (error %v)", text, err)
+	}
+	for _, request := range s.sent() {
+		_, path, _ := strings.Cut(request, " ")
+		path, _, _ = strings.Cut(path, "?")
+		for _, private := range []string{"pods", "nodes", "events", "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories", "updatestates", "deployments", "replicasets"} {
+			if strings.HasSuffix(path, "/"+private) && !strings.Contains(path, "/namespaces/shop/") {
+				t.Errorf("the page sent %s", request)
+			}
+		}
+	}
+	if strings.Contains(text, "hidden") || strings.Contains(text, "secret") {
+		t.Errorf("the explanation contains another namespace:\n%s", text)
+	}
+	if _, err := explainer.Explain(t.Context(), cluster.Workload{Kind: "Node", Name: "n1", Namespace: "shop"}, false); err == nil {
+		t.Error("a workload of kind Node is explained as a node")
+	}
+}
