@@ -38,8 +38,10 @@ type execution struct {
 	evicted   map[cluster.Key]decision.Decision
 	resized   map[cluster.Key]decision.Decision
 	exhausted map[decision.Act]bool    // actions for which the rate limit allows no more in this pass
-	inFlight  map[cluster.Workload]int // resizes that are sent and not answered, by controller
-	answered  sync.Cond                // signals that inFlight has decreased
+	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
+	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
+	slowed    bool                     // a resize has waited for the rate limit in this pass
+	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
@@ -47,8 +49,8 @@ func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
 	e.exhausted = map[decision.Act]bool{}
-	e.inFlight = map[cluster.Workload]int{}
-	e.answered.L = &e.mu
+	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
+	e.progress.L = &e.mu
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
@@ -61,7 +63,7 @@ func (e *execution) execute(ctx context.Context) {
 	}
 	e.executeCapacity(ctx)
 	queues := newLanes()
-	queues.add(actions)
+	e.add(queues, actions)
 	var all errgroup.Group
 	for _, l := range everyLane {
 		all.Go(func() error { return e.executeLane(ctx, queues, l) })
@@ -78,9 +80,11 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 	}
 	for d, more := queues.next(l); more; d, more = queues.next(l) {
 		allowed := e.waitForRate(ctx, &d)
+		e.sent(&d)
 		workers.Go(func() error {
 			defer queues.done()
-			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { queues.add(e.try(ctx, d, allowed)) })
+			defer e.answered(&d)
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, d, allowed)) })
 			e.health.Active(time.Now())
 			return nil
 		})
@@ -107,9 +111,6 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	if reason, over := e.overQuota(&d); over {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
-	}
-	if d.Do == decision.Resize {
-		defer e.resizeSent(&d)()
 	}
 	err := e.perform(ctx, &d)
 	var stopped *freeze.Error
@@ -225,6 +226,9 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 	}
 	if limiter.Allow() {
 		return true
+	}
+	if d.Do == decision.Resize {
+		e.slow()
 	}
 	// An action that the limit allows shortly before the pass ends could not be completed.
 	waiting := ctx

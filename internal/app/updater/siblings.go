@@ -7,31 +7,62 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-// resizeSent notes that a resize is being sent. The returned function must be called with its answer recorded. Until then, evictions
-// that a refusal by a quota would block wait.
-func (e *execution) resizeSent(d *decision.Decision) (answered func()) {
+// add appends actions to the queues, and counts the resizes among them.
+func (e *execution) add(queues *lanes, actions []decision.Decision) {
+	e.mu.Lock()
+	for i := range actions {
+		if actions[i].Do == decision.Resize {
+			e.queued[actions[i].Pod.Controller]++
+		}
+	}
+	e.mu.Unlock()
+	queues.add(actions)
+}
+
+// sent notes that a resize has left its queue. It is sent as soon as a worker is free, or not at all in this pass.
+func (e *execution) sent(d *decision.Decision) {
+	if d.Do != decision.Resize {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.queued[d.Pod.Controller]--
 	e.inFlight[d.Pod.Controller]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.inFlight[d.Pod.Controller]--
-		e.answered.Broadcast()
+}
+
+// answered notes that the outcome of a resize is recorded, or that it is not sent in this pass.
+func (e *execution) answered(d *decision.Decision) {
+	if d.Do != decision.Resize {
+		return
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.inFlight[d.Pod.Controller]--
+	e.progress.Broadcast()
+}
+
+// slow notes that resizes wait for the rate limit.
+func (e *execution) slow() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.slowed = true
+	e.progress.Broadcast()
 }
 
 // overQuota reports whether a quota has refused a resize of the same controller since an eviction was planned, and returns the reason to
-// leave the pod. It first waits for the resizes that have been sent: their answers show whether the quota admits the replacement. The
-// wait is bounded by the time-out of a request, and resizes never wait for evictions.
+// leave the pod. It first waits for the answers to the resizes of the controller: they show whether the quota admits the replacement. A
+// resize that has not left its queue counts, too, because the resizes of a controller are sent one after the other. But while resizes
+// wait for the rate limit, only those that have left the queue count: the limit may not allow the others in this pass. Resizes never wait
+// for evictions, so the wait ends with the resizes of the pass.
 func (e *execution) overQuota(d *decision.Decision) (decision.Reason, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.pass.DependsOnResizes(*d) {
 		return decision.Reason{}, false
 	}
-	for e.inFlight[d.Pod.Controller] > 0 {
-		e.answered.Wait()
+	controller := d.Pod.Controller
+	for e.inFlight[controller] > 0 || e.queued[controller] > 0 && !e.slowed {
+		e.progress.Wait()
 	}
 	return e.pass.OverQuota(*d)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -65,6 +66,43 @@ func TestUpdater_quotaRefusesSiblingWhileEvictionIsPlanned_podIsNotEvicted(t *te
 				defer cancel()
 				u.pass(ctx, time.Now())
 				if got := fake.count("evict "); got != tt.want {
+					t.Errorf("%d evictions, want %d: %q", got, tt.want, fake.done)
+				}
+			})
+		})
+	}
+}
+
+// While all workers wait for answers about pods of another controller, the resizes of this one are still in the queue. An eviction that
+// depends on them waits, unless the rate limit may not allow them in this pass.
+func TestUpdater_resizesOfSiblingsAreQueued_evictionWaitsForThem(t *testing.T) {
+	tests := map[string]struct {
+		rate float64 // resizes in a second; 0: no limit
+		want int     // evictions
+	}{
+		"without a rate limit": {0, 0},
+		"with a rate limit":    {0.01, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFakeCluster(cluster.InPlaceOrRecreate)
+				fake.config.EvictionTolerance = 1
+				for n := range maxWorkers {
+					o := *fake.pods[0]
+					o.Name, o.UID = fmt.Sprintf("web-0-%02d", n), fmt.Sprintf("other-%d", n)
+					o.Controller.Name = "web-2"
+					fake.pods = append(fake.pods, &o)
+				}
+				pods := slowQuota{fake, 5 * time.Second, kube.ErrQuota}
+				u := newUpdater(fake.config, fake, pods, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
+				if tt.rate > 0 {
+					u.resizes = rate.NewLimiter(rate.Limit(tt.rate), 1)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				u.pass(ctx, time.Now())
+				if got := fake.count("evict web-0"); got != tt.want {
 					t.Errorf("%d evictions, want %d: %q", got, tt.want, fake.done)
 				}
 			})

@@ -831,6 +831,9 @@ func (c *checker) settled(minute int) bool {
 		if n := w.count(); n.satisfied < w.Replicas || n.ready < w.Replicas || len(w.pods) > w.Replicas || w.OOM.NeedMB > 0 {
 			return false
 		}
+		if w.Undo > 0 && slices.ContainsFunc(w.pods, func(p *replica) bool { return p.resized > 0 }) {
+			return false // the resize is undone later
+		}
 	}
 	return true
 }
@@ -925,6 +928,14 @@ var differences = []difference{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a pod whose resizes are undone",
 		explains: func(o observation) bool {
 			return o.why().Code == decision.BackingOff && o.why().Text == "resize" && o.w.Undo > 0
+		},
+	},
+	{
+		// Upstream resizes the pod again in the pass after each undone resize, and has all pods resized when podfit ends a back-off.
+		name: "W-13 ineffective evictions", reason: "after the back-off from undone resizes, podfit resizes the pod once, and the kubelet needs time for it",
+		explains: func(o observation) bool {
+			again := o.p != nil && o.p.resizes > 1 && o.w.undone > 0
+			return again && o.p.resized > 0 && o.minute-o.p.resized <= o.w.Resizing.For+1
 		},
 	},
 	{
@@ -1156,6 +1167,13 @@ var differences = []difference{
 			return o.w.Mode == "InPlace" && (why == decision.BudgetSpent || why == decision.NotReady) && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 				return p.last["resize"] == o.minute && isTemporary(p.replies["resize"])
 			})
+		},
+	},
+	{
+		// The kubelet reports an error while it repeats the resize by itself.
+		name: "W-19 deferred resizes", reason: "podfit resizes pods within the eviction tolerance, so a later pod is resized later, and the kubelet needs the same time for it",
+		explains: func(o observation) bool {
+			return o.w.Mode == "InPlace" && o.why().Code == decision.ResizeFailed && o.p.resizes == 1 && o.minute-o.p.resized <= o.w.Resizing.For+1
 		},
 	},
 	{

@@ -76,6 +76,12 @@ var known = map[string]*world{
 		shrink("Recreate", 5).with(func(w *workload) { w.Unsized = &window{} }),
 	}},
 	"each resize is undone": day(grow("InPlaceOrRecreate", 3).with(func(w *workload) { w.Undo = 1 })),
+	"each resize is undone, and the kubelet needs minutes for it": {Minutes: 24 * 60, Min: 3, Tolerance: 0.25, Workloads: []workload{
+		grow("InPlaceOrRecreate", 3).with(func(w *workload) {
+			w.Advice[0].Target.Memory = 128
+			w.Undo, w.Resizing = 5, resizing{How: "in progress", For: 3}
+		}),
+	}},
 
 	// podfit evicts a pod whose resize is refused, as upstream does, and the number of attempts is bounded.
 	"a webhook denies each resize":                               day(grow("InPlaceOrRecreate", 3).with(refuses("resize", denied400, false))),
@@ -138,6 +144,13 @@ var known = map[string]*world{
 		}),
 	}},
 
+	// Upstream resizes all pods at once in mode InPlace, so that it also begins to wait for the kubelet earlier.
+	"the kubelet needs minutes for each resize, and pods are never ready, in mode InPlace": {Minutes: 240, Min: 2, Tolerance: 0.5, Workloads: []workload{
+		grow("InPlace", 3).with(func(w *workload) {
+			w.NeverReady, w.Resizing = []int{0, 2}, resizing{How: "error", For: 90}
+			w.Scales = []scaling{{At: 39, Replicas: 6}}
+		}),
+	}},
 	// Upstream resizes all pods at once in mode InPlace, before resizes begin to fail.
 	"resizes have no response after the first minute, in mode InPlace": {Minutes: 60, Min: 2, Workloads: []workload{
 		grow("InPlace", 6).with(func(w *workload) { w.Faults = []fault{{Verb: "resize", What: noReply, When: window{From: 1}}} }),
