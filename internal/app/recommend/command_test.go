@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,6 +153,22 @@ func TestRecommend_missingRights_areReported(t *testing.T) {
 	r = runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()))
 	if r.code != 1 || !strings.Contains(r.errs, "401 Unauthorized") || strings.Contains(strings.TrimSpace(r.errs), "\n") {
 		t.Errorf("credentials: got exit code %d and error %s", r.code, r.errs)
+	}
+}
+
+// The cluster is read once, without the right to watch.
+func TestRecommend_rightsToGetAndList_areEnough(t *testing.T) {
+	f := shop(t)
+	next, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{methods: map[string]int{}, next: next, refuseWatches: true}
+	for name, scope := range map[string][]string{"all namespaces": nil, "one namespace": {"-n", "shop"}} {
+		r := runCommand(t.Context(), append(scope, "--kubeconfig", kubeconfig(t, serve(t, g)), "--source", "cluster")...)
+		if r.code != 0 || !strings.Contains(r.out, "shop/deploy/cart") {
+			t.Errorf("%s: got exit code %d, error %s and report\n%s", name, r.code, r.errs, r.out)
+		}
 	}
 }
 

@@ -34,12 +34,18 @@ type gateway struct {
 	methods map[string]int
 	next    *url.URL
 	also    http.Handler // for the service proxy
+
+	refuseWatches bool
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.methods[r.Method]++
 	g.mu.Unlock()
+	if g.refuseWatches && r.URL.Query().Has("watch") {
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"cannot watch resource"}`, http.StatusForbidden)
+		return
+	}
 	if g.also != nil && strings.Contains(r.URL.Path, "/proxy/") {
 		g.also.ServeHTTP(w, r)
 		return
