@@ -146,8 +146,8 @@ func gap(u *watcher.Unread) string {
 // gather groups the live pods by workload.
 func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Autoscaler, hpas []*cluster.HorizontalAutoscaler) {
 	for i, p := range pods {
-		if !p.Top.IsZero() || p.Controller.Kind == "Node" {
-			continue // a static pod cannot be changed by way of the API server
+		if !p.Top.IsZero() || p.Static { // nothing in the cluster changes a static pod
+			continue
 		}
 		q := *p
 		q.Top = p.Controller
