@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +154,49 @@ func TestRecommend_missingRights_areReported(t *testing.T) {
 	if r.code != 1 || !strings.Contains(r.errs, "401 Unauthorized") || strings.Contains(strings.TrimSpace(r.errs), "\n") {
 		t.Errorf("credentials: got exit code %d and error %s", r.code, r.errs)
 	}
+}
+
+// The cluster is read once, without the right to watch.
+func TestRecommend_rightsToGetAndList_areEnough(t *testing.T) {
+	f := shop(t)
+	next, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{methods: map[string]int{}, next: next, refuseWatches: true}
+	for name, scope := range map[string][]string{"all namespaces": nil, "one namespace": {"-n", "shop"}} {
+		r := runCommand(t.Context(), append(scope, "--kubeconfig", kubeconfig(t, serve(t, g)), "--source", "cluster")...)
+		if r.code != 0 || !strings.Contains(r.out, "shop/deploy/cart") {
+			t.Errorf("%s: got exit code %d, error %s and report\n%s", name, r.code, r.errs, r.out)
+		}
+	}
+}
+
+// A kubelet runs a static pod from a file: nothing in the cluster can change its requests, but it needs room on its node.
+func TestRecommend_staticPods_onlyNeedRoom(t *testing.T) {
+	f := shop(t)
+	f.Apply(kubetest.PodsPath, `{"metadata":{"namespace":"kube-system","name":"etcd-node-0","uid":"s","annotations":{"kubernetes.io/config.mirror":"a"},
+		"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"node-0","uid":"n","controller":true}]},
+		"spec":{"nodeName":"node-0","containers":[{"name":"etcd","resources":{"requests":{"cpu":"1"}}}]},"status":{"phase":"Running"}}`)
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster", "--sort", "name")
+	if r.code != 0 || strings.Contains(r.out, "etcd") || !strings.Contains(r.out, "3 workloads, 6 pods") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+	if with, without := requested(t, r.out), requested(t, runCommand(t.Context(), "--kubeconfig", kubeconfig(t, shop(t).URL()), "--source", "cluster", "--sort", "name").out); with == without {
+		t.Errorf("requested with and without it: %s", with)
+	}
+}
+
+// requested returns the line of a report with the share that is requested.
+func requested(t *testing.T, report string) string {
+	t.Helper()
+	for line := range strings.Lines(report) {
+		if strings.Contains(line, "Requests use") {
+			return line
+		}
+	}
+	t.Fatalf("no share in\n%s", report)
+	return ""
 }
 
 func TestRecommend_hpa_keepsRequestOrFollows(t *testing.T) {

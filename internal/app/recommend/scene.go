@@ -78,15 +78,11 @@ func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
 
 // readScene reads the state of the cluster.
 func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
-	watching, stop := context.WithCancel(ctx)
 	world := watcher.NewWorld(clients, watcher.Options{
 		Namespace: c.onlyNamespace(), Pods: watcher.AllPods, Nodes: true, HPAs: c.HPA != hpaIgnore, Evictions: true, VPAsOptional: true,
 		Log: slog.New(slog.DiscardHandler),
 	})
-	world.Start(watching)
-	defer world.Wait()
-	defer stop()
-	err := synced(ctx, world)
+	unread, err := load(ctx, world, c.onlyNamespace())
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +90,9 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(),
 		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
 	}
-	for _, h := range world.Health() {
-		if h.Forbidden && apierrors.IsForbidden(h.Err) {
-			s.missing = append(s.missing, "no right to list "+h.Resource)
-			s.whole = s.whole && h.Resource != "nodes"
-		}
+	for _, u := range unread {
+		s.missing = append(s.missing, gap(&u))
+		s.whole = s.whole && u.Resource != "nodes"
 	}
 	s.nodeIndex = make(map[string]int, len(s.nodes))
 	for i := range s.nodes {
@@ -118,32 +112,42 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	return s, s.readProfiles(ctx, clients)
 }
 
-// synced waits until the state of the cluster is known. It returns early if something that is required cannot be read.
-func synced(ctx context.Context, world *watcher.World) error {
+// load lists the state of the cluster once, without watches. It returns the optional resources that could not be listed, without those that
+// the cluster does not have, and an error if a required resource could not be listed.
+func load(ctx context.Context, world *watcher.World, namespace string) ([]watcher.Unread, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !world.Synced() || !world.Discovered() {
-		for _, h := range world.Health() {
-			if apierrors.IsForbidden(h.Err) && !h.Forbidden && !h.Synced {
-				return fmt.Errorf("read the cluster: list %s: %w; grant list on %s, as the ClusterRole view does, or choose another user with --context or --as", h.Resource, h.Err, h.Resource)
+	var optional []watcher.Unread
+	for _, u := range world.Load(ctx) {
+		switch {
+		case u.Lost == "" && apierrors.IsForbidden(u.Err):
+			remedy := "grant list on " + u.Resource + ", as the ClusterRole view does, or choose another user with --context or --as"
+			if namespace == "" {
+				remedy += ", or a namespace that you may read with -n"
 			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("read the cluster: %w", world.WaitSynced(ctx))
-		case <-tick.C:
+			return nil, fmt.Errorf("read the cluster: list %s: %w; %s", u.Resource, u.Err, remedy)
+		case u.Lost == "":
+			return nil, fmt.Errorf("read the cluster: list %s: %w", u.Resource, u.Err)
+		case !apierrors.IsNotFound(u.Err):
+			optional = append(optional, u)
 		}
 	}
-	return nil
+	return optional, ctx.Err()
+}
+
+// gap describes an optional resource that could not be listed.
+func gap(u *watcher.Unread) string {
+	if apierrors.IsForbidden(u.Err) {
+		return "no right to list " + u.Resource
+	}
+	return fmt.Sprintf("%s: %v", u.Resource, u.Err)
 }
 
 // gather groups the live pods by workload.
 func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Autoscaler, hpas []*cluster.HorizontalAutoscaler) {
 	for i, p := range pods {
-		if !p.Top.IsZero() || p.Controller.Kind == "Node" {
-			continue // a static pod cannot be changed by way of the API server
+		if !p.Top.IsZero() || p.Static { // nothing in the cluster changes a static pod
+			continue
 		}
 		q := *p
 		q.Top = p.Controller

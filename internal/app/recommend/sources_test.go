@@ -34,12 +34,18 @@ type gateway struct {
 	methods map[string]int
 	next    *url.URL
 	also    http.Handler // for the service proxy
+
+	refuseWatches bool
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.methods[r.Method]++
 	g.mu.Unlock()
+	if g.refuseWatches && r.URL.Query().Has("watch") {
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"cannot watch resource"}`, http.StatusForbidden)
+		return
+	}
 	if g.also != nil && strings.Contains(r.URL.Path, "/proxy/") {
 		g.also.ServeHTTP(w, r)
 		return
@@ -325,12 +331,16 @@ type readings struct {
 	n      int
 	cancel func() // called at the third reading, if not nil
 	err    error
+	failed int // the reading that fails, if not 0
 }
 
 func (r *readings) Read(context.Context) (metrics.Reading, error) {
 	r.n++
 	if r.cancel != nil && r.n == 3 {
 		r.cancel()
+	}
+	if r.failed == r.n {
+		return metrics.Reading{}, errors.New("the server is currently unable to handle the request")
 	}
 	at := r.at.Add(time.Duration(r.n) * time.Minute)
 	var out metrics.Reading
@@ -398,6 +408,16 @@ func TestMetrics_interrupted_keepsReadings(t *testing.T) {
 	rows, s, err := metricsSubjects(ctx, t, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel}, time.Minute)
 	if err != nil || len(s.missing) != 1 || rows["cart"].Evidence.Samples == 0 {
 		t.Errorf("got error %v, missing %v", err, s.missing)
+	}
+}
+
+func TestMetrics_oneReadingFails_keepsTheOthers(t *testing.T) {
+	rows, s, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute), failed: 2}, 30*time.Millisecond)
+	if err != nil || rows["cart"].Evidence.Samples == 0 {
+		t.Fatalf("got error %v", err)
+	}
+	if len(s.missing) != 1 || !strings.Contains(s.missing[0], "1 of ") || !strings.Contains(s.missing[0], "unable to handle the request") {
+		t.Errorf("missing: %v", s.missing)
 	}
 }
 

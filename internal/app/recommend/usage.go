@@ -50,13 +50,15 @@ type sampler interface {
 	Read(context.Context) (metrics.Reading, error)
 }
 
-// readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends.
+// readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends. A failed reading is an error only if
+// there is none before it: the API may be unavailable for a moment.
 func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review.Subject, error) {
 	c := newCollector(s, j.books(s))
 	bar := j.newProgress()
 	defer bar.clear()
 	start := time.Now()
 	readings := 0
+	var failures []error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for end := start.Add(j.config.For); ; {
@@ -69,25 +71,33 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 			break
 		}
 		reading, err := from.Read(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				continue
-			}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			continue
+		case err != nil && readings == 0:
 			return nil, fmt.Errorf("read usage: %w; install metrics-server, or choose another source with --source", err)
+		case err != nil:
+			failures = append(failures, err)
+		default:
+			readings++
 		}
-		readings++
 		s.now = time.Now()
 		for _, b := range c.books {
 			b.store.Tick(s.now)
 		}
-		for i := range reading.Samples {
-			c.observe(reading.Samples[i], cluster.Workload{})
+		if err == nil {
+			for i := range reading.Samples {
+				c.observe(reading.Samples[i], cluster.Workload{})
+			}
 		}
 		bar.show(s.now, min(float64(s.now.Sub(start))/float64(j.config.For), 1), fmt.Sprintf("%d readings of the Metrics API", readings))
-		if readings > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
+		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
 		timer.Reset(j.interval)
+	}
+	if n := len(failures); n > 0 {
+		s.missing = append(s.missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
 	}
 	subjects := j.subjects(c)
 	for i := range subjects {

@@ -41,6 +41,7 @@ type Pod struct {
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
 	Placeholder   bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
+	Static        bool          // the kubelet runs it from a file; the API server has only a copy, whose change has no effect
 	Priority      int32         // of its PriorityClass
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress

@@ -343,16 +343,29 @@ func smallCPULimit(in *Input) (Situation, bool) {
 			s := Situation{Code: SmallCPULimit, Title: "small CPU limit " + amount(cluster.CPU, limit), Text: fmt.Sprintf(
 				"Container %s has a CPU limit of %s, above which it is throttled. Usage never exceeds a limit, so the recommendation cannot show what the container would need without it.",
 				c.Name, amount(cluster.CPU, limit))}
-			if in.Subject.Command != "" {
-				s.Advice = Advice{
-					Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
-					Command: in.kubectl("set resources " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " --limits=cpu=0"),
-				}
+			if command := in.withoutCPULimit(c.Name); command != "" {
+				s.Advice = Advice{Text: "To remove the limit, so that the need can be measured; this restarts the pods:", Command: command}
 			}
 			return s, true
 		}
 	}
 	return Situation{}, false
+}
+
+// withoutCPULimit returns a command that removes the CPU limit of a container, "" if no command can. The command "kubectl set resources
+// --limits=cpu=0" does not: the API server refuses a limit below the request.
+func (in *Input) withoutCPULimit(container string) string {
+	pod := `{"spec":{"containers":[{"name":"` + container + `","resources":{"limits":{"cpu":null}}}]}}`
+	patch := `{"spec":{"template":` + pod + `}}`
+	w := in.Subject.Workload
+	switch (cluster.Workload{Group: w.Group, Kind: w.Kind}) {
+	case cluster.Workload{Group: "apps", Kind: "Deployment"}, cluster.Workload{Group: "apps", Kind: "StatefulSet"}, cluster.Workload{Group: "apps", Kind: "DaemonSet"}:
+	case cluster.Workload{Group: "batch", Kind: "CronJob"}:
+		patch = `{"spec":{"jobTemplate":` + patch + `}}`
+	default: // its pods do not change with its template, or a strategic merge is not possible
+		return ""
+	}
+	return in.kubectl("patch " + quoted(in.Subject.Command) + " --type strategic -p " + quoted(patch))
 }
 
 // target returns the target of a container for one resource, 0 if there is none.

@@ -55,13 +55,18 @@ type container struct {
 // requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
 func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.Resources {
 	total := cluster.Amounts(0, 0)
-	var initial cluster.Resources
+	var initial, sidecars cluster.Resources // init containers and sidecars are in the order of their start
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		requests, _ := c.Running()
-		if c.Role == cluster.Init {
-			initial = cluster.Amounts(max(initial.CPU, requests.CPU), max(initial.Memory, requests.Memory))
+		switch c.Role {
+		case cluster.Init:
+			with := sidecars.Add(requests)
+			initial = cluster.Amounts(max(initial.CPU, with.CPU), max(initial.Memory, with.Memory))
 			continue
+		case cluster.Sidecar:
+			sidecars = sidecars.Add(requests)
+		case cluster.Regular:
 		}
 		if w, ok := wanted[container{p.Top, c.Name}]; ok {
 			requests = w.Or(requests)

@@ -285,6 +285,19 @@ func TestPacking_daemonSets_countOnEachNode(t *testing.T) {
 	}
 }
 
+// The scheduler counts an init container together with the sidecars that start before it.
+func TestRequested_initContainerAfterSidecar_countsBoth(t *testing.T) {
+	f := newFleet(1)
+	p := f.add(web("api"), f.Nodes[0].Name, cluster.Amounts(100, gib))
+	p.Containers = append(p.Containers,
+		cluster.Container{Name: "first", Role: cluster.Init, Requests: cluster.Amounts(1200, gib)},
+		cluster.Container{Name: "mesh", Role: cluster.Sidecar, Requests: cluster.Amounts(700, gib)},
+		cluster.Container{Name: "setup", Role: cluster.Init, Requests: cluster.Amounts(1000, 4*gib)})
+	if got, want := New(f.Config, nil).Summary.Requested, cluster.Amounts(200+1700, gib+5*gib); got != want {
+		t.Errorf("got %v, want %v with the DaemonSet", got, want)
+	}
+}
+
 func TestPacking_podsThatMayNotMove_keepTheirNodes(t *testing.T) {
 	each := func(change func(*cluster.Pod)) func(*fleet, *cluster.Pod) {
 		return func(f *fleet, _ *cluster.Pod) {

@@ -6,6 +6,7 @@ package price
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"regexp"
@@ -55,16 +56,7 @@ var fields = map[string][]string{
 
 // ReadFile reads a price file and returns the prices of nodes, in the order of the nodes.
 func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return review.Prices{}, fmt.Errorf("read prices: %w", err)
-	case info.IsDir():
-		return review.Prices{}, fmt.Errorf("read prices: %s is a folder", path)
-	case info.Size() > maxFile:
-		return review.Prices{}, fmt.Errorf("read prices: %s must have at most %d bytes, got %d", path, maxFile, info.Size())
-	}
-	data, err := os.ReadFile(path)
+	data, err := read(path)
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices: %w", err)
 	}
@@ -77,6 +69,27 @@ func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 		out.Nodes = append(out.Nodes, f.of(&nodes[i]))
 	}
 	return out, nil
+}
+
+// read returns the content of a file of at most maxFile bytes. The size of a pipe or a device is not known before it is read.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s must have at most %d bytes", path, maxFile)
+	}
+	return data, err
 }
 
 // parse decodes and validates a price file. The error contains all mistakes.
@@ -191,7 +204,7 @@ func (f *file) of(n *cluster.Node) review.Price {
 			continue
 		}
 		if r.Factor != nil {
-			factor *= *r.Factor
+			factor = min(factor**r.Factor, maxPrice) // finite, however many rules match
 		}
 		switch {
 		case isSet:

@@ -98,6 +98,28 @@ func TestReadFile_mistakes_areNamed(t *testing.T) {
 	}
 }
 
+// A device has no size and no end.
+func TestReadFile_endlessFile_isRefused(t *testing.T) {
+	const endless = "/dev/zero"
+	if _, err := os.Stat(endless); err != nil {
+		t.Skip(err)
+	}
+	if _, err := ReadFile(endless, nil); err == nil || !strings.Contains(err.Error(), "must have at most 1048576 bytes") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestReadFile_manyFactors_priceIsFinite(t *testing.T) {
+	text := "currency: EUR\ndefault: {core: 0, gib: 1}\nnodes:\n" + strings.Repeat("- {match: {a: b}, factor: 1000000}\n", 100)
+	prices, err := ReadFile(write(t, text), []cluster.Node{{Name: "n", Labels: []string{"a=b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := prices.Nodes[0]; p.Core != 0 || math.IsInf(p.GiB, 0) {
+		t.Errorf("got %+v", p)
+	}
+}
+
 func FuzzParse_anyFile_neverPanics(f *testing.F) {
 	f.Add(example)
 	f.Add("currency: EUR\nnodes: [1, null]")

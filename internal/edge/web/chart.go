@@ -125,7 +125,10 @@ func rounded(v float64) float64 {
 		return 0
 	}
 	digits := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
-	return math.Round(v*digits) / digits
+	if r := math.Round(v*digits) / digits; !math.IsNaN(r) && !math.IsInf(r, 0) {
+		return r
+	}
+	return v // JSON has neither NaN nor infinity
 }
 
 // peaks adds the peak of each hour. Hours without samples are gaps.

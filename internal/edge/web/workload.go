@@ -115,12 +115,13 @@ func commandsOf(row *overview.Row) []command {
 // templatePath is the path of the containers in the manifest of a kind of workload.
 var templatePath = map[string][]string{
 	"Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
-	"ReplicaSet": {"spec", "template", "spec"}, "Job": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
+	"ReplicaSet": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
 	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
 // patchOf returns a strategic merge patch with the recommended requests as YAML, with memory in whole MiB as podfit recommend writes it; "" if
 // there is nothing to change or the kind is not known.
+// A limit below its new request is raised to it: the API server refuses it otherwise.
 func patchOf(row *overview.Row) string {
 	path := templatePath[row.Workload.Kind]
 	var out strings.Builder
@@ -138,17 +139,38 @@ func patchOf(row *overview.Row) string {
 			continue
 		}
 		changes = true
-		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n" + indent + "    requests:\n")
+		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n")
+		var limits cluster.Resources
 		for _, res := range cluster.All {
-			if v, ok := wanted.Get(res); ok {
-				out.WriteString(indent + "      " + res.String() + ": " + exact(res, review.Rounded(res, v)) + "\n")
+			v, ok := wanted.Get(res)
+			if !ok {
+				continue
+			}
+			wanted = wanted.Set(res, review.Rounded(res, v))
+			if limit, ok := c.Limits.Get(res); ok && limit < wanted.Amount(res) {
+				limits = limits.Set(res, wanted.Amount(res))
 			}
 		}
+		writeAmounts(&out, indent+"    ", "requests", wanted)
+		writeAmounts(&out, indent+"    ", "limits", limits)
 	}
 	if path == nil || !changes {
 		return ""
 	}
 	return out.String()
+}
+
+// writeAmounts writes a field of resources as YAML, nothing if no amount is set.
+func writeAmounts(out *strings.Builder, indent, field string, r cluster.Resources) {
+	if r.Has.Empty() {
+		return
+	}
+	out.WriteString(indent + field + ":\n")
+	for _, res := range cluster.All {
+		if v, ok := r.Get(res); ok {
+			out.WriteString(indent + "  " + res.String() + ": " + exact(res, v) + "\n")
+		}
+	}
 }
 
 // A chartView is the chart of one resource of one container.

@@ -31,6 +31,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Tied:        isTied(&p.Spec),
 		Placeholder: kube.IsPlaceholder(p),
 		Overhead:    len(p.Spec.Overhead) > 0,
+		Static:      p.Annotations[corev1.MirrorPodAnnotationKey] != "",
 		Created:     kube.Utc(p.CreationTimestamp),
 		Phase:       phase(p.Status.Phase),
 		QoS:         qos(p.Status.QOSClass),

@@ -159,7 +159,8 @@ func quoted(s string) string {
 func (p *printer) kustomize() {
 	all, leftOut := p.manifests()
 	p.comments(leftOut)
-	p.text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n")
+	p.text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n" +
+		"# A patch changes only a workload that already has its namespace: if the field namespace of a kustomization sets it, list the folder in one above that.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
 		body := nested(append(m.path, "containers"), m.containers)
@@ -179,17 +180,21 @@ func (p *printer) kustomize() {
 	p.yamlObject(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
 }
 
-// helmValues writes one document for each workload. The resources of a single container are at the top, where most charts expect them;
-// those of several containers are below the names of the containers.
+// helmValues writes one document for each workload. The resources of the only container are at the top, where most charts expect them. If
+// the workload has several containers, they are below the name of their container, also if only one of them changes.
 func (p *printer) helmValues() {
 	all, leftOut := p.manifests()
+	containers := map[cluster.Workload]int{}
+	for i := range p.Rows {
+		containers[p.Rows[i].Workload]++
+	}
 	p.comments(leftOut)
 	for _, m := range all {
 		p.text.WriteString("---\n# " + shortName(m.workload) + "\n")
 		values := map[string]any{}
 		for _, row := range m.rows {
 			resources := map[string]any{"resources": resourcesAfter(row)}
-			if len(m.rows) == 1 {
+			if containers[m.workload] == 1 {
 				values = resources
 			} else {
 				values[row.Container] = resources
@@ -221,6 +226,7 @@ func (p *printer) vpa() {
 	var objects []map[string]any
 	var leftOut []string
 	done := map[cluster.Workload]bool{}
+	names := p.vpaNames()
 	for _, row := range p.ByName() {
 		w := row.Workload
 		if row.VPA != "" || done[w] || !validNames(row) {
@@ -234,7 +240,7 @@ func (p *printer) vpa() {
 		}
 		objects = append(objects, map[string]any{
 			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
-			"metadata": map[string]any{"name": w.Name, "namespace": w.Namespace},
+			"metadata": map[string]any{"name": names[w], "namespace": w.Namespace},
 			"spec": map[string]any{
 				"targetRef":    map[string]any{"apiVersion": template.version, "kind": w.Kind, "name": w.Name},
 				"recommenders": []any{map[string]any{"name": p.profile(row)}},
@@ -247,6 +253,33 @@ func (p *printer) vpa() {
 		p.text.WriteString("---\n")
 		p.yamlObject(o)
 	}
+}
+
+// vpaNames returns the names of the VPAs for workloads that have none: the name of the workload, with its kind if another workload or VPA of
+// the namespace has that name. Otherwise one VPA would overwrite another.
+func (p *printer) vpaNames() map[cluster.Workload]string {
+	users := map[cluster.Key]int{}
+	seen := map[cluster.Workload]bool{}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		if seen[row.Workload] {
+			continue
+		}
+		seen[row.Workload] = true
+		name := row.Workload.Name
+		if row.VPA != "" {
+			name = row.VPA
+		}
+		users[cluster.Key{Namespace: row.Workload.Namespace, Name: name}]++
+	}
+	names := make(map[cluster.Workload]string, len(seen))
+	for w := range seen {
+		names[w] = w.Name
+		if users[cluster.Key{Namespace: w.Namespace, Name: w.Name}] > 1 {
+			names[w] = w.Name + "-" + strings.ToLower(w.Kind)
+		}
+	}
+	return names
 }
 
 // profile returns the profile of a row.

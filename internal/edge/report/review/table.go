@@ -439,8 +439,12 @@ func lack(row *core.Row) string {
 	switch {
 	case row.Evidence.Lack != "":
 		return plain(row.Evidence.Lack)
-	case row.Evidence.Hours == 0:
+	case row.Evidence.Confidence() > core.None: // for example a container that the VPA does not size
+		return "no recommendation, although its usage is known"
+	case row.Evidence.Samples == 0 && row.Evidence.Hours == 0:
 		return "no usage in the window"
+	case row.Evidence.Hours == 0:
+		return "too young: less than 1 hour with usage, 6 are needed"
 	default:
 		return fmt.Sprintf("too young: %s with usage, 6 are needed", count(row.Evidence.Hours, "hour"))
 	}

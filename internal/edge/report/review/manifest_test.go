@@ -1,0 +1,73 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	core "podfit.dev/podfit/internal/core/review"
+)
+
+// The resources at the top of the values of a chart are those of its main container, so a sidecar that changes alone must not be there.
+func TestHelmValues_onlyTheSidecarChanges_isBelowItsName(t *testing.T) {
+	same := cluster.Amounts(100, 128*mib)
+	app := subject(deploy("shop", "web"), "app", 2, same, cluster.Resources{}, same)
+	proxy := subject(deploy("shop", "web"), "istio-proxy", 2, cluster.Amounts(500, 512*mib), cluster.Resources{}, cluster.Amounts(33, 67*mib))
+	got := written(t, "helm-values", core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced"}}, []core.Subject{app, proxy}), Options{})
+	if !strings.Contains(got, "# shop/deploy/web\nistio-proxy:\n  resources:\n    requests:\n      cpu: 33m\n") || strings.Contains(got, "\nresources:") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// Two objects with one name would be one VPA, with the target of the second.
+func TestVPA_sameNameInANamespace_isGivenOnce(t *testing.T) {
+	amounts, target := cluster.Amounts(500, gib), cluster.Amounts(100, gib)
+	set := func(namespace, name string) cluster.Workload {
+		return cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: namespace, Name: name}
+	}
+	governed := subject(deploy("pay", "ledger"), "app", 1, amounts, cluster.Resources{}, target)
+	governed.VPA = "db"
+	subjects := []core.Subject{
+		subject(deploy("shop", "web"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(set("shop", "web"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(set("shop", "web"), "proxy", 1, amounts, cluster.Resources{}, target),
+		subject(set("shop", "cart"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(set("ml", "web"), "app", 1, amounts, cluster.Resources{}, target),
+		governed,
+		subject(set("pay", "db"), "app", 1, amounts, cluster.Resources{}, target),
+	}
+	got := written(t, "vpa", core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced"}}, subjects), Options{})
+	for object, want := range map[string]int{
+		"  name: web-deployment\n  namespace: shop\n": 1, "  name: web-statefulset\n  namespace: shop\n": 1, "  name: cart\n  namespace: shop\n": 1,
+		"  name: web\n  namespace: ml\n": 1, "  name: db-statefulset\n  namespace: pay\n": 1, "kind: VerticalPodAutoscaler\n": 5,
+	} {
+		if n := strings.Count(got, object); n != want {
+			t.Errorf("got %d times %q, want %d, in\n%s", n, object, want, got)
+		}
+	}
+}
+
+func TestLack_cause_isTrue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*core.Subject)
+		want   string
+	}{
+		"no usage":         {func(s *core.Subject) { s.Evidence = core.Evidence{} }, "no usage in the window"},
+		"some minutes":     {func(s *core.Subject) { s.Evidence.Hours, s.Evidence.Samples = 0, 20 }, "too young: less than 1 hour with usage, 6 are needed"},
+		"some hours":       {func(s *core.Subject) { s.Evidence.Hours = 3 }, "too young: 3 hours with usage, 6 are needed"},
+		"not sized at all": {func(s *core.Subject) { s.Targets[0].Amount = cluster.Resources{} }, "no recommendation, although its usage is known"},
+		"known cause":      {func(s *core.Subject) { s.Evidence.Lack = "no VPA" }, "no VPA"},
+	} {
+		s := subject(deploy("shop", "web"), "app", 1, cluster.Amounts(500, gib), cluster.Resources{}, cluster.Amounts(100, gib))
+		s.Evidence.To = now.Add(-time.Minute)
+		tt.change(&s)
+		r := core.New(core.Config{Now: now, Profiles: []string{"balanced"}}, []core.Subject{s})
+		if got := lack(&r.Rows[0]); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
