@@ -78,7 +78,7 @@ func deadlock(in *Input) (Situation, bool) {
 		Text: fmt.Sprintf("%s OOM-killed and not ready. %s, so an eviction cannot replace %s.", have0(len(stuck)), why, them(len(stuck))),
 		Advice: Advice{
 			Text:    "Delete the OOM-killed pods; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
-			Command: in.kubectl("delete pod " + strings.Join(shortened(stuck), " ")),
+			Command: in.kubectl("delete pod " + strings.Join(quotedAll(shortened(stuck)), " ")),
 		},
 	}, true
 }
@@ -94,6 +94,15 @@ func them(n int) string {
 
 // shortened returns the first names of a list.
 func shortened(names []string) []string { return names[:min(len(names), 5)] }
+
+// quotedAll returns arguments for a shell.
+func quotedAll(arguments []string) []string {
+	var out []string
+	for _, a := range arguments {
+		out = append(out, quoted(a))
+	}
+	return out
+}
 
 // pendingResize recognizes resizes that the kubelet has not done.
 func pendingResize(in *Input) (Situation, bool) {
