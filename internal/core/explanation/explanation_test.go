@@ -110,7 +110,7 @@ func busyInput() *Input {
 	in.leave(4, decision.Reason{Code: decision.DisruptionBudget, Text: "cart", Until: minutesAgo(-5)}, plan.GateResizing, plan.GateBudget)
 	in.leave(5, decision.Reason{Code: decision.ResizeRunning, Until: minutesAgo(-59)})
 	in.EvictionGates[in.Pods[3].UID] = []plan.Gate{{Name: plan.GateBudget, Blocked: true, Reason: decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 6}}, {Name: plan.GateQuota}}
-	in.protect(4, 4)
+	in.protect(3, 4)
 	in.Waiting = []ledger.WaitingState{
 		{Reason: "Frozen", Pods: 1, First: "cart-3"},
 		{Reason: "RateLimited", Pods: 3, First: "cart-4", NotBefore: minutesAgo(-1)},
@@ -281,11 +281,12 @@ func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 			"If it still waits at 12:57, the pod is evicted."},
 		"waits, PDB without room": {func(in *Input) { in.leave(0, waiting); in.protect(2, 2) },
 			"If it still waits at 12:02, the pod is evicted unless that is blocked as it is now: PodDisruptionBudget cart allows no eviction now (2 healthy, 2 required)."},
-		"waits, PDB with room":     {func(in *Input) { in.leave(0, waiting); in.protect(2, 1) }, "If it still waits at 12:02, the pod is evicted."},
-		"other reason":             {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
-		"mode that does not evict": {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
-		"no VPA":                   {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
-		"no resize":                {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
+		"waits, PDB with room":                  {func(in *Input) { in.leave(0, waiting); in.protect(2, 1) }, "If it still waits at 12:02, the pod is evicted."},
+		"not ready, PDB with all required pods": {func(in *Input) { in.leave(0, waiting); in.Pods[0].Ready = false; in.protect(2, 2) }, "If it still waits at 12:02, the pod is evicted."},
+		"other reason":                          {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
+		"mode that does not evict":              {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
+		"no VPA":                                {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
+		"no resize":                             {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
 		"resize, may be evicted": {func(in *Input) { in.Decisions[0].Do, in.Decisions[0].Fallback = decision.Resize, true },
 			"If the API server refuses the resize, the pod is evicted."},
 		"resize, not evicted": {func(in *Input) { in.Decisions[0].Do = decision.Resize }, ""},
@@ -354,6 +355,9 @@ func TestExplain_thousandPods_hasBoundedOutput(t *testing.T) {
 	out := Explain(in)
 	if n := len(out.Now) + len(out.Situations) + len(out.You); n > 20 {
 		t.Errorf("%d texts for %d pods, want at most 20", n, pods)
+	}
+	if got, want := out.You[0].Text, "Delete the OOM-killed pods (the first 5 of 1000); a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	for _, a := range out.You {
 		if len(a.Command) > 300 {

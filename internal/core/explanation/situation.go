@@ -55,9 +55,9 @@ func situations(in *Input) []Situation {
 }
 
 // deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready
-// without more memory, and are not evicted before they are ready.
+// without more memory, and are not evicted before they are ready. Without a VPA that applies its recommendation, new pods get no more memory.
 func deadlock(in *Input) (Situation, bool) {
-	if in.Subject.Kind == OfNode {
+	if in.Subject.Kind == OfNode || in.Autoscaler == nil || in.Autoscaler.Mode == cluster.Off {
 		return Situation{}, false
 	}
 	var stuck []string
@@ -69,15 +69,19 @@ func deadlock(in *Input) (Situation, bool) {
 	if len(stuck) == 0 {
 		return Situation{}, false
 	}
-	why := in.pdbBlocks()
+	why := in.pdbBlocks(false)
 	if why == "" {
 		return Situation{}, false
+	}
+	which := "the OOM-killed pods"
+	if names := shortened(stuck); len(names) < len(stuck) {
+		which += fmt.Sprintf(" (the first %d of %d)", len(names), len(stuck))
 	}
 	return Situation{
 		Code: Deadlock, Title: "OOM and PDB deadlock",
 		Text: fmt.Sprintf("%s OOM-killed and not ready. %s, so an eviction cannot replace %s.", have0(len(stuck)), why, them(len(stuck))),
 		Advice: Advice{
-			Text:    "Delete the OOM-killed pods; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
+			Text:    "Delete " + which + "; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
 			Command: in.kubectl("delete pod " + strings.Join(quotedAll(shortened(stuck)), " ")),
 		},
 	}, true

@@ -141,22 +141,31 @@ var situationTests = map[string]struct {
 		in.oomKilled(1, 1, minutesAgo(6))
 		in.protect(0, 1)
 	}, applies: Deadlock},
-	"OOM kill and PDB with room":             {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(2, 1) }, without: Deadlock},
-	"OOM kill and PDB of other pods":         {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Labels = []string{"app=web"} }, without: Deadlock},
-	"OOM kill and labels that are not known": {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Labels = nil }, without: Deadlock},
-	"pod that is ready after an OOM kill":    {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
-	"replicas that differ":                   {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
-	"replicas that differ by less than 3":    {edit: uses(1.1, 0.4), without: ReplicasDiffer},
-	"small differences":                      {edit: uses(0.09, 0.01), without: ReplicasDiffer},
-	"usage of one replica":                   {edit: uses(1.2), without: ReplicasDiffer},
-	"runs of 59 seconds":                     {edit: ran(minutesAgo(1), 59*time.Second, 59*time.Second), applies: ShortRuns},
-	"half of the runs brief":                 {edit: ran(minutesAgo(1), time.Second, time.Hour), applies: ShortRuns},
-	"runs of a minute":                       {edit: ran(minutesAgo(1), time.Minute, time.Minute), without: ShortRuns},
-	"run without a start":                    {edit: edits(ran(minutesAgo(1), time.Second), func(in *Input) { in.Pods[0].Containers[0].Exit.Started = time.Time{} }), without: ShortRuns},
-	"resize Deferred":                        {edit: func(in *Input) { in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), ""); in.leave(0, noRoom) }, applies: ResizePending},
-	"resize Infeasible":                      {edit: func(in *Input) { in.resizing(0, cluster.ResizeInfeasible, minutesAgo(90), "") }, applies: ResizePending},
-	"resize InProgress":                      {edit: func(in *Input) { in.resizing(1, cluster.ResizeInProgress, minutesAgo(0), "") }, applies: ResizePending},
-	"resize that is done":                    {edit: func(in *Input) { in.resizing(0, cluster.NoResize, minutesAgo(3), "") }, without: ResizePending},
+	"OOM kill and PDB with room":              {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(2, 1) }, without: Deadlock},
+	"OOM kill and PDB of other pods":          {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Labels = []string{"app=web"} }, without: Deadlock},
+	"OOM kill and labels that are not known":  {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Labels = nil }, without: Deadlock},
+	"OOM kill and PDB with all required pods": {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(2, 2) }, without: Deadlock},
+	"OOM kill and PDB that requires no pod":   {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(0, 0) }, applies: Deadlock},
+	"OOM kill and PDB that always allows": {edit: func(in *Input) {
+		in.oomKilled(0, 3, minutesAgo(5))
+		in.protect(1, 2)
+		in.Disruption[0].AlwaysAllow = true
+	}, without: Deadlock},
+	"OOM kill, PDB without room, mode Off": {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler.Mode = cluster.Off }, without: Deadlock},
+	"OOM kill, PDB without room, no VPA":   {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler = nil }, without: Deadlock},
+	"pod that is ready after an OOM kill":  {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
+	"replicas that differ":                 {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
+	"replicas that differ by less than 3":  {edit: uses(1.1, 0.4), without: ReplicasDiffer},
+	"small differences":                    {edit: uses(0.09, 0.01), without: ReplicasDiffer},
+	"usage of one replica":                 {edit: uses(1.2), without: ReplicasDiffer},
+	"runs of 59 seconds":                   {edit: ran(minutesAgo(1), 59*time.Second, 59*time.Second), applies: ShortRuns},
+	"half of the runs brief":               {edit: ran(minutesAgo(1), time.Second, time.Hour), applies: ShortRuns},
+	"runs of a minute":                     {edit: ran(minutesAgo(1), time.Minute, time.Minute), without: ShortRuns},
+	"run without a start":                  {edit: edits(ran(minutesAgo(1), time.Second), func(in *Input) { in.Pods[0].Containers[0].Exit.Started = time.Time{} }), without: ShortRuns},
+	"resize Deferred":                      {edit: func(in *Input) { in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), ""); in.leave(0, noRoom) }, applies: ResizePending},
+	"resize Infeasible":                    {edit: func(in *Input) { in.resizing(0, cluster.ResizeInfeasible, minutesAgo(90), "") }, applies: ResizePending},
+	"resize InProgress":                    {edit: func(in *Input) { in.resizing(1, cluster.ResizeInProgress, minutesAgo(0), "") }, applies: ResizePending},
+	"resize that is done":                  {edit: func(in *Input) { in.resizing(0, cluster.NoResize, minutesAgo(3), "") }, without: ResizePending},
 	"resize of a pod that ended": {edit: func(in *Input) {
 		in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), "")
 		in.Pods[0].Deleting, in.Decisions = true, nil
