@@ -179,6 +179,17 @@ func TestNow_oomKill_isReportedForADay(t *testing.T) {
 	}
 }
 
+func TestNow_resizeWithoutATime_hasNone(t *testing.T) {
+	in := quietInput("cart-0", "cart-1", "cart-2")
+	for i := range in.Pods {
+		in.resizing(i, cluster.ResizeError, time.Time{}, " ")
+	}
+	in.resizing(2, cluster.ResizeUnknown, time.Time{}, "odd.")
+	if got, want := resizes(in), []string{"Resizes of 2 pods Error.", "Resize of cart-2 unknown: odd."}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 func TestNow_kills_countPodsAndKills(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")
 	in.oomKilled(0, 0, minutesAgo(5))
@@ -287,6 +298,7 @@ func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 		"mode that does not evict":              {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
 		"no VPA":                                {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
 		"no resize":                             {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
+		"waits, no time":                        {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
 		"resize, may be evicted": {func(in *Input) { in.Decisions[0].Do, in.Decisions[0].Fallback = decision.Resize, true },
 			"If the API server refuses the resize, the pod is evicted."},
 		"resize, not evicted": {func(in *Input) { in.Decisions[0].Do = decision.Resize }, ""},

@@ -98,7 +98,7 @@ func fallback(in *Input, d *decision.Decision) string {
 	switch {
 	case d.Do == decision.Resize && d.Fallback:
 		return "If the API server refuses the resize, the pod is evicted."
-	case d.Do != decision.Leave || !d.Pod.IsResizing():
+	case d.Do != decision.Leave || !d.Pod.IsResizing() || d.Pod.Resize.Since.IsZero():
 		return ""
 	}
 	var at time.Time

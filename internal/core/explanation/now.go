@@ -185,9 +185,9 @@ func resizes(in *Input) []string {
 	for _, state := range sortedKeys(byState) {
 		pods := byState[state]
 		oldest := slices.MinFunc(pods, func(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) })
-		text := fmt.Sprintf("Resize of %s %s since %s", oldest.Name, resizeStates[state], clock(in.Now, oldest.Resize.Since))
+		text := "Resize of " + oldest.Name + " " + resizeStates[state] + since(in.Now, " since ", oldest.Resize.Since)
 		if len(pods) > 1 {
-			text = fmt.Sprintf("Resizes of %s %s, the first since %s", count(len(pods), "pod"), resizeStates[state], clock(in.Now, oldest.Resize.Since))
+			text = "Resizes of " + count(len(pods), "pod") + " " + resizeStates[state] + since(in.Now, ", the first since ", oldest.Resize.Since)
 		}
 		if m := strings.TrimRight(strings.TrimSpace(oldest.Resize.Message), "."); m != "" {
 			text += ": " + m
@@ -300,9 +300,7 @@ func conditions(in *Input) []string {
 			continue
 		}
 		text := "VPA " + c.Type + "=" + strings.ToUpper(fmt.Sprint(c.True)[:1]) + fmt.Sprint(c.True)[1:]
-		if !c.Since.IsZero() {
-			text += " since " + clock(in.Now, c.Since)
-		}
+		text += since(in.Now, " since ", c.Since)
 		if m := cmp.Or(c.Message, c.Reason); m != "" {
 			text += ": " + m
 		}

@@ -119,11 +119,12 @@ func pendingResize(in *Input) (Situation, bool) {
 	if oldest == nil {
 		return Situation{}, false
 	}
-	state := resizeStates[oldest.Resize.State]
-	return Situation{
-		Code: ResizePending, Title: "resize " + state + " since " + clock(in.Now, oldest.Resize.Since),
-		Text: fmt.Sprintf("The kubelet reports the resize of %s as %s since %s (%s ago).", oldest.Name, state, clock(in.Now, oldest.Resize.Since), span(in.Now.Sub(oldest.Resize.Since))),
-	}, true
+	state := resizeStates[oldest.Resize.State] + since(in.Now, " since ", oldest.Resize.Since)
+	text := "The kubelet reports the resize of " + oldest.Name + " as " + state
+	if ago := in.Now.Sub(oldest.Resize.Since); !oldest.Resize.Since.IsZero() && ago > 0 {
+		text += " (" + span(ago) + " ago)"
+	}
+	return Situation{Code: ResizePending, Title: "resize " + state, Text: text + "."}, true
 }
 
 // fullNode recognizes pods whose resize waits for room on their node.
@@ -409,28 +410,30 @@ func replicasDiffer(in *Input) (Situation, bool) {
 // briefly is the length of runs that are too short for the Metrics API.
 const briefly = time.Minute
 
-// shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs.
+// shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs. A container that runs again for
+// longer than that does not count, and neither does a run whose times are not in order.
 func shortRuns(in *Input) (Situation, bool) {
-	ended, brief := 0, 0
-	name := ""
+	ended, brief := map[string]int{}, map[string]int{}
 	for _, p := range in.Pods {
+		lasts := p.Serves() && in.Now.Sub(p.ReadySince) >= briefly
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || !in.shows(c.Name) {
+			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || c.Exit.Finished.Before(c.Exit.Started) || !in.shows(c.Name) {
 				continue
 			}
-			ended++
-			if c.Exit.Finished.Sub(c.Exit.Started) < briefly {
-				brief++
-				name = c.Name
+			ended[c.Name]++
+			if c.Exit.Finished.Sub(c.Exit.Started) < briefly && (c.Exit.Now || !lasts) {
+				brief[c.Name]++
 			}
 		}
 	}
-	if brief == 0 || 2*brief < ended {
-		return Situation{}, false
+	for _, name := range sortedKeys(brief) {
+		if 2*brief[name] >= ended[name] {
+			return Situation{
+				Code: ShortRuns, Title: "runs under a minute",
+				Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
+			}, true
+		}
 	}
-	return Situation{
-		Code: ShortRuns, Title: "runs under a minute",
-		Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
-	}, true
+	return Situation{}, false
 }

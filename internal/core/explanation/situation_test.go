@@ -63,6 +63,21 @@ func ran(ended time.Time, lengths ...time.Duration) func(*Input) {
 	}
 }
 
+// runAgain makes all pods ready since a time, after their last run ended.
+func runAgain(since time.Time) func(*Input) {
+	return func(in *Input) {
+		for _, p := range in.Pods {
+			p.Ready, p.ReadySince, p.Containers[0].Exit.Now = true, since, false
+		}
+	}
+}
+
+// addBrief adds a container whose run was brief to the first pod.
+func addBrief(in *Input) {
+	p := in.Pods[0]
+	p.Containers = append(p.Containers, cluster.Container{Name: "web", Exit: &cluster.Exit{Started: minutesAgo(1), Finished: minutesAgo(1).Add(time.Second), Now: true}})
+}
+
 // blocked makes a gate block the change of the first pod.
 func blocked(name plan.GateName, r decision.Reason) func(*Input) {
 	return func(in *Input) { in.leave(0, r, name) }
@@ -161,6 +176,12 @@ var situationTests = map[string]struct {
 	"runs of 59 seconds":                   {edit: ran(minutesAgo(1), 59*time.Second, 59*time.Second), applies: ShortRuns},
 	"half of the runs brief":               {edit: ran(minutesAgo(1), time.Second, time.Hour), applies: ShortRuns},
 	"runs of a minute":                     {edit: ran(minutesAgo(1), time.Minute, time.Minute), without: ShortRuns},
+	"runs that end before they start":      {edit: ran(minutesAgo(1), -time.Second, -time.Hour), without: ShortRuns},
+	"brief run, and a long one since":      {edit: edits(ran(minutesAgo(90), time.Second, time.Second), runAgain(minutesAgo(89))), without: ShortRuns},
+	"brief run, and a new one":             {edit: edits(ran(minutesAgo(2), time.Second, time.Second), runAgain(noon)), applies: ShortRuns},
+	"brief runs of one of two containers":  {edit: edits(ran(minutesAgo(1), time.Hour, time.Hour), addBrief), applies: ShortRuns},
+	"resize without a time":                {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, time.Time{}, "") }, applies: ResizePending},
+	"resize in the future":                 {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, minutesAgo(-3), "") }, applies: ResizePending},
 	"run without a start":                  {edit: edits(ran(minutesAgo(1), time.Second), func(in *Input) { in.Pods[0].Containers[0].Exit.Started = time.Time{} }), without: ShortRuns},
 	"resize Deferred":                      {edit: func(in *Input) { in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), ""); in.leave(0, noRoom) }, applies: ResizePending},
 	"resize Infeasible":                    {edit: func(in *Input) { in.resizing(0, cluster.ResizeInfeasible, minutesAgo(90), "") }, applies: ResizePending},
