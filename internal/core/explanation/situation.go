@@ -4,6 +4,7 @@
 package explanation
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -140,15 +141,22 @@ func fullNode(in *Input) (Situation, bool) {
 			used := in.requested(n.Name)
 			text = fmt.Sprintf("%s It has %s allocatable, and %s are requested.", text, short(n.Allocatable), short(used))
 		}
-		return Situation{
-			Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text,
-			Advice: Advice{
-				Text:    "Nothing to do if the node gets room. To move the pod now:",
-				Command: "kubectl cordon " + quoted(d.Pod.Node) + " && kubectl -n " + quoted(d.Pod.Namespace) + " delete pod " + quoted(d.Pod.Name) + " && kubectl uncordon " + quoted(d.Pod.Node),
-			},
-		}, true
+		return Situation{Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text, Advice: in.moveAdvice(d.Pod)}, true
 	}
 	return Situation{}, false
+}
+
+// moveAdvice returns how a pod is moved from its full node. A pod without a controller would not be replaced, and a node that is cordoned
+// stays cordoned.
+func (in *Input) moveAdvice(p *cluster.Pod) Advice {
+	if p.Controller.IsZero() {
+		return Advice{Text: "Nothing to do if the node gets room. The pod has no controller, so a deletion does not move it."}
+	}
+	command := "kubectl -n " + quoted(p.Namespace) + " delete pod " + quoted(p.Name)
+	if n := in.nodeNamed(p.Node); n == nil || !n.Cordoned {
+		command = "kubectl cordon " + quoted(p.Node) + " && " + command + " && kubectl uncordon " + quoted(p.Node)
+	}
+	return Advice{Text: "Nothing to do if the node gets room. To move the pod now:", Command: command}
 }
 
 // blockedAt returns the reason of the first decision that a gate blocks, and false if there is none.
@@ -226,10 +234,12 @@ func singleReplica(in *Input) (Situation, bool) {
 	}
 	s := Situation{Code: SingleReplica, Title: title, Text: r.String()}
 	if a := in.Autoscaler; a != nil {
-		s.Advice = Advice{
-			Text:    "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:",
-			Command: in.patch(a, `{"spec":{"updatePolicy":{"minReplicas":1}}}`),
+		least := max(1, r.Have)
+		text := fmt.Sprintf("To allow updates with %s:", count(least, "replica"))
+		if least == 1 {
+			text = "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:"
 		}
+		s.Advice = Advice{Text: text, Command: in.patch(a, fmt.Sprintf(`{"spec":{"updatePolicy":{"minReplicas":%d}}}`, least))}
 	}
 	return s, true
 }
@@ -258,7 +268,7 @@ func horizontalScale(in *Input) (Situation, bool) {
 func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal, res cluster.Resource) Situation {
 	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[res]
 	s := Situation{Code: HorizontalScale, Title: "HPA scales by " + name}
-	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request moves that point.", scaled.HPA.Name, scaled.Metric.Percent, name)
+	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request would change the usage at which it adds pods.", scaled.HPA.Name, scaled.Metric.Percent, name)
 	if a.PreserveScalePoint {
 		s.Text += " The VPA has the annotation podfit.dev/hpa: podfit changes the target of the HPA together with the request."
 		return s
@@ -286,22 +296,43 @@ func virtualMachine(in *Input) (Situation, bool) {
 			"and it reads limits only when it starts.", c.Name, sign)}
 		if !in.hasCPULimit(c.Name) && !hasOption(c, "ActiveProcessorCount") {
 			s.Text += " Without a CPU limit it counts the CPUs of the node, or derives them from the CPU request, so that it may use many more threads than the request allows."
-			if in.Subject.Command != "" {
-				s.Advice = Advice{
-					Text:    "To fix the number of processors that it sees; this restarts the pods:",
-					Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"),
-				}
-			}
+			s.Advice = in.processorAdvice(c)
 		}
 		return s, true
 	}
 	return Situation{}, false
 }
 
+// toolOptions is the variable with options that each Java virtual machine reads.
+const toolOptions = "JAVA_TOOL_OPTIONS"
+
+// processorAdvice returns how the number of processors of a Java virtual machine is fixed. Options that the container has stay.
+func (in *Input) processorAdvice(c *Container) Advice {
+	value := "-XX:ActiveProcessorCount=2"
+	for _, variable := range c.Environment {
+		name, has, known := strings.Cut(variable, "=")
+		if name != toolOptions {
+			continue
+		}
+		if !known || has == "" { // for example from a ConfigMap
+			return Advice{Text: "Add " + value + " to the options of the Java virtual machine, to fix the number of processors that it sees."}
+		}
+		value = has + " " + value
+	}
+	if in.Subject.Command == "" {
+		return Advice{}
+	}
+	return Advice{
+		Text:    "To fix the number of processors that it sees; this restarts the pods:",
+		Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " " + quoted(toolOptions+"="+value)),
+	}
+}
+
 // signOfJVM returns what shows that a container runs a Java virtual machine; "" if nothing does.
 func signOfJVM(c *Container) string {
-	for _, word := range c.Command {
-		if path.Base(word) == "java" {
+	for i, word := range c.Command {
+		isValue := i > 0 && strings.HasPrefix(c.Command[i-1], "--") && c.Command[i-1] != "--" // of an option such as --language
+		if path.Base(word) == "java" && !isValue {
 			return "command java"
 		}
 		if strings.HasPrefix(word, "-Xmx") || strings.HasPrefix(word, "-XX:") {
@@ -317,7 +348,7 @@ func signOfJVM(c *Container) string {
 	image, _, _ := strings.Cut(c.Image, "@")
 	base := strings.ToLower(path.Base(image))
 	for _, part := range runtimes {
-		if strings.Contains(base, part) && !strings.Contains(base, "javascript") {
+		if strings.Contains(base, part) && !strings.Contains(base, "javascript") && !strings.Contains(base, "exporter") { // kafka-exporter is written in Go
 			return "image " + base
 		}
 	}
@@ -354,19 +385,33 @@ func smallCPULimit(in *Input) (Situation, bool) {
 			if limit > smallLimit && !reached {
 				continue
 			}
-			s := Situation{Code: SmallCPULimit, Title: "small CPU limit " + amount(cluster.CPU, limit), Text: fmt.Sprintf(
+			title := "small CPU limit " + amount(cluster.CPU, limit)
+			if limit > smallLimit {
+				title = "CPU limit " + amount(cluster.CPU, limit) + " reached"
+			}
+			s := Situation{Code: SmallCPULimit, Title: title, Text: fmt.Sprintf(
 				"Container %s has a CPU limit of %s, above which it is throttled. Usage never exceeds a limit, so the recommendation cannot show what the container would need without it.",
 				c.Name, amount(cluster.CPU, limit))}
-			if in.Subject.Command != "" {
-				s.Advice = Advice{
-					Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
-					Command: in.kubectl("set resources " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " --limits=cpu=0"),
-				}
-			}
+			s.Advice = in.withoutLimit(c.Name)
 			return s, true
 		}
 	}
 	return Situation{}, false
+}
+
+// strategic are the kinds of workloads with a pod template at spec.template that accept a strategic merge patch.
+var strategic = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "ReplicationController": true}
+
+// withoutLimit returns how the CPU limit of a container is removed. A limit of 0 would be below the request, which the API server refuses, so
+// that "kubectl set resources" cannot do it.
+func (in *Input) withoutLimit(container string) Advice {
+	const text = "To remove the limit, so that the need can be measured; this restarts the pods:"
+	name, err := json.Marshal(container)
+	if in.Subject.Command == "" || !strategic[in.Subject.Workload.Kind] || err != nil {
+		return Advice{Text: "Remove the CPU limit from the pod template, so that the need can be measured."}
+	}
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":` + string(name) + `,"resources":{"limits":{"cpu":null}}}]}}}}`
+	return Advice{Text: text, Command: in.kubectl("patch " + quoted(in.Subject.Command) + " -p " + quoted(patch))}
 }
 
 // target returns the target of a container for one resource, 0 if there is none.
@@ -393,14 +438,14 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			}
 			unit := func(v float64) string {
 				if res == cluster.CPU {
-					return amount(res, int64(v*1000))
+					return amount(res, int64(v*1000)) + " CPU"
 				}
-				return amount(res, int64(v))
+				return amount(res, int64(v)) + " of memory"
 			}
 			return Situation{
 				Code: ReplicasDiffer, Title: "replicas differ",
-				Text: fmt.Sprintf("Container %s uses %s of %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
-					container, unit(value(high, res)), res, high.Pod.Name, unit(value(low, res)), low.Pod.Name),
+				Text: fmt.Sprintf("Container %s uses %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
+					container, unit(value(high, res)), high.Pod.Name, unit(value(low, res)), low.Pod.Name),
 			}, true
 		}
 	}

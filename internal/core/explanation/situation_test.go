@@ -119,10 +119,15 @@ var situationTests = map[string]struct {
 	"JVM by variable":                          {edit: java("shop/cart:1", nil, []string{"JAVA_OPTS=-Xmx512m"}), applies: JVM},
 	"JVM by image with a digest":               {edit: java("registry/library/eclipse-temurin:21@sha256:aa", nil, nil), applies: JVM},
 	"JVM with a processor count":               {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"}), applies: JVM},
+	"JVM with other options":                   {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-Xmx1g -Xss1m"}), applies: JVM},
+	"JVM with unknown options":                 {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS"}), applies: JVM},
 	"JVM with a CPU limit":                     {edit: edits(java("openjdk:21", nil, nil), limitCPU(4000, 100)), applies: JVM},
 	"JVM without a controller":                 {edit: edits(java("openjdk:21", nil, nil), func(in *Input) { in.Subject.Command = "" }), applies: JVM},
 	"program in JavaScript":                    {edit: java("shop/javascript-cart:1", []string{"node", "java.js"}, []string{"NODE_ENV=prod"}), without: JVM},
 	"path that contains java":                  {edit: java("registry/java/cart:1", []string{"/java/cart"}, nil), without: JVM},
+	"value of an option":                       {edit: java("shop/highlight:1", []string{"/serve", "--language", "java"}, nil), without: JVM},
+	"JVM after an init program":                {edit: java("shop/cart:1", []string{"tini", "--", "java", "-jar", "cart.jar"}, nil), applies: JVM},
+	"exporter of Kafka":                        {edit: java("danielqsj/kafka-exporter:v1", nil, nil), without: JVM},
 	"JVM in another container":                 {edit: edits(java("openjdk:21", nil, nil), func(in *Input) { in.Container = "web" }), without: JVM},
 	"HPA by CPU":                               {edit: scaledBy(cluster.CPU, ""), applies: HorizontalScale},
 	"HPA by memory of the container":           {edit: scaledBy(cluster.Memory, "app"), applies: HorizontalScale},
@@ -146,6 +151,7 @@ var situationTests = map[string]struct {
 	"CPU limit of 201m":                        {edit: limitCPU(201, 20), without: SmallCPULimit},
 	"CPU limit that the target reaches":        {edit: limitCPU(4000, 3600), applies: SmallCPULimit},
 	"CPU limit above the target":               {edit: limitCPU(4000, 3599), without: SmallCPULimit},
+	"CPU limit of a CronJob":                   {edit: edits(limitCPU(100, 20), func(in *Input) { in.Subject.Workload.Kind, in.Subject.Command = "CronJob", "cronjob/cart" }), applies: SmallCPULimit},
 	"CPU limit 0":                              {edit: limitCPU(0, 100), without: SmallCPULimit},
 	"CPU limit of an init container": {edit: edits(limitCPU(100, 20), func(in *Input) {
 		in.Pods[0].Containers[0].Role, in.Pods[1].Containers[0].Role = cluster.Init, cluster.Init
@@ -170,6 +176,7 @@ var situationTests = map[string]struct {
 	"OOM kill, PDB without room, no VPA":   {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler = nil }, without: Deadlock},
 	"pod that is ready after an OOM kill":  {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
 	"replicas that differ":                 {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
+	"replicas whose memory differs":        {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[1].Memory = 1.5 * gib }), applies: ReplicasDiffer},
 	"replicas that differ by less than 3":  {edit: uses(1.1, 0.4), without: ReplicasDiffer},
 	"small differences":                    {edit: uses(0.09, 0.01), without: ReplicasDiffer},
 	"usage of one replica":                 {edit: uses(1.2), without: ReplicasDiffer},
@@ -191,13 +198,15 @@ var situationTests = map[string]struct {
 		in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), "")
 		in.Pods[0].Deleting, in.Decisions = true, nil
 	}, without: ResizePending},
-	"no room on the node":                 {edit: func(in *Input) { in.leave(0, noRoom) }, applies: NodeFull},
-	"no room for the rest":                {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.AwaitingRoom}) }, applies: NodeFull},
-	"no room on a node that is not known": {edit: func(in *Input) { in.leave(0, noRoom); in.Nodes = nil }, applies: NodeFull},
-	"no room and pods that are not known": {edit: func(in *Input) { in.leave(0, noRoom); in.AllPods = nil }, applies: NodeFull},
-	"resize in progress on the node":      {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.ResizeRunning}) }, without: NodeFull},
-	"eviction from the full node":         {edit: func(in *Input) { in.leave(0, noRoom); in.Decisions[0].Do = decision.Evict }, without: NodeFull},
-	"pod without a node":                  {edit: func(in *Input) { in.leave(0, noRoom); in.Pods[0].Node = "" }, without: NodeFull},
+	"no room on the node":                    {edit: func(in *Input) { in.leave(0, noRoom) }, applies: NodeFull},
+	"no room for the rest":                   {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.AwaitingRoom}) }, applies: NodeFull},
+	"no room on a node that is not known":    {edit: func(in *Input) { in.leave(0, noRoom); in.Nodes = nil }, applies: NodeFull},
+	"no room and pods that are not known":    {edit: func(in *Input) { in.leave(0, noRoom); in.AllPods = nil }, applies: NodeFull},
+	"no room on a cordoned node":             {edit: func(in *Input) { in.leave(0, noRoom); in.Nodes[0].Cordoned = true }, applies: NodeFull},
+	"no room for a pod without a controller": {edit: func(in *Input) { in.leave(0, noRoom); in.Pods[0].Controller = cluster.Workload{} }, applies: NodeFull},
+	"resize in progress on the node":         {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.ResizeRunning}) }, without: NodeFull},
+	"eviction from the full node":            {edit: func(in *Input) { in.leave(0, noRoom); in.Decisions[0].Do = decision.Evict }, without: NodeFull},
+	"pod without a node":                     {edit: func(in *Input) { in.leave(0, noRoom); in.Pods[0].Node = "" }, without: NodeFull},
 }
 
 func controlsMemory(in *Input) {
