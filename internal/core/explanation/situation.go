@@ -306,25 +306,19 @@ func virtualMachine(in *Input) (Situation, bool) {
 // toolOptions is the variable with options that each Java virtual machine reads.
 const toolOptions = "JAVA_TOOL_OPTIONS"
 
-// processorAdvice returns how the number of processors of a Java virtual machine is fixed. Options that the container has stay.
+// processorAdvice returns how the number of processors of a Java virtual machine is fixed. A command would replace options that the container
+// has in the same variable, and is not shown with them, because values of variables may be secret.
 func (in *Input) processorAdvice(c *Container) Advice {
-	value := "-XX:ActiveProcessorCount=2"
-	for _, variable := range c.Environment {
-		name, has, known := strings.Cut(variable, "=")
-		if name != toolOptions {
-			continue
-		}
-		if !known || has == "" { // for example from a ConfigMap
-			return Advice{Text: "Add " + value + " to the options of the Java virtual machine, to fix the number of processors that it sees."}
-		}
-		value = has + " " + value
+	const option = "-XX:ActiveProcessorCount=2"
+	if slices.ContainsFunc(c.Environment, func(v string) bool { return v == toolOptions || strings.HasPrefix(v, toolOptions+"=") }) {
+		return Advice{Text: "To fix the number of processors that it sees, add " + option + " to the variable " + toolOptions + " in the pod template."}
 	}
 	if in.Subject.Command == "" {
 		return Advice{}
 	}
 	return Advice{
 		Text:    "To fix the number of processors that it sees; this restarts the pods:",
-		Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " " + quoted(toolOptions+"="+value)),
+		Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " " + toolOptions + "=" + option),
 	}
 }
 

@@ -120,7 +120,7 @@ var situationTests = map[string]struct {
 	"JVM by image with a digest":               {edit: java("registry/library/eclipse-temurin:21@sha256:aa", nil, nil), applies: JVM},
 	"JVM with a processor count":               {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"}), applies: JVM},
 	"JVM with other options":                   {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-Xmx1g -Xss1m"}), applies: JVM},
-	"JVM with unknown options":                 {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS"}), applies: JVM},
+	"JVM with options of a ConfigMap":                 {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS="}), applies: JVM},
 	"JVM with a CPU limit":                     {edit: edits(java("openjdk:21", nil, nil), limitCPU(4000, 100)), applies: JVM},
 	"JVM without a controller":                 {edit: edits(java("openjdk:21", nil, nil), func(in *Input) { in.Subject.Command = "" }), applies: JVM},
 	"program in JavaScript":                    {edit: java("shop/javascript-cart:1", []string{"node", "java.js"}, []string{"NODE_ENV=prod"}), without: JVM},
@@ -257,6 +257,15 @@ func TestSituations_scene_hasTheTextOfTheGoldenFile(t *testing.T) {
 		out.WriteString("\n")
 	}
 	golden(t, "situations.txt", out.String())
+}
+
+func TestSituations_JVM_showNoValuesOfVariables(t *testing.T) {
+	in := quietInput("cart-0")
+	java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-Dsecret=1", "JAVA_OPTS=-Dsecret=2"})(in)
+	found := situations(in)
+	if got := fmt.Sprint(found); len(found) != 1 || strings.Contains(got, "secret") || !strings.Contains(got, "ActiveProcessorCount=2") {
+		t.Errorf("limits %s", got)
+	}
 }
 
 // A table without a scene for a limit does not test it.
