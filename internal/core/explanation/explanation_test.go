@@ -63,7 +63,22 @@ var explained = map[string]func() *Input{
 	"frozen": func() *Input {
 		in := quietInput("cart-0", "cart-1")
 		in.leave(1, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, plan.GateWindow)
-		in.leave(0, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, plan.GateWindow)
+		return in
+	},
+	"pod that is not ready": func() *Input {
+		in := quietInput("cart-0")
+		in.Pods[0].Ready = false
+		in.leave(0, decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 1})
+		return in
+	},
+	"pod without a node": func() *Input {
+		in := quietInput("cart-0")
+		in.Pods[0].Node = ""
+		return in
+	},
+	"pod that ended": func() *Input {
+		in := quietInput()
+		in.Subject.Kind, in.Subject.Name = OfPod, "shop/Pod/cart-0"
 		return in
 	},
 	"node": func() *Input {
@@ -425,9 +440,11 @@ func pastInput() (*Input, *ledger.State) {
 		{Name: "cart-0", Reason: "EvictedByVPA", Message: "without a time"},
 		{At: minutesAgo(60), Name: "cart-0", Reason: "EvictedByVPA", Message: "evicted", Count: 2},
 		{At: minutesAgo(10), Name: "cart-1", Reason: "Scheduled", Message: "on n1"},
+		{At: minutesAgo(5), Name: "cart-2", Reason: "Killing"},
 		{At: minutesAgo(-10), Name: "cart-2", Reason: "EvictedByVPA", Message: "in the future"},
 	}
 	return in, &ledger.State{Pods: []ledger.PodState{
+		{Name: "cart-9", Do: decision.Evict, Done: true},
 		{Name: "cart-0", Do: decision.Evict, Done: true, At: minutesAgo(61)},
 		{Name: "cart-1", Do: decision.Resize, At: minutesAgo(30), Failed: &ledger.FailedState{Refusal: decision.Refusal{Text: "quota"}}},
 		{Name: "cart-2", Do: decision.Resize, At: minutesAgo(30)},
@@ -441,9 +458,9 @@ func TestPast_time_hasTheRecordsUntilThen(t *testing.T) {
 		want []string
 	}{
 		"now": {noon, []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted", "11:30  cart-1 resize: refused: quota",
-			"11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1"}},
+			"11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1", "11:55  cart-2 Killing"}},
 		"at a record":         {minutesAgo(60), []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted"}},
-		"later than now":      {noon.Add(time.Hour), []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted", "11:30  cart-1 resize: refused: quota", "11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1"}},
+		"later than now":      {noon.Add(time.Hour), []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted", "11:30  cart-1 resize: refused: quota", "11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1", "11:55  cart-2 Killing"}},
 		"after first attempt": {minutesAgo(61), []string{"10:59  cart-0 evict: done"}},
 	} {
 		in, state := pastInput()
@@ -458,6 +475,23 @@ func TestPast_time_hasTheRecordsUntilThen(t *testing.T) {
 		if !got.At.Equal(c.at) || len(got.Next) > 0 || len(got.Missing) != 1 || len(got.You) != 1 {
 			t.Errorf("%s: at %v, next %v, missing %q, you %v", name, got.At, got.Next, got.Missing, got.You)
 		}
+	}
+}
+
+func TestPast_manyRecords_hasTheLastOnes(t *testing.T) {
+	in := quietInput("cart-0")
+	for i := range 1000 {
+		in.Events = append(in.Events, Event{At: minutesAgo(1000 - i), Name: fmt.Sprint(i), Reason: "Killing"})
+	}
+	got, err := Past(in, &ledger.State{}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "950 earlier records until 11:09 are omitted."; len(got.Now) != 51 || got.Now[0] != want || got.Now[1] != "11:10  950 Killing" || got.Now[50] != "11:59  999 Killing" {
+		t.Errorf("%d texts, first %q and %q, last %q; want %q and the last 50", len(got.Now), got.Now[0], got.Now[1], got.Now[len(got.Now)-1], want)
+	}
+	if got, err = Past(in, &ledger.State{}, minutesAgo(951)); err != nil || len(got.Now) != 50 {
+		t.Errorf("%v, %d texts, want all 50", err, len(got.Now))
 	}
 }
 

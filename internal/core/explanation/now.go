@@ -92,7 +92,11 @@ func now(in *Input) []string {
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
 	}
-	if len(in.Pods) == 0 && in.Subject.Kind != OfNode {
+	switch {
+	case len(in.Pods) > 0 || in.Subject.Kind == OfNode:
+	case in.Subject.Kind == OfPod:
+		out = append(out, "The pod has ended, or is being deleted.")
+	default:
 		out = append(out, "There are no pods.")
 	}
 	return out
@@ -158,10 +162,16 @@ func unready(in *Input) []string {
 		}
 	}
 	var out []string
-	if pending > 0 {
+	switch {
+	case pending > 0 && len(in.Pods) == 1:
+		out = append(out, "The pod has no node.")
+	case pending > 0:
 		out = append(out, fmt.Sprintf("%s no node.", have(pending, "pod")))
 	}
-	if broken > 0 {
+	switch {
+	case broken > 0 && len(in.Pods) == 1:
+		out = append(out, "The pod is not ready.")
+	case broken > 0:
 		out = append(out, fmt.Sprintf("%d of %s %s not ready.", broken, count(len(in.Pods), "pod"), are(broken)))
 	}
 	return out
@@ -210,12 +220,13 @@ func progress(in *Input) []string {
 			sized++
 		}
 	}
+	single := total == 1 && len(in.Pods) == 1 && in.Subject.Kind != OfNode
 	switch {
 	case total == 0:
 		return nil
-	case in.Subject.Kind == OfPod && sized == total:
+	case single && sized == total:
 		return []string{"The pod has the recommended size."}
-	case in.Subject.Kind == OfPod:
+	case single:
 		return []string{"The pod does not have the recommended size."}
 	}
 	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, count(total, "pod"), has(sized))}
