@@ -220,6 +220,9 @@ func aboveQuota(in *Input) (Situation, bool) {
 		return Situation{}, false
 	}
 	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe resourcequota")}
+	if in.Subject.Kind == OfNode { // its pods are of several namespaces
+		s.Advice.Command = "kubectl describe resourcequota --all-namespaces"
+	}
 	return s, true
 }
 

@@ -120,7 +120,7 @@ var situationTests = map[string]struct {
 	"JVM by image with a digest":               {edit: java("registry/library/eclipse-temurin:21@sha256:aa", nil, nil), applies: JVM},
 	"JVM with a processor count":               {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"}), applies: JVM},
 	"JVM with other options":                   {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-Xmx1g -Xss1m"}), applies: JVM},
-	"JVM with options of a ConfigMap":                 {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS="}), applies: JVM},
+	"JVM with options of a ConfigMap":          {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS="}), applies: JVM},
 	"JVM with a CPU limit":                     {edit: edits(java("openjdk:21", nil, nil), limitCPU(4000, 100)), applies: JVM},
 	"JVM without a controller":                 {edit: edits(java("openjdk:21", nil, nil), func(in *Input) { in.Subject.Command = "" }), applies: JVM},
 	"program in JavaScript":                    {edit: java("shop/javascript-cart:1", []string{"node", "java.js"}, []string{"NODE_ENV=prod"}), without: JVM},
@@ -287,6 +287,16 @@ func TestSituations_noPods_areNone(t *testing.T) {
 	in.Autoscaler = nil
 	if got := codesOf(situations(in)); len(got) > 0 {
 		t.Errorf("limits %v, want none", got)
+	}
+}
+
+func TestSituations_quotaOnNode_showsAllNamespaces(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	blocked(plan.GateQuota, quota)(in)
+	in.Subject, in.Autoscaler = Subject{Kind: OfNode, Name: "n1"}, nil
+	found := situations(in)
+	if len(found) != 1 || found[0].Advice.Command != "kubectl describe resourcequota --all-namespaces" {
+		t.Errorf("limits %v: the pods of a node are of several namespaces", found)
 	}
 }
 
