@@ -98,7 +98,7 @@ func fallback(in *Input, d *decision.Decision) string {
 	switch {
 	case d.Do == decision.Resize && d.Fallback:
 		return "If the API server refuses the resize, the pod is evicted."
-	case d.Do != decision.Leave || !d.Pod.IsResizing():
+	case d.Do != decision.Leave || !d.Pod.IsResizing() || d.Pod.Resize.Since.IsZero():
 		return ""
 	}
 	var at time.Time
@@ -117,7 +117,7 @@ func fallback(in *Input, d *decision.Decision) string {
 			blocked = append(blocked, strings.TrimRight(g.Reason.String(), "."))
 		}
 	}
-	if why := in.pdbBlocks(); why != "" {
+	if why := in.pdbBlocks(d.Pod.Ready); why != "" {
 		blocked = append(blocked, why)
 	}
 	if len(blocked) == 0 {
@@ -161,10 +161,15 @@ func (in *Input) budgetsOf() []cluster.DisruptionBudget {
 	return out
 }
 
-// pdbBlocks describes the PodDisruptionBudget that allows no eviction now; "" if none does.
-func (in *Input) pdbBlocks() string {
+// pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not
+// ready may also be evicted if the budget always allows that, or if all required pods are healthy.
+func (in *Input) pdbBlocks(ready bool) string {
 	for _, b := range in.budgetsOf() {
-		if b.Healthy <= b.Desired {
+		allowed := b.Healthy > b.Desired
+		if !ready {
+			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy == b.Desired
+		}
+		if !allowed {
 			return fmt.Sprintf("PodDisruptionBudget %s allows no eviction now (%d healthy, %d required)", b.Name, b.Healthy, b.Desired)
 		}
 	}

@@ -92,7 +92,11 @@ func now(in *Input) []string {
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
 	}
-	if len(in.Pods) == 0 && in.Subject.Kind != OfNode {
+	switch {
+	case len(in.Pods) > 0 || in.Subject.Kind == OfNode:
+	case in.Subject.Kind == OfPod:
+		out = append(out, "The pod has ended, or is being deleted.")
+	default:
 		out = append(out, "There are no pods.")
 	}
 	return out
@@ -158,10 +162,16 @@ func unready(in *Input) []string {
 		}
 	}
 	var out []string
-	if pending > 0 {
+	switch {
+	case pending > 0 && len(in.Pods) == 1:
+		out = append(out, "The pod has no node.")
+	case pending > 0:
 		out = append(out, fmt.Sprintf("%s no node.", have(pending, "pod")))
 	}
-	if broken > 0 {
+	switch {
+	case broken > 0 && len(in.Pods) == 1:
+		out = append(out, "The pod is not ready.")
+	case broken > 0:
 		out = append(out, fmt.Sprintf("%d of %s %s not ready.", broken, count(len(in.Pods), "pod"), are(broken)))
 	}
 	return out
@@ -185,9 +195,9 @@ func resizes(in *Input) []string {
 	for _, state := range sortedKeys(byState) {
 		pods := byState[state]
 		oldest := slices.MinFunc(pods, func(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) })
-		text := fmt.Sprintf("Resize of %s %s since %s", oldest.Name, resizeStates[state], clock(in.Now, oldest.Resize.Since))
+		text := "Resize of " + oldest.Name + " " + resizeStates[state] + since(in.Now, " since ", oldest.Resize.Since)
 		if len(pods) > 1 {
-			text = fmt.Sprintf("Resizes of %s %s, the first since %s", count(len(pods), "pod"), resizeStates[state], clock(in.Now, oldest.Resize.Since))
+			text = "Resizes of " + count(len(pods), "pod") + " " + resizeStates[state] + since(in.Now, ", the first since ", oldest.Resize.Since)
 		}
 		if m := strings.TrimRight(strings.TrimSpace(oldest.Resize.Message), "."); m != "" {
 			text += ": " + m
@@ -210,12 +220,13 @@ func progress(in *Input) []string {
 			sized++
 		}
 	}
+	single := total == 1 && len(in.Pods) == 1 && in.Subject.Kind != OfNode
 	switch {
 	case total == 0:
 		return nil
-	case in.Subject.Kind == OfPod && sized == total:
+	case single && sized == total:
 		return []string{"The pod has the recommended size."}
-	case in.Subject.Kind == OfPod:
+	case single:
 		return []string{"The pod does not have the recommended size."}
 	}
 	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, count(total, "pod"), has(sized))}
@@ -300,9 +311,7 @@ func conditions(in *Input) []string {
 			continue
 		}
 		text := "VPA " + c.Type + "=" + strings.ToUpper(fmt.Sprint(c.True)[:1]) + fmt.Sprint(c.True)[1:]
-		if !c.Since.IsZero() {
-			text += " since " + clock(in.Now, c.Since)
-		}
+		text += since(in.Now, " since ", c.Since)
 		if m := cmp.Or(c.Message, c.Reason); m != "" {
 			text += ": " + m
 		}

@@ -16,6 +16,9 @@ import (
 // shownEvents is the number of events in NOW.
 const shownEvents = 3
 
+// shownRecords is the number of records of a time in the past.
+const shownRecords = 50
+
 // A record is something that happened at a known time.
 type record struct {
 	at   time.Time
@@ -33,7 +36,10 @@ func eventRecords(in *Input, until time.Time) []record {
 		if e.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		out = append(out, record{e.At, text + ": " + e.Message})
+		if e.Message != "" {
+			text += ": " + e.Message
+		}
+		out = append(out, record{e.At, text})
 	}
 	return out
 }
@@ -60,7 +66,7 @@ func attempts(state *ledger.State, until time.Time) []record {
 	var out []record
 	for i := range state.Pods {
 		p := &state.Pods[i]
-		if p.At.After(until) {
+		if p.At.IsZero() || p.At.After(until) {
 			continue
 		}
 		text := p.Name + " " + p.Do.String()
@@ -96,7 +102,10 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 	}
 	out := &Explanation{At: at, Subject: in.Subject.Name, Facts: facts(in), Missing: append(slices.Clone(in.Missing),
 		"This is what events and the records of the updater contain until then, and not the state of the pods, which the cluster does not store.")}
-	for _, r := range all[:n] {
+	if omitted := n - shownRecords; omitted > 0 {
+		out.Now = append(out.Now, fmt.Sprintf("%s until %s are omitted.", count(omitted, "earlier record"), clock(at, all[omitted-1].at)))
+	}
+	for _, r := range all[max(0, n-shownRecords):n] {
 		out.Now = append(out.Now, clock(at, r.at)+"  "+r.text)
 	}
 	out.You = []Advice{{Text: "For the present state and the next pass, omit --at."}}

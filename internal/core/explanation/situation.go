@@ -4,6 +4,7 @@
 package explanation
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -55,9 +56,9 @@ func situations(in *Input) []Situation {
 }
 
 // deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready
-// without more memory, and are not evicted before they are ready.
+// without more memory, and are not evicted before they are ready. Without a VPA that applies its recommendation, new pods get no more memory.
 func deadlock(in *Input) (Situation, bool) {
-	if in.Subject.Kind == OfNode {
+	if in.Subject.Kind == OfNode || in.Autoscaler == nil || in.Autoscaler.Mode == cluster.Off {
 		return Situation{}, false
 	}
 	var stuck []string
@@ -69,16 +70,20 @@ func deadlock(in *Input) (Situation, bool) {
 	if len(stuck) == 0 {
 		return Situation{}, false
 	}
-	why := in.pdbBlocks()
+	why := in.pdbBlocks(false)
 	if why == "" {
 		return Situation{}, false
+	}
+	which := "the OOM-killed pods"
+	if names := shortened(stuck); len(names) < len(stuck) {
+		which += fmt.Sprintf(" (the first %d of %d)", len(names), len(stuck))
 	}
 	return Situation{
 		Code: Deadlock, Title: "OOM and PDB deadlock",
 		Text: fmt.Sprintf("%s OOM-killed and not ready. %s, so an eviction cannot replace %s.", have0(len(stuck)), why, them(len(stuck))),
 		Advice: Advice{
-			Text:    "Delete the OOM-killed pods; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
-			Command: in.kubectl("delete pod " + strings.Join(shortened(stuck), " ")),
+			Text:    "Delete " + which + "; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
+			Command: in.kubectl("delete pod " + strings.Join(quotedAll(shortened(stuck)), " ")),
 		},
 	}, true
 }
@@ -95,6 +100,15 @@ func them(n int) string {
 // shortened returns the first names of a list.
 func shortened(names []string) []string { return names[:min(len(names), 5)] }
 
+// quotedAll returns arguments for a shell.
+func quotedAll(arguments []string) []string {
+	var out []string
+	for _, a := range arguments {
+		out = append(out, quoted(a))
+	}
+	return out
+}
+
 // pendingResize recognizes resizes that the kubelet has not done.
 func pendingResize(in *Input) (Situation, bool) {
 	var oldest *cluster.Pod
@@ -106,11 +120,12 @@ func pendingResize(in *Input) (Situation, bool) {
 	if oldest == nil {
 		return Situation{}, false
 	}
-	state := resizeStates[oldest.Resize.State]
-	return Situation{
-		Code: ResizePending, Title: "resize " + state + " since " + clock(in.Now, oldest.Resize.Since),
-		Text: fmt.Sprintf("The kubelet reports the resize of %s as %s since %s (%s ago).", oldest.Name, state, clock(in.Now, oldest.Resize.Since), span(in.Now.Sub(oldest.Resize.Since))),
-	}, true
+	state := resizeStates[oldest.Resize.State] + since(in.Now, " since ", oldest.Resize.Since)
+	text := "The kubelet reports the resize of " + oldest.Name + " as " + state
+	if ago := in.Now.Sub(oldest.Resize.Since); !oldest.Resize.Since.IsZero() && ago > 0 {
+		text += " (" + span(ago) + " ago)"
+	}
+	return Situation{Code: ResizePending, Title: "resize " + state, Text: text + "."}, true
 }
 
 // fullNode recognizes pods whose resize waits for room on their node.
@@ -126,15 +141,22 @@ func fullNode(in *Input) (Situation, bool) {
 			used := in.requested(n.Name)
 			text = fmt.Sprintf("%s It has %s allocatable, and %s are requested.", text, short(n.Allocatable), short(used))
 		}
-		return Situation{
-			Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text,
-			Advice: Advice{
-				Text:    "Nothing to do if the node gets room. To move the pod now:",
-				Command: "kubectl cordon " + quoted(d.Pod.Node) + " && kubectl -n " + quoted(d.Pod.Namespace) + " delete pod " + quoted(d.Pod.Name) + " && kubectl uncordon " + quoted(d.Pod.Node),
-			},
-		}, true
+		return Situation{Code: NodeFull, Title: "no room on node " + d.Pod.Node, Text: text, Advice: in.moveAdvice(d.Pod)}, true
 	}
 	return Situation{}, false
+}
+
+// moveAdvice returns how a pod is moved from its full node. A pod without a controller would not be replaced, and a node that is cordoned
+// stays cordoned.
+func (in *Input) moveAdvice(p *cluster.Pod) Advice {
+	if p.Controller.IsZero() {
+		return Advice{Text: "Nothing to do if the node gets room. The pod has no controller, so a deletion does not move it."}
+	}
+	command := "kubectl -n " + quoted(p.Namespace) + " delete pod " + quoted(p.Name)
+	if n := in.nodeNamed(p.Node); n == nil || !n.Cordoned {
+		command = "kubectl cordon " + quoted(p.Node) + " && " + command + " && kubectl uncordon " + quoted(p.Node)
+	}
+	return Advice{Text: "Nothing to do if the node gets room. To move the pod now:", Command: command}
 }
 
 // blockedAt returns the reason of the first decision that a gate blocks, and false if there is none.
@@ -198,6 +220,9 @@ func aboveQuota(in *Input) (Situation, bool) {
 		return Situation{}, false
 	}
 	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe resourcequota")}
+	if in.Subject.Kind == OfNode { // its pods are of several namespaces
+		s.Advice.Command = "kubectl describe resourcequota --all-namespaces"
+	}
 	return s, true
 }
 
@@ -212,10 +237,12 @@ func singleReplica(in *Input) (Situation, bool) {
 	}
 	s := Situation{Code: SingleReplica, Title: title, Text: r.String()}
 	if a := in.Autoscaler; a != nil {
-		s.Advice = Advice{
-			Text:    "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:",
-			Command: in.patch(a, `{"spec":{"updatePolicy":{"minReplicas":1}}}`),
+		least := max(1, r.Have)
+		text := fmt.Sprintf("To allow updates with %s:", count(least, "replica"))
+		if least == 1 {
+			text = "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:"
 		}
+		s.Advice = Advice{Text: text, Command: in.patch(a, fmt.Sprintf(`{"spec":{"updatePolicy":{"minReplicas":%d}}}`, least))}
 	}
 	return s, true
 }
@@ -244,7 +271,7 @@ func horizontalScale(in *Input) (Situation, bool) {
 func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal, res cluster.Resource) Situation {
 	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[res]
 	s := Situation{Code: HorizontalScale, Title: "HPA scales by " + name}
-	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request moves that point.", scaled.HPA.Name, scaled.Metric.Percent, name)
+	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request would change the usage at which it adds pods.", scaled.HPA.Name, scaled.Metric.Percent, name)
 	if a.PreserveScalePoint {
 		s.Text += " The VPA has the annotation podfit.dev/hpa: podfit changes the target of the HPA together with the request."
 		return s
@@ -272,22 +299,37 @@ func virtualMachine(in *Input) (Situation, bool) {
 			"and it reads limits only when it starts.", c.Name, sign)}
 		if !in.hasCPULimit(c.Name) && !hasOption(c, "ActiveProcessorCount") {
 			s.Text += " Without a CPU limit it counts the CPUs of the node, or derives them from the CPU request, so that it may use many more threads than the request allows."
-			if in.Subject.Command != "" {
-				s.Advice = Advice{
-					Text:    "To fix the number of processors that it sees; this restarts the pods:",
-					Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"),
-				}
-			}
+			s.Advice = in.processorAdvice(c)
 		}
 		return s, true
 	}
 	return Situation{}, false
 }
 
+// toolOptions is the variable with options that each Java virtual machine reads.
+const toolOptions = "JAVA_TOOL_OPTIONS"
+
+// processorAdvice returns how the number of processors of a Java virtual machine is fixed. A command would replace options that the container
+// has in the same variable, and is not shown with them, because values of variables may be secret.
+func (in *Input) processorAdvice(c *Container) Advice {
+	const option = "-XX:ActiveProcessorCount=2"
+	if slices.ContainsFunc(c.Environment, func(v string) bool { return v == toolOptions || strings.HasPrefix(v, toolOptions+"=") }) {
+		return Advice{Text: "To fix the number of processors that it sees, add " + option + " to the variable " + toolOptions + " in the pod template."}
+	}
+	if in.Subject.Command == "" {
+		return Advice{}
+	}
+	return Advice{
+		Text:    "To fix the number of processors that it sees; this restarts the pods:",
+		Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " " + toolOptions + "=" + option),
+	}
+}
+
 // signOfJVM returns what shows that a container runs a Java virtual machine; "" if nothing does.
 func signOfJVM(c *Container) string {
-	for _, word := range c.Command {
-		if path.Base(word) == "java" {
+	for i, word := range c.Command {
+		isValue := i > 0 && strings.HasPrefix(c.Command[i-1], "--") && c.Command[i-1] != "--" // of an option such as --language
+		if path.Base(word) == "java" && !isValue {
 			return "command java"
 		}
 		if strings.HasPrefix(word, "-Xmx") || strings.HasPrefix(word, "-XX:") {
@@ -303,7 +345,7 @@ func signOfJVM(c *Container) string {
 	image, _, _ := strings.Cut(c.Image, "@")
 	base := strings.ToLower(path.Base(image))
 	for _, part := range runtimes {
-		if strings.Contains(base, part) && !strings.Contains(base, "javascript") {
+		if strings.Contains(base, part) && !strings.Contains(base, "javascript") && !strings.Contains(base, "exporter") { // kafka-exporter is written in Go
 			return "image " + base
 		}
 	}
@@ -340,32 +382,41 @@ func smallCPULimit(in *Input) (Situation, bool) {
 			if limit > smallLimit && !reached {
 				continue
 			}
-			s := Situation{Code: SmallCPULimit, Title: "small CPU limit " + amount(cluster.CPU, limit), Text: fmt.Sprintf(
+			title := "small CPU limit " + amount(cluster.CPU, limit)
+			if limit > smallLimit {
+				title = "CPU limit " + amount(cluster.CPU, limit) + " reached"
+			}
+			s := Situation{Code: SmallCPULimit, Title: title, Text: fmt.Sprintf(
 				"Container %s has a CPU limit of %s, above which it is throttled. Usage never exceeds a limit, so the recommendation cannot show what the container would need without it.",
 				c.Name, amount(cluster.CPU, limit))}
-			if command := in.withoutCPULimit(c.Name); command != "" {
-				s.Advice = Advice{Text: "To remove the limit, so that the need can be measured; this restarts the pods:", Command: command}
-			}
+			s.Advice = in.withoutLimit(c.Name)
 			return s, true
 		}
 	}
 	return Situation{}, false
 }
 
-// withoutCPULimit returns a command that removes the CPU limit of a container, "" if no command can. The command "kubectl set resources
-// --limits=cpu=0" does not: the API server refuses a limit below the request.
-func (in *Input) withoutCPULimit(container string) string {
-	pod := `{"spec":{"containers":[{"name":"` + container + `","resources":{"limits":{"cpu":null}}}]}}`
-	patch := `{"spec":{"template":` + pod + `}}`
+// withoutLimit returns how the CPU limit of a container is removed. A limit of 0 would be below the request, which the API server refuses, so
+// that "kubectl set resources" cannot do it.
+func (in *Input) withoutLimit(container string) Advice {
+	byHand := Advice{Text: "Remove the CPU limit from the pod template, so that the need can be measured."}
+	name, err := json.Marshal(container)
+	if in.Subject.Command == "" || err != nil {
+		return byHand
+	}
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":` + string(name) + `,"resources":{"limits":{"cpu":null}}}]}}}}`
 	w := in.Subject.Workload
 	switch (cluster.Workload{Group: w.Group, Kind: w.Kind}) {
 	case cluster.Workload{Group: "apps", Kind: "Deployment"}, cluster.Workload{Group: "apps", Kind: "StatefulSet"}, cluster.Workload{Group: "apps", Kind: "DaemonSet"}:
 	case cluster.Workload{Group: "batch", Kind: "CronJob"}:
 		patch = `{"spec":{"jobTemplate":` + patch + `}}`
 	default: // its pods do not change with its template, or a strategic merge is not possible
-		return ""
+		return byHand
 	}
-	return in.kubectl("patch " + quoted(in.Subject.Command) + " --type strategic -p " + quoted(patch))
+	return Advice{
+		Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
+		Command: in.kubectl("patch " + quoted(in.Subject.Command) + " --type strategic -p " + quoted(patch)),
+	}
 }
 
 // target returns the target of a container for one resource, 0 if there is none.
@@ -392,14 +443,14 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			}
 			unit := func(v float64) string {
 				if res == cluster.CPU {
-					return amount(res, int64(v*1000))
+					return amount(res, int64(v*1000)) + " CPU"
 				}
-				return amount(res, int64(v))
+				return amount(res, int64(v)) + " of memory"
 			}
 			return Situation{
 				Code: ReplicasDiffer, Title: "replicas differ",
-				Text: fmt.Sprintf("Container %s uses %s of %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
-					container, unit(value(high, res)), res, high.Pod.Name, unit(value(low, res)), low.Pod.Name),
+				Text: fmt.Sprintf("Container %s uses %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
+					container, unit(value(high, res)), high.Pod.Name, unit(value(low, res)), low.Pod.Name),
 			}, true
 		}
 	}
@@ -409,28 +460,30 @@ func replicasDiffer(in *Input) (Situation, bool) {
 // briefly is the length of runs that are too short for the Metrics API.
 const briefly = time.Minute
 
-// shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs.
+// shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs. A container that runs again for
+// longer than that does not count, and neither does a run whose times are not in order.
 func shortRuns(in *Input) (Situation, bool) {
-	ended, brief := 0, 0
-	name := ""
+	ended, brief := map[string]int{}, map[string]int{}
 	for _, p := range in.Pods {
+		lasts := p.Serves() && in.Now.Sub(p.ReadySince) >= briefly
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || !in.shows(c.Name) {
+			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || c.Exit.Finished.Before(c.Exit.Started) || !in.shows(c.Name) {
 				continue
 			}
-			ended++
-			if c.Exit.Finished.Sub(c.Exit.Started) < briefly {
-				brief++
-				name = c.Name
+			ended[c.Name]++
+			if c.Exit.Finished.Sub(c.Exit.Started) < briefly && (c.Exit.Now || !lasts) {
+				brief[c.Name]++
 			}
 		}
 	}
-	if brief == 0 || 2*brief < ended {
-		return Situation{}, false
+	for _, name := range sortedKeys(brief) {
+		if 2*brief[name] >= ended[name] {
+			return Situation{
+				Code: ShortRuns, Title: "runs under a minute",
+				Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
+			}, true
+		}
 	}
-	return Situation{
-		Code: ShortRuns, Title: "runs under a minute",
-		Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
-	}, true
+	return Situation{}, false
 }

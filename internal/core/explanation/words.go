@@ -59,6 +59,14 @@ func clock(now, at time.Time) string {
 	return at.Format("2006-01-02 15:04")
 }
 
+// since returns a time with text before it, and "" if the time is not known.
+func since(now time.Time, before string, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return before + clock(now, at)
+}
+
 // amount returns a readable amount: memory in MiB below 10 GiB.
 func amount(res cluster.Resource, v int64) string {
 	const mi = 1 << 20

@@ -46,14 +46,16 @@ func withoutAutoscaler(in *Input) []Advice {
 
 // byMode returns what can be done about an update mode that does not apply the recommendation.
 func byMode(in *Input, a *cluster.Autoscaler) []Advice {
-	switch {
-	case !a.Mode.Updates():
+	if !a.Mode.Updates() {
 		return []Advice{{
 			Text:    "Update mode " + a.Mode.String() + " leaves running pods alone. To let podfit apply the recommendation:",
 			Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`),
 		}}
-	case len(in.Decisions) > 0 && in.Decisions[0].Reason.Code == decision.Frozen:
-		return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + in.Decisions[0].Reason.Text + "."}}
+	}
+	for i := range in.Decisions {
+		if r := &in.Decisions[i].Reason; r.Code == decision.Frozen {
+			return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + r.Text + "."}}
+		}
 	}
 	return nil
 }

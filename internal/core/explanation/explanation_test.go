@@ -1,0 +1,518 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// explained are the scenes of the golden file explanations.txt.
+var explained = map[string]func() *Input{
+	"quiet": func() *Input { return quietInput("cart-0", "cart-1") },
+	"busy":  busyInput,
+	"no pods": func() *Input {
+		in := quietInput()
+		in.Replicas = cluster.Scale{}
+		return in
+	},
+	"no VPA": func() *Input {
+		in := quietInput("cart-0")
+		in.Autoscaler, in.Decisions = nil, nil
+		in.Replicas = cluster.Scale{}
+		return in
+	},
+	"pod without controller": func() *Input {
+		in := quietInput("cart-0")
+		in.Autoscaler, in.Decisions = nil, nil
+		in.Subject = Subject{Kind: OfPod, Name: "shop/Pod/cart-0"}
+		return in
+	},
+	"pod": func() *Input {
+		in := quietInput("cart-0")
+		in.Subject.Kind, in.Subject.Name = OfPod, "shop/Pod/cart-0"
+		in.Autoscaler.Recommender = "cost"
+		return in
+	},
+	"pod that should grow": func() *Input {
+		in := quietInput("cart-0")
+		in.Subject.Kind, in.Subject.Name = OfPod, "shop/Pod/cart-0"
+		in.leave(0, decision.Reason{Code: decision.PodTooYoung, Until: noon.Add(3 * time.Hour)})
+		in.Waiting = []ledger.WaitingState{{Reason: "Young", Pods: 1, First: "cart-0"}}
+		return in
+	},
+	"update mode Off": func() *Input {
+		in := quietInput("cart-0", "cart-1")
+		in.Autoscaler.Mode = cluster.Off
+		for i := range in.Decisions {
+			in.Decisions[i].Reason, in.Decisions[i].With = decision.Reason{Code: decision.ModeOff, Text: "Off"}, nil
+		}
+		return in
+	},
+	"frozen": func() *Input {
+		in := quietInput("cart-0", "cart-1")
+		in.leave(1, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, plan.GateWindow)
+		return in
+	},
+	"pod that is not ready": func() *Input {
+		in := quietInput("cart-0")
+		in.Pods[0].Ready = false
+		in.leave(0, decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 1})
+		return in
+	},
+	"pod without a node": func() *Input {
+		in := quietInput("cart-0")
+		in.Pods[0].Node = ""
+		return in
+	},
+	"pod that ended": func() *Input {
+		in := quietInput()
+		in.Subject.Kind, in.Subject.Name = OfPod, "shop/Pod/cart-0"
+		return in
+	},
+	"node": func() *Input {
+		in := quietInput("cart-0", "cart-1")
+		in.Pods[1].Namespace = "web"
+		in.Autoscaler = nil
+		in.Subject = Subject{Kind: OfNode, Name: "n1"}
+		return in
+	},
+	"node with problems": func() *Input {
+		in := quietInput("cart-0")
+		in.Autoscaler = nil
+		in.Subject = Subject{Kind: OfNode, Name: "n1"}
+		in.Nodes[0].Ready, in.Nodes[0].Cordoned, in.Nodes[0].LowMemory = false, true, true
+		in.AllPods = nil
+		return in
+	},
+	"node that is not known": func() *Input {
+		in := quietInput()
+		in.Autoscaler = nil
+		in.Subject = Subject{Kind: OfNode, Name: "n9"}
+		return in
+	},
+}
+
+// busyInput returns the input of a Deployment in which many things happen at once.
+func busyInput() *Input {
+	in := quietInput("cart-0", "cart-1", "cart-2", "cart-3", "cart-4", "cart-5")
+	in.oomKilled(0, 2, minutesAgo(70))
+	in.Pods[0].Containers[0].Exit.Now = false
+	in.oomKilled(1, 1, minutesAgo(10))
+	in.Pods[2].Node, in.Pods[2].Phase = "", cluster.Pending
+	in.resizing(3, cluster.ResizeDeferred, minutesAgo(3), "node has no room. ")
+	in.resizing(4, cluster.ResizeDeferred, minutesAgo(2), "other")
+	in.resizing(5, cluster.ResizeInProgress, minutesAgo(1), "")
+	for i := range 3 {
+		d := &in.Decisions[i]
+		d.With = sizeOf(500, 2*gib)
+		d.Do, d.Fallback = decision.Resize, true
+		d.Reason = decision.Reason{Code: decision.BelowRange, Resource: cluster.Memory, From: gib, To: 2 * gib}
+	}
+	in.Decisions[1].Do, in.Decisions[1].Fallback = decision.Evict, false
+	in.leave(3, decision.Reason{Code: decision.ResizeWaiting, Text: "node n1 has 180Mi free", Until: minutesAgo(-5)})
+	in.leave(4, decision.Reason{Code: decision.DisruptionBudget, Text: "cart", Until: minutesAgo(-5)}, plan.GateResizing, plan.GateBudget)
+	in.leave(5, decision.Reason{Code: decision.ResizeRunning, Until: minutesAgo(-59)})
+	in.EvictionGates[in.Pods[3].UID] = []plan.Gate{{Name: plan.GateBudget, Blocked: true, Reason: decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 6}}, {Name: plan.GateQuota}}
+	in.protect(3, 4)
+	in.Waiting = []ledger.WaitingState{
+		{Reason: "Frozen", Pods: 1, First: "cart-3"},
+		{Reason: "RateLimited", Pods: 3, First: "cart-4", NotBefore: minutesAgo(-1)},
+		{Reason: "Probing", Pods: 1, First: "gone"},
+	}
+	in.Events = []Event{
+		{At: minutesAgo(90), Kind: "Pod", Name: "cart-9", Reason: "EvictedByVPA", Message: "the oldest is not shown"},
+		{At: minutesAgo(60), Kind: "Pod", Name: "cart-0", Reason: "InPlaceResizedByVPA", Message: "resized"},
+		{At: minutesAgo(50), Kind: "Pod", Name: "cart-0", Reason: "Scheduled", Message: "not of podfit"},
+		{At: minutesAgo(40), Kind: "Pod", Name: "cart-1", Reason: "OOMRescue", Message: "rescued", Count: 4},
+		{At: minutesAgo(30), Kind: "VerticalPodAutoscaler", Name: "cart", Reason: "UpdateHeld", Message: "held"},
+		{At: minutesAgo(-30), Kind: "Pod", Name: "cart-1", Reason: "EvictedByVPA", Message: "in the future"},
+		{Kind: "Pod", Name: "cart-1", Reason: "EvictedByVPA", Message: "without a time"},
+	}
+	in.Conditions = []Condition{
+		{Type: "RecommendationProvided", True: true, Reason: "fine"},
+		{Type: "LowConfidence", True: true, Message: "Only 2 hours of history.", Since: noon.Add(-3 * dayLength)},
+		{Type: "SizingProfileUsable", Reason: "NotFound"},
+		{Type: "NoPodsMatched"},
+		{Type: "NeedsLargerNode", True: true},
+	}
+	return in
+}
+
+func TestExplain_scene_hasTheTextOfTheGoldenFile(t *testing.T) {
+	var out strings.Builder
+	for _, name := range sortedKeys(explained) {
+		fmt.Fprintf(&out, "# %s\n%s\n", name, render(Explain(explained[name]())))
+	}
+	golden(t, "explanations.txt", out.String())
+}
+
+func TestExplain_selectedContainer_hasOnlyItsTexts(t *testing.T) {
+	in := quietInput("cart-0")
+	in.oomKilled(0, 1, minutesAgo(5))
+	in.leave(0, decision.Reason{Code: decision.PodTooYoung, Until: minutesAgo(-5)})
+	all := strings.Join(Explain(in).Now, "\n")
+	for _, text := range []string{"app was OOM-killed", "app: cpu stays"} {
+		if !strings.Contains(all, text) {
+			t.Errorf("without a selection, NOW lacks %q:\n%s", text, all)
+		}
+	}
+	in.Container = "web"
+	if got := strings.Join(Explain(in).Now, "\n"); strings.Contains(got, "app") {
+		t.Errorf("NOW of container web contains another one:\n%s", got)
+	}
+}
+
+func TestNow_oomKill_isReportedForADay(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Time
+		want bool
+	}{
+		"now":              {noon, true},
+		"a day ago":        {noon.Add(-dayLength), true},
+		"more than a day":  {noon.Add(-dayLength - time.Second), false},
+		"no time":          {time.Time{}, false},
+		"clock of a node":  {noon.Add(time.Minute), true},
+		"another day, UTC": {noon.Add(-13 * time.Hour), true},
+	} {
+		in := quietInput("cart-0")
+		in.oomKilled(0, 1, c.at)
+		if got := kills(in); len(got) > 0 != c.want {
+			t.Errorf("%s: %q, want a text: %t", name, got, c.want)
+		}
+	}
+}
+
+func TestNow_resizeWithoutATime_hasNone(t *testing.T) {
+	in := quietInput("cart-0", "cart-1", "cart-2")
+	for i := range in.Pods {
+		in.resizing(i, cluster.ResizeError, time.Time{}, " ")
+	}
+	in.resizing(2, cluster.ResizeUnknown, time.Time{}, "odd.")
+	if got, want := resizes(in), []string{"Resizes of 2 pods Error.", "Resize of cart-2 unknown: odd."}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestNow_kills_countPodsAndKills(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	in.oomKilled(0, 0, minutesAgo(5))
+	in.Pods[0].Containers[0].Limits = cluster.Resources{}
+	if got, want := strings.Join(kills(in), ""), "app was OOM-killed once in 1 pod, last at 11:55, and has not restarted since."; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	in.oomKilled(1, 200, minutesAgo(3))
+	in.Pods[0].Containers[0].Exit.Now, in.Pods[1].Containers[0].Exit.Now = false, false
+	if got, want := strings.Join(kills(in), ""), "app was OOM-killed 201 times in 2 pods, last at 11:57 with a limit of 2Gi."; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestArrow_amounts_areComparedWithThePrecisionOfAResize(t *testing.T) {
+	for _, c := range []struct {
+		from cluster.Resources
+		res  cluster.Resource
+		to   int64
+		want string
+	}{
+		{cluster.Resources{}, cluster.CPU, 633, "cpu none → 633m"},
+		{cluster.Amounts(500, gib), cluster.CPU, 633, "cpu 500m → 633m"},
+		{cluster.Amounts(500, gib), cluster.Memory, gib + 4096, "memory stays 1Gi"},
+		{cluster.Amounts(500, gib), cluster.Memory, gib + 5*mib, "memory 1Gi → 1029Mi"},
+		{cluster.Amounts(0, 0), cluster.CPU, 1000, "cpu 0 → 1"},
+	} {
+		if got := arrow(c.from, c.res, c.to); got != c.want {
+			t.Errorf("%v to %d: %q, want %q", c.from, c.to, got, c.want)
+		}
+	}
+}
+
+func TestSizes_insertedContainer_isLeftOut(t *testing.T) {
+	in := quietInput("cart-0")
+	in.leave(0, decision.Reason{Code: decision.SmallChange})
+	in.Pods[0].Containers = append(in.Pods[0].Containers, cluster.Container{Name: "web", Requests: cluster.Amounts(100, gib)})
+	in.Decisions[0].With = append(in.Decisions[0].With, policy.Fitted{Container: "web", Requests: cluster.Amounts(200, gib), Inserted: true})
+	if got, want := sizes(in), []string{"app: cpu stays 500m, memory 1Gi → 2Gi."}; !slices.Equal(got, want) {
+		t.Errorf("sizes %q, want %q", got, want)
+	}
+}
+
+func TestNext_sameReason_isOneStep(t *testing.T) {
+	in := quietInput("a", "b", "c", "d")
+	tooYoung := decision.Reason{Code: decision.PodTooYoung, Until: minutesAgo(-5)}
+	later := decision.Reason{Code: decision.PodTooYoung, Until: minutesAgo(-6)}
+	in.leave(0, tooYoung)
+	in.leave(1, later)
+	in.leave(2, tooYoung)
+	in.leave(3, tooYoung, plan.GateQuota)
+	var got []string
+	for _, s := range next(in) {
+		got = append(got, strings.Join(s.Pods, " "))
+	}
+	if want := []string{"a c", "b", "d"}; !slices.Equal(got, want) {
+		t.Errorf("steps %q, want %q: pods with other times or gates have steps of their own", got, want)
+	}
+}
+
+func TestNext_order_isChangesThenWaitingPodsThenTheRest(t *testing.T) {
+	in := quietInput("fits", "waits", "evicts")
+	in.leave(1, decision.Reason{Code: decision.BudgetSpent})
+	in.Decisions[2].Do = decision.Evict
+	var got []string
+	for _, s := range next(in) {
+		got = append(got, strings.Join(s.Pods, " "))
+	}
+	if want := []string{"evicts", "waits", "fits"}; !slices.Equal(got, want) {
+		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+func TestNotBefore_reasonsThatMayEndEarlier_haveNone(t *testing.T) {
+	until := minutesAgo(-5)
+	for _, c := range []struct {
+		d    decision.Decision
+		want time.Time
+	}{
+		{decision.Decision{Reason: decision.Reason{Code: decision.PodTooYoung, Until: until}}, until},
+		{decision.Decision{Reason: decision.Reason{Code: decision.DisruptionBudget, Until: until}}, time.Time{}},
+		{decision.Decision{Reason: decision.Reason{Code: decision.AwaitingCapacity, Until: until}}, time.Time{}},
+		{decision.Decision{Reason: decision.Reason{Code: decision.Surging, Until: until}}, time.Time{}},
+		{decision.Decision{Do: decision.Resize, Reason: decision.Reason{Code: decision.BelowRange, Until: until}}, time.Time{}},
+	} {
+		if got := notBefore(&c.d); !got.Equal(c.want) {
+			t.Errorf("%s of %s: %v, want %v", c.d.Do, c.d.Reason.Code, got, c.want)
+		}
+	}
+}
+
+func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
+	waiting := decision.Reason{Code: decision.ResizeWaiting}
+	for name, c := range map[string]struct {
+		edit func(*Input)
+		want string
+	}{
+		"waits": {func(in *Input) { in.leave(0, waiting) }, "If it still waits at 12:02, the pod is evicted."},
+		"in progress": {func(in *Input) { in.leave(0, decision.Reason{Code: decision.ResizeRunning}) },
+			"If it still waits at 12:57, the pod is evicted."},
+		"waits, PDB without room": {func(in *Input) { in.leave(0, waiting); in.protect(2, 2) },
+			"If it still waits at 12:02, the pod is evicted unless that is blocked as it is now: PodDisruptionBudget cart allows no eviction now (2 healthy, 2 required)."},
+		"waits, PDB with room":                  {func(in *Input) { in.leave(0, waiting); in.protect(2, 1) }, "If it still waits at 12:02, the pod is evicted."},
+		"not ready, PDB with all required pods": {func(in *Input) { in.leave(0, waiting); in.Pods[0].Ready = false; in.protect(2, 2) }, "If it still waits at 12:02, the pod is evicted."},
+		"other reason":                          {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
+		"mode that does not evict":              {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
+		"no VPA":                                {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
+		"no resize":                             {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
+		"waits, no time":                        {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
+		"resize, may be evicted": {func(in *Input) { in.Decisions[0].Do, in.Decisions[0].Fallback = decision.Resize, true },
+			"If the API server refuses the resize, the pod is evicted."},
+		"resize, not evicted": {func(in *Input) { in.Decisions[0].Do = decision.Resize }, ""},
+		"evicted":             {func(in *Input) { in.Decisions[0].Do = decision.Evict }, ""},
+	} {
+		in := quietInput("cart-0", "cart-1")
+		in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), "")
+		c.edit(in)
+		if got := fallback(in, &in.Decisions[0]); got != c.want {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+func TestDisagreements_recordedReason_isReportedIfThePlanDiffers(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	in.leave(0, decision.Reason{Code: decision.PodTooYoung})
+	for name, c := range map[string]struct {
+		recorded ledger.WaitingState
+		want     int
+	}{
+		"another reason":            {ledger.WaitingState{Reason: "Frozen", First: "cart-1"}, 1},
+		"same reason":               {ledger.WaitingState{Reason: "Young", First: "cart-1"}, 0},
+		"reason that ends soon":     {ledger.WaitingState{Reason: "BudgetSpent", First: "cart-1"}, 0},
+		"pod that no longer exists": {ledger.WaitingState{Reason: "Frozen", First: "cart-9"}, 0},
+	} {
+		in.Waiting = []ledger.WaitingState{c.recorded}
+		if got := disagreements(in, next(in)); len(got) != c.want {
+			t.Errorf("%s: %q, want %d texts", name, got, c.want)
+		}
+	}
+}
+
+func TestKubectl_namespace_isThatOfTheSubject(t *testing.T) {
+	in := quietInput("cart-0")
+	for _, c := range []struct {
+		edit func()
+		want string
+	}{
+		{func() {}, "kubectl -n shop get pods"},
+		{func() { in.Subject.Workload.Namespace, in.Autoscaler.Namespace = "", "of-vpa" }, "kubectl -n of-vpa get pods"},
+		{func() { in.Autoscaler, in.Pods[0].Namespace = nil, "of-pod" }, "kubectl -n of-pod get pods"},
+		{func() { in.Pods = nil }, "kubectl get pods"},
+	} {
+		c.edit()
+		if got := in.kubectl("get pods"); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestExplain_thousandPods_hasBoundedOutput(t *testing.T) {
+	const pods = 1000
+	var names []string
+	for i := range pods {
+		names = append(names, fmt.Sprintf("cart-%d", i))
+	}
+	in := quietInput(names...)
+	for i := range pods {
+		in.oomKilled(i, 1, minutesAgo(i%60))
+		in.resizing(i, cluster.ResizeDeferred, minutesAgo(i%60), "no room")
+		in.leave(i, noRoom)
+		in.Events = append(in.Events, Event{At: minutesAgo(pods - i), Name: names[i], Reason: "EvictedByVPA", Message: "evicted"})
+	}
+	in.protect(0, 500)
+	out := Explain(in)
+	if n := len(out.Now) + len(out.Situations) + len(out.You); n > 20 {
+		t.Errorf("%d texts for %d pods, want at most 20", n, pods)
+	}
+	if got, want := out.You[0].Text, "Delete the OOM-killed pods (the first 5 of 1000); a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for _, a := range out.You {
+		if len(a.Command) > 300 {
+			t.Errorf("command of %d characters: %.100s", len(a.Command), a.Command)
+		}
+	}
+	listed := 0
+	for _, s := range out.Next {
+		listed += len(s.Pods)
+	}
+	if listed != pods {
+		t.Errorf("NEXT has %d pods, want %d", listed, pods)
+	}
+}
+
+func TestClock_time_hasItsDayIfThatIsNotToday(t *testing.T) {
+	for _, c := range []struct {
+		at   time.Time
+		want string
+	}{
+		{noon, "12:00"},
+		{noon.Add(11*time.Hour + 59*time.Minute), "23:59"},
+		{noon.Add(12 * time.Hour), "Mon 00:00"},
+		{noon.Add(-13 * time.Hour), "Sat 23:00"},
+		{noon.Add(-6 * dayLength), "2026-11-16 12:00"},
+		{noon.Add(-5 * dayLength).In(time.FixedZone("", 3600)), "Tue 12:00"},
+		{noon.AddDate(1, 0, 0), "2027-11-22 12:00"},
+	} {
+		if got := clock(noon, c.at); got != c.want {
+			t.Errorf("%v: %q, want %q", c.at, got, c.want)
+		}
+	}
+}
+
+func TestWords_numbers_haveSingularAndPlural(t *testing.T) {
+	for got, want := range map[string]string{
+		count(1, "pod"): "1 pod", count(0, "pod"): "0 pods", have(1, "pod"): "1 pod has", have(2, "pod"): "2 pods have",
+		times(1): "once", times(3): "3 times", are(1): "is", are(2): "are", wait(1): "1 pod waits", wait(2): "2 pods wait",
+		span(90 * time.Minute): "1h30m", span(time.Hour): "1h", span(10 * time.Minute): "10m", span(0): "0s", span(61 * time.Second): "1m1s",
+		amount(cluster.Memory, 1536*mib): "1536Mi", amount(cluster.Memory, 10*gib+gib/2): "10.5Gi", amount(cluster.Memory, 2*gib): "2Gi",
+		quoted("n1"): "n1", quoted(""): "''", quoted("a b"): "'a b'", quoted("it's"): `'it'\''s'`, quoted("$(x)"): "'$(x)'",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// recorded is a state with attempts on pods, and events.
+func pastInput() (*Input, *ledger.State) {
+	in := quietInput("cart-0")
+	in.Events = []Event{
+		{Name: "cart-0", Reason: "EvictedByVPA", Message: "without a time"},
+		{At: minutesAgo(60), Name: "cart-0", Reason: "EvictedByVPA", Message: "evicted", Count: 2},
+		{At: minutesAgo(10), Name: "cart-1", Reason: "Scheduled", Message: "on n1"},
+		{At: minutesAgo(5), Name: "cart-2", Reason: "Killing"},
+		{At: minutesAgo(-10), Name: "cart-2", Reason: "EvictedByVPA", Message: "in the future"},
+	}
+	return in, &ledger.State{Pods: []ledger.PodState{
+		{Name: "cart-9", Do: decision.Evict, Done: true},
+		{Name: "cart-0", Do: decision.Evict, Done: true, At: minutesAgo(61)},
+		{Name: "cart-1", Do: decision.Resize, At: minutesAgo(30), Failed: &ledger.FailedState{Refusal: decision.Refusal{Text: "quota"}}},
+		{Name: "cart-2", Do: decision.Resize, At: minutesAgo(30)},
+		{Name: "cart-3", Do: decision.Evict, Done: true, At: minutesAgo(-5)},
+	}}
+}
+
+func TestPast_time_hasTheRecordsUntilThen(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Time
+		want []string
+	}{
+		"now": {noon, []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted", "11:30  cart-1 resize: refused: quota",
+			"11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1", "11:55  cart-2 Killing"}},
+		"at a record":         {minutesAgo(60), []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted"}},
+		"later than now":      {noon.Add(time.Hour), []string{"10:59  cart-0 evict: done", "11:00  cart-0 EvictedByVPA (2 times): evicted", "11:30  cart-1 resize: refused: quota", "11:30  cart-2 resize: refused or not answered", "11:50  cart-1 Scheduled: on n1", "11:55  cart-2 Killing"}},
+		"after first attempt": {minutesAgo(61), []string{"10:59  cart-0 evict: done"}},
+	} {
+		in, state := pastInput()
+		got, err := Past(in, state, c.at)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !slices.Equal(got.Now, c.want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, got.Now, c.want)
+		}
+		if !got.At.Equal(c.at) || len(got.Next) > 0 || len(got.Missing) != 1 || len(got.You) != 1 {
+			t.Errorf("%s: at %v, next %v, missing %q, you %v", name, got.At, got.Next, got.Missing, got.You)
+		}
+	}
+}
+
+func TestPast_manyRecords_hasTheLastOnes(t *testing.T) {
+	in := quietInput("cart-0")
+	for i := range 1000 {
+		in.Events = append(in.Events, Event{At: minutesAgo(1000 - i), Name: fmt.Sprint(i), Reason: "Killing"})
+	}
+	got, err := Past(in, &ledger.State{}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "950 earlier records until 11:09 are omitted."; len(got.Now) != 51 || got.Now[0] != want || got.Now[1] != "11:10  950 Killing" || got.Now[50] != "11:59  999 Killing" {
+		t.Errorf("%d texts, first %q and %q, last %q; want %q and the last 50", len(got.Now), got.Now[0], got.Now[1], got.Now[len(got.Now)-1], want)
+	}
+	if got, err = Past(in, &ledger.State{}, minutesAgo(951)); err != nil || len(got.Now) != 50 {
+		t.Errorf("%v, %d texts, want all 50", err, len(got.Now))
+	}
+}
+
+func TestPast_nothingRecorded_isAnErrorThatNamesTheFirstRecord(t *testing.T) {
+	in, state := pastInput()
+	for _, c := range []struct {
+		at    time.Time
+		state *ledger.State
+		want  error
+	}{
+		{minutesAgo(62), state, errors.New("nothing is recorded about shop/Deployment/cart until 2026-11-22 10:58 UTC: the first event or attempt about it is of 2026-11-22 10:59 UTC. " +
+			"The cluster stores no earlier states of pods; events are kept for an hour by default")},
+		{time.Time{}, &ledger.State{}, errors.New("nothing is recorded about shop/Deployment/cart until 0001-01-01 00:00 UTC: there is no event or attempt about it. " +
+			"The cluster stores no earlier states of pods; events are kept for an hour by default")},
+	} {
+		if len(c.state.Pods) == 0 {
+			in.Events = nil
+		}
+		got, err := Past(in, c.state, c.at)
+		if got != nil || err == nil || err.Error() != c.want.Error() {
+			t.Errorf("got  %v, %v\nwant %v", got, err, c.want)
+		}
+	}
+}
