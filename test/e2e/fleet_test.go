@@ -49,8 +49,9 @@ func customResource(t *testing.T, name string) {
 	w := steady("steady")
 	w.Kind = "ReplicaSet"
 	w.Owner = fmt.Sprintf("{apiVersion: test.podfit.dev/v1, kind: Fleet, name: steady, uid: %s, controller: true}", owner.GetUID())
-	p.apply(w.manifest(), autoscaler("steady", "Fleet", "steady", "Recreate", ""))
+	p.apply(w.manifest())
 	old := p.start("steady", 2)
+	p.apply(autoscaler("steady", "Fleet", "steady", "Recreate", ""))
 	p.eventually("the pods of the fleet are sized", measured+resized, p.sized("steady", 2, steadyTarget))
 	if p.same("steady", old)(t.Context()) == nil {
 		t.Error("the pods had the recommended size before")

@@ -126,8 +126,9 @@ func (p *place) checkpoint(ctx context.Context, name string) (*vpav1.VerticalPod
 func recreateReplacesPods(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
-	p.apply(w.manifest(), w.autoscaler("Recreate"))
+	p.apply(w.manifest())
 	old := p.start("steady", 2)
+	p.apply(w.autoscaler("Recreate"))
 	p.eventually("new pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
 	p.checkAnnotations("steady")
 	p.eventually("the pod's event", 10*time.Second,
