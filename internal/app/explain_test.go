@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	_ "time/tzdata" // a minimal machine has no time zones
 	"unicode/utf8"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -69,6 +71,7 @@ func newShop(t *testing.T, replicas int) *shop {
 	s.apply(replicaSets, `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"namespace":"shop","name":"cart-7d9f","ownerReferences":[
 		{"apiVersion":"apps/v1","kind":"Deployment","name":"cart","uid":"d","controller":true}]},"spec":{"replicas":%d}}`, replicas)
 	s.vpa("InPlaceOrRecreate", "")
+	s.lease(0)
 	for i := range replicas {
 		s.pod(i, "")
 	}
@@ -78,6 +81,13 @@ func newShop(t *testing.T, replicas int) *shop {
 func (s *shop) apply(collection, format string, args ...any) {
 	s.t.Helper()
 	s.api.Apply(collection, fmt.Sprintf(format, args...))
+}
+
+// lease applies the status lease of the admission controller, which was renewed some time ago.
+func (s *shop) lease(age time.Duration) {
+	s.t.Helper()
+	s.apply("/apis/coordination.k8s.io/v1/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"vpa-admission-controller","creationTimestamp":"2026-01-01T00:00:00Z"},
+		"spec":{"renewTime":%q}}`, time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000000Z"))
 }
 
 // vpa applies the VPA. extra are further fields of its spec.
@@ -163,7 +173,7 @@ func TestExplain_podsAreTooSmall_nextPassResizesThem(t *testing.T) {
 	for _, want := range []string{
 		"shop/Deployment/cart · ×3 · VPA cart · InPlaceOrRecreate",
 		"0 of 3 pods have the recommended size.", "app: cpu 400m → 600m, memory 1Gi → 1276Mi.",
-		"RESIZE in place in the next pass.", "To stop podfit here:",
+		"RESIZE in place in the next pass, by ", "To stop podfit here:",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -383,6 +393,60 @@ func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 	}
 }
 
+// applyJob applies a Deployment that runs a part of podfit, or of the upstream VPA.
+func (s *shop) applyJob(name, image, words string) {
+	s.t.Helper()
+	s.apply(deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"kube-system","name":%q,"labels":{"app.kubernetes.io/name":"vertical-pod-autoscaler"}},
+		"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"x","image":%q,"args":%s}]}}}}`, name, image, words)
+}
+
+// The flags of the running jobs are those of their Deployments. Flags of the command line take precedence.
+func TestExplain_deploymentsHaveFlags_theyCountAndAreNamed(t *testing.T) {
+	s := newShop(t, 1)
+	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--leader-elect","--min_replicas","1","--v=4"]`)
+	s.applyJob("vpa-recommender", "ghcr.io/podfit/podfit:1", `["recommender","--recommendation-margin-fraction=0.5"]`)
+	words := func(args ...string) string {
+		return strings.Join(strings.Fields(s.text(append([]string{"deploy/cart"}, args...)...)), " ")
+	}
+	got := words()
+	for _, want := range []string{
+		"RESIZE in place", "The flags of the updater are those of Deployment kube-system/vpa-updater: --min-replicas=1.",
+		"The flags of the recommender are those of Deployment kube-system/vpa-recommender: --recommendation-margin-fraction=0.5.",
+	} {
+		if !strings.Contains(got, want) || strings.Contains(got, "Assumed") {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if got := words("--min-replicas=2"); !strings.Contains(got, "WAITS") || !strings.Contains(got, "vpa-updater: all that matter here have their defaults.") {
+		t.Errorf("the command line does not take precedence: %s", got)
+	}
+	s.applyJob("vpa-updater", "registry.k8s.io/autoscaling/vpa-updater:1.6.0", `["--min-replicas=1"]`)
+	if got := words(); !strings.Contains(got, "Deployment kube-system/vpa-updater runs the updater of the upstream VPA") || !strings.Contains(got, "RESIZE in place") {
+		t.Errorf("another program is not named: %s", got)
+	}
+}
+
+// Flags that cannot be read are named with the values that were assumed.
+func TestExplain_deploymentsCannotBeRead_flagsAreNamedAsAssumed(t *testing.T) {
+	s := newShop(t, 3)
+	s.store()
+	got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+	for _, want := range []string{
+		"No Deployment of podfit's updater was found, so its flags are not known, and neither is whether it runs.", "Assumed for the updater: --min-replicas=2",
+		"Assumed for the recommender: --recommendation-margin-fraction=0.15 --target-cpu-percentile=0.9",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
+	s.applyJob("vpa-recommender", "ghcr.io/podfit/podfit:1", `["recommender"]`)
+	s.applyJob("podfit", "ghcr.io/podfit/podfit:1", `["run"]`)
+	if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, "2 Deployments run the updater (kube-system/podfit, kube-system/vpa-updater)") {
+		t.Errorf("two programs are not named: %s", got)
+	}
+}
+
 // store writes two weeks of usage history of the profile balanced: usually 300Mi, with peaks.
 func (s *shop) store() {
 	s.t.Helper()
@@ -535,4 +599,95 @@ func TestExplain_completion_offersKindsAndNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", typed, stdout, want)
 		}
 	}
+}
+
+// Mode Off leaves pods alone. The plan under a mode that changes them is by the same code.
+func TestExplain_modeOff_saysWhatWouldHappenIfSwitchedOn(t *testing.T) {
+	for _, mode := range []string{"Off", "Initial"} {
+		s := newShop(t, 3)
+		s.vpa(mode, "")
+		got := s.text("deploy/cart")
+		for _, want := range []string{"no change. Update mode " + mode + " does not change running pods.", "With update mode InPlaceOrRecreate, cart-7d9f-0: RESIZE in place", "patch vpa cart"} {
+			if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+				t.Errorf("mode %s: no %q in\n%s", mode, want, got)
+			}
+		}
+	}
+	if got := newShop(t, 3).text("deploy/cart"); strings.Contains(got, "With update mode") {
+		t.Errorf("the mode changes pods:\n%s", got)
+	}
+}
+
+// The numbers of another program are not those of podfit's profiles, even if a usage history is stored.
+func TestExplain_recommenderOfAnotherVendor_isNotExplainedAsOurs(t *testing.T) {
+	s := newShop(t, 3)
+	s.store()
+	s.vpa("InPlaceOrRecreate", `,"recommenders":[{"name":"acme-ai"}]`)
+	got := s.text("deploy/cart")
+	if !strings.Contains(firstLines(got, 5), "sized by recommender acme-ai") || strings.Contains(got, "WHY ") || strings.Contains(got, "WHAT IF") || strings.Contains(got, "profile acme-ai") {
+		t.Errorf("got\n%s", got)
+	}
+	if !strings.Contains(got, "RESIZE in place") {
+		t.Errorf("podfit applies its recommendation:\n%s", got)
+	}
+}
+
+// Without an admission controller the updater changes no pods: they would get their old size again.
+func TestExplain_admissionControllerIsDown_nextIsNoChange(t *testing.T) {
+	s := newShop(t, 3)
+	s.lease(time.Hour)
+	got := s.text("deploy/cart")
+	if !strings.Contains(firstLines(got, 5), "updater paused") || strings.Contains(got, ": RESIZE") || !strings.Contains(strings.Join(strings.Fields(got), " "), "WAITS. The updater changes no pods, because the admission controller has not renewed its status lease kube-system/vpa-admission-controller for") {
+		t.Errorf("got\n%s", got)
+	}
+	if got := s.text("deploy/cart", "--use-admission-controller-status=false"); !strings.Contains(got, "RESIZE in place") {
+		t.Errorf("the updater does not look at the lease:\n%s", got)
+	}
+}
+
+func TestExplain_secondVPA_namesTheOneThatGoverns(t *testing.T) {
+	s := newShop(t, 3)
+	s.apply(vpasPath, `{"apiVersion":"autoscaling.k8s.io/v1","kind":"VerticalPodAutoscaler","metadata":{"namespace":"shop","name":"cart-2","creationTimestamp":"2026-02-01T00:00:00Z"},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}}}`)
+	for _, object := range []string{"deploy/cart", "pod/cart-7d9f-1", "vpa/cart", "vpa/cart-2"} {
+		got := s.text(object)
+		words := strings.Join(strings.Fields(got), " ")
+		if !strings.Contains(firstLines(got, 5), "2 VPAs for one workload") || !strings.Contains(words, "VPA cart governs the pods. VPA cart-2 has no effect on them, because it is newer.") ||
+			!strings.Contains(words, "kubectl -n shop delete vpa cart-2") {
+			t.Errorf("%s:\n%s", object, got)
+		}
+	}
+}
+
+const berlin = "Europe/Berlin"
+
+// Times have the zone of the user, and the time from now.
+func TestExplain_times_areLocalWithTheTimeFromNow(t *testing.T) {
+	if os.Getenv("TZ") != berlin { // the local zone of a process cannot be changed without a data race
+		again := exec.Command(os.Args[0], "-test.run=^TestExplain_times_areLocalWithTheTimeFromNow$")
+		again.Env = append(os.Environ(), "TZ="+berlin)
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Fatalf("with the time zone %s: %v\n%s", berlin, err, out)
+		}
+		return
+	}
+	zone, _ := time.Now().Zone()
+	s := newShop(t, 3)
+	for i := range 3 {
+		s.pod(i, fmt.Sprintf(`{"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Deferred","message":"full","lastTransitionTime":%q}]}}`, ago(2*time.Minute)))
+	}
+	got := s.text("deploy/cart")
+	since := time.Now().Add(-2 * time.Minute).In(time.Local).Format("15:04")
+	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+", ") || zone == "UTC" {
+		t.Errorf("no local times, such as %s, in\n%s", since, got)
+	}
+	if got := newShop(t, 3).text("deploy/cart"); !strings.Contains(got, "(in 1m)") {
+		t.Errorf("no time from now in\n%s", got)
+	}
+}
+
+// firstLines returns the first lines of a text.
+func firstLines(s string, n int) string {
+	lines := strings.SplitAfter(s, "\n")
+	return strings.Join(lines[:min(n, len(lines))], "")
 }

@@ -26,14 +26,14 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // The directories of the packages whose messages are documented, relative to this one.
 const (
 	decisionDir    = "../core/decision"
 	policyDir      = "../core/policy"
-	kubeDir        = "../edge/kube"
+	eventDir       = "../edge/kube/event"
 	updaterDir     = "updater"
 	recommenderDir = "recommender"
 	vpaDir         = "../../api/v1"
@@ -152,7 +152,7 @@ func without(all, some []string) []string {
 }
 
 func TestMessages_everyEventSent_isExplained(t *testing.T) {
-	for _, dir := range []string{kubeDir, updaterDir} {
+	for _, dir := range []string{eventDir, updaterDir} {
 		src := parse(t, dir)
 		sent := map[string]bool{}
 		src.calls(func(_ *ast.FuncDecl, method string, c *ast.CallExpr) {
@@ -206,9 +206,9 @@ func TestMessages_everyConditionSet_isExplained(t *testing.T) {
 	})
 }
 
-func events() []kube.EventMessage {
-	out := slices.Concat(kube.EventMessages(), updater.EventMessages())
-	slices.SortFunc(out, func(a, b kube.EventMessage) int { return strings.Compare(a.Reason, b.Reason) })
+func events() []event.Message {
+	out := slices.Concat(event.Messages(), updater.EventMessages())
+	slices.SortFunc(out, func(a, b event.Message) int { return strings.Compare(a.Reason, b.Reason) })
 	return out
 }
 
@@ -241,9 +241,9 @@ func entry(b *strings.Builder, meaning, remedy string) {
 }
 
 func writeEvents(t *testing.T, b *strings.Builder) {
-	b.WriteString("\n## Events\n\nThe updater sends events from the source `" + kube.EventSource + "`. `" + kube.EventInvalidAnnotation + "` and `" + kube.EventReverted + "` have the type `Warning`, all others `Normal`. To list them, run `kubectl -n NAMESPACE describe vpa VPA`, or " +
+	b.WriteString("\n## Events\n\nThe updater sends events from the source `" + event.Source + "`. `" + event.InvalidAnnotation + "` and `" + event.Reverted + "` have the type `Warning`, all others `Normal`. To list them, run `kubectl -n NAMESPACE describe vpa VPA`, or " +
 		"`kubectl get events -A --field-selector reason=REASON`.\n")
-	texts := []*source{parse(t, kubeDir), parse(t, updaterDir)}
+	texts := []*source{parse(t, eventDir), parse(t, updaterDir)}
 	for _, m := range events() {
 		fmt.Fprintf(b, "\n### Event `%s`\n\n- Object: %s\n", m.Reason, m.Object)
 		for _, src := range texts {
@@ -355,6 +355,8 @@ var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/process": {"Every command", "A message with the attributes `panic` and `stack` reports a bug in podfit: the object or pass is skipped, and everything else continues. Report it with the stack."},
 	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`) " +
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
+	"internal/app/recommender/forecast": {"Recommender: capacity plan", "Recommendations are not affected. Install the CRDs (`podfit crds | kubectl apply -f -`), and check the permissions of the recommender " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`), or set `--capacity-plan=false`. If history cannot be read from Prometheus, check `--prometheus-address`, and that Prometheus scrapes kube-state-metrics."},
 	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
@@ -375,7 +377,9 @@ var logSections = map[string]struct{ title, remedy string }{
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`, or `vpa-updater`), and whether the CRDs are up to date: `podfit crds | kubectl diff -f -`."},
 	"internal/edge/kube/feed": {"Every command: watches", "podfit continues with the objects that it has read before; at startup it waits. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component: " +
 		"`kubectl auth can-i list RESOURCE -A --as=system:serviceaccount:kube-system:vpa-updater` (or `vpa-recommender`, `vpa-admission-controller`)."},
-	"internal/edge/kube/watcher": {"Every command: kinds, scales and nodes", "podfit continues with what it has read before. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component " +
+	"internal/edge/kube/scale": {"Every command: kinds and scales", "podfit continues with what it has read before. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component " +
+		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`, or `vpa-recommender`, `vpa-admission-controller`)."},
+	"internal/edge/kube/watcher": {"Every command: nodes and optional resources", "podfit continues with what it has read before. Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the component " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`, or `vpa-recommender`, `vpa-admission-controller`)."},
 	"internal/edge/webhook": {"Admission controller: webhook", "New pods start with the resources of their template while the webhook does not work. Check the configuration (`kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`), " +
 		"the Secret (`kubectl -n kube-system describe secret vpa-tls-certs`), and that no other admission controller for VPAs runs: `kubectl get pods -A | grep admission-controller`."},

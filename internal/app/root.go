@@ -9,14 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/backtest"
+	"podfit.dev/podfit/internal/app/capacity"
 	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/explain"
 	"podfit.dev/podfit/internal/app/process"
@@ -42,12 +41,12 @@ const (
 func Main(ctx context.Context, args []string, s Streams) int {
 	root := func() *cobra.Command {
 		root := Root(s)
-		if name := calledAs(args); name != "" {
+		if name := commandline.CalledAs(args); name != "" {
 			commandline.Rename(root, name)
 		}
 		return root
 	}
-	called, err := execute(ctx, root, arguments(args))
+	called, err := commandline.Execute(ctx, root, commandline.Arguments(args))
 	var exit process.ExitError
 	switch {
 	case err == nil:
@@ -62,59 +61,6 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
 		return exitError
 	}
-}
-
-// execute runs the command that args name, and returns it. It looks for an unknown command first, because cobra reports the unknown flags
-// of an unknown command. If a flag is wrong, it looks for further wrong flags.
-func execute(ctx context.Context, newRoot func() *cobra.Command, args []string) (*cobra.Command, error) {
-	root := newRoot()
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
-	found, rest, err := root.Find(args)
-	if err == nil && found.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
-		return found, commandline.KnownCommand(found, rest)
-	}
-	root.SetArgs(args)
-	called, err := root.ExecuteContextC(ctx)
-	if !errors.As(err, new(process.UsageError)) {
-		return called, err
-	}
-	wrong := commandline.WrongFlags(rest, func() *cobra.Command {
-		c, _, _ := newRoot().Find(args) // found before
-		return c
-	})
-	if wrong != nil {
-		err = process.UsageError{Err: wrong}
-	}
-	return called, err
-}
-
-// calledAs returns the name under which podfit was called if it is a plugin of kubectl, "" otherwise.
-func calledAs(args []string) string {
-	if len(args) > 0 && plainName(args[0]) == "kubectl-podfit" {
-		return "kubectl podfit"
-	}
-	return ""
-}
-
-// plainName returns the name of an executable without its folder and the suffix .exe.
-func plainName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".exe") }
-
-// arguments returns the arguments of the command line. If the binary has the name of a component, as in upstream's images, it inserts the
-// command.
-func arguments(args []string) []string {
-	if len(args) == 0 {
-		return nil
-	}
-	switch name := plainName(args[0]); name {
-	case "kubectl_complete-podfit": // kubectl calls this executable for the completion of "kubectl podfit"
-		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
-	case "recommender", "updater", "admission-controller":
-		return append([]string{name}, args[1:]...)
-	case "recommender-amd64", "updater-amd64", "admission-controller-amd64":
-		return append([]string{strings.TrimSuffix(name, "-amd64")}, args[1:]...)
-	}
-	return args[1:]
 }
 
 // Root returns podfit's command tree.
@@ -143,9 +89,10 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(commandline.FlagError)
 	commandline.SetHelp(root)
-	root.SetHelpCommand(newHelpCommand())
+	root.SetHelpCommand(commandline.NewHelpCommand())
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
+	root.Flags().BoolP("version", "v", false, "Print the version of this binary.")
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(process.Dashes)
 		process.CompleteFromCluster(c)
@@ -162,18 +109,23 @@ func commands(s Streams) []*cobra.Command {
 	}
 	return append(running,
 		recommend.NewCommand(s),
+		capacity.NewCommand(s),
 		backtest.NewCommand(),
 		web.NewCommand(s, explainerOfPage),
-		explain.NewCommand(s, updater.NewSettings()),
+		explain.NewCommand(s, defaultJobs()),
 		newCRDsCommand(s),
 		newVersionCommand(s),
 	)
 }
 
-// explainerOfPage returns what explains workloads on the page of "podfit web". The flags of the updater are not known, so their defaults
-// are assumed.
+// defaultJobs returns the jobs that podfit explain explains, with their defaults.
+func defaultJobs() explain.Running {
+	return explain.Running{Updater: updater.NewSettings(), Recommender: recommender.NewSettings()}
+}
+
+// explainerOfPage returns what explains workloads on the page of "podfit web". The flags of the jobs are read from their Deployments.
 func explainerOfPage(clients *kube.Clients, log *slog.Logger) page.Explainer {
-	return explain.NewPage(clients, func() explain.Updater { return updater.NewSettings() }, true, log)
+	return explain.NewPage(clients, defaultJobs, true, log)
 }
 
 // version returns the version of this binary and how it was built.
@@ -201,30 +153,4 @@ func newVersionCommand(s Streams) *cobra.Command {
 	c.Flags().StringVarP(&output, "output", "o", "text", "Format: text or json.")
 	process.CompleteFlag(c, "output", "text", "json")
 	return c
-}
-
-// newHelpCommand returns "podfit help". Cobra's prints the help of the root command for an unknown name.
-func newHelpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "Print the help of a command",
-		RunE: func(c *cobra.Command, args []string) error {
-			named, rest, err := c.Root().Find(args)
-			if err == nil && len(rest) > 0 {
-				err = commandline.KnownCommand(named, rest)
-			}
-			if err != nil {
-				return err
-			}
-			return named.Help()
-		},
-		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, sub := range c.Root().Commands() {
-				if len(args) == 0 && sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
-					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-	}
 }

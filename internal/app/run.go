@@ -162,9 +162,12 @@ func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *wat
 	}
 	journal := new(web.Journal)
 	c.Updater.Journal = journal.Record
-	settings := c.Updater
+	updaterConfig, recommenderConfig := c.Updater, c.Recommender
 	explainer := func(clients *kube.Clients, log *slog.Logger) page.Explainer {
-		return explain.NewPage(clients, func() explain.Updater { return updater.SettingsOf(settings) }, false, log)
+		jobs := func() explain.Running {
+			return explain.Running{Updater: updater.SettingsOf(updaterConfig), Recommender: recommender.SettingsOf(recommenderConfig)}
+		}
+		return explain.NewPage(clients, jobs, false, log)
 	}
 	work, err := web.Work(&c.Web, p, &c.Common, clients, web.Data{World: world, Journal: journal, Explainer: explainer})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,9 +32,12 @@ func isExported(names ...string) bool {
 	return !slices.ContainsFunc(names, func(n string) bool { return !ast.IsExported(n) })
 }
 
-// functionTypes returns the names of the types of a package that are functions.
-func functionTypes(files []*ast.File) map[string]bool {
-	names := map[string]bool{}
+// functionTypes returns the names of the types of a package that are functions, and of those of other packages, such as "feed.Visit".
+func functionTypes(files []*ast.File, others map[string]bool) map[string]bool {
+	names := maps.Clone(others)
+	if names == nil {
+		names = map[string]bool{}
+	}
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if t, ok := n.(*ast.TypeSpec); ok {
@@ -55,6 +60,10 @@ func takesFunction(e ast.Expr, functions map[string]bool) bool {
 			return false
 		case *ast.FuncType:
 			found = true
+		case *ast.SelectorExpr:
+			x, _ := n.X.(*ast.Ident)
+			found = found || x != nil && functions[x.Name+"."+n.Sel.Name]
+			return false
 		case *ast.Ident:
 			found = found || functions[n.Name]
 		}
@@ -78,9 +87,10 @@ func receiver(d *ast.FuncDecl) string {
 	return name
 }
 
-// takers returns the exported functions, methods and struct fields of a package that take a function.
-func takers(files []*ast.File) (out []string) {
-	functions := functionTypes(files)
+// takers returns the exported functions, methods, struct fields and variables of a package that take a function. others are the names of the
+// function types of other packages.
+func takers(files []*ast.File, others map[string]bool) (out []string) {
+	functions := functionTypes(files, others)
 	add := func(parts ...string) { out = append(out, strings.Join(parts, ".")) }
 	for _, f := range files {
 		for _, d := range f.Decls {
@@ -95,6 +105,15 @@ func takers(files []*ast.File) (out []string) {
 				}
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok {
+						for i, name := range v.Names {
+							isFunction := i < len(v.Values) && takesFunction(v.Values[i], nil) && isLiteral(v.Values[i])
+							if name.IsExported() && (isFunction || v.Type != nil && takesFunction(v.Type, functions)) {
+								add(name.Name)
+							}
+						}
+						continue
+					}
 					t, ok := s.(*ast.TypeSpec)
 					if !ok {
 						continue
@@ -117,17 +136,23 @@ func takers(files []*ast.File) (out []string) {
 	return out
 }
 
+// isLiteral reports whether the value of a variable is a function itself, rather than the result of one.
+func isLiteral(e ast.Expr) bool {
+	_, ok := e.(*ast.FuncLit)
+	return ok
+}
+
 // Values go down and results come up: no layer calls a higher one through a function that it was handed.
 func TestCalls_coreAndEdges_takeNoFunctions(t *testing.T) {
 	packages := map[string][]*ast.File{}
 	set := token.NewFileSet()
 	for _, layer := range []string{"core", "edge"} {
-		err := filepath.WalkDir(filepath.Join("..", layer), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		err := filepath.WalkDir(filepath.Join("..", layer), func(file string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 				return err
 			}
-			f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			name := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
+			f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+			name := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../")
 			packages[name] = append(packages[name], f)
 			return err
 		})
@@ -139,8 +164,14 @@ func TestCalls_coreAndEdges_takeNoFunctions(t *testing.T) {
 		t.Errorf("found only %d packages", len(packages))
 	}
 	seen := map[string]bool{}
+	others := map[string]bool{"context.CancelFunc": true, "context.CancelCauseFunc": true, "http.HandlerFunc": true}
 	for name, files := range packages {
-		for _, taker := range takers(files) {
+		for function := range functionTypes(files, nil) {
+			others[path.Base(name)+"."+function] = true
+		}
+	}
+	for name, files := range packages {
+		for _, taker := range takers(files, others) {
 			full := name + "." + taker
 			seen[full] = true
 			if callbacks[full] == "" {
@@ -168,13 +199,18 @@ func All() func() { return nil }
 func (o *Options) Walk(f ...func(int) bool) {}
 func (o *options) Walk(f func()) {}
 func Read(s Source, n int) {}
+func Wrap(h http.HandlerFunc) {}
+var Hook func()
+var Double = func(n int) int { return 2 * n }
+var Total = func() int { return 1 }()
+var hook func()
 `
 	f, err := parser.ParseFile(token.NewFileSet(), "sample.go", source, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"Options.Wrap", "Options.Many", "Each", "Options.Walk"}
-	if got := takers([]*ast.File{f}); !slices.Equal(got, want) {
+	want := []string{"Options.Wrap", "Options.Many", "Each", "Options.Walk", "Wrap", "Hook", "Double"}
+	if got := takers([]*ast.File{f}, map[string]bool{"http.HandlerFunc": true}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

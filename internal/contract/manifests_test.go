@@ -94,6 +94,9 @@ var rights = map[string][]string{
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster karpenter.sh/nodepools: list",
 		"cluster metrics.k8s.io/pods: get list",
+		"cluster podfit.dev/capacityplans/status[cluster]: patch",
+		"cluster podfit.dev/capacityplans: create",
+		"cluster podfit.dev/capacityplans[cluster]: get",
 		"cluster podfit.dev/sizingprofiles: list",
 		"cluster podfit.dev/usagehistories: create delete get list patch",
 		"kube-system coordination.k8s.io/leases: create",
@@ -101,13 +104,14 @@ var rights = map[string][]string{
 	},
 	"vpa-updater": {
 		"cluster */*/scale: get",
+		"cluster /metrics: get",
 		"cluster apps/daemonsets: get list watch",
 		"cluster apps/deployments: get list patch watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
-		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list",
+		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list watch",
 		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
@@ -218,6 +222,9 @@ func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 
 func collect(into map[string][]string, where string, rules []rbacv1.PolicyRule) {
 	for _, r := range rules {
+		for _, path := range r.NonResourceURLs {
+			into[where+" "+path] = append(into[where+" "+path], r.Verbs...)
+		}
 		for _, group := range r.APIGroups {
 			if group == "" {
 				group = "core"
@@ -250,8 +257,9 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/podfit:updater",
 		"kube-system/system:leader-locking-vpa-recommender",
 		"kube-system/system:leader-locking-vpa-updater",
-		"kube-system/system:vpa-admission-controller", // upstream grants these rights in the whole cluster
-		"podfit:placeholders", "podfit:placeholders",  // to create placeholder pods
+		"kube-system/system:vpa-admission-controller",        // upstream grants these rights in the whole cluster
+		"podfit:capacity-planner", "podfit:capacity-planner", // to write the CapacityPlan
+		"podfit:placeholders", "podfit:placeholders", // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
 		"podfit:provisioning-requests", "podfit:provisioning-requests",
 		"podfit:recommender", "podfit:recommender", // upstream grants these rights to the recommender and the updater

@@ -30,6 +30,12 @@ const KindUpdateState = "UpdateState"
 // ResourceUpdateStates is the plural name by which the API server serves UpdateStates.
 const ResourceUpdateStates = "updatestates"
 
+// KindCapacityPlan is the kind of a CapacityPlan.
+const KindCapacityPlan = "CapacityPlan"
+
+// ResourceCapacityPlans is the plural name by which the API server serves CapacityPlans.
+const ResourceCapacityPlans = "capacityplans"
+
 // GroupVersion returns podfit.dev/v1alpha1.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
@@ -44,6 +50,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&UsageHistoryList{},
 		&UpdateState{},
 		&UpdateStateList{},
+		&CapacityPlan{},
+		&CapacityPlanList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil

@@ -51,7 +51,8 @@ type UpdateStateList struct {
 
 // UpdateStateSpec identifies the workload of the records.
 type UpdateStateSpec struct {
-	// target is the workload: the topmost controller of the pods. It cannot be changed.
+	// target is the workload: the topmost controller of the pods. The object whose target is the Namespace announces actions on many workloads
+	// of the namespace, see status.actingOn. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed"
 	Target WorkloadReference `json:"target"`
 }
@@ -91,6 +92,10 @@ const (
 	MaxRoomShortages = 10
 	// MaxRequestChanges is the maximum number of entries of status.changes.
 	MaxRequestChanges = 62
+	// MaxActingGroups is the maximum number of entries of status.actingOn.
+	MaxActingGroups = 100
+	// MaxActingWorkloads is the maximum number of workloads of an entry of status.actingOn.
+	MaxActingWorkloads = 3000
 	// MaxWaitingPods is the maximum number of entries of status.waitingPods.
 	MaxWaitingPods = 10
 )
@@ -110,6 +115,14 @@ type UpdateStateStatus struct {
 	// before that, the next one changes no pod of the workload for 5 minutes after this time.
 	// +optional
 	ActingSince *metav1.MicroTime `json:"actingSince,omitempty"`
+
+	// actingOn lists workloads on whose pods the updater acts, or has acted in the last minutes, by time. Only the UpdateState whose target
+	// is the Namespace has it. It replaces actingSince if the updater changes pods of many workloads of a namespace at once. If an updater
+	// is killed, the next one changes no pods of these workloads for 5 minutes after this time.
+	// +optional
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	ActingOn []ActingGroup `json:"actingOn,omitempty"`
 
 	// lastEviction is the time of the last eviction of a pod of the workload, if the attempts of an entry of pods depend on it.
 	// +optional
@@ -176,6 +189,17 @@ type UpdateStateStatus struct {
 	WaitingPods []WaitingPods `json:"waitingPods,omitempty"`
 
 	// Records of further features are added here, one typed field per feature.
+}
+
+// ActingGroup lists workloads of the namespace on whose pods the updater has acted since a time.
+type ActingGroup struct {
+	// since is the start of the pass that acts, or up to 10 seconds before it.
+	Since metav1.MicroTime `json:"since"`
+
+	// workloads are the topmost controllers of the pods.
+	// +kubebuilder:validation:MaxItems=3000
+	// +listType=atomic
+	Workloads []WorkloadReference `json:"workloads"`
 }
 
 // WaitingPods are pods that should change and wait for the same reason.

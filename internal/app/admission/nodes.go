@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -25,7 +25,7 @@ type nodeTable struct {
 	watch   watcher.Nodes
 
 	mu    sync.Mutex
-	fleet *policy.Fleet
+	fleet *fleet.Fleet
 	built time.Time
 }
 
@@ -34,7 +34,7 @@ func newNodeTable(options watcher.FleetOptions, watch watcher.Nodes) *nodeTable 
 }
 
 // Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
-func (t *nodeTable) Sizes(p *corev1.Pod) *policy.NodeSizes {
+func (t *nodeTable) Sizes(p *corev1.Pod) *fleet.Sizes {
 	if !t.options.Scale {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (t *nodeTable) Sizes(p *corev1.Pod) *policy.NodeSizes {
 }
 
 // current returns the fleet, at most nodeTableAge old.
-func (t *nodeTable) current() *policy.Fleet {
+func (t *nodeTable) current() *fleet.Fleet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fleet == nil || time.Since(t.built) > nodeTableAge {

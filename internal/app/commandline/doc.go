@@ -1,5 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commandline answers wrong calls of podfit with the remedy, and prints help that fits the terminal.
+// Package commandline executes the command that a command line names: by the name of the binary, as in upstream's images or a plugin of
+// kubectl, and by its arguments. It answers wrong calls with the remedy, and prints help that fits the terminal. It contains no command of
+// podfit but help.
 package commandline

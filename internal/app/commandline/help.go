@@ -21,8 +21,8 @@ import (
 // podfit has.
 var Essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
-	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
-	"web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
+	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "scheduler-resize-preemption": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
+	"capacity-plan": true, "web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
 	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 
@@ -106,7 +106,7 @@ var commandGroups = []struct {
 	title string
 	names []string
 }{
-	{"See what podfit would do; these commands change nothing", []string{"recommend", "explain", "backtest", "web"}},
+	{"See what podfit would do; these commands change nothing", []string{"recommend", "explain", "capacity", "backtest", "web"}},
 	{"Run podfit", []string{"run", "recommender", "updater", "admission-controller"}},
 	{"Install podfit, and more", []string{"crds", "version", "completion", "help"}},
 }
@@ -217,7 +217,7 @@ func writeFlag(b *strings.Builder, f *pflag.Flag, width int) {
 
 // Choices are the values of the flags that accept one of a few words.
 var Choices = map[string][]string{
-	"capacity-before-eviction": {"off", "ask"}, "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"},
+	"capacity-before-eviction": {"off", "ask"}, "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"}, "scheduler-resize-preemption": {"auto", "on", "off"},
 	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"},
 	"web-auth": {"none", "token", "header"},
 }
@@ -228,5 +228,31 @@ func completeChoices(c *cobra.Command) {
 		if c.Flags().Lookup(flag) != nil {
 			process.CompleteFlag(c, flag, values...)
 		}
+	}
+}
+
+// NewHelpCommand returns "podfit help". Cobra's prints the help of the root command for an unknown name.
+func NewHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Print the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = KnownCommand(named, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return named.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range c.Root().Commands() {
+				if len(args) == 0 && sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
+					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 }

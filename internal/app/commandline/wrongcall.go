@@ -4,6 +4,7 @@
 package commandline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,31 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/spelling"
 )
+
+// Execute runs the command that args name, and returns it. It looks for an unknown command first, because cobra reports the unknown flags
+// of an unknown command. If a flag is wrong, it looks for further wrong flags.
+func Execute(ctx context.Context, newRoot func() *cobra.Command, args []string) (*cobra.Command, error) {
+	root := newRoot()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	found, rest, err := root.Find(args)
+	if err == nil && found.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		return found, KnownCommand(found, rest)
+	}
+	root.SetArgs(args)
+	called, err := root.ExecuteContextC(ctx)
+	if !errors.As(err, new(process.UsageError)) {
+		return called, err
+	}
+	wrong := wrongFlags(rest, func() *cobra.Command {
+		c, _, _ := newRoot().Find(args) // found before
+		return c
+	})
+	if wrong != nil {
+		err = process.UsageError{Err: wrong}
+	}
+	return called, err
+}
 
 // NoArguments is the Args function of commands that take only flags.
 func NoArguments(c *cobra.Command, args []string) error {
@@ -58,9 +84,9 @@ func FlagError(c *cobra.Command, err error) error {
 	return process.UsageError{Err: err}
 }
 
-// WrongFlags returns an error for each flag of a command line that cannot be parsed, nil if there is none. A parser stops at the first, so
+// wrongFlags returns an error for each flag of a command line that cannot be parsed, nil if there is none. A parser stops at the first, so
 // it parses again without the flag, with a new command each time.
-func WrongFlags(args []string, newCommand func() *cobra.Command) error {
+func wrongFlags(args []string, newCommand func() *cobra.Command) error {
 	var errs []error
 	args = slices.Clone(args)
 	for {

@@ -20,15 +20,14 @@ func parseAt(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04", "2006-01-02T15:04"} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at.In(now.Location()), nil
 		}
 	}
 	for _, layout := range []string{"15:04", "15:04:05"} {
 		if at, err := time.Parse(layout, text); err == nil {
-			day := now.UTC()
-			return time.Date(day.Year(), day.Month(), day.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC), nil
+			return time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location()), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--at must be a time such as 2026-11-22T02:58:00Z or 02:58 (UTC), or a difference such as -20m or +2h, got %q", text)
+	return time.Time{}, fmt.Errorf("--at must be a time such as 2026-11-22T02:58:00Z or 02:58 (local time), or a difference such as -20m or +2h, got %q", text)
 }

@@ -25,6 +25,8 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/event"
+	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 	report "podfit.dev/podfit/internal/edge/report/explanation"
@@ -39,8 +41,12 @@ type Updater interface {
 	// Restrict makes it serve only one namespace.
 	Restrict(namespace string)
 	Interval() time.Duration
+	// StatusLease returns the lease without which the updater changes no pods, and the maximum age of its renewal; "" if it needs none.
+	StatusLease() (namespace, name string, timeout time.Duration)
 	// Preview plans its next pass without carrying it out.
 	Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget)
+	// PreviewWith is Preview with another version of an autoscaler.
+	PreviewWith(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, a *cluster.Autoscaler) *plan.Pass
 	// Assumed returns the settings that differ from cluster to cluster and that are not on the command line, as flags.
 	Assumed(fs *pflag.FlagSet) []string
 }
@@ -56,8 +62,9 @@ type Config struct {
 	Output    string
 	If        conditions
 	At        string
-	updater   Updater
-	given     *pflag.FlagSet
+	jobs      Running
+	given     *pflag.FlagSet // of the jobs
+	known     bool           // the flags of the jobs are known, so their Deployments need not be read
 
 	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
 }
@@ -66,10 +73,10 @@ type Config struct {
 var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": report.WriteText, "json": report.WriteJSON, "html": report.WriteHTML}
 
 // NewCommand returns "podfit explain".
-func NewCommand(s process.Streams, u Updater) *cobra.Command {
+func NewCommand(s process.Streams, jobs Running) *cobra.Command {
 	var keys strings.Builder
 	writeKeys(&keys)
-	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", updater: u}
+	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs}
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME",
 		Short: "Explain what has happened to a workload, what happens next and what can be done",
@@ -79,8 +86,8 @@ and why, and what you can do, as commands to copy.
 It reads the cluster once, with rights to get and list only, and changes nothing. It needs no Prometheus. Parts of the
 cluster that you may not read are named in the output.
 
-The next pass is planned by the same code as in the updater. If your updater runs with other flags than the defaults,
-give them to this command, too.
+The next pass is planned by the same code as in the updater. The flags of the running updater and recommender are read from
+their Deployments; flags of this command take precedence.
 
 Conditions for --if:
 ` + keys.String(),
@@ -118,12 +125,13 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
 	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
 	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
-	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (UTC) such as 02:58, or a difference such as -20m or +2h. "+
+	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
 	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
 	fs.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
 	fs.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
-	c.updater.Flags(fs)
+	c.jobs.Updater.Flags(fs)
+	c.jobs.Recommender.Flags(fs)
 }
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
@@ -135,7 +143,7 @@ func (c *Config) Validate() error {
 	if _, err := parseAt(c.At, time.Now()); err != nil {
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, c.updater.Validate())...)
+	return errors.Join(append(errs, c.jobs.Updater.Validate(), c.jobs.Recommender.Validate())...)
 }
 
 // run explains the object of a reference at the time now.
@@ -162,6 +170,10 @@ func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Wri
 func (c *Config) explain(
 	ctx context.Context, now time.Time, clients *kube.Clients, namespace string, find func(*cluster.Snapshot, finder) (subject, error),
 ) (*explanation.Explanation, error) {
+	var notes []string
+	if !c.known && !c.onlyNamespace {
+		notes, c.known = c.adopt(ctx, clients)
+	}
 	world, lacks, err := c.load(ctx, clients, namespace)
 	if err != nil {
 		return nil, err
@@ -179,9 +191,10 @@ func (c *Config) explain(
 		return nil, err
 	}
 	in := &explanation.Input{
-		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.updater.Interval(),
-		Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Assumed: c.updater.Assumed(c.given), Replicas: world.Scale(found.Workload),
+		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.jobs.Updater.Interval(),
+		Others: found.others, Governing: found.governing, Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Replicas: world.Scale(found.Workload),
 	}
+	c.noteFlags(in, notes, c.known)
 	states := c.records(ctx, in, clients)
 	if at.Before(now) {
 		c.inspect(ctx, in, world, clients, found.namespace)
@@ -189,10 +202,12 @@ func (c *Config) explain(
 	}
 	if at.After(now) {
 		in.Now = at
-		in.Missing = append(in.Missing, "This is planned for "+at.UTC().Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
+		in.Missing = append(in.Missing, "This is planned for "+at.Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
 	}
 	planned := c.plan(in, world, states)
 	c.size(ctx, in, world, planned, clients)
+	c.noteSizing(in)
+	c.readLease(ctx, now, in, clients)
 	c.inspect(ctx, in, world, clients, found.namespace)
 	return explanation.Explain(in), nil
 }
@@ -200,9 +215,9 @@ func (c *Config) explain(
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
 func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, []string, error) {
 	if c.onlyNamespace {
-		c.updater.Restrict(namespace)
+		c.jobs.Updater.Restrict(namespace)
 	}
-	options := c.updater.WatcherOptions()
+	options := c.jobs.Updater.WatcherOptions()
 	options.Log = slog.New(slog.DiscardHandler)
 	options.Nodes = !c.onlyNamespace
 	world := watcher.NewWorld(clients, options)
@@ -212,7 +227,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 		lacks = append(lacks, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
 	if forbidden(unread, "pods") && !c.onlyNamespace {
-		c.updater.Restrict(namespace)
+		c.jobs.Updater.Restrict(namespace)
 		options.Namespace, options.Ignored = namespace, nil
 		world = watcher.NewWorld(clients, options)
 		unread = world.Load(ctx)
@@ -281,19 +296,37 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 	for _, p := range in.Pods {
 		explained[p.UID] = true
 	}
-	pass, planned, budget := c.updater.Preview(in.Now, world, states, explained)
+	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained)
 	in.Budget, in.AllPods = budget, planned.Pods
 	in.Gates, in.EvictionGates = map[string][]plan.Gate{}, map[string][]plan.Gate{}
 	in.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
 	for uid := range explained {
 		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
 	}
+	c.planSwitched(in, world, states, explained)
 	return &planned
+}
+
+// planSwitched adds what the next pass would do if the update mode of the VPA changed running pods. A second VPA that another one governs is
+// not switched on: that would change nothing.
+func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, states []ledger.State, explained map[string]bool) {
+	a := in.Autoscaler
+	if a == nil || a.Mode.Updates() || len(in.Pods) == 0 || in.Governing != nil && in.Governing != a {
+		return
+	}
+	on := *a
+	on.Mode = cluster.InPlaceOrRecreate
+	pass := c.jobs.Updater.PreviewWith(in.Now, world, states, explained, &on)
+	in.Switched = &explanation.Switched{Mode: on.Mode, Gates: map[string][]plan.Gate{}}
+	in.Switched.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
+	for uid := range explained {
+		in.Switched.Gates[uid] = pass.Gates(uid)
+	}
 }
 
 // records returns the records of the updater. Without them, the plan is that of an updater that has just started.
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
-	states, err := readStates(ctx, clients, c.updater.WatcherOptions().Namespace)
+	states, err := readStates(ctx, clients, c.jobs.Updater.WatcherOptions().Namespace)
 	if err != nil {
 		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
 	}
@@ -319,7 +352,7 @@ func readStates(ctx context.Context, clients *kube.Clients, namespace string) ([
 	return store.Load(ctx)
 }
 
-// inspect adds what only an explanation needs. Whatever cannot be read is missing.
+// inspect adds what only an explanation needs. What cannot be read is reported in Missing.
 func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, namespace string) {
 	if in.Autoscaler != nil {
 		status, _ := world.Status(in.Autoscaler.Key)
@@ -335,13 +368,13 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	}
 	in.Disruption, _ = world.DisruptionBudgets(namespace)
 	if len(in.Pods) > 0 {
-		details, err := kube.ReadPod(ctx, clients, in.Pods[0].Key)
+		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
 		if err != nil {
 			in.Missing = append(in.Missing, "The template of the pods was not read ("+oneLine(err)+").")
 		}
 		in.Labels, in.Containers = details.Labels, details.Containers
 	}
-	events, err := kube.ReadEvents(ctx, clients, namespace)
+	events, err := event.List(ctx, clients, namespace)
 	if err != nil {
 		in.Missing = append(in.Missing, "Events were not read ("+oneLine(err)+").")
 	}

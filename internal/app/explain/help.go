@@ -19,18 +19,24 @@ import (
 
 // groupFlags separates the flags of this command from those of the updater in the help.
 func (c *Config) groupFlags(cmd *cobra.Command) {
-	var own, others []string
+	var own, others, sizes []string
 	updater := pflag.NewFlagSet("updater", pflag.ContinueOnError)
-	c.updater.Flags(updater)
+	c.jobs.Updater.Flags(updater)
+	recommender := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
+	c.jobs.Recommender.Flags(recommender)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if updater.Lookup(f.Name) != nil {
+		switch {
+		case updater.Lookup(f.Name) != nil:
 			others = append(others, f.Name)
-			return
+		case recommender.Lookup(f.Name) != nil:
+			sizes = append(sizes, f.Name)
+		default:
+			own = append(own, f.Name)
 		}
-		own = append(own, f.Name)
 	})
 	process.GroupFlags(cmd, "Flags", own...)
 	process.GroupFlags(cmd, "Flags of the updater that determine what happens next", others...)
+	process.GroupFlags(cmd, "Flags of the recommender that determine the size", sizes...)
 }
 
 // completed are the kinds that shells offer, with the resources whose names they offer.

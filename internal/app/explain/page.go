@@ -32,8 +32,8 @@ const (
 // while. The zero value is not usable.
 type Page struct {
 	clients *kube.Clients
-	updater func() Updater
-	assumed bool // the flags of the updater are not known
+	jobs    func() Running
+	assumed bool // the flags of the jobs are not known, and read from their Deployments
 	log     *slog.Logger
 
 	turn chan struct{} // has an element while the cluster is read
@@ -54,10 +54,10 @@ type answer struct {
 	until time.Time
 }
 
-// NewPage returns a Page. updater returns new settings for each explanation. If assumed is true, explanations name the flags that were
-// assumed for the updater.
-func NewPage(clients *kube.Clients, updater func() Updater, assumed bool, log *slog.Logger) *Page {
-	return &Page{clients: clients, updater: updater, assumed: assumed, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
+// NewPage returns a Page. jobs returns new settings for each explanation. If assumed is true, the flags of the jobs are read from their
+// Deployments, and explanations name those that were assumed.
+func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, log *slog.Logger) *Page {
+	return &Page{clients: clients, jobs: jobs, assumed: assumed, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
 }
 
 // errBusy is the error for viewers who waited for the explanation of another viewer.
@@ -115,17 +115,18 @@ func (p *Page) keep(q question, a answer, now time.Time) {
 func (p *Page) make(ctx context.Context, q question) (text string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			p.log.Error("An explanation panicked", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-			err = errors.New("the log of podfit has the cause")
+			p.log.Error("Cannot explain a workload because of an internal error", slog.String("workload", q.workload.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+			err = errors.New("podfit has an internal error; its log has the cause")
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 	defer cancel()
-	c := Config{updater: p.updater(), given: pflag.NewFlagSet("explain", pflag.ContinueOnError), onlyNamespace: !q.whole}
+	c := Config{jobs: p.jobs(), given: pflag.NewFlagSet("explain", pflag.ContinueOnError), onlyNamespace: !q.whole, known: !p.assumed}
 	if p.assumed {
-		c.updater.Flags(c.given)
+		c.jobs.Updater.Flags(c.given)
+		c.jobs.Recommender.Flags(c.given)
 	}
-	e, err := c.explain(ctx, time.Now(), p.clients, q.workload.Namespace, func(s *cluster.Snapshot, _ finder) (subject, error) {
+	e, err := c.explain(ctx, time.Now().UTC(), p.clients, q.workload.Namespace, func(s *cluster.Snapshot, _ finder) (subject, error) {
 		return exactly(q.workload, s)
 	})
 	if err != nil {
@@ -139,9 +140,10 @@ func (p *Page) make(ctx context.Context, q question) (text string, err error) {
 // exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.
 func exactly(w cluster.Workload, s *cluster.Snapshot) (subject, error) {
 	if w.Group == "" && w.Kind == "Pod" {
-		return findPod(reference{name: w.Name, namespace: w.Namespace}, s)
+		out, err := findPod(reference{name: w.Name, namespace: w.Namespace}, s)
+		return out.withOthers(s), err
 	}
-	out := workloadSubject(w, s)
+	out := workloadSubject(w, s).withOthers(s)
 	if len(out.pods) == 0 && out.autoscaler == nil {
 		return subject{}, fmt.Errorf("%s has neither pods with a known controller nor a VPA", w)
 	}

@@ -29,7 +29,7 @@ func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 func TestPage_panic_isAnErrorAndIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		p := NewPage(nil, func() Updater { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
+		p := NewPage(nil, func() Running { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
 		for range 3 {
 			if _, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true); err == nil {
 				t.Error("a panic is no error")

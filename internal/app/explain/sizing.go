@@ -31,9 +31,17 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	if a == nil || in.Subject.Kind == explanation.OfNode || in.Subject.Workload.IsZero() {
 		return
 	}
-	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
+	catalog := c.jobs.Recommender.Catalog()
 	if err := readProfiles(ctx, clients, catalog); err != nil {
 		in.Missing = append(in.Missing, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
+	}
+	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
+		if !catalog.IsListed() {
+			in.Missing = append(in.Missing, "Whether "+a.Recommender+" is a SizingProfile or another recommender is not known, so the size is not explained.")
+			return
+		}
+		in.Vendor = true
+		return
 	}
 	choice := catalog.Of(a)
 	if !choice.Usable {
@@ -42,7 +50,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	store, workloads := c.history(ctx, in, world, clients, choice)
 	s := &explanation.Sizing{
-		Now: in.Now, Profile: choice.Profile, Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods),
+		Now: in.Now, Profile: choice.Profile, Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
 	}
 	s.Profile.Params = workloads.Params(choice, in.Subject.Workload)
 	for _, p := range recommend.Builtins() {
@@ -68,7 +76,7 @@ func (c *Config) history(
 	ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
 ) (*usage.Store, *sizing.Workloads) {
 	w, a := in.Subject.Workload, in.Autoscaler
-	store, workloads := usage.NewStore(usage.DefaultConfig()), sizing.NewWorkloads()
+	store, workloads := c.jobs.Recommender.Store(), sizing.NewWorkloads()
 	store.Tick(in.Now)
 	store.Configure(w, a.Policies)
 	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}
@@ -126,6 +134,7 @@ func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Ca
 	}
 	list, err := client.List(ctx)
 	if errors.Is(err, kube.ErrUnsupported) {
+		catalog.Listed(nil)
 		return nil
 	}
 	if err != nil {

@@ -64,11 +64,29 @@ type subject struct {
 	explanation.Subject
 	pods       []*cluster.Pod
 	autoscaler *cluster.Autoscaler
+	others     []*cluster.Autoscaler // of the same workload
+	governing  *cluster.Autoscaler   // the one of all these that changes pods, or nil
 	namespace  string
+}
+
+// withOthers adds the other VPAs of the workload.
+func (s subject) withOthers(all *cluster.Snapshot) subject {
+	if s.Workload.IsZero() {
+		return s
+	}
+	named := all.AutoscalersOf(s.Workload)
+	s.governing = cluster.Governing(named, true)
+	s.others = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a == s.autoscaler })
+	return s
 }
 
 // find returns the subject of a reference.
 func find(r reference, s *cluster.Snapshot, w finder) (subject, error) {
+	out, err := findKind(r, s, w)
+	return out.withOthers(s), err
+}
+
+func findKind(r reference, s *cluster.Snapshot, w finder) (subject, error) {
 	switch kind, known := others[r.kind]; {
 	case known && kind == explanation.OfPod:
 		return findPod(r, s)

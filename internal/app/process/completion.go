@@ -73,7 +73,7 @@ func inTime(ctx context.Context, read func(context.Context) []string) []string {
 	}
 }
 
-// CompleteFromCluster lets shells complete what the cluster knows: the flags for namespaces and contexts, and arguments that the usage line
+// CompleteFromCluster lets shells complete values that the cluster has: the flags for namespaces and contexts, and arguments that the usage line
 // of the command names KIND/NAME. It does not replace completions that are set. If the cluster cannot be read, nothing is offered.
 func CompleteFromCluster(c *cobra.Command) {
 	for flag, read := range map[string]func(context.Context) []string{

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Row 18 of docs/decisions/0007.
@@ -136,5 +137,22 @@ func TestCompleteFromCluster_completionIsSet_staysAsItIs(t *testing.T) {
 	complete, _ := c.GetFlagCompletionFunc("namespace")
 	if got, _ := complete(c, nil, ""); !slices.Equal(got, []string{"own"}) || c.ValidArgsFunction != nil {
 		t.Errorf("got %q", got)
+	}
+}
+
+// After a value of a list, a comma may follow, so the shell adds no space.
+func TestCompleteFlag_typeOfTheFlag_decidesWhetherASpaceFollows(t *testing.T) {
+	for name, define := range map[string]func(*pflag.FlagSet){
+		"list":  func(fs *pflag.FlagSet) { fs.StringSlice("x", nil, "") },
+		"value": func(fs *pflag.FlagSet) { fs.String("x", "", "") },
+	} {
+		c := &cobra.Command{Use: "x"}
+		define(c.Flags())
+		CompleteFlag(c, "x", "one", "two")
+		complete, _ := c.GetFlagCompletionFunc("x")
+		_, directive := complete(c, nil, "")
+		if noSpace := directive&cobra.ShellCompDirectiveNoSpace != 0; noSpace != (name == "list") || directive&cobra.ShellCompDirectiveNoFileComp == 0 {
+			t.Errorf("%s: directive %v", name, directive)
+		}
 	}
 }

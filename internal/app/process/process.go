@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ type Process struct {
 	Registry  *prometheus.Registry
 	Metrics   Metrics
 	checks    []*Health
+	leading   atomic.Bool
 	Terminal  bool           // the log is read on a terminal
 	Readiness []func() error // each returns why the process is not ready to serve requests, or nil
 }
@@ -32,6 +34,7 @@ func New(log *slog.Logger, reg *prometheus.Registry) *Process {
 // usage.
 func (p *Process) HealthFor(loop string, interval time.Duration) *Health {
 	h := NewHealth(max(5*interval, 2*UsageTimeout))
+	h.loop = loop
 	h.succeeded, h.failures = p.Metrics.LastSuccess.WithLabelValues(loop), p.Metrics.Failures.WithLabelValues(loop)
 	p.checks = append(p.checks, h)
 	return h
@@ -39,9 +42,11 @@ func (p *Process) HealthFor(loop string, interval time.Duration) *Health {
 
 // leads publishes that this process is the leader until ended is called.
 func (p *Process) leads() (ended func()) {
+	p.leading.Store(true)
 	p.Metrics.Leading.Set(1)
 	p.Metrics.Transitions.Inc()
 	return func() {
+		p.leading.Store(false)
 		p.Metrics.Leading.Set(0)
 		p.Metrics.Transitions.Inc()
 	}

@@ -21,7 +21,9 @@ import (
 // Health is the health check of a loop. It fails if the last activity is too long ago. A loop that has not started yet, for
 // example because another replica is the leader, is healthy.
 type Health struct {
+	loop      string
 	window    time.Duration
+	passed    atomic.Pointer[time.Time] // when the last pass was complete; nil: none was
 	last      atomic.Pointer[time.Time] // with its monotonic reading, so that changes of the wall clock have no effect; nil: not started
 	succeeded prometheus.Gauge          // Unix time of the last complete pass; nil: not published
 	failures  prometheus.Counter        // objects that were skipped because of an internal error; nil: not published
@@ -37,6 +39,7 @@ func (h *Health) Active(now time.Time) { h.last.Store(&now) }
 // Completed records activity and the time of a complete pass.
 func (h *Health) Completed(now time.Time) {
 	h.Active(now)
+	h.passed.Store(&now)
 	if h.succeeded != nil {
 		h.succeeded.Set(float64(now.UnixMilli()) / 1000)
 	}

@@ -79,7 +79,7 @@ type deployment struct {
 }
 
 func (d deployment) apply(f *kubetest.FakeAPI) {
-	f.Apply(deployments, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"spec":{"replicas":%d}}`, d.namespace, d.name, d.replicas))
+	applyTemplate(f, d.namespace, d.name, d.replicas, "app", d.requests, d.limits)
 	set := d.name + "-7d4b9c6f5d"
 	f.Apply(kubetest.ReplicaSetsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"ownerReferences":[
 		{"apiVersion":"apps/v1","kind":"Deployment","name":%q,"uid":"u","controller":true}]},"spec":{"replicas":%d}}`, d.namespace, set, d.name, d.replicas))
@@ -99,12 +99,12 @@ func (d deployment) apply(f *kubetest.FakeAPI) {
 	}
 }
 
-// applyVPA creates a VPA of a Deployment with a recommendation.
-func applyVPA(f *kubetest.FakeAPI, namespace, name, profile, cpu, memory string) {
+// applyVPA creates a VPA of a Deployment with profile balanced and a recommendation.
+func applyVPA(f *kubetest.FakeAPI, namespace, name, cpu, memory string) {
 	f.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":"v-%s","creationTimestamp":"2026-10-01T00:00:00Z"},
-		"spec":{"recommenders":[{"name":%q}],"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":%q}},
+		"spec":{"recommenders":[{"name":"balanced"}],"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":%q}},
 		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":%q,"memory":%q},
-		"lowerBound":{"cpu":%q,"memory":%q},"upperBound":{"cpu":%q,"memory":%q}}]}}}`, namespace, name, name, profile, name, cpu, memory, cpu, memory, cpu, memory))
+		"lowerBound":{"cpu":%q,"memory":%q},"upperBound":{"cpu":%q,"memory":%q}}]}}}`, namespace, name, name, name, cpu, memory, cpu, memory, cpu, memory))
 }
 
 // applyNodes creates nodes with 4 cores and 16 GiB.
@@ -122,9 +122,9 @@ func shop(t testing.TB) *kubetest.FakeAPI {
 	killed := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
 	deployment{"shop", "cart", 3, `{"cpu":"500m","memory":"1Gi"}`, `{"memory":"1Gi"}`,
 		fmt.Sprintf(`"restartCount":1,"lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":%q,"finishedAt":%q}}`, killed, killed), 3}.apply(f)
-	applyVPA(f, "shop", "cart", "balanced", "633m", "1341234567")
+	applyVPA(f, "shop", "cart", "633m", "1341234567")
 	deployment{"ml", "feature-store", 2, `{"cpu":"3","memory":"8Gi"}`, `{}`, "", 3}.apply(f)
-	applyVPA(f, "ml", "feature-store", "balanced", "650m", "2Gi")
+	applyVPA(f, "ml", "feature-store", "650m", "2Gi")
 	deployment{"web", "front", 1, `{"cpu":"100m","memory":"128Mi"}`, `{}`, "", 3}.apply(f)
 	return f
 }

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -103,18 +104,19 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 func (c *collector) of(ref usage.Ref) *collected {
 	e := c.evidence[ref]
 	if e == nil {
-		e = &collected{}
+		e = &collected{ref: ref}
 		c.evidence[ref] = e
 	}
 	return e
 }
 
-// finish adds the OOM kills in the status of pods, and evictions for lack of memory. Samples before these may no longer be added.
+// finish adds the OOM kills in the status of pods, unless they are recorded, and evictions for lack of memory. Samples before these may no
+// longer be added.
 func (c *collector) finish() {
 	for _, b := range c.books {
 		for _, p := range c.scene.snapshot.Pods {
 			if b.store.Tracked(p.Key) {
-				b.store.ObserveExits(p)
+				b.store.ObserveExits(c.withoutRecorded(p))
 			}
 		}
 		for _, e := range c.scene.evictions {
@@ -123,9 +125,30 @@ func (c *collector) finish() {
 	}
 }
 
+// withoutRecorded returns a pod without the OOM kills that the source of usage has recorded. A source that knows only the usage of all pods of
+// a workload has recorded them for another instance.
+func (c *collector) withoutRecorded(p *cluster.Pod) *cluster.Pod {
+	out := p
+	for i := range p.Containers {
+		exit := p.Containers[i].Exit
+		e := c.evidence[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
+		if exit == nil || !exit.OOM || e == nil || e.KilledLast.Before(exit.Finished) {
+			continue
+		}
+		if out == p {
+			q := *p
+			q.Containers = slices.Clone(p.Containers)
+			out = &q
+		}
+		out.Containers[i].Exit = nil
+	}
+	return out
+}
+
 // A collected is what the samples of one container show.
 type collected struct {
 	review.Evidence
+	ref   usage.Ref
 	base  int64    // the hour of the first bit of hours
 	hours []uint64 // bit set of hours with samples
 	sum   [len(cluster.All)]float64

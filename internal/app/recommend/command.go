@@ -64,7 +64,7 @@ Exit codes:
 		process.CompleteFlag(cmd, flag, values...)
 	}
 	process.GroupFlags(cmd, "What is reviewed", "namespace", "all-namespaces", "selector", "kind", "context", "kubeconfig", "as")
-	process.GroupFlags(cmd, "Where usage is from", "source", "prometheus", "prometheus-header", "prometheus-token-file", "cluster-label", "history", "for", "trace")
+	process.GroupFlags(cmd, "Where usage is from", "source", "prometheus", "prometheus-header", "prometheus-param", "prometheus-token-file", "cluster-label", "history", "for", "trace")
 	process.GroupFlags(cmd, "How it is sized", "profile", "limits", "hpa")
 	process.GroupFlags(cmd, "Money", "prices", "opencost", "no-money")
 	process.GroupFlags(cmd, "Output", "output", "group-by", "sort", "top", "min-saving", "no-color", "quiet")
@@ -130,16 +130,18 @@ func (j *job) run(ctx context.Context) error {
 	return j.report(s, config, subjects)
 }
 
-// read reads usage from the source, and sets what the report says about it.
+// read reads usage from the source, and sets the source, the notes and the gaps of the report.
 func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint, config *review.Config) ([]review.Subject, error) {
 	source := j.config.source()
+	unreadable := ""
 	if from != nil {
 		subjects, err := j.readPrometheus(ctx, clients, s, from)
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
 			config.Source, config.Window, config.Peaks = from.name, j.config.window(), true
 			return subjects, err
 		}
-		s.notes = append(s.notes, fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err))
+		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err)
+		s.notes = append(s.notes, unreadable)
 	}
 	if source == sourceAuto {
 		source = sourceMetrics
@@ -155,8 +157,17 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *e
 	if err != nil {
 		return nil, err
 	}
+	j.announce(unreadable)
 	config.Source, config.Window = "Metrics API", j.config.For
 	return j.readMetrics(ctx, sampler, s)
+}
+
+// announce says before the Metrics API is read that this takes a while, and why it is read: the user has not asked for it.
+// unreadable is the note about a Prometheus that was found in vain, "" if there is none.
+func (j *job) announce(unreadable string) {
+	if !j.config.Quiet && j.config.source() != sourceMetrics {
+		fmt.Fprintln(j.streams.Err, plainText(fmt.Sprintf("Reading the Metrics API for %v, because there are no VPAs and no Prometheus that can be read. %s", j.config.For, unreadable)))
+	}
 }
 
 // readPrometheus reads usage from a Prometheus.
@@ -213,7 +224,7 @@ func (j *job) check(s *scene) error {
 	for _, name := range c.Names {
 		kind, rest, _ := strings.Cut(name, "/")
 		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return w.key.Name == rest && isKind(kind, w.key.Kind) }) {
-			return fmt.Errorf("there is no %s with live pods in %s", name, c.scopeText())
+			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(kind, rest))
 		}
 	}
 	if len(s.workloads) == 0 {
@@ -283,6 +294,13 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 	if w.vpa != nil {
 		out.VPA = w.vpa.Name
 	}
+	if t := s.templates[w.key]; t != nil {
+		if of := t.Container(container); of != nil {
+			out.Template = &review.Size{Requests: of.Requests, Limits: of.Limits}
+		} else {
+			out.Injected = true
+		}
+	}
 	newest := time.Time{}
 	for _, p := range w.live {
 		c := p.Container(container)
@@ -332,18 +350,7 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 
 // addKills adds the OOM kills in the status of the live pods, unless the source of usage knows more.
 func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
-	since := s.now.Add(-j.config.window())
-	var seen review.Evidence
-	for _, p := range w.live {
-		c := p.Container(subject.Container)
-		if c != nil && c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(since) {
-			seen.Kill(c.Exit.Finished, max(int(c.Exit.Kills), 1))
-		}
-	}
-	e := &subject.Evidence
-	if seen.Kills >= e.Kills || e.KilledLast.Before(since) {
-		e.Kills, e.KilledFrom, e.KilledLast = seen.Kills, seen.KilledFrom, seen.KilledLast
-	}
+	subject.Evidence.AddStatusKills(w.live, subject.Container, s.now.Add(-j.config.window()))
 }
 
 // report writes the report and returns an error for the exit code.

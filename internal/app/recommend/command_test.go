@@ -26,6 +26,9 @@ func TestRecommend_wrongCall_namesAllMistakesAndExitCodeIs2(t *testing.T) {
 		"--prometheus localhost:9090":             {`--prometheus must be a URL such as http://localhost:9090, got "localhost:9090"`},
 		"--opencost x":                            {"--opencost must be a URL"},
 		"--prometheus-header x":                   {"--prometheus-header must be 'Name: value'"},
+		"--prometheus-param dedup":                {"--prometheus-param must be NAME=VALUE such as dedup=false"},
+		"--prometheus-param time=1":               {"--prometheus-param cannot set time"},
+		"--prometheus http://a?dedup=false":       {"set them with --prometheus-param"},
 		"--cluster-label x":                       {"--cluster-label must be a label and a value such as cluster=prod"},
 		"--history soon":                          {"--history must be a duration such as 12h or 14d"},
 		"--source metrics --for 15s":              {"--for must be at least 2m0s, because one reading of usage is no basis for a recommendation"},
@@ -163,7 +166,7 @@ func TestRecommend_rightsToGetAndList_areEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{methods: map[string]int{}, next: next, refuseWatches: true}
+	g := &gateway{methods: map[string]int{}, next: next, refuses: func(r *http.Request) bool { return r.URL.Query().Has("watch") }}
 	for name, scope := range map[string][]string{"all namespaces": nil, "one namespace": {"-n", "shop"}} {
 		r := runCommand(t.Context(), append(scope, "--kubeconfig", kubeconfig(t, serve(t, g)), "--source", "cluster")...)
 		if r.code != 0 || !strings.Contains(r.out, "shop/deploy/cart") {

@@ -40,6 +40,7 @@ type Config struct {
 	Trace        string
 	Prometheus   string
 	Headers      []string // "Name: value"
+	Params       []string // "name=value"
 	TokenFile    string
 	ClusterLabel string // "name=value"
 	History      string
@@ -126,6 +127,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Trace, "trace", c.Trace, "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces, as for podfit backtest.")
 	f.StringVar(&c.Prometheus, "prometheus", c.Prometheus, "URL of a Prometheus with the metrics of containers.")
 	f.StringArrayVar(&c.Headers, "prometheus-header", c.Headers, "HTTP header for requests to Prometheus, such as 'X-Scope-OrgID: shop'. Can be repeated.")
+	f.StringArrayVar(&c.Params, "prometheus-param", c.Params, "Parameter of each query to Prometheus, such as dedup=false or max_source_resolution=5m of Thanos, or extra_label=cluster=prod of VictoriaMetrics. Can be repeated.")
 	f.StringVar(&c.TokenFile, "prometheus-token-file", c.TokenFile, "Path of a file that contains a bearer token for Prometheus.")
 	f.StringVar(&c.ClusterLabel, "cluster-label", c.ClusterLabel, "Label and value of the series of this cluster, such as cluster=prod, in a Prometheus with several clusters.")
 	f.StringVar(&c.History, "history", c.History, "Length of the usage history that is read from Prometheus.")
@@ -157,7 +159,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 // Validate returns all invalid flags as one error.
 func (c *Config) Validate() error {
-	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateProfiles(), c.validateMoney()}
+	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateParams(), c.validateProfiles(), c.validateMoney()}
 	return errors.Join(problems...)
 }
 
@@ -203,6 +205,25 @@ func (c *Config) validateScope() error {
 		if !ok || kind == "" || rest == "" || strings.Contains(rest, "/") {
 			errs = append(errs, fmt.Errorf("a workload must be KIND/NAME, such as deploy/cart, got %q", name))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownParams are the parameters of a query that podfit sets.
+var ownParams = map[string]bool{"query": true, "time": true, "start": true, "end": true, "step": true, "timeout": true}
+
+func (c *Config) validateParams() error {
+	var errs []error
+	for _, p := range c.Params {
+		switch name, _, ok := strings.Cut(p, "="); {
+		case !ok || name == "":
+			errs = append(errs, fmt.Errorf("--prometheus-param must be NAME=VALUE such as dedup=false, got %q", p))
+		case ownParams[name]:
+			errs = append(errs, fmt.Errorf("--prometheus-param cannot set %s, which podfit sets for each query", name))
+		}
+	}
+	if u, err := url.Parse(c.Prometheus); err == nil && u.RawQuery != "" {
+		errs = append(errs, fmt.Errorf("--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery))
 	}
 	return errors.Join(errs...)
 }

@@ -27,7 +27,7 @@ func (j *job) newProgress() *progress {
 // progressInterval is the shortest time between two updates of the line.
 const progressInterval = 200 * time.Millisecond
 
-// show shows the share of the work that is done, and details of it. The remaining time follows from the time until now.
+// show updates the line: the share of the work that is done, details, and the remaining time, which is estimated from the elapsed time.
 func (p *progress) show(now time.Time, done float64, details string) {
 	if p == nil || now.Sub(p.shown) < progressInterval {
 		return

@@ -9,14 +9,18 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/prom"
 	"podfit.dev/podfit/internal/edge/prom/discovery"
 	"podfit.dev/podfit/internal/edge/prom/survey"
@@ -30,6 +34,7 @@ type endpoint struct {
 	address   string
 	name      string // for the report
 	transport http.RoundTripper
+	headers   []string // that transport adds, "Name: value"
 }
 
 // locate returns the Prometheus to read: from the flag, the environment variable, or a Service of the cluster. It returns nil if there is
@@ -51,7 +56,7 @@ func (j *job) locate(ctx context.Context, clients *kube.Clients) (*endpoint, err
 		if err != nil {
 			return nil, err
 		}
-		return &endpoint{address, "Prometheus " + withoutUser(address), &headers{next: base, add: c.Headers}}, nil
+		return &endpoint{address, "Prometheus " + withoutUser(address), &headers{next: base, add: c.Headers}, c.Headers}, nil
 	}
 	found, err := discover(ctx, clients)
 	var several discovery.Several
@@ -62,24 +67,34 @@ func (j *job) locate(ctx context.Context, clients *kube.Clients) (*endpoint, err
 	default:
 		return nil, nil // no right to list Services, or none is known
 	}
-	address, err := clients.ServiceProxy(found.Key, found.Scheme, found.Port, found.Path)
+	address, err := inspection.ServiceProxy(clients, found.Key, found.Scheme, found.Port, found.Path)
 	if err != nil {
 		return nil, err
 	}
-	add := c.Headers
+	add := slices.Clone(c.Headers)
 	for name, value := range found.Header {
-		add = append(add, name+": "+value)
+		if !c.setsHeader(name) {
+			add = append(add, name+": "+value)
+		}
 	}
-	return &endpoint{address, found.Product + " " + found.Key.String(), &headers{next: clients.HTTP.Transport, add: add}}, nil
+	return &endpoint{address, found.Product + " " + found.Key.String(), &headers{next: clients.HTTP.Transport, add: add}, add}, nil
+}
+
+// setsHeader reports whether a flag sets a header for requests to Prometheus.
+func (c *Config) setsHeader(name string) bool {
+	return slices.ContainsFunc(c.Headers, func(h string) bool {
+		given, _, _ := strings.Cut(h, ":")
+		return strings.EqualFold(strings.TrimSpace(given), name)
+	})
 }
 
 // discover returns the only Prometheus among the Services of the cluster.
 func discover(ctx context.Context, clients *kube.Clients) (discovery.Candidate, error) {
-	services, err := clients.Services(ctx, discovery.Selectors())
+	services, err := inspection.Services(ctx, clients, discovery.Selectors())
 	if err != nil {
 		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
 	}
-	objects, err := clients.Prometheuses(ctx)
+	objects, err := inspection.Prometheuses(ctx, clients)
 	if err != nil {
 		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
 	}
@@ -89,7 +104,7 @@ func discover(ctx context.Context, clients *kube.Clients) (discovery.Candidate, 
 var userInURL = regexp.MustCompile(`//[^/@]*@`)
 
 // withoutUser returns a URL without a user and password.
-func withoutUser(url string) string { return userInURL.ReplaceAllString(url, "//") }
+func withoutUser(address string) string { return userInURL.ReplaceAllString(address, "//") }
 
 // A history reads recorded usage. survey.Survey implements it.
 type history interface {
@@ -100,15 +115,22 @@ type history interface {
 
 // newHistory returns a reader of the usage that a Prometheus stores.
 func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *endpoint) (history, error) {
-	c := survey.Config{Address: from.address, Transport: from.transport, Parallel: 1}
+	c := survey.Config{Address: from.address, Transport: from.transport, Parallel: 1, Tenant: strings.Join(from.headers, "\n")}
 	if j.config.Load == "normal" {
 		c.Parallel = 2
+	}
+	for _, p := range j.config.Params {
+		name, value, _ := strings.Cut(p, "=")
+		if c.Params == nil {
+			c.Params = url.Values{}
+		}
+		c.Params.Add(name, value)
 	}
 	if name, value, ok := strings.Cut(j.config.ClusterLabel, "="); ok {
 		c.Labels = []survey.Label{{Name: name, Value: value}}
 	}
 	if !j.config.NoCache {
-		uid, err := clients.UID(ctx)
+		uid, err := inspection.ClusterUID(ctx, clients)
 		dir, dirErr := survey.DefaultDir()
 		if err == nil && dirErr == nil { // the cache only saves time
 			c.Cache = survey.OpenCache(dir, uid)
@@ -135,6 +157,9 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 		}
 		gaps = append(gaps, part.Gaps...)
 		s.notes = append(s.notes, part.Notes...)
+		for _, text := range part.Partial {
+			s.missing = append(s.missing, "the server may have omitted series: "+text)
+		}
 		if err != nil && ctx.Err() == nil && len(c.evidence) == 0 {
 			return nil, explained(err)
 		}
@@ -246,11 +271,40 @@ func (c *collector) observeHour(h *survey.Hour) {
 	}
 	if h.Kills > 0 {
 		as.to.Kill(h.End, h.Kills)
+		c.observeKill(h, as)
 	}
 	if c.throttling && h.Has.Has(cluster.CPU) {
 		as.to.throttled += h.Throttled
 		as.to.throttledHours++
 	}
+}
+
+// observeKill adds an OOM kill that was recorded in an hour, as the recommender adds those that it observes: as a memory peak above the request
+// that was not enough. If the request is not recorded, it is that of a live pod that existed then.
+func (c *collector) observeKill(h *survey.Hour, as trackedAs) {
+	request := h.KilledRequest
+	if request == 0 {
+		request = c.requestSince(as.to.ref, h.End.Add(-time.Hour))
+	}
+	for _, b := range c.books {
+		b.store.ObserveOOM(usage.OOM{Pod: as.pod, Container: h.Container, At: h.End, Memory: request})
+	}
+}
+
+// requestSince returns the highest memory request of a container in the live pods that were created before a time, 0 if there are none.
+func (c *collector) requestSince(of usage.Ref, created time.Time) int64 {
+	w := c.byKey[of.Workload]
+	if w == nil {
+		return 0
+	}
+	highest := int64(0)
+	for _, p := range w.live {
+		if x := p.Container(of.Container); x != nil && !p.Created.IsZero() && !p.Created.After(created) {
+			requests, _ := x.Running()
+			highest = max(highest, requests.Memory)
+		}
+	}
+	return highest
 }
 
 var cronJobSuffix = regexp.MustCompile(`-[0-9]{8,11}$`)

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/profile"
 )
@@ -33,6 +34,7 @@ type scene struct {
 	nodes       []cluster.Node
 	selectors   []cluster.NodeSelector
 	tolerations []cluster.Tolerations
+	templates   map[cluster.Workload]*kube.Template
 	whole       bool // all pods and nodes of the cluster are known
 	catalog     *sizing.Catalog
 	missing     []string // what could not be read
@@ -99,16 +101,17 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		s.nodeIndex[s.nodes[i].Name] = i
 	}
 	if c.Selector != "" {
-		if s.selected, err = clients.PodLabels(ctx, c.onlyNamespace(), c.Selector, ""); err != nil {
+		if s.selected, err = inspection.PodLabels(ctx, clients, c.onlyNamespace(), c.Selector, ""); err != nil {
 			return nil, err
 		}
 	}
 	if name, ok := strings.CutPrefix(c.GroupBy, "label="); ok {
-		if s.labels, err = clients.PodLabels(ctx, c.onlyNamespace(), name, name); err != nil {
+		if s.labels, err = inspection.PodLabels(ctx, clients, c.onlyNamespace(), name, name); err != nil {
 			return nil, err
 		}
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
+	s.readTemplates(ctx, c, clients)
 	return s, s.readProfiles(ctx, clients)
 }
 

@@ -35,15 +35,15 @@ type gateway struct {
 	next    *url.URL
 	also    http.Handler // for the service proxy
 
-	refuseWatches bool
+	refuses func(*http.Request) bool // status 403
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.methods[r.Method]++
 	g.mu.Unlock()
-	if g.refuseWatches && r.URL.Query().Has("watch") {
-		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"cannot watch resource"}`, http.StatusForbidden)
+	if g.refuses != nil && g.refuses(r) {
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"the user cannot do that"}`, http.StatusForbidden)
 		return
 	}
 	if g.also != nil && strings.Contains(r.URL.Path, "/proxy/") {
@@ -83,11 +83,14 @@ type prometheus struct {
 	mu      sync.Mutex
 	methods map[string]int
 	headers http.Header // of the last request
-	queries []string
-	fails   func(query string) bool // status 400
-	pods    []string                // "namespace pod"
-	entered chan struct{}           // closed at the first range query, if not nil
-	hold    bool                    // range queries are not answered
+
+	parameters url.Values // of the last request
+	extra      string     // more fields of the answers to range queries, in JSON
+	queries    []string
+	fails      func(query string) bool // status 400
+	pods       []string                // "namespace pod"
+	entered    chan struct{}           // closed at the first range query, if not nil
+	hold       bool                    // range queries are not answered
 }
 
 func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +100,7 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.methods = map[string]int{}
 	}
 	p.methods[r.Method]++
-	p.headers = r.Header.Clone()
+	p.headers, p.parameters = r.Header.Clone(), r.URL.Query()
 	p.queries = append(p.queries, query)
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
@@ -112,7 +115,12 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		close(p.entered)
 		<-r.Context().Done()
 	default:
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": p.matrix(r.URL.Query())}})
+		result, _ := json.Marshal(p.matrix(r.URL.Query()))
+		extra := ""
+		if p.extra != "" {
+			extra = "," + p.extra
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":%s}%s}`, result, extra)
 	}
 }
 
@@ -294,6 +302,34 @@ func TestRecommend_prometheusUnreachable_errorHasCauseAndRemedy(t *testing.T) {
 	}
 }
 
+// A tenant of the user replaces the tenant of Mimir without tenants. A result that may lack series makes the report incomplete.
+func TestRecommend_mimirInTheCluster_usesTheTenantAndParametersAndReportsPartialResults(t *testing.T) {
+	f := shop(t)
+	f.Apply("/api/v1/services", `{"metadata":{"namespace":"mimir","name":"query-frontend","labels":{"app.kubernetes.io/name":"mimir","app.kubernetes.io/component":"query-frontend"}},
+		"spec":{"ports":[{"name":"http-metrics","port":8080,"protocol":"TCP"}]}}`)
+	next, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &prometheus{pods: recordedPods(), extra: `"warnings":["ingester-2 is down"]`}
+	config := kubeconfig(t, serve(t, &gateway{methods: map[string]int{}, next: next, also: p}))
+	for name, args := range map[string][]string{
+		"anonymous": nil,
+		"shop":      {"--prometheus-header", "x-scope-orgid: shop", "--prometheus-param", "max_source_resolution=5m"},
+	} {
+		r := runCommand(t.Context(), append([]string{"--kubeconfig", config, "--no-cache", "--history", "1d"}, args...)...)
+		if got := p.headers.Values("X-Scope-Orgid"); len(got) != 1 || got[0] != name {
+			t.Errorf("%s: got tenants %v", name, got)
+		}
+		if sent := p.parameters.Get("max_source_resolution"); (sent == "5m") != (len(args) > 0) {
+			t.Errorf("%s: got parameters %v", name, p.parameters)
+		}
+		if r.code != exitPartial || !strings.Contains(r.out, "Mimir mimir/query-frontend") || strings.Count(r.out, "Incomplete: the server may have omitted series: ingester-2 is down") != 1 {
+			t.Errorf("%s: got exit code %d, error %s and report\n%s", name, r.code, r.errs, r.out)
+		}
+	}
+}
+
 func TestRecommend_severalPrometheuses_areListed(t *testing.T) {
 	f := shop(t)
 	for _, namespace := range []string{"monitoring", "other"} {
@@ -323,6 +359,33 @@ func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
 	c := Defaults()
 	c.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
 	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
+}
+
+// Without --source, the Metrics API is read for a quarter of an hour: the user must know that, and why.
+func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	deployment{"web", "front", 1, `{"cpu":"100m","memory":"128Mi"}`, `{}`, "", 0}.apply(f)
+	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
+	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+		"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`)
+	next, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no right", http.StatusForbidden) })
+	for _, quiet := range []bool{false, true} {
+		j := newTestJob(t, f)
+		var errs bytes.Buffer
+		j.streams.Err = &errs
+		j.config.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, serve(t, &gateway{methods: map[string]int{}, next: next, also: refused})), sourceAuto, quiet, true
+		if err := j.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := errs.String()
+		if said := strings.Contains(got, "Reading the Metrics API for 30ms") && strings.Contains(got, "monitoring/prometheus-k8s was found, but cannot be read"); said == quiet {
+			t.Errorf("quiet %v: got %q", quiet, got)
+		}
+	}
 }
 
 // A readings is a Metrics API with usage at times of its own.

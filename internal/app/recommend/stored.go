@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/hourly"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -120,65 +117,5 @@ func (b *book) adviseStored(w *workload) []cluster.Advice {
 
 // storedEvidence returns what the stored history of a container shows.
 func (b *book) storedEvidence(w *workload, container string) review.Evidence {
-	var e review.Evidence
-	series := b.store.Series(w.key, container)
-	switch {
-	case w.vpa == nil:
-		e.Lack = "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"
-		return e
-	case series == nil:
-		e.Lack = "the cluster stores no usage of it"
-		return e
-	}
-	for _, res := range cluster.All {
-		seen := series.Seen(res)
-		if seen.Count == 0 {
-			continue
-		}
-		if e.From.IsZero() || seen.First.Before(e.From) {
-			e.From = seen.First
-		}
-		if seen.Last.After(e.To) {
-			e.To = seen.Last
-		}
-		e.Samples = max(e.Samples, seen.Count)
-	}
-	if e.Samples == 0 && w.vpa.AdviceFor(container) != nil { // the recommender reads history from Prometheus, and stores none
-		e.From, e.To, e.Hours = w.vpa.Created, b.scene.now, min(int(b.scene.now.Sub(w.vpa.Created).Hours()), unknownHours)
-		return e
-	}
-	e.Hours = min(int(e.To.Sub(e.From).Hours()+0.5), e.Samples/samplesPerHour)
-	if peaks := memoryPeaks(series); peaks != nil {
-		dayPeaks(&e, peaks, b.scene.now)
-	}
-	if at, _ := series.LastOOM(); !at.IsZero() {
-		e.Kill(at, 1)
-	}
-	return e
-}
-
-// unknownHours is the maximum number of hours of usage that a recommendation counts for if the history behind it is not stored, so that
-// its confidence is low.
-const unknownHours = 24
-
-// samplesPerHour is the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough.
-const samplesPerHour = 30
-
-// memoryPeaks returns the memory peaks of the last hours in the model state of a container, nil if it has none.
-func memoryPeaks(series *usage.ContainerHistory) *hourly.Peaks {
-	switch m := series.Extension().(type) {
-	case *recommend.Memo:
-		return &m.Memory
-	case *recommend.Busy:
-		return &m.Memory
-	}
-	return nil
-}
-
-// dayPeaks sets the memory peaks of the last days.
-func dayPeaks(e *review.Evidence, peaks *hourly.Peaks, now time.Time) {
-	hour := int(now.Unix() / 3600)
-	for d := range review.PeakDays {
-		e.DayPeaks[d] = int64(peaks.Max(hour+1-24*(d+1), hour+1-24*d).Amount())
-	}
+	return review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.now)
 }

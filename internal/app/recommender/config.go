@@ -28,6 +28,7 @@ type Config struct {
 	CheckpointsTimeout   time.Duration
 	MinCheckpoints       int
 	Workers              int
+	CapacityPlan         bool
 	MemorySaver          bool
 	IntegerCPU           bool
 	MaxAllowedCPU        process.Quantity
@@ -62,7 +63,7 @@ type SizingConfig struct {
 func Defaults() Config {
 	return Config{
 		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-recommender-lease"),
-		Name: "default", Interval: time.Minute, Address: ":8942",
+		Name: "default", Interval: time.Minute, CapacityPlan: true, Address: ":8942",
 		CheckpointsGC: 10 * time.Minute, CheckpointsTimeout: time.Minute, MinCheckpoints: 10, Workers: 10,
 		Sizing: SizingConfig{
 			Margin: 0.15, MinCPUMillicores: 25, MinMemoryMB: 250,
@@ -96,6 +97,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.CheckpointsTimeout, "checkpoints-timeout", c.CheckpointsTimeout, "Maximum time that one pass spends on writing checkpoints.")
 	fs.IntVar(&c.MinCheckpoints, "min-checkpoints", c.MinCheckpoints, "Deprecated. This flag has no effect.")
 	fs.IntVar(&c.Workers, "update-worker-count", c.Workers, "Number of workers that write recommendations and checkpoints concurrently. At least 1.")
+	fs.BoolVar(&c.CapacityPlan, "capacity-plan", c.CapacityPlan, "If true, keep the CapacityPlan object up to date: how much of each pool of nodes is requested, and when it will be full. It requires that all namespaces are watched.")
 	fs.BoolVar(&c.MemorySaver, "memory-saver", c.MemorySaver, "If true, keep usage history only of pods that a VPA targets.")
 	fs.BoolVar(&c.IntegerCPU, "cpu-integer-post-processor-enabled", c.IntegerCPU, "If true, round recommended CPU up to whole cores for containers that are named by the VPA's annotation vpa-post-processor.kubernetes.io/CONTAINER_integerCPU.")
 	fs.Var(&c.MaxAllowedCPU, "container-recommendation-max-allowed-cpu", "Maximum CPU recommended for a container whose VPA sets no maxAllowed for CPU. Empty means no maximum.")

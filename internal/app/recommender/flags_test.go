@@ -404,7 +404,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err !
 }
 
 // The updater and the webhook have tests of their own for the effect of the gate.
-func TestGatesOpenWhatTheyAreFor(t *testing.T) {
+func TestFeatureGates_perVPAConfig_selectsTheOOMBumpOfTheVPA(t *testing.T) {
 	for set, want := range map[string]float64{"": 1.2, "PerVPAConfig=true": 3} {
 		b := newBench(t)
 		b.config = given(t, "--feature-gates="+set, "--oom-min-bump-up-bytes=0", "--pod-recommendation-min-memory-mb=1")

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/scalepoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -95,7 +96,7 @@ func (c *horizontalConflict) message(a *cluster.Autoscaler, pods []*cluster.Pod)
 			cluster.MostResets, request, v1alpha1.AnnotationScalePoint)
 	case policy.ScalePointPreserved:
 		point := c.HPA.Of(c.Metric)
-		r := policy.RequestsAt(point)
+		r := scalepoint.RequestsAt(point)
 		s += fmt.Sprintf("podfit preserves its scale point of %d %% of %s: it changes the target of the HPA together with the request, which stays between %s and %s per pod.",
 			point.Percent, cluster.Format(c.Metric.Resource, point.Base), cluster.Format(c.Metric.Resource, r.Low), cluster.Format(c.Metric.Resource, r.High))
 	case policy.NotScaled, policy.TargetNotWritten: // only the updater knows the latter

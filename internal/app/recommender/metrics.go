@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/metrics"
@@ -27,6 +28,7 @@ type Metrics struct {
 	history    *history.Metrics
 	sources    *prometheus.CounterVec
 	quality    qualityMetrics
+	capacity   *forecast.Metrics
 }
 
 // NewMetrics registers the metrics of the recommender.
@@ -56,7 +58,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by source: pod status or pod spec.",
 		}, []string{"source"}),
 		history: history.NewMetrics(reg),
-		quality: newQualityMetrics(reg),
+		quality: newQualityMetrics(reg), capacity: forecast.NewMetrics(reg),
 	}
 	reg.MustRegister(m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected)
 	return m

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -75,7 +75,7 @@ type recommender struct {
 	governing memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
 	podsSeen  memo[cluster.Workload, podsSeen]
 	limits    memo[usage.Ref, int64] // memoryLimit
-	fleet     *policy.Fleet          // of the current pass
+	fleet     *fleet.Fleet           // of the current pass
 
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
@@ -133,8 +133,12 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		d.backfill = history.NewBackfill(client, world, m.history, p.Log)
 	}
+	plan, err := newCapacityLoop(c, p, clients, world, m, &d)
+	if err != nil {
+		return nil, err
+	}
 	var last *recommender // of the last term, if its usage history is not stored
-	return func(ctx context.Context) error {
+	work := func(ctx context.Context) error {
 		defer h.Disarm()
 		if err := world.WaitSynced(ctx); err != nil {
 			return process.Ended(ctx, err)
@@ -159,7 +163,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			last = r
 		}
 		return process.Ended(ctx, r.term(ctx, p))
-	}, nil
+	}
+	if plan == nil {
+		return work, nil
+	}
+	return beside(work, plan), nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacity"
 )
 
 // The values of --capacity-before-eviction.
@@ -27,10 +28,10 @@ const (
 )
 
 const (
-	// providerInterval is how often the updater checks whether it can ask for capacity, and reads its ProvisioningRequests if it knows of
-	// none.
+	// providerInterval is how often the updater checks whether it can ask for capacity, and reads its ProvisioningRequests if it has
+	// found none.
 	providerInterval = 5 * time.Minute
-	// requestsInterval is how often the updater reads its ProvisioningRequests while there are some.
+	// requestsInterval is how often the updater reads its ProvisioningRequests while there are some and they cannot be watched.
 	requestsInterval = 10 * time.Second
 	// capacityTimeout limits one request about capacity, so that a pass does not wait for it for long.
 	capacityTimeout = 10 * time.Second
@@ -48,12 +49,20 @@ type capacityLister interface {
 	List(ctx context.Context) ([]cluster.CapacityRequest, error)
 }
 
+// requestWatch is the watch of ProvisioningRequests.
+type requestWatch interface {
+	// RequestChanges returns how many changes were seen, and whether there is a watch now.
+	RequestChanges() (count uint64, watched bool)
+}
+
 // capacityProvider is how the updater asks for capacity before an eviction.
 type capacityProvider struct {
 	ways     map[cluster.RequestKind]*capacityWay // empty: it does not ask
 	requests capacityLister                       // nil: there are no ProvisioningRequests
 	found    []cluster.CapacityRequest            // when they were last read
 	listed   time.Time                            // when that was last tried
+	watch    requestWatch                         // nil: they are not watched
+	seen     uint64                               // changes that the watch had seen when they were last read
 	read     bool                                 // they were read once
 	clean    bool                                 // no ProvisioningRequest is left after the feature was switched off
 	reported string                               // how capacity is asked for, as it was logged
@@ -73,9 +82,9 @@ func newCapacity(c *Config, clients *kube.Clients) capacityProvider {
 	if !c.WatchesAllPods() {
 		return capacityProvider{}
 	}
-	requests := kube.NewProvisioningRequests(clients, c.ProvisioningClass, c.PlaceholderImage)
+	requests := capacity.NewProvisioningRequests(clients, c.ProvisioningClass, c.PlaceholderImage)
 	return capacityProvider{requests: requests, ways: map[cluster.RequestKind]*capacityWay{
-		cluster.PlaceholderPod:      {client: kube.NewPlaceholders(clients, c.PlaceholderImage)},
+		cluster.PlaceholderPod:      {client: capacity.NewPlaceholders(clients, c.PlaceholderImage)},
 		cluster.ProvisioningRequest: {client: requests},
 	}}
 }
@@ -122,17 +131,30 @@ func (u *updater) checkProvider(ctx context.Context, now time.Time, kind cluster
 	problem, err := way.client.Available(ctx, u.config.DryRun)
 	way.checked = now
 	if err != nil {
-		u.log.Warn("Cannot check whether capacity can be asked for; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
+		u.log.Warn("Cannot check whether capacity can be requested; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
 		return
 	}
 	way.known, way.problem = true, problem
 }
 
-// listRequests reads the ProvisioningRequests: often while there are some, else rarely, because nobody else creates them.
+// watched reports whether ProvisioningRequests are watched, and returns the number of changes that the watch has seen.
+func (c *capacityProvider) watched() (count uint64, watched bool) {
+	if c.watch == nil {
+		return 0, false
+	}
+	return c.watch.RequestChanges()
+}
+
+// listRequests reads the ProvisioningRequests: after a change that the watch has seen, often while there are some and no watch, and else
+// rarely, because only podfit creates them.
 func (u *updater) listRequests(ctx context.Context, now time.Time) {
 	c := &u.capacity
 	interval := providerInterval
-	if len(c.found) > 0 {
+	changes, watched := c.watched()
+	switch {
+	case changes != c.seen:
+		interval = 0
+	case len(c.found) > 0 && !watched:
 		interval = requestsInterval
 	}
 	if !c.listed.IsZero() && !now.Before(c.listed) && now.Sub(c.listed) < interval {
@@ -146,19 +168,24 @@ func (u *updater) listRequests(ctx context.Context, now time.Time) {
 		u.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
 		return
 	}
-	c.found, c.read = found, true
+	c.found, c.read, c.seen = found, true, changes
 }
 
-// nextRead returns when the ProvisioningRequests are read again, if one of them has no final answer; zero otherwise. They are not watched.
+// nextRead returns when the ProvisioningRequests are read again, if one of them has no final answer and they are not watched; zero otherwise.
 func (c *capacityProvider) nextRead(now time.Time) time.Time {
+	if changes, watched := c.watched(); watched && changes == c.seen || !c.awaitsRequest() {
+		return time.Time{}
+	}
+	return now.Add(requestsInterval)
+}
+
+// awaitsRequest reports whether a ProvisioningRequest has no final answer, or one was created or deleted since they were read.
+func (c *capacityProvider) awaitsRequest() bool {
 	way := c.ways[cluster.ProvisioningRequest]
 	isOpen := func(r cluster.CapacityRequest) bool {
 		return r.State == cluster.RequestWaiting || r.State == cluster.RequestAccepted
 	}
-	if way == nil || !way.known || way.problem != "" || !c.listed.IsZero() && !slices.ContainsFunc(c.found, isOpen) {
-		return time.Time{}
-	}
-	return now.Add(requestsInterval)
+	return way != nil && way.known && way.problem == "" && (c.listed.IsZero() || slices.ContainsFunc(c.found, isOpen))
 }
 
 // listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are
@@ -201,12 +228,12 @@ func (u *updater) reportProvider(provider plan.Provider) {
 	}
 	c.reported = report
 	if provider == plan.NoProvider {
-		u.log.Warn("Cannot ask for capacity before evictions; pods whose replacement has no room are not evicted",
+		u.log.Warn("Cannot request capacity before evictions; pods whose replacement has no room are not evicted",
 			slog.String("reason", strings.Join(problems, "; ")),
 			slog.String("remedy", "kubectl apply -f deploy/17-placeholders.yaml, or set --capacity-before-eviction=off"))
 		return
 	}
-	u.log.Info("Capacity for replacements is asked for before evictions", slog.String("kind", strings.Join(usable, ", ")),
+	u.log.Info("Requesting capacity for replacements before pods are evicted", slog.String("kind", strings.Join(usable, ", ")),
 		slog.String("reason", strings.Join(problems, "; ")))
 }
 
@@ -268,7 +295,7 @@ func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
 	case err == nil:
 		log.Info("Deleted a request for capacity")
 	case errors.Is(err, kube.ErrNotSent), errors.Is(err, kube.ErrNotFound):
-		log.Debug("Nothing was done about a request for capacity", slog.Any("error", err))
+		log.Debug("Left a request for capacity unchanged", slog.Any("error", err))
 		return // the next pass decides again
 	default:
 		log.Warn("Failed to create or delete a request for capacity", slog.String("error", kube.Answer(err)))

@@ -348,7 +348,7 @@ func TestUpdater_noWayToAskForCapacity_evictsOnlyIfSwitchedOff(t *testing.T) {
 				if !strings.Contains(strings.Join(y.recorded, "\n"), c.reason) {
 					t.Errorf("no event has the reason %q: %q", c.reason, y.recorded)
 				}
-				warnings := strings.Count(text.String(), "Cannot ask for capacity before evictions")
+				warnings := strings.Count(text.String(), "Cannot request capacity before evictions")
 				if c.off != (warnings == 0) || warnings > 1 {
 					t.Errorf("%d warnings:\n%s", warnings, text.String())
 				}
@@ -357,7 +357,7 @@ func TestUpdater_noWayToAskForCapacity_evictsOnlyIfSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestUpdater_provisioningRequestProvided_evictsAndDeletesIt(t *testing.T) {
+func TestUpdater_nodeIsProvisioned_evictsPodAndDeletesRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newFullCluster()
 		y.noRequests, y.provisions = "", true
@@ -551,7 +551,7 @@ func writeMetric(t *testing.T, out *bytes.Buffer, c prometheus.Collector) {
 	}
 }
 
-// ProvisioningRequests are not watched. While one has no answer, it is read every ten seconds and not at the interval.
+// While a ProvisioningRequest has no answer and cannot be watched, it is read every ten seconds and not at the interval.
 func TestCapacityProvider_requestHasNoAnswer_isReadSoon(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	request := func(s cluster.RequestState) []cluster.CapacityRequest { return []cluster.CapacityRequest{{State: s}} }
@@ -577,4 +577,52 @@ func TestCapacityProvider_requestHasNoAnswer_isReadSoon(t *testing.T) {
 	if got := (&capacityProvider{}).nextRead(now); !got.IsZero() {
 		t.Errorf("next read at %v without a way to ask", got)
 	}
+}
+
+// countedRequests counts reads of ProvisioningRequests. One of them has no answer.
+type countedRequests struct {
+	reads   int
+	err     error
+	changes uint64
+	watched bool
+}
+
+func (c *countedRequests) List(context.Context) ([]cluster.CapacityRequest, error) {
+	c.reads++
+	return []cluster.CapacityRequest{{State: cluster.RequestWaiting}}, c.err
+}
+
+func (c *countedRequests) RequestChanges() (uint64, bool) { return c.changes, c.watched }
+
+func TestUpdater_requestsAreWatched_areReadAfterChangesOnly(t *testing.T) {
+	requests := &countedRequests{watched: true}
+	u := newTestUpdater(newFakeCluster(cluster.Recreate))
+	u.capacity = capacityProvider{requests: requests, watch: requests, ways: map[cluster.RequestKind]*capacityWay{cluster.ProvisioningRequest: {known: true}}}
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	pass := func(after time.Duration, want int, what string) {
+		t.Helper()
+		now = now.Add(after)
+		u.listRequests(t.Context(), now)
+		if requests.reads != want {
+			t.Errorf("%s: read %d times, want %d", what, requests.reads, want)
+		}
+	}
+	pass(0, 1, "at the start")
+	pass(10*time.Second, 1, "nothing has changed")
+	if at := u.capacity.nextRead(now); !at.IsZero() {
+		t.Errorf("the next read is planned for %v, want none", at)
+	}
+	requests.changes++
+	requests.err = errors.New("timeout")
+	pass(time.Second, 2, "after a change")
+	if at := u.capacity.nextRead(now); at.IsZero() {
+		t.Error("a failed read is not repeated")
+	}
+	requests.err = nil
+	pass(time.Second, 3, "the last read failed")
+	pass(time.Second, 3, "nothing has changed again")
+	requests.watched = false
+	pass(10*time.Second, 4, "the watch has ended")
+	requests.watched = true
+	pass(providerInterval, 5, "as a backstop")
 }

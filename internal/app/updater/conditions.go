@@ -94,6 +94,7 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	if e.config.UpdatingCondition {
 		summaries = summary.Of(decisions)
 	}
+	e.summaries.Pace(len(e.evicted) + len(e.resized))
 	e.summaries.Update(now, all, summaries)
 }
 

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/room"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacity"
 )
 
 // Config is the updater's configuration.
@@ -46,6 +46,7 @@ type Config struct {
 	FreezeConfigMap      string  // name of the ConfigMap that freezes the cluster; "" if there is none
 	OOMRescue            string  // off, evict or delete
 	MakeRoom             string  // what is done to make room for resizes on full nodes
+	ResizePreemption     string  // whether the scheduler preempts pods for deferred resizes
 	Mover                string  // how pods are replaced: evict, room or surge
 	EvictionBackoff      time.Duration
 	EarlyPasses          bool // run a pass before the end of the interval when pods wait for a change
@@ -83,10 +84,10 @@ func Defaults() Config {
 		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
-		MakeRoom:  room.Split.String(),
-		Mover:     plan.SurgeForRoom.String(),
+		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
+		Mover: plan.SurgeForRoom.String(),
 
-		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: kube.ProvisioningClass,
+		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
 		Prometheus: prometheusDefaults(),
 	}
@@ -130,7 +131,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"delete: also by deleting a pod that is not ready and was OOM-killed three times in a row, if a PodDisruptionBudget does not allow its eviction and lacks only such pods.")
 	fs.StringVar(&c.MakeRoom, "make-room", c.MakeRoom, "What to do if a resize does not fit on its node: off (wait), shrink (first resize other pods on the node in place to their lower targets), "+
 		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
-		"The annotation podfit.dev/make-room of a VPA overrides it. Do not use move if the scheduler preempts pods for deferred resizes (KEP-5836).")
+		"The annotation podfit.dev/make-room of a VPA overrides it.")
+	fs.StringVar(&c.ResizePreemption, "scheduler-resize-preemption", c.ResizePreemption, "Whether the scheduler preempts pods for deferred resizes (KEP-5836). If it does, --make-room=move moves no pods. "+
+		"on, off, or auto: read the feature gate InPlacePodVerticalScalingSchedulerPreemption from the metrics of the API server. If they cannot be read, no pods are moved.")
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
 	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
@@ -138,7 +141,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")
 	fs.StringVar(&c.ProvisioningClass, "provisioning-class", c.ProvisioningClass, "Class of the ProvisioningRequests of --capacity-before-eviction. The autoscaler of the cluster must serve it.")
 	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
-	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left after an eviction without effect, for example because the replacement "+
+	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left unchanged after an eviction without effect, for example because the replacement "+
 		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
 	fs.BoolVar(&c.EarlyPasses, "early-passes", c.EarlyPasses, "If true, also run a pass within a second after a change that pods wait for, such as an OOM kill, a deferred resize or a new recommendation. "+
 		"If false, run a pass every --updater-interval only, as upstream does.")
@@ -188,6 +191,9 @@ func (c *Config) ValidateOwn() error {
 	}
 	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
 		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
+	}
+	if c.ResizePreemption != preemptionAuto && c.ResizePreemption != preemptionOn && c.ResizePreemption != preemptionOff {
+		errs = append(errs, fmt.Errorf("--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption))
 	}
 	if _, ok := plan.ParseMover(c.Mover); !ok {
 		errs = append(errs, fmt.Errorf("--mover must be evict, room or surge, got %q", c.Mover))

@@ -112,6 +112,9 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if reason, over := e.overQuota(&d); over {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
+	if next, unsized := e.staysUnsized(ctx, &d); unsized {
+		return next
+	}
 	err := e.perform(ctx, &d)
 	var stopped *freeze.Error
 	switch {
@@ -138,6 +141,72 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 		e.reportFallback(&d, refusal.Text)
 	}
 	return next
+}
+
+// dryRunTimeout limits the dry run of one replacement.
+const dryRunTimeout = 10 * time.Second
+
+// staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. It returns the
+// decisions to carry out instead. If the API server cannot tell, the pod is changed, and the back-off limits how often.
+func (e *execution) staysUnsized(ctx context.Context, d *decision.Decision) (next []decision.Decision, stopped bool) {
+	needed := false
+	next = e.record(func() (next []decision.Decision) {
+		if needed = e.replacements != nil && e.pass.NeedsDryRun(*d); needed {
+			next, stopped = e.pass.StopUnsized(*d)
+		}
+		return next
+	})
+	if !needed || stopped {
+		return next, stopped
+	}
+	replacement, failed, known := e.dryRun(ctx, d)
+	if !known {
+		return nil, false
+	}
+	next = e.record(func() (next []decision.Decision) {
+		next, stopped = e.pass.DryRun(*d, replacement, failed)
+		return next
+	})
+	if stopped {
+		e.logger(d).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
+	}
+	return next, stopped
+}
+
+// dryRun creates the replacement of a pod in a dry run. It returns its containers or, if it would not be created, why. known is false if the
+// API server cannot tell.
+func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replacement *cluster.Pod, failed string, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
+	defer cancel()
+	replacement, err := e.replacements.DryRun(ctx, d.Pod)
+	switch {
+	case errors.Is(err, kube.ErrWebhook):
+		return nil, kube.Answer(err), true
+	case err != nil:
+		e.logger(d).Debug("The dry run of a replacement failed, so it is not known whether it would get the recommended requests", slog.Any("error", err))
+		return nil, "", false
+	}
+	return replacement, "", true
+}
+
+// diagnose finds out why evictions had no effect.
+func (e *execution) diagnose(ctx context.Context) {
+	if e.replacements == nil || e.config.DryRun {
+		return
+	}
+	var workers errgroup.Group
+	for _, d := range e.pass.Undiagnosed() {
+		workers.Go(func() error {
+			if replacement, failed, known := e.dryRun(ctx, &d); known {
+				e.record(func() []decision.Decision {
+					e.pass.Diagnosed(d, replacement, failed)
+					return nil
+				})
+			}
+			return nil
+		})
+	}
+	_ = workers.Wait() // no worker returns an error
 }
 
 // record reports the outcome of a decision to the pass.

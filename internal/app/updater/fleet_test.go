@@ -25,6 +25,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -157,7 +158,7 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 		f.t.Fatal(err)
 	}
 	began := time.Now()
-	u := newUpdater(f.config, f, actorPods{kube.NewActor(clients), f.fakeCluster}, noEvents{}, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	u := newUpdater(f.config, f, actorPods{actuation.NewPodWriter(clients), f.fakeCluster}, noEvents{}, f, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	u.waits = f
 	limit := rate.Limit(qps)
 	if qps < 0 {
@@ -178,13 +179,13 @@ func (f *fleet) update(qps float64, burst int) time.Duration {
 }
 
 type actorPods struct {
-	*kube.Actor
+	*actuation.PodWriter
 	*fakeCluster
 }
 
-func (a actorPods) Evict(ctx context.Context, p *cluster.Pod) error { return a.Actor.Evict(ctx, p) }
+func (a actorPods) Evict(ctx context.Context, p *cluster.Pod) error { return a.PodWriter.Evict(ctx, p) }
 func (a actorPods) Delete(ctx context.Context, p *cluster.Pod) error {
-	return a.Actor.Delete(ctx, p)
+	return a.PodWriter.Delete(ctx, p)
 }
 func (a actorPods) Resize(context.Context, *cluster.Pod, []policy.Fitted) error { return nil }
 func (a actorPods) Annotate(context.Context, *cluster.Pod, map[string]string, ...string) error {

@@ -3,9 +3,9 @@
 
 package updater
 
-import "podfit.dev/podfit/internal/edge/kube"
+import "podfit.dev/podfit/internal/edge/kube/event"
 
-// The event reasons that only podfit has. kube.EventMessages has those that upstream has, too.
+// The event reasons that only podfit has. event.Messages has those that upstream has, too.
 const (
 	eventUpdateHeld         = "UpdateHeld"
 	eventReplacementMissing = "ReplacementMissing"
@@ -16,9 +16,9 @@ const (
 )
 
 // EventMessages returns the explanations of the events that only podfit has, for docs/messages.md.
-func EventMessages() []kube.EventMessage { return eventMessages }
+func EventMessages() []event.Message { return eventMessages }
 
-var eventMessages = []kube.EventMessage{
+var eventMessages = []event.Message{
 	{
 		Reason: eventUpdateHeld, Object: "VerticalPodAutoscaler",
 		Meaning: "A pod of this VPA should be updated, and is left as it is for a reason that may need your attention. After the colon, the text has the reason. " +
@@ -45,13 +45,13 @@ var eventMessages = []kube.EventMessage{
 		Remedy: "No action is required. If it repeats, look at the condition `OOMKillLoop`, and find out why the container needs more and more memory. To prevent deletions, set `--oom-rescue=evict` for the updater.",
 	},
 	{
-		Reason: kube.EventInvalidAnnotation, Object: "VerticalPodAutoscaler",
+		Reason: event.InvalidAnnotation, Object: "VerticalPodAutoscaler",
 		Meaning: "An annotation about the time or the rollout of changes is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`). The text has the mistake. " +
 			"With an invalid change window, no running pod is changed, except for OOM-killed ones. It is a warning, written once per mistake; the condition `AnnotationInvalid` has the same text.",
 		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md) for the form.",
 	},
 	{
-		Reason: kube.EventReverted, Object: "VerticalPodAutoscaler",
+		Reason: event.Reverted, Object: "VerticalPodAutoscaler",
 		Meaning: "The first pod with a new size (`podfit.dev/rollout: canary`) was OOM-killed, restarted or was not ready, so podfit goes back to the size before, and holds the recommendation back. The text has the cause and the end of the wait. It is a warning.",
 		Remedy:  "See the decision reason `Reverted`.",
 	},

@@ -48,6 +48,7 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 		return
 	}
 	waits := waitsOf(decisions, inProgress)
+	waits.Requests = u.capacity.awaitsRequest()
 	if at := u.capacity.nextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
 		waits.At = at
 	}

@@ -6,6 +6,7 @@ package updater
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,8 @@ func SettingsOf(c Config) *Settings {
 var previewFlags = []string{
 	"updater-interval", "min-replicas", "eviction-tolerance", "pod-update-threshold", "in-recommendation-bounds-eviction-lifetime-threshold",
 	"evict-after-oom-threshold", "in-place-skip-disruption-budget", "replacement-must-fit", "max-change-per-hour-namespace",
-	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "mover", "capacity-before-eviction", "eviction-backoff",
+	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "scheduler-resize-preemption", "mover", "capacity-before-eviction", "eviction-backoff",
+	"use-admission-controller-status", "admission-controller-status-lease-name", "admission-controller-status-lease-namespace", "admission-controller-status-lease-timeout",
 	"ignored-vpa-object-namespaces", "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory",
 }
 
@@ -72,6 +74,15 @@ func (s *Settings) Assumed(given *pflag.FlagSet) []string {
 	return out
 }
 
+// StatusLease returns the status lease of the admission controller, and after which time without a renewal the updater changes no pods; "" if it
+// does not look at one.
+func (s *Settings) StatusLease() (namespace, name string, timeout time.Duration) {
+	if !s.config.UseStatus {
+		return "", "", 0
+	}
+	return process.OwnNamespace(s.config.StatusNamespace), s.config.StatusName, s.config.StatusTimeout
+}
+
 // Interval returns the time between two passes.
 func (s *Settings) Interval() time.Duration { return s.config.Interval }
 
@@ -100,6 +111,30 @@ func (s *Settings) Preview(now time.Time, w *watcher.World, states []ledger.Stat
 	return s.preview(now, w, states, explained)
 }
 
+// PreviewWith is Preview with another version of an autoscaler.
+func (s *Settings) PreviewWith(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, a *cluster.Autoscaler) *plan.Pass {
+	pass, _, _ := s.preview(now, changedWorld{w, a}, states, explained)
+	return pass
+}
+
+// A changedWorld is a cluster with another version of one autoscaler.
+type changedWorld struct {
+	previewWorld
+	changed *cluster.Autoscaler
+}
+
+// Snapshot implements world.
+func (w changedWorld) Snapshot() *cluster.Snapshot {
+	s := w.previewWorld.Snapshot()
+	autoscalers := slices.Clone(s.Autoscalers)
+	for i := range autoscalers {
+		if autoscalers[i].Key == w.changed.Key {
+			autoscalers[i] = w.changed
+		}
+	}
+	return cluster.NewSnapshot(s.Pods, autoscalers)
+}
+
 func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget) {
 	c := s.config
 	c.DryRun = true
@@ -109,12 +144,14 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 		if now.Sub(states[i].ActingSince) < actingNow {
 			states[i].ActingSince = time.Time{}
 		}
+		states[i].Acting = slices.DeleteFunc(states[i].Acting, func(g ledger.ActingGroup) bool { return now.Sub(g.Since) < 2*actingNow })
 	}
 	u.ledger.Restore(now, states)
 	snapshot := w.Snapshot()
 	gathered := u.gather(snapshot, u.served(snapshot.Autoscalers))
 	gathered.Surges = surgesOf(w)
 	gathered.Provider = c.assumedProvider()
+	gathered.SchedulerPreempts = c.ResizePreemption == preemptionOn
 	gathered.Explained = explained
 	return plan.Begin(now, gathered, u.budget), gathered, u.budget
 }

@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 )
 
 // fakeAPIServer answers evictions and resizes of a fakeCluster's pods, through podfit's client.
@@ -130,7 +131,7 @@ func (s *fakeAPIServer) work(t *testing.T, d time.Duration) *updater {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUpdater(s.config, s, kube.NewActor(clients), s, s, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), s.log)
+	u := newUpdater(s.config, s, actuation.NewPodWriter(clients), s, s, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), s.log)
 	for range int(d / s.config.Interval) {
 		u.pass(t.Context(), time.Now())
 		time.Sleep(s.config.Interval)

@@ -84,12 +84,13 @@ func (e *execution) publishOutcome(decisions []decision.Decision) {
 	maps.DeleteFunc(e.unknownSince, func(uid string, _ time.Time) bool { return current[uid].code != decision.ReplicasUnknown })
 }
 
-// A notice is what users are told about a pod that is left. It is reported again only when it changes.
+// A notice is what the log and the events report about a pod that is left unchanged. It is reported again only when it changes.
 type notice struct {
 	code       decision.ReasonCode
 	persists   bool                // the reason usually ends by itself, and has not for longer than usual
 	refused    decision.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
 	unanswered bool                // actions on the pod have been without an answer for long, whatever the current reason is
+	replacing  bool                // there are too few pods because the updater has evicted one that is being replaced
 }
 
 func (e *execution) noticeOf(d *decision.Decision) notice {
@@ -101,6 +102,7 @@ func (e *execution) noticeOf(d *decision.Decision) notice {
 		n.persists = d.Reason.For >= rescueTakesTooLong
 	}
 	_, n.unanswered = e.pass.Unanswered(*d)
+	n.replacing = n.code == decision.TooFewReplicas && e.ledger.Missing(d.Pod.Controller) > 0
 	return n
 }
 
@@ -129,7 +131,7 @@ func (e *execution) reportLeft(d *decision.Decision, n notice) {
 	}
 	e.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
 		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
-	if n.code.NeedsAttention() || n.persists {
+	if n.code.NeedsAttention() && !n.replacing || n.persists {
 		e.reportHeld(d, d.Reason)
 	}
 	if n.refused.NeedsAttention() {
@@ -141,7 +143,7 @@ func (e *execution) reportLeft(d *decision.Decision, n notice) {
 	}
 }
 
-// reportHeld writes an event that says why a pod is left: one for each autoscaler and reason until a pod is changed.
+// reportHeld writes an event with the reason why a pod is left unchanged: one for each autoscaler and reason until a pod is changed.
 func (e *execution) reportHeld(d *decision.Decision, reason decision.Reason) {
 	reported := e.heldReported[d.Autoscaler.Key]
 	if reported[reason.Code] {

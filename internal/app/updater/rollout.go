@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -80,11 +81,11 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
 	if report.problem != "" && report.problem != before.problem {
 		e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
-		e.events.Autoscaler(a, kube.EventInvalidAnnotation, report.problem)
+		e.events.Autoscaler(a, event.InvalidAnnotation, report.problem)
 	}
 	if report.reverted != "" && report.reverted != before.reverted {
 		e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
-		e.events.Autoscaler(a, kube.EventReverted, report.reverted)
+		e.events.Autoscaler(a, event.Reverted, report.reverted)
 	}
 }
 

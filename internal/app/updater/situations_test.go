@@ -26,14 +26,16 @@ import (
 type hostileCluster struct {
 	requests sync.Mutex // held during each request, because the updater sends several at a time
 	*fakeCluster
-	step   func(minute int)                                  // what happens in the cluster before each pass
-	jump   func(minute int) time.Duration                    // how far the clock of the updater is ahead
-	evict  func(p *cluster.Pod) (answer error, handled bool) // nil: the pod is evicted
-	resize func(p *cluster.Pod, with []policy.Fitted) (answer error, handled bool)
-	limits cluster.LimitRange
-	quotas *cluster.Quotas
-	hpas   []*cluster.HorizontalAutoscaler
-	wanted int32 // replicas of each controller; 0: as many as there are pods
+	step    func(minute int)                                  // what happens in the cluster before each pass
+	jump    func(minute int) time.Duration                    // how far the clock of the updater is ahead
+	evict   func(p *cluster.Pod) (answer error, handled bool) // nil: the pod is evicted
+	resize  func(p *cluster.Pod, with []policy.Fitted) (answer error, handled bool)
+	limits  cluster.LimitRange
+	quotas  *cluster.Quotas
+	hpas    []*cluster.HorizontalAutoscaler
+	wanted  int32                // replicas of each controller; 0: as many as there are pods
+	sets    cluster.Container    // what another component sets on new pods after the webhook; zero: nothing
+	dryRuns replacementDryRunner // instead of its own; nil: its own
 
 	minute  int
 	actions map[string]int // successful actions by kind
@@ -67,6 +69,18 @@ func (y *hostileCluster) Snapshot() *cluster.Snapshot {
 	return s
 }
 
+// DryRun returns the replacement of a pod as this cluster would create it.
+func (y *hostileCluster) DryRun(_ context.Context, p *cluster.Pod) (*cluster.Pod, error) {
+	q := &cluster.Pod{Key: p.Key, Containers: []cluster.Container{{Name: "app", Requests: small, Limits: cluster.Amounts(1000, 1<<30)}}}
+	if y.admits {
+		y.size(q, policy.Fit(y.autoscalers[0], policy.Limits{Range: y.limits}, q))
+	}
+	if y.sets.Name != "" {
+		q.Sized, q.Containers[0] = true, y.sets
+	}
+	return q, nil
+}
+
 func (y *hostileCluster) count(kind string, err error) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -87,6 +101,9 @@ func (y *hostileCluster) Evict(ctx context.Context, p *cluster.Pod) error {
 	}
 	before := y.serial
 	err := y.fakeCluster.Evict(ctx, p)
+	if err == nil && strings.HasPrefix(p.UID, "replacement-") {
+		_ = y.count("evict again", nil)
+	}
 	if y.admits && err == nil {
 		y.change(func(q *cluster.Pod) {
 			if q.UID == fmt.Sprint("replacement-", before+1) {
@@ -148,6 +165,10 @@ func (y *hostileCluster) change(f func(p *cluster.Pod)) {
 // during runs a pass each minute, and returns the reasons of the pods in the last four passes.
 func (y *hostileCluster) during(t *testing.T, d time.Duration) []string {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+	u.replacements = y
+	if y.dryRuns != nil {
+		u.replacements = y.dryRuns
+	}
 	var reasons []string
 	for y.minute = range int(d / time.Minute) {
 		if y.step != nil {
@@ -182,16 +203,22 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 	}{
 		"webhook is down": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.admits = false },
+			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: decision.NotSizedAtAdmission, text: "The webhook of the admission controller was not called",
+		},
+		"webhook is down, and dry runs are refused": {
+			mode: cluster.Recreate, world: func(y *hostileCluster) {
+				y.admits, y.dryRuns = false, dryRunsOf{fmt.Errorf("dry run: %w", kube.ErrForbidden)}
+			},
 			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
 		},
 		"other webhook resets the requests of new pods": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
-				y.admits = false
+				y.admits, y.sets = false, cluster.Container{Name: "app", Requests: cluster.Amounts(123, 77*mebi)}
 				y.step = func(int) {
 					y.change(func(p *cluster.Pod) { p.Containers[0].Requests = cluster.Amounts(123, 77*mebi) })
 				}
 			},
-			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
+			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: decision.NotSizedAtAdmission, text: "another webhook, policy or LimitRange changes",
 		},
 		"other client undoes resizes": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
@@ -216,14 +243,13 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 		},
 		"LimitRange that podfit does not see sets another size": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
-				y.admits = false
+				forced := cluster.Amounts(200, 64*mebi)
+				y.admits, y.sets = false, cluster.Container{Name: "app", Requests: forced, Limits: forced}
 				y.step = func(int) {
-					y.change(func(p *cluster.Pod) {
-						p.Containers[0].Requests, p.Containers[0].Limits = cluster.Amounts(200, 64*mebi), cluster.Amounts(200, 64*mebi)
-					})
+					y.change(func(p *cluster.Pod) { p.Containers[0].Requests, p.Containers[0].Limits = forced, forced })
 				}
 			},
-			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "nothing else sets the requests",
+			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: decision.NotSizedAtAdmission, text: "gets the memory request 64Mi and not",
 		},
 		"LimitRanges contradict each other": {
 			mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) {
@@ -280,7 +306,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return map[int]time.Duration{0: 0, 1: 48 * time.Hour, 2: -48 * time.Hour}[min(minute/10%3, 2)]
 				}
 			},
-			short: bounds{2, 0, 2}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
+			short: bounds{1, 0, 1}, day: bounds{1, 0, 1}, cause: decision.NotSizedAtAdmission, text: "not called",
 		},
 		"resize has an unknown condition": {
 			mode: cluster.InPlace, world: func(y *hostileCluster) {
@@ -308,7 +334,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					return nil, true
 				}
 			},
-			short: bounds{1, 4, 5}, day: bounds{8, 12, 20}, cause: decision.BackingOff,
+			short: bounds{1, 4, 5}, day: bounds{1, 12, 13}, cause: decision.NotSizedAtAdmission,
 		},
 		"HPA has a broken spec": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
@@ -337,7 +363,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					y.autoscalers = []*cluster.Autoscaler{&a}
 				}
 			},
-			short: bounds{2, 3, 5}, day: bounds{2, 3, 5}, cause: decision.ModeOff,
+			short: bounds{1, 3, 4}, day: bounds{1, 3, 4}, cause: decision.ModeOff,
 		},
 		"recommendation oscillates": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) { y.step = y.oscillate },
@@ -380,6 +406,9 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 					tried := y.tried["evict"] + y.tried["resize"]
 					if y.actions["evict"] > most.evictions || y.actions["resize"] > most.resizes || tried > most.attempts {
 						t.Errorf("actions %v and %d attempts, want at most %+v", y.actions, tried, most)
+					}
+					if n := y.actions["evict again"]; n > 0 && d == 30*time.Minute && !strings.HasPrefix(name, "recommendation oscillates") {
+						t.Errorf("%d replacements of evicted pods were evicted in %v, want none", n, d)
 					}
 					if !slices.ContainsFunc(reasons, func(r string) bool { return strings.HasPrefix(r, c.cause.String()+":") && strings.Contains(r, c.text) }) {
 						t.Errorf("reasons %q, want %s with %q", reasons, c.cause, c.text)

@@ -79,7 +79,7 @@ func printable(s ledger.State) []any {
 	if s.Deletion != nil {
 		out = append(out, *s.Deletion)
 	}
-	out = append(out, s.Shortages)
+	out = append(out, s.Shortages, s.Acting)
 	for _, p := range s.Pods {
 		f := p.Failed
 		p.Failed = nil
@@ -412,7 +412,7 @@ func (v *vanishing) Evict(_ context.Context, p *cluster.Pod) error {
 	return nil
 }
 
-func TestUpdater_effectiveUpdates_leaveNoObject(t *testing.T) {
+func TestUpdater_effectiveUpdates_leaveNoUpdateState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		store := newMemoryStates()

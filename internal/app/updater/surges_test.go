@@ -543,7 +543,7 @@ func TestSurge_apiServerFails_isTriedAgainWithBackoffAndLoggedOnce(t *testing.T)
 		u.pass(t.Context(), y.now)
 		y.reconcile(y.now.Add(30 * time.Second))
 	}
-	if n := logged.count("Cannot go on with a surge"); n != 1 {
+	if n := logged.count("Cannot continue a surge"); n != 1 {
 		t.Errorf("%d warnings, want 1", n)
 	}
 	if y.created != 1 || y.count("evict") > 0 {
@@ -614,7 +614,7 @@ func TestSurge_writeHasNoAnswer_isTriedAgainWithBackoffAndLogged(t *testing.T) {
 		if n := y.count("hang"); n < 2 || n > 8 {
 			t.Errorf("%d attempts in 10 minutes, want a few", n)
 		}
-		if n := logged.count("Cannot go on with a surge"); n != 1 {
+		if n := logged.count("Cannot continue a surge"); n != 1 {
 			t.Errorf("%d warnings, want 1", n)
 		}
 	})

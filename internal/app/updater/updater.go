@@ -30,7 +30,9 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -73,19 +75,22 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err := world.WaitSynced(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
-		events := kube.NewEvents(clients)
+		events := event.NewRecorder(clients)
 		defer events.Stop()
-		u := newUpdater(*c, world, kube.NewActor(clients), events,
+		u := newUpdater(*c, world, actuation.NewPodWriter(clients), events,
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalepoint.New(world, kube.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
+			u.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
 		}
 		if !c.ReadOnly {
-			u.surges = surges.New(world, kube.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
+			u.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
+		u.replacements = actuation.NewReplacements(clients)
+		u.preemption.reader = clients
 		u.conditions = world
 		u.capacity = newCapacity(c, clients)
+		u.capacity.watch = world
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -147,6 +152,11 @@ type podChanger interface {
 	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
 }
 
+// replacementDryRunner creates replacements of pods in dry runs.
+type replacementDryRunner interface {
+	DryRun(context.Context, *cluster.Pod) (*cluster.Pod, error)
+}
+
 // eventRecorder writes Kubernetes events.
 type eventRecorder interface {
 	Evicted(*cluster.Pod, *cluster.Autoscaler)
@@ -203,6 +213,10 @@ type updater struct {
 
 	capacity capacityProvider // asks for capacity before evictions
 	pending  pendingTimes     // of replacements
+
+	replacements replacementDryRunner // nil: replacements are not created in dry runs
+
+	preemption preemption
 
 	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
 	surges      *surges.Surger       // nil: no pod is surged
@@ -398,6 +412,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
+	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
@@ -422,7 +437,8 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock.waiting(func() {
 		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
-		u.states.Begin(u.ledger, u.budget.Delays, slices.ContainsFunc(decisions, func(d decision.Decision) bool { return d.Do != decision.Leave }))
+		u.states.Begin(now, u.ledger, u.budget.Delays, actedOn(decisions))
+		e.diagnose(ctx)
 		e.execute(ctx)
 	})
 	u.awaitChanges(now, decisions, inProgress)
@@ -471,11 +487,22 @@ func (u *updater) restore(stored []ledger.State) {
 	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
 		targets[a.Target] = true
 	}
-	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] })
+	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] && !s.IsOfNamespace() })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {
 		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))
 	}
+}
+
+// actedOn returns the workloads on which a pass acts, once for each pod.
+func actedOn(decisions []decision.Decision) []cluster.Workload {
+	var out []cluster.Workload
+	for i := range decisions {
+		if decisions[i].Do != decision.Leave {
+			out = append(out, ledger.WorkloadOf(decisions[i].Pod))
+		}
+	}
+	return out
 }
 
 // ready reports whether pods may be changed: only while the status lease shows that new pods get their recommendation at admission.

@@ -4,18 +4,23 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
@@ -62,10 +67,11 @@ type eventReader interface {
 	RecentEvents(ctx context.Context) ([]overview.Entry, error)
 }
 
-// store reads the stored usage of single workloads.
+// store reads the stored usage of single workloads, and what the updater has recorded of them.
 type store interface {
 	Histories(ctx context.Context, w cluster.Workload) ([]usage.History, error)
 	Checkpoint(ctx context.Context, key checkpoint.Key) (usage.Checkpoint, bool, error)
+	State(ctx context.Context, w cluster.Workload) (ledger.State, bool, error)
 }
 
 // chartDays is how many days charts show.
@@ -73,20 +79,27 @@ const chartDays = 14
 
 // source computes what pages show. It reads only when someone looks at a page, and at most once per interval however many look.
 type source struct {
-	world        world
-	usage        usageReader
-	events       eventReader
-	store        store
-	journal      *Journal // nil: the activity comes from events
-	prices       string   // path of the price file; "" if there is none
-	allPods      bool     // the pods of all namespaces are known, so that it is known how full nodes are
-	startupBoost bool
-	log          *slog.Logger
+	world   world
+	usage   usageReader
+	events  eventReader
+	store   store
+	archive archive
+
+	registrations healthReader
+	process       *process.Process // whose loops are shown; nil if it has none
+	journal       *Journal         // nil: the activity comes from events
+	prices        string           // path of the price file; "" if there is none
+	allPods       bool             // the pods of all namespaces are known, so that it is known how full nodes are
+	startupBoost  bool
+	log           *slog.Logger
 
 	state   reading[*web.State]
 	samples reading[[]usage.Sample]
 	recent  reading[[]overview.Entry]
 	surplus reading[*overview.Surplus]
+	stored  reading[storedUsage]
+	own     reading[overview.Facts]
+	catalog reading[*sizing.Catalog]
 }
 
 // newSource completes a source.
@@ -95,6 +108,9 @@ func newSource(s *source) *source {
 	s.samples.log = s.log
 	s.recent.log = s.log
 	s.surplus.log = s.log
+	s.stored.log = s.log
+	s.own.log = s.log
+	s.catalog.log = s.log
 	return s
 }
 
@@ -106,6 +122,7 @@ type reading[T any] struct {
 	at      time.Time // end of the last attempt
 	read    time.Time // of the value
 	err     error     // of the last attempt
+	took    time.Duration
 	running chan struct{}
 }
 
@@ -114,6 +131,8 @@ type freshness struct {
 	age      time.Duration // a value older than this is made again
 	stale    time.Duration // a value older than this is not shown while the next one is made
 	patience time.Duration // how long a caller waits for it then
+	limit    time.Duration // of the time for making it; 0 means readTimeout
+	rest     int           // the next value is made after this many times the time that the last one took, if that is later than age
 }
 
 // How fresh the values are that pages show.
@@ -123,7 +142,12 @@ var (
 	// No page waits for the surplus: it takes longer than the rest.
 	freshSurplus = freshness{age: time.Minute, stale: 15 * time.Minute}
 
-	freshEvent = freshness{age: 30 * time.Second, stale: 5 * time.Minute, patience: 2 * time.Second}
+	// The stored usage of a large cluster is many megabytes, so it is read more rarely the longer that takes.
+	freshStored  = freshness{age: time.Minute, stale: 5 * time.Hour, patience: 3 * time.Second, limit: 5 * time.Minute, rest: 50}
+	freshCatalog = freshness{age: time.Minute, stale: 10 * time.Minute, patience: 3 * time.Second}
+
+	freshHealth = freshness{age: 15 * time.Second, stale: 2 * time.Minute, patience: 2 * time.Second}
+	freshEvent  = freshness{age: 30 * time.Second, stale: 5 * time.Minute, patience: 2 * time.Second}
 )
 
 // readTimeout bounds one read of usage or events.
@@ -133,8 +157,8 @@ const readTimeout = 10 * time.Second
 // false if there is still none.
 func (r *reading[T]) get(ctx context.Context, f freshness, read func(context.Context) (T, error)) (value T, ok bool, err error) {
 	r.mu.Lock()
-	if r.running == nil && time.Since(r.at) >= f.age {
-		r.start(ctx, read)
+	if r.running == nil && time.Since(r.at) >= max(f.age, time.Duration(f.rest)*r.took) {
+		r.start(ctx, cmp.Or(f.limit, readTimeout), read)
 	}
 	running := r.running
 	usable := !r.read.IsZero() && time.Since(r.read) < f.stale
@@ -157,22 +181,31 @@ func (r *reading[T]) get(ctx context.Context, f freshness, read func(context.Con
 	return r.value, true, r.err
 }
 
+// peek returns the last value without making a new one.
+func (r *reading[T]) peek() (value T, ok bool, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, !r.read.IsZero(), r.read
+}
+
 // start makes a new value. The mutex is held.
-func (r *reading[T]) start(ctx context.Context, read func(context.Context) (T, error)) {
+func (r *reading[T]) start(ctx context.Context, limit time.Duration, read func(context.Context) (T, error)) {
 	done := make(chan struct{})
 	r.running = done
+	began := time.Now()
 	go func() {
 		var value T
 		var err error
 		defer func() {
 			if cause := recover(); cause != nil {
 				err = fmt.Errorf("panic: %v", cause)
-				r.log.Error("Data for the web page could not be read", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+				r.log.Error("Failed to read data for the web page", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			defer close(done)
 			r.at = time.Now()
+			r.took = r.at.Sub(began)
 			r.err = err
 			r.running = nil
 			if err == nil {
@@ -180,7 +213,7 @@ func (r *reading[T]) start(ctx context.Context, read func(context.Context) (T, e
 				r.read = r.at
 			}
 		}()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		value, err = read(ctx)
 	}()
@@ -190,17 +223,34 @@ func (r *reading[T]) start(ctx context.Context, read func(context.Context) (T, e
 func (s *source) State(ctx context.Context) *web.State {
 	state, ok, _ := s.state.get(ctx, freshState, s.compute)
 	if !ok {
-		return &web.State{Overview: &overview.Overview{At: time.Now()}, Problems: []string{"The overview is not computed yet. Try again."}}
+		return &web.State{Overview: &overview.Overview{At: time.Now()}, Pending: true, Problems: []string{"The overview is not computed yet. Try again."}}
 	}
 	return state
 }
 
+// allPatience is how long a page waits for all readings together.
+const allPatience = 4 * time.Second
+
+// prefetch starts the readings that compute waits for, so that they run at the same time.
+func (s *source) prefetch(ctx context.Context) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel() // do not wait
+	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
+	_, _, _ = s.own.get(ended, freshHealth, s.registrations.Registrations)
+}
+
+// readUsage reads the current usage.
+func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
+	r, err := s.usage.Read(ctx)
+	return r.Samples, err
+}
+
 // compute returns a new state.
 func (s *source) compute(ctx context.Context) (*web.State, error) {
-	samples, _, usageErr := s.samples.get(ctx, freshUsage, func(ctx context.Context) ([]usage.Sample, error) {
-		r, err := s.usage.Read(ctx)
-		return r.Samples, err
-	})
+	ctx, cancel := context.WithTimeout(ctx, allPatience)
+	defer cancel()
+	s.prefetch(ctx)
+	samples, _, usageErr := s.samples.get(ctx, freshUsage, s.readUsage)
 	now := time.Now()
 	state := &web.State{}
 	s.health(state, now)
@@ -208,6 +258,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
 	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	s.addEvidence(ctx, state, &in)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus
@@ -216,7 +267,25 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	}
 	state.Custom, _ = s.world.ProfileNames()
 	s.addActivity(ctx, state)
+	s.addHealth(ctx, &state.Health, now)
 	return state, nil
+}
+
+// addEvidence adds what the stored usage shows. Without it, recommendations count as provisional, and only the OOM kills are known that the
+// status of pods contains.
+func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview.World) {
+	if !state.Complete() || len(in.Snapshot.Autoscalers) == 0 {
+		return // workloads that are not known yet would stay without evidence
+	}
+	stored, ok, err := s.stored.get(ctx, freshStored, func(ctx context.Context) (storedUsage, error) { return s.evidence(ctx, in.Snapshot) })
+	switch {
+	case ok:
+		in.Evidence = stored.evidence
+	case err != nil:
+		state.Problems = append(state.Problems, "The stored usage could not be read, so older OOM kills and peaks are not known, and recommendations count as provisional: "+err.Error())
+	default:
+		state.Problems = append(state.Problems, "The stored usage is still being read, so older OOM kills and peaks are not known yet.")
+	}
 }
 
 // review returns what could be given back, with prices if there are some.
@@ -233,24 +302,55 @@ func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surp
 	return overview.SurplusOf(&in, o), nil
 }
 
+// relisted is the time in which a collection is listed again that podfit may list but not watch.
+const relisted = time.Minute
+
 // health sets which watches have not delivered yet or are out of date.
 func (s *source) health(state *web.State, now time.Time) {
+	var failed, silent []string
+	var since time.Time
 	for _, f := range s.world.Health() {
 		switch {
-		case f.Forbidden:
+		case f.Forbidden && !f.Synced:
 		case !f.Synced:
 			state.Loading = append(state.Loading, f.Resource)
 		case state.Contact.IsZero() || f.LastResponse.Before(state.Contact):
 			state.Contact = f.LastResponse
 		}
 		switch {
-		case f.Forbidden:
+		case f.Forbidden && !f.Synced:
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may not list %s, so they are not shown.", f.Resource))
+		case f.Forbidden && now.Sub(f.LastResponse) <= relisted:
+			state.Problems = append(state.Problems, fmt.Sprintf("podfit may list %s but not watch them, so changes are shown after some seconds.", f.Resource))
+		case f.Forbidden:
+			state.Problems = append(state.Problems, fmt.Sprintf("podfit may no longer list %s. Those of %s UTC are shown.", f.Resource, f.LastResponse.UTC().Format("2 Jan, 15:04:05")))
 		case f.Err != nil && f.Synced:
-			state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", f.Resource, f.FailedSince.UTC().Format("15:04:05")))
+			failed = append(failed, f.Resource)
+			if since.IsZero() || f.FailedSince.Before(since) {
+				since = f.FailedSince
+			}
 		case f.Synced && f.IsStale(now):
-			state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", f.Resource))
+			silent = append(silent, f.Resource)
 		}
+	}
+	if len(failed) > 0 {
+		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", listed(failed), since.UTC().Format("15:04:05")))
+	}
+	if len(silent) > 0 {
+		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", listed(silent)))
+	}
+}
+
+// listed names the first of some resources.
+func listed(resources []string) string {
+	const most = 3
+	switch n := len(resources); {
+	case n > most+1:
+		return fmt.Sprintf("%s and %d other resources", strings.Join(resources[:most], ", "), n-most)
+	case n > 1:
+		return strings.Join(resources[:n-1], ", ") + " and " + resources[n-1]
+	default:
+		return resources[0]
 	}
 }
 
@@ -271,19 +371,24 @@ func (s *source) addActivity(ctx context.Context, state *web.State) {
 	state.ActivityFrom = "the events of the updater, which the API server keeps for an hour by default"
 }
 
-// Namespaces returns the namespaces that have workloads.
-func (s *source) Namespaces() []string { return s.State(context.Background()).Overview.Namespaces() }
+// Namespaces returns the namespaces that have workloads. The list is not complete while the cluster is still read.
+func (s *source) Namespaces() (names []string, complete bool) {
+	state := s.State(context.Background())
+	return state.Overview.Namespaces(), state.Complete()
+}
 
 // History implements web.Source. It reads the hourly peaks of the UsageHistory, and the histograms of the checkpoints where there are none.
 func (s *source) History(ctx context.Context, row *overview.Row) (overview.History, error) {
 	var out overview.History
 	if row.VPA == "" {
+		out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &ledger.State{})
 		return out, nil
 	}
 	stored, err := s.store.Histories(ctx, row.Workload)
 	if err != nil {
 		return out, err
 	}
+	from := archived{checkpoints: make(map[checkpoint.Key]usage.Checkpoint), histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
 	for i := range row.Containers {
 		c := overview.ContainerHistory{Name: row.Containers[i].Name}
 		for j := range stored {
@@ -291,15 +396,30 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 				addPeaks(&c, &stored[j], s.log)
 			}
 		}
-		if len(c.CPU) == 0 || len(c.Memory) == 0 {
-			if err := s.addHistograms(ctx, row, &c); err != nil {
-				return out, err
-			}
+		key := checkpoint.Key{Autoscaler: cluster.Key{Namespace: row.Workload.Namespace, Name: row.VPA}, Container: c.Name}
+		p, found, err := s.store.Checkpoint(ctx, key)
+		if err != nil {
+			return out, err
+		}
+		if found {
+			from.checkpoints[key] = p
+			addHistograms(&c, &p)
 		}
 		out.Containers = append(out.Containers, c)
 	}
+	record, _, err := s.store.State(ctx, row.Workload)
+	if err != nil {
+		s.log.Debug("The record of the updater could not be read", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+	}
+	out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &record)
+	if out.Profiles, err = s.compare(ctx, row, from); err != nil {
+		s.log.Debug("The profiles of a workload could not be compared", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+	}
 	return out, nil
 }
+
+// podsOf returns the pods of a workload.
+func (s *source) podsOf(w cluster.Workload) []*cluster.Pod { return s.world.Snapshot().PodsOf(w) }
 
 // addPeaks adds the hourly peaks of stored model state.
 func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) {
@@ -312,13 +432,12 @@ func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) 
 	c.Last = h.LastSample
 }
 
-// addHistograms adds the histograms of the checkpoint of a container.
-func (s *source) addHistograms(ctx context.Context, row *overview.Row, c *overview.ContainerHistory) error {
-	p, found, err := s.store.Checkpoint(ctx, checkpoint.Key{Autoscaler: cluster.Key{Namespace: row.Workload.Namespace, Name: row.VPA}, Container: c.Name})
-	if err != nil || !found {
-		return err
-	}
+// addHistograms adds the histograms of the checkpoint of a container, where it has no peaks.
+func addHistograms(c *overview.ContainerHistory, p *usage.Checkpoint) {
 	const halfLife = 24 * time.Hour // it has no effect on the shares
+	if len(c.CPU) > 0 && len(c.Memory) > 0 {
+		return
+	}
 	if h, err := histogram.Load(histogram.CPU, halfLife, p.CPU); err == nil && len(c.CPU) == 0 {
 		c.CPUBuckets = overview.BucketsOf(&h)
 	}
@@ -326,5 +445,4 @@ func (s *source) addHistograms(ctx context.Context, row *overview.Row, c *overvi
 		c.MemoryBuckets = overview.BucketsOf(&h)
 	}
 	c.First, c.Last, c.Samples = p.FirstSample, p.LastSample, p.Samples
-	return nil
 }

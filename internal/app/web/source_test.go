@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,10 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
@@ -37,7 +41,15 @@ type fake struct {
 	health    []feed.State
 	histories []usage.History
 	found     bool // checkpoints
-	storeErr  error
+	record    ledger.State
+	archived  archived
+	facts     overview.Facts
+
+	namespaces []string // that were read of the archive
+	vpas       []*cluster.Autoscaler
+	owned      bool // the pod belongs to target
+	saved      *usage.Checkpoint
+	storeErr   error
 }
 
 func (f *fake) Snapshot() *cluster.Snapshot {
@@ -47,7 +59,11 @@ func (f *fake) Snapshot() *cluster.Snapshot {
 	if f.panics {
 		panic("broken")
 	}
-	return cluster.NewSnapshot([]*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}}, nil)
+	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, UID: "u", Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}
+	if f.owned {
+		p.Top = target
+	}
+	return cluster.NewSnapshot([]*cluster.Pod{p}, slices.Clone(f.vpas))
 }
 func (f *fake) Nodes() []cluster.Node {
 	return []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30)}}
@@ -90,6 +106,9 @@ func (f *fake) Histories(context.Context, cluster.Workload) ([]usage.History, er
 }
 
 func (f *fake) Checkpoint(context.Context, checkpoint.Key) (usage.Checkpoint, bool, error) {
+	if f.saved != nil {
+		return *f.saved, true, nil
+	}
 	h := histogram.New(histogram.Memory, time.Hour)
 	h.Add(3e8, 1, time.Now())
 	c := histogram.New(histogram.CPU, time.Hour)
@@ -97,8 +116,27 @@ func (f *fake) Checkpoint(context.Context, checkpoint.Key) (usage.Checkpoint, bo
 	return usage.Checkpoint{CPU: c.Checkpoint(), Memory: h.Checkpoint(), Samples: 7}, f.found, f.storeErr
 }
 
+func (f *fake) State(context.Context, cluster.Workload) (ledger.State, bool, error) {
+	return f.record, len(f.record.Pods) > 0, nil
+}
+
+func (f *fake) Catalog(ctx context.Context) (*sizing.Catalog, error) {
+	return sizing.NewCatalog(recommend.DefaultParams(), false), f.wait(ctx)
+}
+
+func (f *fake) Namespace(ctx context.Context, namespace string) (archived, error) {
+	f.mu.Lock()
+	f.namespaces = append(f.namespaces, namespace)
+	f.mu.Unlock()
+	return f.archived, f.wait(ctx)
+}
+
+func (f *fake) Registrations(ctx context.Context) (overview.Facts, error) {
+	return f.facts, f.wait(ctx)
+}
+
 func sourceOf(f *fake) *source {
-	return newSource(&source{world: f, usage: f, events: f, store: f, log: slog.New(slog.DiscardHandler)})
+	return newSource(&source{world: f, usage: f, events: f, store: f, archive: f, registrations: f, log: slog.New(slog.DiscardHandler)})
 }
 
 // However many viewers look, the API server gets one request for usage per minute, and the overview is computed once per interval.
@@ -157,16 +195,47 @@ func TestSource_watches_ageAndProblemsAreShown(t *testing.T) {
 		now := time.Now()
 		f := &fake{health: []feed.State{
 			{Resource: "pods", Synced: true, LastResponse: now.Add(-time.Hour), Err: errors.New("x"), FailedSince: now.Add(-time.Hour)},
-			{Resource: "nodes", Synced: true, LastResponse: now}, {Resource: "sizingprofiles", Synced: true, Forbidden: true}, {Resource: "replicasets"},
+			{Resource: "nodes", Synced: true, LastResponse: now}, {Resource: "sizingprofiles", Forbidden: true}, {Resource: "replicasets"},
 		}}
 		state := sourceOf(f).State(t.Context())
 		if !state.Contact.Equal(now.Add(-time.Hour)) || strings.Join(state.Loading, " ") != "replicasets" {
 			t.Errorf("contact %v, loading %q", state.Contact, state.Loading)
 		}
 		text := strings.Join(state.Problems, "\n")
+		if got := listed([]string{"a", "b", "c", "d", "e"}); got != "a, b, c and 2 other resources" || listed([]string{"a", "b"}) != "a and b" {
+			t.Errorf("five resources are %q", got)
+		}
 		for _, want := range []string{"The watch of pods has failed since", "podfit may not list sizingprofiles", "The watch of nodes is out of date"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not among the problems %q", want, text)
+			}
+		}
+	})
+}
+
+// A resource that podfit may list but not watch is shown, and the page says what is missing.
+func TestSource_rightsMissing_textNamesTheMissingRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		refused := errors.New("forbidden")
+		for name, c := range map[string]struct {
+			state   feed.State
+			want    string
+			contact time.Time
+		}{
+			"neither list nor watch": {feed.State{Resource: "nodes", Forbidden: true, Err: refused}, "podfit may not list nodes, so they are not shown", time.Time{}},
+			"list but not watch": {
+				feed.State{Resource: "nodes", Forbidden: true, Synced: true, Err: refused, LastResponse: now.Add(-10 * time.Second)},
+				"podfit may list nodes but not watch them", now.Add(-10 * time.Second),
+			},
+			"rights were taken away": {
+				feed.State{Resource: "nodes", Forbidden: true, Synced: true, Err: refused, LastResponse: now.Add(-time.Hour)},
+				"podfit may no longer list nodes. Those of " + now.Add(-time.Hour).UTC().Format("2 Jan, 15:04:05") + " UTC are shown", now.Add(-time.Hour),
+			},
+		} {
+			state := sourceOf(&fake{health: []feed.State{c.state}}).State(t.Context())
+			if text := strings.Join(state.Problems, "\n"); strings.Count(text, "nodes") != 1 || !strings.Contains(text, c.want) || !state.Contact.Equal(c.contact) {
+				t.Errorf("%s: problems %q, contact %v", name, text, state.Contact)
 			}
 		}
 	})

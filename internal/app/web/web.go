@@ -22,6 +22,8 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/event"
+	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/price"
@@ -142,7 +144,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		return nil, err
 	}
 	src := newSource(&source{
-		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, journal: d.Journal,
+		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: library{clients}, registrations: registrations{clients}, process: p, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
 	})
 	var explainer web.Explainer
@@ -151,7 +153,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	}
 	handler := web.New(web.Config{
 		Explain: explainer, Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
-		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: kube.NewRights(clients), Namespaces: src, Proxies: proxies}),
+		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: inspection.NewRights(clients), Namespaces: src, Proxies: proxies}),
 	})
 	return func(ctx context.Context) error {
 		var lc net.ListenConfig
@@ -207,5 +209,5 @@ type recentEvents struct {
 
 // RecentEvents implements eventReader.
 func (r recentEvents) RecentEvents(ctx context.Context) ([]overview.Entry, error) {
-	return kube.RecentEvents(ctx, r.clients, r.namespace)
+	return event.Recent(ctx, r.clients, r.namespace)
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -132,7 +133,7 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 		return page.Workloads == 1 && page.Pods == 3 && page.WorkloadsWithVPA == 1 && page.AtRisk == 1
 	})
 	text := read(t, root+"workloads/shop/Deployment/web")
-	for _, want := range []string{"745 Mi", "Container app has no memory request", "Memory of container app", "data-chart", "kubectl patch vpa web -n shop"} {
+	for _, want := range []string{"745 Mi", "no memory request", "Memory of container app", "data-chart", "kubectl patch vpa web -n shop"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not on the page of the workload", want)
 		}
@@ -159,6 +160,31 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 		t.Error("the workload is not shown any more")
 	}
 	api.Start()
+}
+
+// A user with list but without watch of nodes sees the nodes, and a text that names the missing right.
+func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden: may not watch"}`)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+	kubetest.Eventually(t, "the page shows the node and the missing right", func() bool {
+		text := read(t, root+"nodes")
+		return strings.Contains(text, "podfit may list nodes but not watch them") && strings.Contains(text, "on node n1")
+	})
+	if text := read(t, root+"nodes"); strings.Contains(text, "may not list") {
+		t.Errorf("the page denies a right that podfit has: %s", text)
+	}
 }
 
 func TestCommand_wrongCall_isUsageError(t *testing.T) {

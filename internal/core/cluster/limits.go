@@ -34,6 +34,7 @@ func (l LimitRange) IsZero() bool { return l == LimitRange{} }
 type Node struct {
 	Name        string
 	Allocatable Resources
+	Capacity    Resources // of the machine: the allocatable amounts and what is reserved for the system
 	Ready       bool
 	Cordoned    bool
 	LowMemory   bool     // condition MemoryPressure

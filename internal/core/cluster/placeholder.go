@@ -42,7 +42,7 @@ type RequestState uint8
 
 // The states of a request for capacity.
 const (
-	RequestWaiting  RequestState = iota // nobody has answered it
+	RequestWaiting  RequestState = iota // neither accepted nor failed
 	RequestAccepted                     // an autoscaler has accepted it
 	RequestProvided                     // the capacity is there
 	RequestFailed                       // the autoscaler cannot provide it, or has taken it back

@@ -7,7 +7,7 @@ package decision
 func (c ReasonCode) NeedsAttention() bool { return needsAttention[c] }
 
 var needsAttention = map[ReasonCode]bool{
-	BackingOff: true, ChangesTooOften: true, NoNodeFits: true, QoSChange: true, NoController: true, TooFewReplicas: true,
+	BackingOff: true, NotSizedAtAdmission: true, ChangesTooOften: true, NoNodeFits: true, QoSChange: true, NoController: true, TooFewReplicas: true,
 	ResizeImpossible: true, ResizeStalled: true, MemoryInUse: true, NotSmallerThanRefused: true,
 	SameSize: true, GateOff: true, Unscheduled: true,
 	EvictionRefused: true, DisruptionBudget: true, ResizeRefused: true, ResizeOverQuota: true,

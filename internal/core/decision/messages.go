@@ -219,6 +219,13 @@ var leaveMessages = []Message{
 			"and the log of the admission controller. With it, look in `metadata.managedFields` for the program that changed the requests afterwards.",
 	},
 	{
+		Code: NotSizedAtAdmission, Example: Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
+		Meaning: "The replacement of an evicted pod came back without the recommended size, of this workload or of the last one that was changed in the cluster. So before the next eviction or surge, podfit created a replacement in a dry run (`kubectl create --dry-run=server`), " +
+			"and it would not get the recommended size either. No pod is evicted. podfit repeats the dry run after `--eviction-backoff`, and continues as soon as it succeeds.",
+		Remedy: "If the reason says that the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`, that the API server can reach the Service of the admission controller, and its log. " +
+			"If it was called: look for another mutating webhook or policy for pods with `kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies`, and for a LimitRange with `kubectl -n NAMESPACE get limitranges -o yaml`.",
+	},
+	{
 		Code: ChangesTooOften, Example: Reason{Until: exampleTime, Have: 3},
 		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from `--eviction-backoff` to 6 hours. An OOM rescue does not wait. " +
 			"Usually the recommendation moves up and down.",

@@ -112,7 +112,9 @@ const (
 
 	ResizeStalled // the kubelet does not complete the resize of a pod to rescue, and the mode does not evict it
 
-	lastCode = ResizeStalled
+	NotSizedAtAdmission // a dry run shows that a replacement would not get the recommended requests
+
+	lastCode = NotSizedAtAdmission
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -139,7 +141,7 @@ var codeNames = map[ReasonCode]string{
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
 	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
-	ResizeStalled: "ResizeStalled",
+	ResizeStalled: "ResizeStalled", NotSizedAtAdmission: "NotSizedAtAdmission",
 }
 
 // String returns the name of the reason.
@@ -293,6 +295,8 @@ func (r Reason) sentence() string {
 			last = "The last " + count(r.Have, r.Text)
 		}
 		return last + " had no lasting effect. Check that the admission controller runs and that nothing else sets the requests" + nextAttempt(r.Until)
+	case NotSizedAtAdmission:
+		return r.notSized() + nextAttempt(r.Until)
 	case ChangesTooOften:
 		return fmt.Sprintf("The pods of the workload were replaced %d times in a short time, because the recommendation keeps changing", r.Have) + nextAttempt(r.Until)
 	case NoNodeFits:
@@ -466,7 +470,7 @@ func (r Reason) quote(s string) string {
 	return s + ": " + text
 }
 
-// nextAttempt returns the sentence that says when the next attempt is allowed, to be appended to another.
+// nextAttempt returns a sentence with the time from which the next attempt is allowed, to be appended to another.
 func nextAttempt(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -483,6 +487,19 @@ func count(n int, noun string) string {
 
 // timestamp writes a time with its date and zone: events and logs are read days later and in other time zones.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// notSized returns why a replacement would not get the recommended requests. Want is 1 if the admission controller took part, and Text
+// is set if a webhook could not be called.
+func (r Reason) notSized() string {
+	if r.Text != "" {
+		return "A replacement would not be created: in a dry run, the API server could not call a webhook (" + r.Text + ")"
+	}
+	why := "The webhook of the admission controller was not called for it. Check that the webhook is registered and can be reached from the API server"
+	if r.Want == 1 {
+		why = "The admission controller was called, so another webhook, policy or LimitRange changes the requests afterwards"
+	}
+	return fmt.Sprintf("In a dry run, a replacement gets the %s and not the target %s. %s", r.request(), r.target(), why)
+}
 
 // label returns the name of a resource in a sentence.
 func label(res cluster.Resource) string {

@@ -8,7 +8,7 @@ import "time"
 // A Refusal is an action that the API server did not carry out, or whose outcome is unknown.
 type Refusal struct {
 	Kind RefusalKind
-	Text string // what the API server said
+	Text string // from the API server
 
 	// RetryAfter is the delay before the next attempt that the API server asks for; 0 if it asks for none.
 	RetryAfter time.Duration
@@ -26,7 +26,7 @@ const (
 	Unsupported                         // this API server cannot do it
 	WebhookFailed                       // the API server could not call an admission webhook
 	ServerBusy                          // the API server is overloaded, or the pod changed meanwhile
-	NotReached                          // the API server got no request, so this says nothing about the pod
+	NotReached                          // the API server got no request, so the pod was not refused
 	OutcomeIsUnknown                    // there was no answer: the action may have been carried out
 	NotReadyInTime                      // the additional pod of a surge was not ready in time
 )

@@ -35,16 +35,20 @@ type Subject struct {
 
 // Input is what is known about a subject.
 type Input struct {
-	Now        time.Time
+	Now        time.Time // times are shown in its location
 	Subject    Subject
-	Autoscaler *cluster.Autoscaler // nil: no VPA governs the pods
-	Container  string              // only this container; "" for all
-	Pods       []*cluster.Pod      // of the subject, sorted
-	Replicas   cluster.Scale       // of the workload
+	Autoscaler *cluster.Autoscaler   // nil: no VPA governs the pods
+	Others     []*cluster.Autoscaler // further VPAs of the same workload
+	Governing  *cluster.Autoscaler   // the one of all these that changes pods; nil if there is none
+	Vendor     bool                  // the VPA names a recommender that is no profile of podfit, so another program sizes it
+	Container  string                // only this container; "" for all
+	Pods       []*cluster.Pod        // of the subject, sorted
+	Replicas   cluster.Scale         // of the workload
 
 	Decisions     []decision.Decision    // on the pods; a pod without VPA has none
 	Gates         map[string][]plan.Gate // by UID of the pod
 	EvictionGates map[string][]plan.Gate // of pods that wait for a resize, by UID
+	Switched      *Switched              // nil if the update mode of the VPA changes pods, or if that is not known
 	Budget        plan.Budget            // of the updater
 	Interval      time.Duration          // between two passes
 
@@ -63,8 +67,17 @@ type Input struct {
 	Sizing *Sizing // what the sizes are computed from; nil if that is not known
 	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
 
+	Paused string // why the updater changes no pods at all, as a full sentence; "" if it does, or if that is not known
+
 	Assumed []string // settings of the updater that were assumed
 	Missing []string // what could not be read, as full sentences
+}
+
+// Switched is the plan of the next pass under an update mode that changes pods.
+type Switched struct {
+	Mode      cluster.Mode
+	Decisions []decision.Decision
+	Gates     map[string][]plan.Gate
 }
 
 // A Container has the facts of a pod template that show a Java virtual machine.
@@ -97,6 +110,8 @@ type Explanation struct {
 	Situations []Situation
 	Now        []string
 	Next       []Step
+	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
+	IfOn       []Step       // what would be next with IfMode
 	You        []Advice
 	Why        []Why
 	WhatIf     []Counterfactual
@@ -108,9 +123,11 @@ type Explanation struct {
 type Step struct {
 	Pods      []string
 	Act       decision.Act
-	Code      string // of the reason
-	Reason    string // full sentences
-	NotBefore time.Time
+	Code      string      // of the reason
+	Reason    string      // full sentences
+	NotBefore time.Time   // a pod is not changed before; zero if that is not known
+	By        time.Time   // the pass that changes the pods has begun by then; zero if they are left
+	Refused   string      // why the API server would refuse the eviction now; "" if it would not
 	Fallback  string      // what happens if the pods wait too long; "" if nothing does
 	Gates     []plan.Gate // of the first of the pods
 }
@@ -128,6 +145,9 @@ func Explain(in *Input) *Explanation {
 	out.Situations = situations(in)
 	out.Now = now(in)
 	out.Next = next(in)
+	if in.Switched != nil {
+		out.IfMode, out.IfOn = in.Switched.Mode, switched(in)
+	}
 	out.Missing = append(slices.Clone(out.Missing), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
 	if in.Sizing != nil {

@@ -278,6 +278,71 @@ func TestNext_order_isChangesThenWaitingPodsThenTheRest(t *testing.T) {
 	}
 }
 
+// A change is carried out by a pass that begins within the interval. What is left has no such time.
+func TestNext_change_hasTheTimeOfThePass(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	in.Decisions[0].Do = decision.Resize
+	steps := next(in)
+	if len(steps) != 2 || !steps[0].By.Equal(noon.Add(in.Interval)) || !steps[1].By.IsZero() {
+		t.Errorf("steps %+v", steps)
+	}
+}
+
+// The plan with another update mode is separate from what happens next.
+func TestExplain_modeOff_hasWhatHappensIfSwitchedOn(t *testing.T) {
+	in := quietInput("cart-0")
+	in.Autoscaler.Mode = cluster.Off
+	in.Decisions[0].Reason.Code = decision.ModeOff
+	on := in.Decisions[0]
+	on.Do, on.Reason = decision.Resize, decision.Reason{}
+	in.Switched = &Switched{Mode: cluster.InPlaceOrRecreate, Decisions: []decision.Decision{on}}
+	e := Explain(in)
+	if len(e.Next) != 1 || e.Next[0].Act != decision.Leave || len(e.IfOn) != 1 || e.IfOn[0].Act != decision.Resize || e.IfMode != cluster.InPlaceOrRecreate {
+		t.Errorf("next %+v, if switched on %+v", e.Next, e.IfOn)
+	}
+}
+
+// A paused updater changes no pods, whatever its plan is.
+func TestNext_updaterIsPaused_changesWait(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	in.Paused = "The updater changes no pods."
+	in.Decisions[0].Do, in.Gates["uid-cart-0"] = decision.Evict, []plan.Gate{{Name: plan.GateNeed}}
+	s := next(in)[0]
+	if s.Act != decision.Leave || !s.Waits() || s.Code != UpdaterPaused || !s.By.IsZero() || !strings.HasPrefix(s.Reason, "The updater changes no pods. Otherwise: evict. ") {
+		t.Errorf("step %+v", s)
+	}
+}
+
+// The planner does not ask PodDisruptionBudgets, but the API server does.
+func TestNext_evictionWithoutBudget_isSaidToBeRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		act     decision.Act
+		healthy int32
+		want    bool
+	}{
+		"eviction, no budget":  {decision.Evict, 2, true},
+		"eviction, one may go": {decision.Evict, 3, false},
+		"resize, no budget":    {decision.Resize, 2, false},
+	} {
+		in := quietInput("cart-0", "cart-1")
+		in.protect(tt.healthy, 2)
+		in.Decisions[0].Do = tt.act
+		if got := next(in)[0].Refused; (got != "") != tt.want || tt.want && !strings.Contains(got, "PodDisruptionBudget cart allows no eviction now (2 healthy, 2 required)") {
+			t.Errorf("%s: refused %q", name, got)
+		}
+	}
+}
+
+// The updater does not look at the pods of a VPA with mode Off, and they still have a NEXT.
+func TestNext_modeOffWithoutDecisions_leavesThePods(t *testing.T) {
+	in := quietInput("cart-0", "cart-1")
+	in.Autoscaler.Mode, in.Decisions = cluster.Off, nil
+	steps := next(in)
+	if len(steps) != 1 || steps[0].Act != decision.Leave || steps[0].Waits() || len(steps[0].Pods) != 2 || steps[0].Code != "ModeOff" {
+		t.Errorf("steps %+v", steps)
+	}
+}
+
 func TestNotBefore_reasonsThatMayEndEarlier_haveNone(t *testing.T) {
 	until := minutesAgo(-5)
 	for _, c := range []struct {

@@ -18,6 +18,9 @@ import (
 // next returns what the next pass does with the pods: first the changes in the order of execution, then the pods that wait, then those that
 // need no change. Pods with the same reason are one step.
 func next(in *Input) []Step {
+	if a := in.Autoscaler; a != nil && a.Mode == cluster.Off && len(in.Decisions) == 0 && len(in.Pods) > 0 {
+		return []Step{in.unserved(a)}
+	}
 	var out []Step
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
@@ -25,8 +28,17 @@ func next(in *Input) []Step {
 			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: notBefore(d),
 			Fallback: fallback(in, d), Gates: in.Gates[d.Pod.UID],
 		}
+		if d.Do != decision.Leave {
+			s.By = in.Now.Add(in.Interval)
+		}
+		if d.Do == decision.Evict && in.Subject.Kind != OfNode { // the pods of a node have different labels
+			s.Refused = in.pdbBlocks(d.Pod.Ready)
+		}
+		if in.Paused != "" && s.Act != decision.Leave {
+			s = Step{Act: decision.Leave, Code: UpdaterPaused, Reason: in.Paused + " Otherwise: " + s.Act.String() + ". " + s.Reason, Gates: s.Gates}
+		}
 		at := slices.IndexFunc(out, func(o Step) bool {
-			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && sameGates(o.Gates, s.Gates)
+			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && o.Refused == s.Refused && sameGates(o.Gates, s.Gates)
 		})
 		if at < 0 {
 			out = append(out, s)
@@ -36,6 +48,23 @@ func next(in *Input) []Step {
 	}
 	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
+}
+
+// unserved returns the step of the pods of a VPA whose update mode is Off. The updater does not look at them, so there are no decisions.
+func (in *Input) unserved(a *cluster.Autoscaler) Step {
+	r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
+	s := Step{Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []plan.Gate{{Name: plan.GateMode, Blocked: true, Reason: r}}}
+	for _, p := range in.Pods {
+		s.Pods = append(s.Pods, in.nameOf(p))
+	}
+	return s
+}
+
+// switched returns what the next pass would do with the pods if the update mode of the VPA were another.
+func switched(in *Input) []Step {
+	other := *in
+	other.Decisions, other.Gates, other.EvictionGates = in.Switched.Decisions, in.Switched.Gates, nil
+	return next(&other)
 }
 
 // nameOf returns the name of a pod, with its namespace if the subject has pods of several.

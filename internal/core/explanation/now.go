@@ -37,7 +37,10 @@ func facts(in *Input) []string {
 		return append(out, "no VPA")
 	}
 	out = append(out, "VPA "+in.Autoscaler.Name, in.Autoscaler.Mode.String())
-	if in.Autoscaler.Recommender != "" {
+	switch {
+	case in.Vendor:
+		out = append(out, "recommender "+in.Autoscaler.Recommender)
+	case in.Autoscaler.Recommender != "":
 		out = append(out, "profile "+in.Autoscaler.Recommender)
 	}
 	return out

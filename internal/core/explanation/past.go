@@ -44,14 +44,17 @@ func eventRecords(in *Input, until time.Time) []record {
 	return out
 }
 
-// podfitReasons are parts of the reasons of events that podfit writes.
-var podfitReasons = []string{"UpdateHeld", "ByVPA", "ReplacementMissing", "ResizeRefused", "OOMRescue", "Surge", "NotAutoscaled"}
+// Reasons are the reasons of the events that podfit writes, sorted. A test holds them equal to those of the jobs.
+var Reasons = []string{
+	"EvictedByVPA", "EvictedPod", "InPlaceResizeSkipped", "InPlaceResizedByVPA", "InvalidAnnotation", "NotAutoscaled", "OOMRescue",
+	"RecommendationReverted", "ReplacementMissing", "ResizeRefused", "Surge", "UpdateHeld",
+}
 
 // events returns the last events of podfit.
 func events(in *Input) []string {
 	own := *in
 	own.Events = slices.DeleteFunc(slices.Clone(in.Events), func(e Event) bool {
-		return !slices.ContainsFunc(podfitReasons, func(part string) bool { return strings.Contains(e.Reason, part) })
+		return !slices.Contains(Reasons, e.Reason)
 	})
 	var out []string
 	all := eventRecords(&own, in.Now)
@@ -83,7 +86,7 @@ func attempts(state *ledger.State, until time.Time) []record {
 	return out
 }
 
-// Past describes what is recorded about a subject until a time in the past. The error says how far the records reach back: the cluster
+// Past describes what is recorded about a subject until a time in the past. The error has the time of the first record: the cluster
 // stores no earlier states of pods and VPAs.
 func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 	all := slices.Concat(eventRecords(in, in.Now), attempts(state, in.Now))
@@ -95,10 +98,10 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 	if n == 0 {
 		reach := "there is no event or attempt about it"
 		if len(all) > 0 {
-			reach = "the first event or attempt about it is of " + all[0].at.UTC().Format("2006-01-02 15:04 MST")
+			reach = "the first event or attempt about it is of " + all[0].at.In(in.Now.Location()).Format("2006-01-02 15:04 MST")
 		}
 		return nil, fmt.Errorf("nothing is recorded about %s until %s: %s. The cluster stores no earlier states of pods; events are kept for an hour by default",
-			in.Subject.Name, at.UTC().Format("2006-01-02 15:04 MST"), reach)
+			in.Subject.Name, at.In(in.Now.Location()).Format("2006-01-02 15:04 MST"), reach)
 	}
 	out := &Explanation{At: at, Subject: in.Subject.Name, Facts: facts(in), Missing: append(slices.Clone(in.Missing),
 		"This is what events and the records of the updater contain until then, and not the state of the pods, which the cluster does not store.")}

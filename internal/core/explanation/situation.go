@@ -38,11 +38,14 @@ const (
 	ShortRuns       = "ShortRuns"
 	ResizePending   = "ResizePending"
 	NodeFull        = "NodeFull"
+	SeveralVPAs     = "SeveralVPAs"
+	OtherVendor     = "OtherRecommender"
+	UpdaterPaused   = "UpdaterPaused"
 )
 
 // recognizers find the situations, the most urgent first.
 var recognizers = []func(*Input) (Situation, bool){
-	deadlock, pendingResize, fullNode, aboveNode, aboveQuota, singleReplica, horizontalScale, virtualMachine, smallCPULimit, replicasDiffer, shortRuns,
+	updaterPaused, deadlock, severalVPAs, otherVendor, pendingResize, fullNode, aboveNode, aboveQuota, singleReplica, horizontalScale, virtualMachine, smallCPULimit, replicasDiffer, shortRuns,
 }
 
 func situations(in *Input) []Situation {
@@ -53,6 +56,60 @@ func situations(in *Input) []Situation {
 		}
 	}
 	return out
+}
+
+// updaterPaused recognizes an updater that changes no pods at all.
+func updaterPaused(in *Input) (Situation, bool) {
+	if in.Paused == "" || in.Autoscaler == nil || !in.Autoscaler.Mode.Updates() {
+		return Situation{}, false
+	}
+	return Situation{
+		Code: UpdaterPaused, Title: "updater paused", Text: in.Paused,
+		Advice: Advice{Text: "Look at the admission controller:", Command: "kubectl -n kube-system get lease,pods"},
+	}, true
+}
+
+// severalVPAs recognizes a workload that several VPAs target. One of them governs the pods.
+func severalVPAs(in *Input) (Situation, bool) {
+	if len(in.Others) == 0 || in.Autoscaler == nil || in.Subject.Kind == OfNode {
+		return Situation{}, false
+	}
+	var idle []*cluster.Autoscaler
+	for _, a := range append([]*cluster.Autoscaler{in.Autoscaler}, in.Others...) {
+		if a != in.Governing {
+			idle = append(idle, a)
+		}
+	}
+	text := fmt.Sprintf("%d VPAs target the workload.", 1+len(in.Others))
+	if g := in.Governing; g == nil {
+		text += " None of them changes pods."
+	} else {
+		text += " VPA " + g.Name + " governs the pods."
+		for _, a := range idle {
+			why := "it is newer"
+			if !a.ChangesPods(true) {
+				why = "its update mode is " + a.Mode.String()
+			}
+			text += " VPA " + a.Name + " has no effect on them, because " + why + "."
+		}
+	}
+	s := Situation{Code: SeveralVPAs, Title: fmt.Sprintf("%d VPAs for one workload", 1+len(in.Others)), Text: text}
+	if in.Governing != nil {
+		s.Advice = Advice{Text: "Keep one VPA for a workload. To delete the one without effect:", Command: "kubectl -n " + quoted(idle[0].Namespace) + " delete vpa " + quoted(idle[0].Name)}
+	}
+	return s, true
+}
+
+// otherVendor recognizes a VPA whose recommendation is that of another program.
+func otherVendor(in *Input) (Situation, bool) {
+	if !in.Vendor || in.Subject.Kind == OfNode {
+		return Situation{}, false
+	}
+	name := in.Autoscaler.Recommender
+	return Situation{
+		Code: OtherVendor, Title: "sized by recommender " + name,
+		Text: "The VPA names the recommender " + name + ", which is neither a built-in profile of podfit nor a SizingProfile. That recommender writes the recommendation, and podfit only applies it: its log says why the numbers are as they are.",
+	}, true
 }
 
 // deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready

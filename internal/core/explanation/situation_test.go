@@ -198,6 +198,18 @@ var situationTests = map[string]struct {
 		in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), "")
 		in.Pods[0].Deleting, in.Decisions = true, nil
 	}, without: ResizePending},
+	"updater is paused":               {edit: func(in *Input) { in.Paused = "The updater changes no pods." }, applies: UpdaterPaused},
+	"updater is paused, and mode Off": {edit: func(in *Input) { in.Paused, in.Autoscaler.Mode = "The updater changes no pods.", cluster.Off }, without: UpdaterPaused},
+	"older VPA governs":               {edit: secondVPA(cluster.InPlaceOrRecreate, minutesAgo(60), false), applies: SeveralVPAs},
+	"the newer VPA is explained":      {edit: secondVPA(cluster.InPlaceOrRecreate, minutesAgo(60), true), applies: SeveralVPAs},
+	"second VPA has mode Off":         {edit: secondVPA(cluster.Off, minutesAgo(600), false), applies: SeveralVPAs},
+	"both VPAs have mode Off": {edit: func(in *Input) {
+		secondVPA(cluster.Off, minutesAgo(60), false)(in)
+		in.Autoscaler.Mode, in.Governing = cluster.Off, nil
+	}, applies: SeveralVPAs},
+	"one VPA":                                {edit: func(in *Input) { in.Governing = in.Autoscaler }, without: SeveralVPAs},
+	"recommender of another vendor":          {edit: func(in *Input) { in.Autoscaler.Recommender, in.Vendor = "acme", true }, applies: OtherVendor},
+	"profile of podfit":                      {edit: func(in *Input) { in.Autoscaler.Recommender = "cost" }, without: OtherVendor},
 	"no room on the node":                    {edit: func(in *Input) { in.leave(0, noRoom) }, applies: NodeFull},
 	"no room for the rest":                   {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.AwaitingRoom}) }, applies: NodeFull},
 	"no room on a node that is not known":    {edit: func(in *Input) { in.leave(0, noRoom); in.Nodes = nil }, applies: NodeFull},
@@ -207,6 +219,20 @@ var situationTests = map[string]struct {
 	"resize in progress on the node":         {edit: func(in *Input) { in.leave(0, decision.Reason{Code: decision.ResizeRunning}) }, without: NodeFull},
 	"eviction from the full node":            {edit: func(in *Input) { in.leave(0, noRoom); in.Decisions[0].Do = decision.Evict }, without: NodeFull},
 	"pod without a node":                     {edit: func(in *Input) { in.leave(0, noRoom); in.Pods[0].Node = "" }, without: NodeFull},
+}
+
+// secondVPA adds the VPA cart-2, which was created at a time. The explained VPA is ten hours old. If second is true, cart-2 is the explained one.
+func secondVPA(mode cluster.Mode, created time.Time, second bool) func(*Input) {
+	return func(in *Input) {
+		in.Autoscaler.Created = minutesAgo(600)
+		other := *in.Autoscaler
+		other.Name, other.Mode, other.Created = "cart-2", mode, created
+		in.Governing = cluster.Governing([]*cluster.Autoscaler{in.Autoscaler, &other}, true)
+		in.Others = []*cluster.Autoscaler{&other}
+		if second {
+			in.Others[0], in.Autoscaler = in.Autoscaler, &other
+		}
+	}
 }
 
 func controlsMemory(in *Input) {
@@ -270,7 +296,7 @@ func TestSituations_JVM_showNoValuesOfVariables(t *testing.T) {
 
 // A table without a scene for a limit does not test it.
 func TestSituations_everyCode_hasSceneWithAndWithout(t *testing.T) {
-	for _, code := range []string{JVM, HorizontalScale, AboveNode, AboveQuota, SingleReplica, SmallCPULimit, Deadlock, ReplicasDiffer, ShortRuns, ResizePending, NodeFull} {
+	for _, code := range []string{JVM, HorizontalScale, AboveNode, AboveQuota, SingleReplica, SmallCPULimit, Deadlock, ReplicasDiffer, ShortRuns, ResizePending, NodeFull, SeveralVPAs, OtherVendor, UpdaterPaused} {
 		with, without := false, false
 		for _, c := range situationTests {
 			with = with || c.applies == code

@@ -74,7 +74,7 @@ func IfKeys() []KeyHelp {
 	}
 }
 
-// ParseIf reads KEY=VALUE. The error says what is accepted.
+// ParseIf reads KEY=VALUE. The error has the accepted keys and values.
 func ParseIf(text string) (If, error) {
 	key, value, found := strings.Cut(text, "=")
 	key = strings.TrimSpace(key)
@@ -127,7 +127,7 @@ func oneOf(i If, values ...string) error {
 	return fmt.Errorf("%s must be %s, got %q", i.Key, strings.Join(values, " or "), i.Value)
 }
 
-// parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit tells the resource.
+// parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit determines the resource.
 func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
 	res := cluster.Memory
 	if hasSuffix {

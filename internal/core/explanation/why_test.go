@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -85,7 +86,7 @@ func cartScene() *scene {
 	}}
 	s.Limits = policy.Limits{
 		Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 8*gib)}},
-		Nodes: &policy.NodeSizes{Largest: []cluster.Resources{cluster.Amounts(8000, 32*gib)}},
+		Nodes: &fleet.Sizes{Largest: []cluster.Resources{cluster.Amounts(8000, 32*gib)}},
 	}
 	s.Kills = []Kill{{Container: "app", At: time.Date(2026, 11, 22, 2, 58, 0, 0, time.UTC), Memory: gib}}
 	return s

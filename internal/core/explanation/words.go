@@ -47,9 +47,9 @@ func are(n int) string {
 	return "are"
 }
 
-// clock returns a time in UTC, with its date if that is not today's.
+// clock returns a time in the location of now, with its date if that is not today's.
 func clock(now, at time.Time) string {
-	now, at = now.UTC(), at.UTC()
+	at = at.In(now.Location())
 	if now.Format(time.DateOnly) == at.Format(time.DateOnly) {
 		return at.Format("15:04")
 	}

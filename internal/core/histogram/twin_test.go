@@ -62,7 +62,7 @@ func (d *dense) bucket(v float64) int {
 }
 
 func (d *dense) add(v, w float64, at time.Time) {
-	w *= d.factor(at)
+	w = float64(w * d.factor(at)) // not fused with an addition, as in Histogram
 	b := d.bucket(v)
 	d.weights[b] += w
 	d.total += w
@@ -72,7 +72,7 @@ func (d *dense) add(v, w float64, at time.Time) {
 }
 
 func (d *dense) subtract(v, w float64, at time.Time) {
-	w *= d.factor(at)
+	w = float64(w * d.factor(at)) // not fused with an addition, as in Histogram
 	sub := func(x float64) float64 {
 		if x -= w; x < Epsilon {
 			return 0

@@ -253,3 +253,36 @@ func TestLastFailure_anotherPodWasEvicted_countOfBudgetStartsAgain(t *testing.T)
 		t.Errorf("%d attempts after a restart, want 1", r.Attempts)
 	}
 }
+
+// While the update mode of a VPA is Off, nothing is recommended for its pods. That says nothing about the eviction before.
+func TestLedger_updateModeIsOffForAWhile_evictionStillHadNoEffect(t *testing.T) {
+	for cpu, want := range map[int64]int{1000: 1, 100: 0} {
+		l, pod := New(), podsOf(1)[0]
+		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pod.Created})
+		replacement := withCPU(pod, "1", noon.Add(time.Minute), cpu)
+		l.Learn(noon.Add(time.Minute), viewOf(1, replacement), []decision.Decision{{Pod: replacement, Reason: decision.Reason{Code: decision.ModeOff}}})
+		l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), wants(fits(50), replacement))
+		if n, _ := l.IneffectiveEvictions(db, nil); n != want {
+			t.Errorf("the replacement has %d: %d evictions without effect, want %d", cpu, n, want)
+		}
+	}
+}
+
+// A pod grows by parts, and another client undoes all of them again and again: the back-off grows as with resizes in full.
+func TestUndone_resizesByPartsAreUndone_countGrows(t *testing.T) {
+	l, now, pod := New(), noon, podsOf(1)[0]
+	with := func(cpu int64) *cluster.Pod { return withCPU(pod, pod.UID, pod.Created, cpu) }
+	for round := 1; round <= 4; round++ {
+		l.Done(now, Attempt{Pod: with(100), Do: decision.Resize, With: fits(200), Part: true})
+		l.Done(now.Add(time.Minute), Attempt{Pod: with(200), Do: decision.Resize, With: fits(300), Part: true})
+		l.Done(now.Add(2*time.Minute), Attempt{Pod: with(300), Do: decision.Resize, With: fits(400)})
+		now = now.Add(30 * time.Minute)
+		if n := l.Undone(with(100)); n != round {
+			t.Errorf("%d resizes count as undone after %d rounds", n, round)
+		}
+	}
+	l.Done(now, Attempt{Pod: with(400), Do: decision.Resize, With: fits(500)})
+	if n := l.Undone(with(100)); n != 1 {
+		t.Errorf("%d resizes count as undone after one that lasted, want 1", n)
+	}
+}

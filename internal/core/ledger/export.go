@@ -27,6 +27,10 @@ type State struct {
 	// all outcomes are. The caller sets it in the state that it stores before it acts.
 	ActingSince time.Time
 
+	// Acting lists the workloads that are announced together. Only the state of a namespace has it, and it has nothing else; see
+	// NamespaceState.
+	Acting []ActingGroup
+
 	LastEviction time.Time // when a pod of the workload was last evicted; zero if no refusal depends on it
 	Eviction     *EvictionState
 	Replacements []PendingState // by controller
@@ -44,7 +48,7 @@ type State struct {
 
 	Capacity *CapacityState // nil if no capacity was asked for before an eviction
 
-	// Waiting are the pods that should change and were left by the last pass, by reason, the most frequent first. Restore does not read
+	// Waiting are the pods that should change and were left unchanged by the last pass, by reason, the most frequent first. Restore does not read
 	// it: the next pass decides again.
 	Waiting []WaitingState
 
@@ -193,6 +197,7 @@ func (l *Ledger) Export(b Delays) []State {
 	for w, at := range l.interrupted {
 		state(w).ActingSince = at
 	}
+	l.exportAnnouncements(state)
 	for w, e := range l.evictions {
 		state(w).Eviction = e.export()
 	}
@@ -279,6 +284,9 @@ func (l *Ledger) exportPods(b Delays, state func(cluster.Workload) *State) {
 		add(uid, PodState{Do: decision.Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
+		if l.replaced[uid] {
+			continue
+		}
 		add(uid, PodState{Do: decision.Evict, Done: true, At: at})
 	}
 	for key, r := range l.refusals {
@@ -333,6 +341,9 @@ func (s *State) LastAction() time.Time {
 		if at.After(last) {
 			last = at
 		}
+	}
+	for i := range s.Acting {
+		later(s.Acting[i].Since)
 	}
 	if s.Canary != nil {
 		later(s.Canary.Since)

@@ -31,12 +31,13 @@ type Ledger struct {
 	rescues   map[cluster.Workload]DeletionState       // the last deletion of a pod of the workload
 	served    map[string]time.Time                     // when an action was last tried, by namespace
 	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
-	waiting   map[cluster.Workload][]WaitingState      // pods that the last pass left, see PassEnded
+	waiting   map[cluster.Workload][]WaitingState      // pods that the last pass left unchanged, see PassEnded
 	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
 	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
 	keeps     map[string]keptRequest                   // requests for capacity whose deletion was refused, by UID
 	ignored   time.Time                                // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
 	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
+	doubt     bool                                     // the last eviction whose effect became known had none
 
 	canaries     map[cluster.Workload]rollout.State
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
@@ -44,6 +45,10 @@ type Ledger struct {
 
 	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
+
+	acting   map[cluster.Workload]time.Time // workloads that are announced in the state of their namespace, see Announce
+	inherits map[cluster.Workload]time.Time // likewise by the updater before this one
+	replaced map[string]bool                // pods of evicted that are gone, by UID
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -53,6 +58,8 @@ type eviction struct {
 	with        []policy.Fitted // requests and limits that the replacement should get
 	ineffective int             // consecutive evictions without effect before this one
 	judged      bool            // the effect of this eviction is counted
+	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
+	diagnosed   bool            // there was a dry run since
 
 	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
 	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
@@ -62,7 +69,9 @@ type eviction struct {
 type resize struct {
 	at          time.Time
 	with        []policy.Fitted
-	ineffective int // consecutive resizes that were undone before this one
+	ineffective int  // consecutive resizes that were undone before this one
+	shown       bool // the watch has shown the requests of the resize
+	part        bool // the rest of the increase follows
 }
 
 // HistoryTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
@@ -74,6 +83,7 @@ func New() *Ledger {
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]FailedAttempt{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
+		acting: map[cluster.Workload]time.Time{}, inherits: map[cluster.Workload]time.Time{}, replaced: map[string]bool{},
 		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
 		asks: map[cluster.Workload]CapacityState{}, keeps: map[string]keptRequest{},
@@ -127,7 +137,7 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 		l.expect(now, d)
 		l.noteMove(now, d)
 	case decision.Resize:
-		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.Undone(d.Pod)}
+		l.resizes[d.Pod.UID] = resize{at: now, with: d.With, ineffective: l.undoneBefore(d.Pod), part: d.Part}
 		l.notePart(now, d)
 	case decision.Leave: // nothing was done
 	}
@@ -155,18 +165,10 @@ func sameRequests(a, b []policy.Fitted) bool {
 func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.refute(now, ds)
 	l.confirm(ds)
+	l.noteShown(ds)
 	l.forgetShortages(ds)
 	l.learnCapacity(now, v.Requests, ds)
-	for workload, help := range l.Effective(ds) {
-		e := l.evictions[workload]
-		switch {
-		case help:
-			delete(l.evictions, workload)
-		case !e.judged:
-			e.ineffective, e.judged = e.ineffective+1, true
-			l.evictions[workload] = e
-		}
-	}
+	l.judge(l.Effective(ds))
 	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
 			delete(l.pending, c.controller)
@@ -184,6 +186,8 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > WatchDelay })
 	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	l.forgetAnnouncements(now)
+	l.noteReplaced(now, ds)
 	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > HistoryTTL })
 	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {
@@ -195,6 +199,26 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	}
 	maps.DeleteFunc(l.resizes, func(uid string, _ resize) bool { return !live[uid] })
 	maps.DeleteFunc(l.refusals, func(k refusedKey, _ FailedAttempt) bool { return !live[k.uid] })
+}
+
+// judge records which evictions had an effect. If one had none, those of other workloads are in doubt until one has.
+func (l *Ledger) judge(effective map[cluster.Workload]bool) {
+	helped, failed := false, false
+	for workload, help := range effective {
+		e := l.evictions[workload]
+		switch {
+		case help:
+			helped = true
+			delete(l.evictions, workload)
+		case !e.judged:
+			failed = true
+			e.ineffective, e.judged = e.ineffective+1, true
+			l.evictions[workload] = e
+		}
+	}
+	if helped || failed {
+		l.doubt = failed
+	}
 }
 
 // Effective reports for each workload whose last eviction has a replacement whether the eviction had an effect. One replacement
@@ -211,6 +235,9 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		// Creation times are only compared with each other, because the API server's clock may differ.
 		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
+		}
+		if d.With == nil && !hasRequests(d.Pod, e.with) {
+			continue // nothing is recommended for it, for example because the update mode is Off now
 		}
 		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 		help := d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
@@ -251,6 +278,37 @@ func (l *Ledger) Undone(p *cluster.Pod) int {
 		return 0
 	}
 	return r.ineffective + 1
+}
+
+// undoneBefore returns the number of consecutive resizes of a pod that were undone before a new one. A resize by a part, or one that the
+// kubelet has not completed, is followed by others for the same increase, and all of them are undone together, so it does not end the row.
+func (l *Ledger) undoneBefore(p *cluster.Pod) int {
+	n := l.Undone(p)
+	if last := l.resizes[p.UID]; n == 0 && (last.part || !change.SameSize(p, last.with)) {
+		return last.ineffective
+	}
+	return n
+}
+
+// IsAwaited reports whether the watch may not show yet that the pod was resized: it has not shown the requests of the resize, and WatchDelay has
+// not passed.
+func (l *Ledger) IsAwaited(now time.Time, p *cluster.Pod) bool {
+	r, ok := l.resizes[p.UID]
+	return ok && !r.shown && now.Before(r.at.Add(WatchDelay)) && !change.IsAsked(p, r.with)
+}
+
+// noteShown records which resizes the watch has shown.
+func (l *Ledger) noteShown(ds []decision.Decision) {
+	if len(l.resizes) == 0 {
+		return
+	}
+	for i := range ds {
+		r, ok := l.resizes[ds[i].Pod.UID]
+		if ok && !r.shown && change.IsAsked(ds[i].Pod, r.with) {
+			r.shown = true
+			l.resizes[ds[i].Pod.UID] = r
+		}
+	}
 }
 
 // LastResize returns when a pod was last resized; zero if it was not.

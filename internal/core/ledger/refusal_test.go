@@ -23,7 +23,7 @@ func TestLedger_longRefusalText_isCut(t *testing.T) {
 
 // A pod whose resize failed waits for other pods of its workload, so that its attempts may be far apart. It is evicted when the
 // failures have lasted as long as they would have with attempts after each back-off.
-func TestLedger_resizeKeepsFailing_isLastingAfterItsTime(t *testing.T) {
+func TestIsLasting_resizeKeepsFailing_countsAsRefusedAfterItsMaximumTime(t *testing.T) {
 	type attempt struct {
 		minute int
 		kind   decision.RefusalKind

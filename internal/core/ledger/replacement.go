@@ -17,6 +17,7 @@ type pendingReplacements struct {
 	workload   cluster.Workload  // of the pods, see WorkloadOf
 	evictions  []pendingEviction // oldest first
 	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
+	most       int               // maximum number of pods that the controller has wanted since; 0 if it is not known
 }
 
 // A pendingEviction is an eviction whose replacement has not been observed yet.
@@ -162,6 +163,9 @@ func (c *replacementState) isSettled(now time.Time) bool {
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	out := c.pendingReplacements
+	if c.known {
+		out.most = max(out.most, c.wanted)
+	}
 	switch {
 	case !c.known || c.there < c.wanted:
 		out.allThere = time.Time{}
@@ -213,6 +217,11 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 // pods are replaced in the order in which they were evicted.
 func (l *Ledger) IsMissing(c cluster.Workload, uid string) bool {
 	return slices.ContainsFunc(l.pendingOf(c), func(e pendingEviction) bool { return e.uid == uid })
+}
+
+// IsScaledDown reports whether a controller wants fewer pods than when pods were evicted whose replacements have not been observed yet.
+func (l *Ledger) IsScaledDown(controller cluster.Workload, wanted int) bool {
+	return wanted < l.pending[controller].most
 }
 
 // Missing returns the number of evicted pods of a controller that have no replacement yet.

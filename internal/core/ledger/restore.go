@@ -27,6 +27,10 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	if s.Workload.IsZero() {
 		return
 	}
+	if s.IsOfNamespace() {
+		l.inherit(now, s)
+		return
+	}
 	if at := past(now, s.ActingSince); !at.IsZero() {
 		addNew(l.interrupted, s.Workload, at)
 	}
@@ -160,10 +164,13 @@ func addNew[K comparable, V any](m map[K]V, key K, value V) {
 // Interrupted returns until when no pod of a workload is changed, because the updater before this one ended while it changed some.
 // Its actions are not recorded, and the watch may not show them yet.
 func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool) {
-	if len(l.interrupted) == 0 {
+	if len(l.interrupted)+len(l.inherits) == 0 {
 		return time.Time{}, false
 	}
 	at, ok := l.interrupted[w]
+	if inherited, too := l.inherits[w]; too && inherited.After(at) {
+		at, ok = inherited, true
+	}
 	until := at.Add(WatchDelay)
 	return until, ok && now.Before(until)
 }

@@ -101,7 +101,8 @@ func (l *Ledger) AssumeChanges(now time.Time) { l.changesSince = now }
 
 func (l *Ledger) forgetChanges(now time.Time) {
 	for w, list := range l.changes {
-		if list = rollout.Recent(list, now); len(list) == 0 {
+		list = rollout.Recent(list, now)
+		if len(list) == 0 {
 			delete(l.changes, w)
 			continue
 		}

@@ -24,7 +24,7 @@ type WaitingState struct {
 // maxWaiting is the number of reasons of a workload that are kept.
 const maxWaiting = 10
 
-// PassEnded records which pods should change and were left, so that others can read it. It has no effect on decisions.
+// PassEnded records which pods should change and were left unchanged, so that others can read it. It has no effect on decisions.
 func (l *Ledger) PassEnded(ds []decision.Decision) {
 	l.waiting = map[cluster.Workload][]WaitingState{}
 	for i := range ds {

@@ -6,6 +6,7 @@ package overview
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/hourly"
 )
@@ -13,6 +14,20 @@ import (
 // A History is the stored usage of a workload.
 type History struct {
 	Containers []ContainerHistory
+	Requests   []RequestStep // the oldest first
+	Profiles   []ProfileSize // the profile of the workload first
+}
+
+// A ProfileSize is what a profile recommends for one resource of a container, compared with the peaks of the last days.
+type ProfileSize struct {
+	Profile         string
+	Own             bool // the profile of the workload
+	Container       string
+	Resource        cluster.Resource
+	Target          int64  // millicores or bytes; 0 if it is not known
+	Reason          string // why it is not known
+	DaysAbove, Days int    // days whose peak was above the target, of the days whose peak is known
+	Killed          string // whether the container would have been OOM-killed: "yes", "no" or "unknown"
 }
 
 // A ContainerHistory is the stored usage of a container. It has hourly peaks, or histograms, or neither.

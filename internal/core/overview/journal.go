@@ -5,6 +5,7 @@ package overview
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -77,12 +78,17 @@ func entryOf(now time.Time, d *decision.Decision) Entry {
 			}
 			old := "none"
 			if had {
-				old = cluster.Format(res, from)
+				old = short(res, from)
 			}
-			e.Change += f.Container + " " + names[res] + " " + old + " → " + cluster.Format(res, to)
+			e.Change += f.Container + " " + names[res] + " " + old + " → " + short(res, to)
 		}
 	}
 	return e
+}
+
+// short formats an amount, and omits a fraction that is zero.
+func short(res cluster.Resource, v int64) string {
+	return strings.Replace(cluster.Format(res, v), ".0", "", 1)
 }
 
 func (j *Journal) add(e Entry) {

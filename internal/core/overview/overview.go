@@ -20,6 +20,10 @@ type World struct {
 	Samples      []usage.Sample // current usage of containers; nil if it is not known
 	StartupBoost bool           // the feature gate CPUStartupBoost
 
+	// Evidence is what the stored usage of containers with a VPA shows, as podfit recommend counts it. nil: it is not known yet, and then
+	// recommendations count as provisional.
+	Evidence map[usage.Ref]*review.Evidence
+
 	// Only for SurplusOf: prices in the order of Nodes, and where pods can run.
 	Prices      review.Prices
 	Selectors   []cluster.NodeSelector
@@ -32,7 +36,7 @@ type Totals struct {
 	Requested   cluster.Resources
 	Used        cluster.Resources // not set if no usage is known
 	Recommended cluster.Resources // the target of each container that has one, else its request
-	Capacity    cluster.Resources // allocatable amounts of ready nodes; not set if the viewer may not see nodes
+	Capacity    cluster.Resources // allocatable amounts of all nodes; not set if the viewer may not see nodes
 }
 
 // An Overview is the state of a cluster at one time. It does not change after Of, so that several goroutines may read it.
@@ -61,22 +65,33 @@ type Row struct {
 	Risk       Risk
 	Why        string // the cause of the risk; "" if there is none
 
-	cause int // its place in the list of causes, the most important first
+	cause review.FindingKind // the most important one, if there is a risk
 }
 
 // A Container is a container of a workload.
 type Container struct {
 	Name     string
-	Requests cluster.Resources // those that most pods have
-	Limits   cluster.Resources
+	Requests cluster.Resources // of the newest pod, as in podfit recommend
+	Limits   cluster.Resources // likewise
+	Sidecar  bool              // an init container that keeps running, which podfit recommend leaves out
 	Outside  cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
 	Estimate cluster.Estimate
 	Uncapped cluster.Resources
 	Used     cluster.Resources // highest current usage of a pod; not set if it is not known
 	Kept     cluster.Set       // requests by which a HorizontalPodAutoscaler scales, so that podfit does not change them
-	Kills    []time.Time       // OOM kills that the status of pods contains, oldest first
+	Free     cluster.Set       // requests that the VPA does not control
+	Kills    []time.Time       // known OOM kills, oldest first
+
+	Confidence review.Confidence // in the recommendation
+	Days       int               // that the usage behind it covers
+	Findings   []review.Finding  // the risks of the present requests, the most severe first
+
 	sets     []sizeCount
 	freed    cluster.Resources // over all pods, as in review.Row; negative if the requests rise
+	pods     int
+	newest   time.Time
+	seen     *review.Evidence // OOM kills in the status of pods; nil if there are none
+	evidence *review.Evidence // of stored usage; shared
 }
 
 // sizeCount counts the pods that have the same requests and limits.
@@ -99,26 +114,31 @@ type Resize struct {
 func Of(w *World) *Overview {
 	o := &Overview{At: w.Now, NodeCount: len(w.Nodes), UsageSeen: len(w.Samples) > 0}
 	used := usageOf(w.Samples)
-	governors := governorsOf(w)
+	governors := Governors(w.Snapshot, w.StartupBoost)
 	rows := make(map[cluster.Workload]*Row, len(w.Snapshot.Autoscalers))
 	for _, a := range w.Snapshot.Autoscalers {
 		if governors[a.Target] == a {
-			rows[a.Target] = rowOf(a.Target, a)
+			rows[a.Target] = w.rowOf(a.Target, a)
 		}
 	}
+	var scratch []cluster.Resources
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder {
 			continue
 		}
 		o.Pods++
+		if p.Static && p.Top.IsZero() { // nothing in the cluster changes a static pod
+			o.addStatic(p, used)
+			continue
+		}
 		key := workloadOf(p)
 		a := governors[key]
 		row := rows[key]
 		if row == nil {
-			row = rowOf(key, a)
+			row = w.rowOf(key, a)
 			rows[key] = row
 		}
-		row.add(p, a, used)
+		scratch = row.add(w, p, a, used, scratch[:0])
 		if p.IsResizing() {
 			o.Resizes = append(o.Resizes, Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
 		}
@@ -137,12 +157,20 @@ func Of(w *World) *Overview {
 	})
 	o.Totals.Capacity = cluster.Resources{}
 	for i := range w.Nodes {
-		if w.Nodes[i].Ready {
-			o.Totals.Capacity = o.Totals.Capacity.Add(w.Nodes[i].Allocatable)
-		}
+		o.Totals.Capacity = o.Totals.Capacity.Add(w.Nodes[i].Allocatable)
 	}
 	o.Pools = poolsOf(w, used)
 	return o
+}
+
+// addStatic adds a static pod to the totals.
+func (o *Overview) addStatic(p *cluster.Pod, used map[place]cluster.Resources) {
+	requested := review.RequestsOf(p, nil)
+	t := Totals{Requested: requested, Recommended: requested}
+	for i := range p.Containers {
+		t.Used = t.Used.Add(used[place{p.Key, p.Containers[i].Name}])
+	}
+	o.Totals.add(&t)
 }
 
 // resizeStates are the names of the states as Kubernetes writes them.
@@ -151,15 +179,15 @@ var resizeStates = map[cluster.ResizeState]string{
 	cluster.ResizeError: "Error", cluster.ResizeUnknown: "Unknown",
 }
 
-// governorsOf returns the VPA of each workload: the one that governs it, or else the oldest.
-func governorsOf(w *World) map[cluster.Workload]*cluster.Autoscaler {
-	out := make(map[cluster.Workload]*cluster.Autoscaler, len(w.Snapshot.Autoscalers))
-	for _, a := range w.Snapshot.Autoscalers {
+// Governors returns the VPA of each workload: the one that governs it, or else the oldest. boost is the feature gate CPUStartupBoost.
+func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Autoscaler {
+	out := make(map[cluster.Workload]*cluster.Autoscaler, len(s.Autoscalers))
+	for _, a := range s.Autoscalers {
 		if _, known := out[a.Target]; known {
 			continue
 		}
-		all := w.Snapshot.AutoscalersOf(a.Target)
-		governing := cluster.Governing(all, w.StartupBoost)
+		all := s.AutoscalersOf(a.Target)
+		governing := cluster.Governing(all, boost)
 		if governing == nil {
 			governing = cluster.Oldest(all)
 		}

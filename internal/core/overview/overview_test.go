@@ -61,7 +61,7 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 		pod(web, "a", cluster.Amounts(500, 600*mi)), pod(web, "b", cluster.Amounts(200, 300*mi)), pod(cold, "c", cluster.Amounts(100, 100*mi)),
 		pod(web, "gone", cluster.Amounts(1000, 1000*mi)), pod(web, "place", cluster.Amounts(1000, 1000*mi)),
 	}
-	pods[0].Containers = append(pods[0].Containers, cluster.Container{Name: "setup", Role: cluster.Init, Requests: cluster.Amounts(9000, 9000*mi)})
+	pods[0].Containers = append(pods[0].Containers, cluster.Container{Name: "setup", Role: cluster.Init, Requests: cluster.Amounts(600, 500*mi)}) // the scheduler counts the larger sum
 	pods[3].Phase = cluster.Succeeded
 	pods[4].Placeholder = true
 	bare := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "bare"}, Phase: cluster.Running, Containers: []cluster.Container{{Name: "x", Requests: cluster.Amounts(10, 10*mi)}}}
@@ -72,7 +72,7 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	}
 	o := Of(w)
 	want := Totals{
-		Requested: cluster.Amounts(810, 1010*mi), Recommended: cluster.Amounts(510, 710*mi), Used: cluster.Amounts(200, 200*mi), Capacity: cluster.Amounts(4000, 8<<30),
+		Requested: cluster.Amounts(910, 1010*mi), Recommended: cluster.Amounts(910, 910*mi), Used: cluster.Amounts(200, 200*mi), Capacity: cluster.Amounts(8000, 16<<30),
 	}
 	if diff := cmp.Diff(want, o.Totals); diff != "" {
 		t.Error(diff)
@@ -90,7 +90,7 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	if o.Row("shop", "Pod", "bare", "") == nil || o.Row("shop", "Deployment", "bare", "") != nil || o.Row("shop", "Deployment", "web", "other") != nil {
 		t.Error("rows are not found by their workload")
 	}
-	if len(o.Pools) != 1 || o.Pools[0].Nodes != 2 || o.Pools[0].Ready != 1 || o.Pools[0].OnNode != "n1" || o.Pools[0].Largest != cluster.Amounts(4000-1800, 8<<30-2000*mi) {
+	if len(o.Pools) != 1 || o.Pools[0].Nodes != 2 || o.Pools[0].Ready != 1 || o.Pools[0].OnNode != "n1" || o.Pools[0].Largest != cluster.Amounts(4000-1900, 8<<30-2000*mi) {
 		t.Errorf("pools %+v", o.Pools)
 	}
 }
@@ -127,33 +127,46 @@ func TestRisk_eachCause_isRecognized(t *testing.T) {
 		"none": {func(*World, *cluster.Pod, *cluster.Autoscaler) {}, NoRisk, ""},
 		"OOM kill": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-time.Hour)}
-		}, HighRisk, "Container app was OOM-killed in 1 pod, last on 22 Nov at 11:00"},
+		}, HighRisk, "Container app: killed for memory 1× since 11:00"},
 		"OOM kill, old size": {func(_ *World, p *cluster.Pod, a *cluster.Autoscaler) {
-			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-time.Hour)}
+			p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 3, Finished: now.Add(-time.Hour)}
 			p.Containers[0].Requests = cluster.Amounts(200, 100*mi)
-		}, HighRisk, "Container app was OOM-killed in 1 pod, last on 22 Nov at 11:00; 0 of 1 pod has the new size"},
+		}, HighRisk, "Container app: killed for memory 3× since 11:00; memory request 67 % below need; 0 of 1 pod has the new size"},
+		"stored OOM kill": {func(w *World, _ *cluster.Pod, a *cluster.Autoscaler) {
+			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 100, Kills: 1, KilledFrom: now.Add(-72 * time.Hour), KilledLast: now.Add(-72 * time.Hour)}}
+		}, HighRisk, "Container app: killed for memory 1× since Thu"},
+		"stored peak near the limit": {func(w *World, _ *cluster.Pod, a *cluster.Autoscaler) {
+			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 100, DayPeaks: [review.PeakDays]int64{0, 970 * mi, 0, 980 * mi}}}
+		}, HighRisk, "Container app: peak 98 % of its limit on 2 days"},
 		"old OOM kill": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
-			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-8 * 24 * time.Hour)}
+			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-15 * 24 * time.Hour)}
 		}, NoRisk, ""},
 		"near the limit": {func(w *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			w.Samples = []usage.Sample{{Pod: p.Key, Container: "app", Memory: float64(960 * mi), Has: cluster.Of(cluster.Memory)}}
-		}, HighRisk, "Container app uses 96 % of its memory limit"},
+		}, HighRisk, "Container app: peak 96 % of its limit on 1 day"},
 		"memory far below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(200, 200*mi)
-		}, MediumRisk, "The memory request of container app is 33 % below the target"},
+		}, MediumRisk, "Container app: memory request 33 % below need"},
+		"memory far below, too young": {func(w *World, p *cluster.Pod, a *cluster.Autoscaler) {
+			p.Containers[0].Requests = cluster.Amounts(200, 200*mi)
+			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 5}}
+		}, NoRisk, ""},
 		"a little below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(160, 240*mi)
 		}, NoRisk, ""},
 		"CPU kept for an HPA": {func(_ *World, p *cluster.Pod, a *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(20, 300*mi)
 			a.Horizontal = []*cluster.HorizontalAutoscaler{{Target: w, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 70}}}}
-		}, NoRisk, ""},
+		}, MediumRisk, "Container app: CPU request 90 % below need"},
 		"CPU far below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(100, 300*mi)
-		}, MediumRisk, "The CPU request of container app is 50 % below the target"},
+		}, MediumRisk, "Container app: CPU request 50 % below need"},
 		"no request": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Resources{}.Set(cluster.CPU, 200)
-		}, MediumRisk, "Container app has no memory request"},
+		}, MediumRisk, "Container app: no memory request"},
+		"sidecar without request": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
+			p.Containers = append(p.Containers, cluster.Container{Name: "mesh", Role: cluster.Sidecar})
+		}, NoRisk, ""},
 	} {
 		p := pod(w, "a", cluster.Amounts(200, 300*mi))
 		a := autoscaler(w, cluster.Amounts(200, 300*mi))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // A Pool is a group of nodes of the same kind.
@@ -21,23 +22,12 @@ type Pool struct {
 	OnNode  string            // that node
 }
 
-// poolLabels name the pool of a node, the most specific first.
-var poolLabels = [...]string{
-	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool",
-	"agentpool", "node.kubernetes.io/instance-type",
-}
-
 // otherNodes is the pool of nodes without such a label.
 const otherNodes = "all other nodes"
 
 func poolName(n *cluster.Node) (name, label string) {
-	for _, key := range poolLabels {
-		at, _ := slices.BinarySearch(n.Labels, key+"=")
-		if at < len(n.Labels) {
-			if value, ok := strings.CutPrefix(n.Labels[at], key+"="); ok && value != "" {
-				return value, key
-			}
-		}
+	if name, label = n.Pool(); name != "" {
+		return name, label
 	}
 	return otherNodes, ""
 }
@@ -53,14 +43,9 @@ func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
 		if t == nil || !p.Live() {
 			continue
 		}
+		t.Requested = t.Requested.Add(review.RequestsOf(p, nil))
 		for i := range p.Containers {
-			c := &p.Containers[i]
-			if c.Role == cluster.Init {
-				continue
-			}
-			requests, _ := c.Running()
-			t.Requested = t.Requested.Add(requests)
-			t.Used = t.Used.Add(used[place{p.Key, c.Name}])
+			t.Used = t.Used.Add(used[place{p.Key, p.Containers[i].Name}])
 		}
 	}
 	pools := make(map[string]*Pool)
@@ -78,6 +63,9 @@ func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
 	for _, pool := range pools {
 		out = append(out, *pool)
 	}
+	if len(out) == 1 && out[0].Label == "" {
+		out[0].Name = "all nodes"
+	}
 	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name+" "+a.Label, b.Name+" "+b.Label) })
 	return out
 }
@@ -86,11 +74,8 @@ func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
 func (p *Pool) add(n *cluster.Node, t *Totals) {
 	p.Nodes++
 	p.Totals.add(t)
-	if !n.Ready {
-		return
-	}
 	p.Totals.Capacity = p.Totals.Capacity.Add(n.Allocatable)
-	if n.Cordoned {
+	if !n.Ready || n.Cordoned {
 		return
 	}
 	p.Ready++

@@ -8,7 +8,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 )
 
-// Surplus is what podfit recommend says about the requests that could be given back.
+// Surplus is the part of the requests that could be given back, by the rules of podfit recommend.
 type Surplus struct {
 	Currency string // "" if no prices are known
 	From     string // where the prices are from
@@ -71,21 +71,12 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		row := &o.Rows[i]
 		for j := range row.Containers {
 			c := &row.Containers[j]
-			if c.Estimate.Target.Has.Empty() || row.Pods == 0 {
+			if c.Sidecar || c.Estimate.Target.Has.Empty() || row.Pods == 0 {
 				continue
 			}
-			s := review.Subject{
-				Workload: row.Workload, Container: c.Name, VPA: row.VPA, Places: places[row.Workload][c.Name], Requests: c.Outside, Limits: c.Limits,
-				Targets: []review.Target{{Profile: row.Profile, Amount: c.Estimate.Target}},
-				// The status of a VPA does not contain how much usage its recommendation is based on.
-				Evidence: review.Evidence{Provisional: true, Samples: 2},
-			}
-			for k, res := range cluster.All {
-				if c.Kept.Has(res) {
-					s.Kept[k].Reason = review.ScaledByHPA
-				}
-			}
-			out = append(out, s)
+			s := c.subject(row, w.Now)
+			s.Places = places[row.Workload][c.Name]
+			out = append(out, *s)
 		}
 	}
 	return out

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -11,13 +12,15 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // maxKills bounds the OOM kills that a row lists per container.
 const maxKills = 32
 
-func rowOf(w cluster.Workload, a *cluster.Autoscaler) *Row {
-	row := &Row{Workload: w}
+// rowOf returns the row of a workload without pods.
+func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
+	row := &Row{Workload: key}
 	if a == nil {
 		return row
 	}
@@ -28,18 +31,18 @@ func rowOf(w cluster.Workload, a *cluster.Autoscaler) *Row {
 		row.Profile = "default"
 	}
 	for i := range a.Advice {
-		row.container(a.Advice[i].Container, a) // also shown while the workload has no pods
+		row.container(w, a.Advice[i].Container, a) // also shown while the workload has no pods
 	}
 	return row
 }
 
 // container returns a container of the row, and adds it if it is new.
-func (r *Row) container(name string, a *cluster.Autoscaler) *Container {
+func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
 	at, found := slices.BinarySearchFunc(r.Containers, name, func(c Container, name string) int { return strings.Compare(c.Name, name) })
 	if found {
 		return &r.Containers[at]
 	}
-	c := Container{Name: name}
+	c := Container{Name: name, evidence: w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)}
 	if a != nil {
 		if advice := a.AdviceFor(name); advice != nil {
 			c.Estimate = advice.Estimate
@@ -49,50 +52,86 @@ func (r *Row) container(name string, a *cluster.Autoscaler) *Container {
 			if state, _ := policy.HorizontalOf(a, name, res); state.IsLeft() {
 				c.Kept = c.Kept.With(res)
 			}
+			if !a.Policy(name).Controls().Has(res) {
+				c.Free = c.Free.With(res)
+			}
 		}
+	}
+	if !c.Estimate.Target.Has.Empty() {
+		c.Confidence = c.evidence.Confidence()
+		c.Days = c.evidence.Days()
 	}
 	r.Containers = slices.Insert(r.Containers, at, c)
 	return &r.Containers[at]
 }
 
-// add counts a live pod.
-func (r *Row) add(p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources) {
+// provisional is the evidence of a recommendation while the stored usage is not known. The status of a VPA does not contain it.
+var provisional = review.Evidence{Provisional: true, Samples: 2}
+
+// evidenceOf returns what the stored usage of a container shows.
+func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidence {
+	if e := w.Evidence[ref]; e != nil {
+		return e
+	}
+	if w.Evidence == nil && a != nil {
+		return &provisional
+	}
+	none := review.StoredEvidence(a, ref.Container, nil, w.Now)
+	return &none
+}
+
+// add counts a live pod. scratch is memory for the sizes of its containers, which add returns for the next pod.
+func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources, scratch []cluster.Resources) []cluster.Resources {
 	r.Pods++
 	sized := true
+	since := w.Now.Add(-review.KillWindow)
 	for i := range p.Containers {
 		c := &p.Containers[i]
+		requests, limits := c.Running()
 		if c.Role == cluster.Init {
+			scratch = append(scratch, cluster.Resources{})
 			continue
 		}
-		requests, limits := c.Running()
-		known := r.container(c.Name, a)
+		known := r.container(w, c.Name, a)
+		known.Sidecar = c.Role == cluster.Sidecar
 		known.count(requests, limits)
-		if c.Exit != nil && c.Exit.OOM && len(known.Kills) < maxKills {
-			known.Kills = append(known.Kills, c.Exit.Finished)
+		if known.pods++; known.pods == 1 || p.Created.After(known.newest) {
+			known.newest = p.Created
+			known.Requests, known.Limits = requests, limits
+		}
+		if c.Exit != nil && c.Exit.OOM {
+			known.sawKill(c, since)
 		}
 		now := used[place{p.Key, c.Name}]
 		known.Used = highest(known.Used, now)
 		r.Totals.Used = r.Totals.Used.Add(now)
-		r.Totals.Requested = r.Totals.Requested.Add(requests)
 		wanted := known.Wanted(requests)
-		r.Totals.Recommended = r.Totals.Recommended.Add(wanted)
+		scratch = append(scratch, wanted)
 		for _, res := range cluster.All {
-			if target, ok := known.Estimate.Target.Get(res); ok && !known.Kept.Has(res) {
-				known.freed = known.freed.Set(res, known.freed.Amount(res)+requests.Amount(res)-review.Rounded(res, target))
+			if known.Changes(res) && !known.Sidecar {
+				known.freed = known.freed.Set(res, known.freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
 			}
 		}
 		sized = sized && known.within(requests)
 	}
+	r.Totals.Requested = r.Totals.Requested.Add(review.RequestsOf(p, nil))
+	r.Totals.Recommended = r.Totals.Recommended.Add(review.RequestsOf(p, scratch))
 	if sized {
 		r.Sized++
 	}
+	return scratch
+}
+
+// Changes reports whether there is a recommendation for a request that podfit may apply.
+func (c *Container) Changes(res cluster.Resource) bool {
+	return c.Estimate.Target.Has.Has(res) && !c.Kept.Has(res) && !c.Free.Has(res) && c.Confidence > review.None
 }
 
 // Wanted returns the target of the container where there is one that podfit may apply, else the request.
 func (c *Container) Wanted(requests cluster.Resources) cluster.Resources {
 	for _, res := range cluster.All {
-		if target, ok := c.Estimate.Target.Get(res); ok && !c.Kept.Has(res) {
-			requests = requests.Set(res, target)
+		if c.Changes(res) {
+			requests = requests.Set(res, c.Estimate.Target.Amount(res))
 		}
 	}
 	return requests
@@ -104,7 +143,7 @@ func (c *Container) Fits() bool { return c.within(c.Outside) }
 // within reports whether requests are within the bounds of the recommendation.
 func (c *Container) within(requests cluster.Resources) bool {
 	for _, res := range cluster.All {
-		if _, ok := c.Estimate.Target.Get(res); !ok || c.Kept.Has(res) {
+		if !c.Changes(res) {
 			continue
 		}
 		have, ok := requests.Get(res)
@@ -135,14 +174,8 @@ func (c *Container) count(requests, limits cluster.Resources) {
 func (r *Row) finish(now time.Time) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		most := 0
 		mostOutside := 0
 		for _, s := range c.sets {
-			if s.pods > most {
-				most = s.pods
-				c.Requests = s.requests
-				c.Limits = s.limits
-			}
 			if s.pods > mostOutside && !c.within(s.requests) {
 				mostOutside = s.pods
 				c.Outside = s.requests
@@ -157,9 +190,33 @@ func (r *Row) finish(now time.Time) {
 				r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+freed)
 			}
 		}
+		e := c.known(now)
+		if at := e.KilledLast; e.Kills > 0 && !slices.ContainsFunc(c.Kills, at.Equal) {
+			c.Kills = append(c.Kills, at)
+		}
 		slices.SortFunc(c.Kills, time.Time.Compare)
 	}
 	r.judge(now)
+}
+
+// sawKill adds the OOM kill in the status of a pod.
+func (c *Container) sawKill(in *cluster.Container, since time.Time) {
+	if len(c.Kills) < maxKills {
+		c.Kills = append(c.Kills, in.Exit.Finished)
+	}
+	if c.seen == nil {
+		c.seen = new(review.Evidence)
+	}
+	c.seen.SeeKill(in, since)
+}
+
+// known returns the evidence of stored usage with what the pods show now: OOM kills and memory usage.
+func (c *Container) known(now time.Time) review.Evidence {
+	e := *c.evidence
+	var none review.Evidence
+	e.LearnKills(cmp.Or(c.seen, &none), now.Add(-review.KillWindow))
+	e.DayPeaks[0] = max(e.DayPeaks[0], c.Used.Amount(cluster.Memory))
+	return e
 }
 
 // highest returns the higher amount of each resource.

@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/scalepoint"
 )
 
 // drawFullNodesWithCrashes draws full nodes on which some pods are OOM-killed, and some workloads were left in the middle of a pass.
@@ -134,7 +134,7 @@ func TestPlan_neighbourIsScaledByHPA_shrinksAtMostToItsScalePoint(t *testing.T) 
 	}{
 		"left to the HPA":         {false, nil, 1000},
 		"scale point not written": {true, nil, 1000},
-		"scale point":             {true, []cluster.ScalePoint{point}, policy.RequestsAt(&point).Low},
+		"scale point":             {true, []cluster.ScalePoint{point}, scalepoint.RequestsAt(&point).Low},
 	} {
 		w, a := nodeWithSurplus()
 		a.PreserveScalePoint = tc.preserve

@@ -238,7 +238,7 @@ func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
 func (t *candidate) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
-		t.leave(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
+		t.leave(t.awaiting(last))
 		return
 	}
 	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
@@ -277,13 +277,23 @@ func (t *candidate) whileResizing() {
 		r.Code, failed = decision.ResizeUnclear, true
 	}
 	switch {
-	case again:
+	case again, failed && t.quotaRefusedBefore():
 		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
 		t.leave(r)
 	}
+}
+
+// quotaRefusedBefore reports whether a quota that podfit cannot read refused the resize of the pod. It is tried again, instead of an
+// eviction, because only the reply shows whether the quota has room for the replacement by now.
+func (t *candidate) quotaRefusedBefore() bool {
+	if _, known := t.quotaView(); known || !t.d.Autoscaler.Mode.Resizes() {
+		return false
+	}
+	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	return failed && last.IsOverQuota(t.now, t.d.With)
 }
 
 func (t *candidate) resizing() (decision.Reason, bool) {
@@ -321,11 +331,18 @@ func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
 }
 
 func (t *candidate) backingOff() (decision.Reason, bool) {
+	if r, blocked := t.notSized(t.d.Pod); r.Code == decision.NotSizedAtAdmission {
+		return r, blocked
+	}
 	n, last := t.w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(t.d.Pod), t.effective)
 	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
+// undone blocks a resize during the back-off after resizes that were undone, and while the watch may not show the last one yet.
 func (t *candidate) undone() (decision.Reason, bool) {
+	if t.w.Ledger.IsAwaited(t.now, t.d.Pod) {
+		return decision.Reason{Code: decision.ResizeRunning}, true
+	}
 	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
 }
 
@@ -377,7 +394,8 @@ func (t *candidate) tooFew() decision.Reason {
 
 func (t *candidate) overBudget() (decision.Reason, bool) {
 	h := t.health()
-	if t.hasSpent() || t.g.mayChange(h) {
+	resized := h == down && !t.d.Autoscaler.Mode.Evicts() // no pod is lost
+	if resized || t.hasSpent() || t.g.mayChange(h) {
 		return decision.Reason{}, false
 	}
 	return t.g.budgetReason(h), true

@@ -243,7 +243,7 @@ func (s *pass) holdBack(d *entry) {
 // room. A pod that is down serves nothing, so it does not wait.
 func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 	p := d.Pod
-	if !s.asksForCapacity() || d.placed || !change.Grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p) == down {
+	if !s.asksForCapacity() || d.placed || !change.Grows(p, d.With) || p.Controller.Kind == "DaemonSet" || healthOf(s.now, s.b, p).isDown() {
 		return decision.Reason{}, false
 	}
 	size := change.Total(p, d.With)

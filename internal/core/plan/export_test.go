@@ -260,14 +260,16 @@ func TestPass_refusedAfterChangeOfPodThatIsDown_backsOff(t *testing.T) {
 	for _, p := range w.Governed[0].Pods {
 		p.Phase, p.Ready = cluster.Pending, false
 	}
-	first := Begin(noon, w, DefaultBudget())
+	b := DefaultBudget()
+	b.Tolerance = 1
+	first := Begin(noon, w, b)
 	ds := evictions(first)
 	if len(ds) != 3 {
 		t.Fatalf("%d evictions, want 3", len(ds))
 	}
 	first.Done(ds[0])
 	first.Refused(ds[1], decision.Refusal{Kind: decision.DeniedByBudget})
-	for _, d := range evictions(Begin(noon.Add(30*time.Second), w, DefaultBudget())) {
+	for _, d := range evictions(Begin(noon.Add(30*time.Second), w, b)) {
 		if d.Pod.UID == ds[1].Pod.UID {
 			t.Error("the refused eviction is tried again at once, although no more pods are ready")
 		}

@@ -20,6 +20,7 @@ type group struct {
 	gone      int  // evicted pods that the watch still shows
 	spent     int  // pods that this pass takes out of service, or that an earlier one did within Budget.Window
 	revived   int  // stuck pods that this pass changes, or that an earlier one did within Budget.Window
+	replaced  int  // evicted pods that have no replacement yet, and pods that are down and that this pass changes
 	least     int  // minimum number of live pods
 	below     bool // fewer live pods than the minimum
 	unclear   int  // live pods that may have been evicted: their eviction had no answer
@@ -31,7 +32,8 @@ type group struct {
 func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.Workload]*group {
 	b, scales := s.b, s.w.Scales
 	groups := map[cluster.Workload]*group{}
-	present := map[cluster.Workload]int{} // pods that have not finished, with terminating ones, which will be replaced
+	present := map[cluster.Workload]int{}  // pods that have not finished, with terminating ones, which will be replaced
+	existing := map[cluster.Workload]int{} // the same without terminating and evicted ones
 	for _, p := range pods {
 		if p.Controller.IsZero() || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 			continue
@@ -45,6 +47,9 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 		if !p.Deleting && s.w.Ledger.IsEvicted(s.now, p) {
 			g.gone++
 			continue
+		}
+		if !p.Deleting {
+			existing[p.Controller]++
 		}
 		if p.Deleting || p.Node == "" {
 			continue
@@ -65,12 +70,16 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	for controller, g := range groups {
 		g.wanted, g.known = scales[controller].Wanted(controller, present[controller])
 		g.tolerance = int(float64(g.wanted) * b.Tolerance)
-		if surplus := g.live + g.gone - g.wanted; g.known && surplus > 0 {
+		surplus, missing := g.live+g.gone-g.wanted, 0
+		if !s.complete[controller] {
+			missing = s.w.Ledger.Missing(controller)
+		}
+		g.replaced = max(0, min(missing, g.wanted-existing[controller]))
+		if g.known && (surplus > 0 || missing > 0 && existing[controller] >= g.wanted && s.w.Ledger.IsScaledDown(controller, g.wanted)) {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
 			// replacement.
-			missing := s.w.Ledger.Missing(controller)
-			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-surplus-missing)
+			g.live, g.ready = min(g.live, g.wanted), max(0, g.ready-max(0, surplus)-missing)
 		}
 		g.least, g.below = required, g.live < required
 	}
@@ -81,15 +90,19 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 type health uint8
 
 const (
-	serving health = iota // ready, or not ready for a short time: its disruption takes from the budget
-	stuck                 // not ready for so long that it does not recover by itself
-	down                  // not started, or OOM-killed again and again
+	serving   health = iota // ready, or not ready for a short time: its disruption takes from the budget
+	stuck                   // not ready for so long that it does not recover by itself
+	down                    // OOM-killed again and again
+	unstarted               // no container has started
 )
+
+// isDown reports whether a pod serves nothing now and has not recently.
+func (h health) isDown() bool { return h == down || h == unstarted }
 
 func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
 	switch {
 	case p.Phase == cluster.Pending:
-		return down
+		return unstarted
 	case p.Ready:
 		return serving
 	}
@@ -108,14 +121,19 @@ func healthOf(now time.Time, b Budget, p *cluster.Pod) health {
 	return serving
 }
 
-// mayChange reports whether the budget allows changing a pod. A pod that is down or stuck is not in service. But stuck pods may be
-// kept unready on purpose, as standbys, so no more of them are changed at once than may be unavailable.
+// mayChange reports whether the budget allows changing a pod. A pod that is down, stuck or not started is not in service. But a quota or an
+// admission webhook may refuse its replacement, so no more pods that are down or stuck are evicted than may be unavailable until their
+// replacements exist; for pods that have not started, upstream has no limit. And stuck pods may be kept unready on purpose, as standbys, so
+// no more of them are changed at once.
 func (g *group) mayChange(h health) bool {
+	most := max(1, g.tolerance)
 	switch h {
-	case down:
+	case unstarted:
 		return true
+	case down:
+		return g.replaced < most
 	case stuck:
-		return g.revived < max(1, g.tolerance)
+		return g.replaced < most && g.revived < most
 	default:
 		return g.canSpare()
 	}
@@ -128,7 +146,9 @@ func (g *group) take(h health) {
 		g.spent++
 	case stuck:
 		g.revived++
-	case down: // it is not in service
+	case down:
+		g.replaced++
+	case unstarted: // it is not in service
 	}
 }
 
@@ -139,7 +159,9 @@ func (g *group) giveBack(h health) {
 		g.spent--
 	case stuck:
 		g.revived--
-	case down: // it is not in service
+	case down:
+		g.replaced--
+	case unstarted: // it is not in service
 	}
 }
 
@@ -155,5 +177,5 @@ func (g *group) budgetReason(h health) decision.Reason {
 	if h == serving && g.spent == 0 && g.ready < g.wanted {
 		return decision.Reason{Code: decision.NotReady, Have: g.ready, Want: g.wanted}
 	}
-	return decision.Reason{Code: decision.BudgetSpent, Have: g.spent + g.revived, Want: g.wanted}
+	return decision.Reason{Code: decision.BudgetSpent, Have: g.spent + g.revived + g.replaced, Want: g.wanted}
 }

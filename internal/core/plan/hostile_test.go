@@ -16,7 +16,7 @@ import (
 
 // oneWorkload is a workload of replicas that should grow.
 func oneWorkload(mode cluster.Mode, replicas int) (World, *cluster.Governed) {
-	w := fleet(1)
+	w := workloadsOf(1)
 	g := &w.Governed[0]
 	g.Autoscaler.Mode = mode
 	first := *g.Pods[0]
@@ -134,7 +134,7 @@ func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 
 // An internal error with one autoscaler does not affect the others.
 func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
-	w := fleet(20)
+	w := workloadsOf(20)
 	bad := &w.Governed[0]
 	bad.Pods = append(bad.Pods, nil)
 	for i := range w.Governed {

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -44,7 +45,7 @@ func heldWorld(nodes ...cluster.Node) World {
 }
 
 func (w *World) setNodes(nodes ...cluster.Node) {
-	w.Nodes, w.Fleet = nodes, policy.NewFleet(policy.FleetConfig{Nodes: nodes})
+	w.Nodes, w.Fleet = nodes, fleet.New(fleet.Config{Nodes: nodes})
 }
 
 func codes(ds []decision.Decision) (evicted int, left map[decision.ReasonCode]int) {

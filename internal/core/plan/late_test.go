@@ -305,7 +305,7 @@ func TestPlan_scaledDownWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T)
 		pass.Learn()
 	}
 	w.Governed[0].Pods = w.Governed[0].Pods[:2] // the watch shows the scale-down, and the replacement
-	now := noon.Add(21 * time.Minute)
+	now := noon.Add(22 * time.Minute)           // five minutes after the scale-down
 	if ds := evictions(Begin(now, w, b)); len(ds) != 1 {
 		t.Errorf("%d evictions when the number of pods is right again, want 1", len(ds))
 	}
@@ -344,5 +344,30 @@ func TestPass_scaleDownHidesMissingReplacement_reportsShortage(t *testing.T) {
 				t.Errorf("%d shortages, want %d", n, tt.want)
 			}
 		})
+	}
+}
+
+// A StatefulSet has lost a pod, and a quota rejects its replacement. After a scale-down by one the watch still shows the pod with the highest
+// ordinal, so that as many pods seem to exist as are wanted. This holds as well if the eviction is recent.
+func TestPlan_scaledDownByOneWithoutReplacementAndWatchLate_evictsNoPod(t *testing.T) {
+	for _, minutes := range []int{2, 14} {
+		w, a := shrinking(4)
+		b := DefaultBudget()
+		b.Tolerance = 0
+		pass := Begin(noon, w, b)
+		evicted := evictions(pass)[0]
+		pass.Done(evicted)
+		w.Governed[0].Pods = slices.DeleteFunc(w.Governed[0].Pods, func(p *cluster.Pod) bool { return p == evicted.Pod })
+		pass.Learn()
+		for minute := 1; minute <= minutes; minute++ {
+			if minute == minutes {
+				w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 3}
+			}
+			pass = Begin(noon.Add(time.Duration(minute)*time.Minute), w, b)
+			if ds := evictions(pass); len(ds) > 0 {
+				t.Errorf("minute %d of %d: %s is evicted, which may leave 1 of 3 pods", minute, minutes, ds[0].Pod.Name)
+			}
+			pass.Learn()
+		}
 	}
 }

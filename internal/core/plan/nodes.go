@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -19,7 +20,7 @@ type nodeSizes struct {
 	tolerations []cluster.Tolerations
 	largest     map[nodeKey][]cluster.Resources
 	byName      map[string]cluster.Resources
-	fleet       *policy.Fleet // nil if nodes that can be added are not known
+	fleet       *fleet.Fleet // nil if nodes that can be added are not known
 }
 
 // LimitsOf returns the bounds of the size of a pod.

@@ -284,14 +284,23 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 	g := p.group(d)
 	g.giveBack(d.health)
 	p.enqueue()
-	key := queueKey{d.Pod.Controller, d.health}
+	next := p.takeWaiting(d, d.health)
+	if d.health == down { // pods that are stuck wait for the replacements of those that are down, too
+		next = append(next, p.takeWaiting(d, stuck)...)
+	}
+	return next
+}
+
+// takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
+func (p *Pass) takeWaiting(d *entry, h health) []decision.Decision {
+	g, key := p.group(d), queueKey{d.Pod.Controller, h}
 	queue := d.scope.queues[key]
 	if len(queue) == 0 {
 		return nil
 	}
 	var next []decision.Decision
 	var still []int // decisions that wait for the probe
-	for len(queue) > 0 && g.mayChange(d.health) {
+	for len(queue) > 0 && g.mayChange(h) {
 		at, waiting := queue[0], &p.entries[queue[0]]
 		queue = queue[1:]
 		p.candidate(waiting).take()

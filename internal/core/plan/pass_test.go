@@ -92,7 +92,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 
 // drawBusyWorld draws workloads whose pods are all ready and all need a change.
 func drawBusyWorld(t *rapid.T) (World, Budget) {
-	w := fleet(20)
+	w := workloadsOf(20)
 	w.Governed = []cluster.Governed{w.Governed[0], w.Governed[10]}
 	for _, g := range w.Governed {
 		g.Autoscaler.Mode = rapid.SampledFrom([]cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace}).Draw(t, "mode")
@@ -153,7 +153,7 @@ func attemptOf(w World, d decision.Decision) ledger.Attempt {
 
 // A pod without a refused action comes before a pod with one.
 func TestPass_refusedBefore_comesLast(t *testing.T) {
-	w := fleet(1)
+	w := workloadsOf(1)
 	b := DefaultBudget()
 	first := Begin(noon, w, b).Decisions()[0]
 	w.Ledger.Refused(noon, attemptOf(w, first), decision.Refusal{Kind: decision.Denied}, 5)
@@ -167,7 +167,7 @@ func TestPass_refusedBefore_comesLast(t *testing.T) {
 // A refused action is tried again, with growing intervals up to a maximum.
 func TestLedger_refusals_attemptsInADayAreBounded(t *testing.T) {
 	for kind := decision.Denied; kind <= decision.OutcomeIsUnknown; kind++ {
-		w := fleet(1)
+		w := workloadsOf(1)
 		for i := range w.Governed[0].Pods[1:] {
 			w.Governed[0].Pods[1+i].Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 1<<30)}}
 		}

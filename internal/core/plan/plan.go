@@ -76,6 +76,7 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			d.scope = sc
+			sc.noteShrinking(d)
 		}
 	}
 	s.order(ds)
@@ -103,7 +104,8 @@ type pass struct {
 	closed   map[cluster.Key]windowState        // of autoscalers with candidates
 	reserved map[string][]cluster.PodResources  // amounts of the namespace's quotas that the decisions use
 
-	crashing map[string][]*cluster.Pod // pods that are down because of OOM kills, by namespace
+	crashing map[string][]*cluster.Pod           // pods that are down because of OOM kills, by namespace
+	lacking  map[*cluster.DisruptionBudget]int32 // the number of these that a disruption budget counts
 	scopes   map[*cluster.Autoscaler]*scope
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
@@ -133,8 +135,11 @@ type scope struct {
 
 	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
 
+	replacements map[rescueKey]rescueState // see stateOf
+
 	overQuota   map[cluster.Workload][]quotaRefusal // see quotaRefusals
 	quotasAsked bool
+	shrinking   map[cluster.Workload]bool // controllers with pods that should only shrink
 
 	surged        map[cluster.Workload]*cluster.Pod // the pod for which this pass begins a surge
 	surgeFailures *failedSurges                     // nil until it is needed

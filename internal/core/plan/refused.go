@@ -63,10 +63,16 @@ func (t *candidate) evictionRefused() (decision.Reason, bool) {
 // resizeRefused blocks a resize during the back-off after a refusal.
 func (t *candidate) resizeRefused() (decision.Reason, bool) {
 	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
-	if !ok || t.retries || !t.now.Before(r.Until(t.b.Delays)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) {
+	if !ok || t.retries || !t.now.Before(r.Until(t.b.Delays)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) || t.asksLessThanQuotaRefused(r) {
 		return decision.Reason{}, false
 	}
 	return r.Reason(t.b.Delays, decision.Resize), true
+}
+
+// asksLessThanQuotaRefused reports whether a refused resize did not lead to an eviction because a quota had refused the same size, and the
+// pod is asked for a much smaller one now. The resize is tried again during the back-off, which shows whether the pod is evicted instead.
+func (t *candidate) asksLessThanQuotaRefused(r ledger.FailedAttempt) bool {
+	return r.OverQuota != nil && r.IsOverQuota(r.At, r.With) && change.AsksSmaller(t.d.With, r.OverQuota, t.b.Threshold)
 }
 
 // asksEnoughLess reports whether a resize that a node or quota refused may be tried again: during the back-off with much smaller
@@ -81,6 +87,14 @@ func (t *candidate) asksEnoughLess(r ledger.FailedAttempt) bool {
 // replaced.
 func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
 	return g.trial || s.w.Ledger.Missing(controller) > 0 && !s.complete[controller]
+}
+
+// awaiting returns the reason to leave a pod whose resize was refused until an evicted pod has its replacement.
+func (t *candidate) awaiting(last ledger.FailedAttempt) decision.Reason {
+	if r, missing := t.replacementMissing(); missing {
+		return r
+	}
+	return decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
 }
 
 // replacementMissing blocks evictions while evicted pods have no replacement.

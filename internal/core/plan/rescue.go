@@ -97,7 +97,7 @@ func (s *pass) judgeRescue(d *entry) {
 	if !ok {
 		return
 	}
-	disrupts := healthOf(s.now, s.b, d.Pod) != down && (!d.Autoscaler.Mode.Resizes() || change.Restarts(d.Pod, d.With))
+	disrupts := !healthOf(s.now, s.b, d.Pod).isDown() && (!d.Autoscaler.Mode.Resizes() || change.Restarts(d.Pod, d.With))
 	if disrupts && kill.lived >= s.b.quickOOM(d.Autoscaler) {
 		return
 	}
@@ -180,14 +180,14 @@ var deletionChecks = []check{
 }
 
 func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
-	if t.health() == down {
+	if t.health().isDown() {
 		return decision.Reason{}, false
 	}
 	return t.tooFewReplicas()
 }
 
 func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
-	if t.health() == down || !change.Restarts(t.d.Pod, t.d.With) {
+	if t.health().isDown() || !change.Restarts(t.d.Pod, t.d.With) {
 		return decision.Reason{}, false
 	}
 	return t.tooFewReplicasInPlace()
@@ -199,7 +199,7 @@ func (t *candidate) isStuckResizing() bool {
 	if r == nil || resizeCodes[r.State] == decision.Fits || r.Problem == cluster.MemoryInUse {
 		return false
 	}
-	return t.d.Autoscaler.Mode.Evicts() && t.health() == down
+	return t.d.Autoscaler.Mode.Evicts() && t.health().isDown()
 }
 
 // resizeBegan returns when the kubelet was asked for the resize of the pod that it has not completed: as it reports in the condition of
@@ -219,7 +219,7 @@ func (t *candidate) resizeBegan() time.Time {
 // within Budget.StuckFor. It returns the zero time if the pod does not wait for that.
 func (t *candidate) rescueWaitsUntil() time.Time {
 	began := t.resizeBegan()
-	if !t.d.Rescue || t.health() != down || began.IsZero() {
+	if !t.d.Rescue || !t.health().isDown() || began.IsZero() {
 		return time.Time{}
 	}
 	return began.Add(t.b.StuckFor)
@@ -289,7 +289,7 @@ func (s *pass) endRescue(d *entry, why decision.RefusalKind) {
 
 // isCrashing reports whether a pod is not ready because of OOM kills.
 func (s *pass) isCrashing(p *cluster.Pod) bool {
-	return p.Crash != nil && p.Live() && !p.Ready && healthOf(s.now, s.b, p) == down
+	return p.Crash != nil && p.Live() && !p.Ready && healthOf(s.now, s.b, p).isDown()
 }
 
 // crashingIn returns the pods of a namespace that are not ready because of OOM kills.
@@ -305,6 +305,25 @@ func (s *pass) crashingIn(namespace string) []*cluster.Pod {
 		}
 	}
 	return s.crashing[namespace]
+}
+
+// crashingOf returns how many of the pods that a disruption budget counts are not ready because of OOM kills. Each budget is counted once in a
+// pass, so that many such pods of one tenant do not slow the pass for others.
+func (s *pass) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 {
+	n, known := s.lacking[of]
+	if known {
+		return n
+	}
+	for _, p := range s.crashingIn(namespace) {
+		if of.Selector.Matches(p.Crash.Labels) {
+			n++
+		}
+	}
+	if s.lacking == nil {
+		s.lacking = map[*cluster.DisruptionBudget]int32{}
+	}
+	s.lacking[of] = n
+	return n
 }
 
 func (t *candidate) fewKills() (decision.Reason, bool) {
@@ -344,12 +363,7 @@ func (t *candidate) budgetOfOthers() (decision.Reason, bool) {
 		r, _ := t.w.Ledger.LastFailure(p, decision.Evict)
 		return r.Reason(t.b.Delays, decision.Evict), true
 	}
-	crashing := int32(0)
-	for _, other := range t.crashingIn(p.Namespace) {
-		if of.Selector.Matches(other.Crash.Labels) {
-			crashing++
-		}
-	}
+	crashing := t.crashingOf(of, p.Namespace)
 	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
 }
 
@@ -395,8 +409,31 @@ const (
 	replacementStuck  // not ready for another reason, for so long that it does not recover by itself
 )
 
-// stateOf returns the state of the replacement of the last deleted pod.
+// A rescueKey has what the state of a replacement depends on within a pass.
+type rescueKey struct {
+	controller          cluster.Workload
+	deleted             string // UID
+	missing, unreplaced bool   // some evicted pod has no replacement yet; the deleted one has none
+}
+
+// stateOf returns the state of the replacement of the last deleted pod. It is the same for all pods of a controller.
 func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
+	controller := t.d.Pod.Controller
+	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
+	key := rescueKey{controller, last.UID, missing, missing && t.w.Ledger.IsMissing(controller, last.UID)}
+	state, known := t.replacements[key]
+	if known {
+		return state
+	}
+	state = t.replacementOf(last, key)
+	if t.replacements == nil {
+		t.replacements = map[rescueKey]rescueState{}
+	}
+	t.replacements[key] = state
+	return state
+}
+
+func (t *candidate) replacementOf(last ledger.DeletionState, key rescueKey) rescueState {
 	workload := ledger.WorkloadOf(t.d.Pod)
 	var serving, killed, waiting, isNew, isStuck bool
 	settled := !t.now.Before(last.At.Add(ledger.WatchDelay))
@@ -419,13 +456,11 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 			isNew = isNew || t.now.Sub(p.Created) < t.b.StuckFor
 		}
 	}
-	controller := t.d.Pod.Controller
-	missing := t.w.Ledger.Missing(controller) > 0 && !t.complete[controller]
 	switch {
-	case serving && (isNew || waiting && controller.Kind == "StatefulSet"):
+	case serving && (isNew || waiting && key.controller.Kind == "StatefulSet"):
 		// Of several new pods, it is not known which one replaces the deleted pod. In a StatefulSet, each of them replaces a pod.
 		return replacementAbsent
-	case serving && !(missing && t.w.Ledger.IsMissing(controller, last.UID)): // otherwise it replaces a pod that was evicted before
+	case serving && !key.unreplaced: // otherwise it replaces a pod that was evicted before
 		return replacementServing
 	case killed:
 		return replacementKilled
@@ -433,7 +468,7 @@ func (t *candidate) stateOf(last ledger.DeletionState) rescueState {
 		return replacementAbsent
 	case isStuck:
 		return replacementStuck
-	case settled && !missing:
+	case settled && !key.missing:
 		return replacementServing // created within the second of the newest pod, so that its age does not show that it is newer
 	}
 	return replacementAbsent

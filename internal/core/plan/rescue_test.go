@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,5 +60,76 @@ func TestPlan_oneOfTwoNewPodsIsReady_nextDeletionWaits(t *testing.T) {
 				t.Errorf("%s: %s (%s), want %s", name, d.Do, d.Reason, tt.want)
 			}
 		}
+	}
+}
+
+// A quota or a webhook may refuse the replacements of pods that are OOM-killed again and again. So no more of them are evicted than may be
+// unavailable until replacements exist, and the others follow.
+func TestPlan_allPodsAreDown_noMoreAreEvictedThanHaveReplacements(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tolerance float64
+		rescue    RescueMode
+		evictions int
+	}{
+		"tolerance of a half, with rescue": {0.5, RescueByDeletion, 3},
+		"no tolerance, with rescue":        {0, RescueByDeletion, 1},
+		"no tolerance, without rescue":     {0, NoRescue, 1},
+	} {
+		w, a := growing(6)
+		a.Mode = cluster.Recreate
+		for _, p := range w.Governed[0].Pods {
+			p.Ready = false
+			p.Containers[0].Exit = &cluster.Exit{OOM: true, Now: true, Started: noon.Add(-time.Minute), Finished: noon.Add(-time.Second)}
+		}
+		b := DefaultBudget()
+		b.Tolerance, b.Rescue = tt.tolerance, tt.rescue
+		pass := Begin(noon, w, b)
+		first := evictions(pass)
+		if len(first) != tt.evictions {
+			t.Errorf("%s: %d evictions, want %d", name, len(first), tt.evictions)
+			continue
+		}
+		for _, d := range first {
+			pass.Done(d)
+			w.Governed[0].Pods = slices.DeleteFunc(w.Governed[0].Pods, func(p *cluster.Pod) bool { return p == d.Pod })
+		}
+		pass.Learn()
+		pass = Begin(noon.Add(time.Minute), w, b)
+		if n := len(evictions(pass)); n != 0 {
+			t.Errorf("%s: %d more evictions before replacements exist", name, n)
+		}
+		pass.Learn()
+		for i, d := range first {
+			next := *d.Pod
+			next.UID, next.Name, next.Node, next.Phase = fmt.Sprint("next", i), fmt.Sprint("next-", i), "a", cluster.Pending
+			next.Created = noon.Add(90 * time.Second)
+			next.Containers = []cluster.Container{{Name: "app", Requests: d.With[0].Requests}}
+			w.Governed[0].Pods = append(w.Governed[0].Pods, &next)
+		}
+		if n := len(evictions(Begin(noon.Add(2*time.Minute), w, b))); n != tt.evictions {
+			t.Errorf("%s: %d evictions when replacements exist, want %d", name, n, tt.evictions)
+		}
+	}
+}
+
+// A pod that is down has taken the only replacement that may be missing, and its eviction is refused: a pod that is stuck has its turn in the
+// same pass.
+func TestPass_evictionOfPodThatIsDownIsRefused_stuckPodHasItsTurn(t *testing.T) {
+	w, a := growing(3)
+	a.Mode = cluster.Recreate
+	pods := w.Governed[0].Pods
+	pods[0].Ready = false
+	pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Now: true, Started: noon.Add(-time.Minute), Finished: noon.Add(-time.Second)}
+	pods[1].Ready, pods[1].ReadySince = false, noon.Add(-time.Hour)
+	b := DefaultBudget()
+	b.Tolerance, b.MinReplicas = 0, 1
+	pass := Begin(noon, w, b)
+	first := evictions(pass)
+	if len(first) != 1 || first[0].Pod != pods[0] {
+		t.Fatalf("%d evictions, want that of the pod that is down", len(first))
+	}
+	next := pass.Refused(first[0], decision.Refusal{Kind: decision.Denied, Text: "denied"})
+	if len(next) != 1 || next[0].Pod != pods[1] || next[0].Do != decision.Evict {
+		t.Errorf("%d decisions follow, want the eviction of the stuck pod", len(next))
 	}
 }

@@ -33,10 +33,14 @@ const (
 
 // allowedFor returns what may be done to make room for the pods of an autoscaler, and with them.
 func (s *pass) allowedFor(a *cluster.Autoscaler) room.Allowed {
+	allowed := s.b.MakeRoom
 	if own, ok := room.ParseAllowed(a.MakeRoom); ok {
-		return own
+		allowed = own
 	}
-	return s.b.MakeRoom
+	if s.w.SchedulerPreempts {
+		allowed = min(allowed, room.Split)
+	}
+	return allowed
 }
 
 // Rooms returns the plans for the nodes that are too full for the resizes of their pods, sorted by node.
@@ -149,6 +153,13 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 	return out
 }
 
+// standsForEviction reports whether a resize is tried once more before the pod is evicted, see triesAgain. It is tried in full: the refusal
+// of a part would not lead to the eviction.
+func (s *pass) standsForEviction(d *entry) bool {
+	last, failed := s.w.Ledger.LastFailure(d.Pod, decision.Resize)
+	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
+}
+
 func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	short := s.w.Ledger.LackOfRoom(d.Pod)
 	out.Needs, out.Target, out.Allowed = true, targetOf(d), s.allowedFor(d.Autoscaler)
@@ -159,7 +170,7 @@ func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Divisible = short.Parts < maxParts && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
+	out.Divisible = short.Parts < maxParts && !s.standsForEviction(d) && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
 		(short.With == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.With)) // the kubelet has not seen the last part yet
 	if short.Moves >= maxMoves {
 		out.Allowed = min(out.Allowed, room.Split)

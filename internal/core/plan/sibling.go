@@ -23,7 +23,8 @@ type quotaRefusal struct {
 }
 
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
-// that grows no more. That resize is tried again after its back-off, which shows whether the quota has room by now.
+// that grows no more. That resize is tried again after its back-off, which shows whether the quota has room by now. After such a refusal, a
+// pod that grows also waits for pods of the controller that shrink, because the quota may have no room before that.
 func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	if t.w.Limits[t.d.Pod.Namespace].Quotas != nil {
 		return decision.Reason{}, false
@@ -33,12 +34,27 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	grows := t.growth(t.d.Pod, t.d.With)
+	waits := change.Grows(t.d.Pod, t.d.With) && t.shrinking[t.d.Pod.Controller]
 	for _, r := range refusals {
+		if waits {
+			return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
+		}
 		if !change.AsksSmaller(t.d.With, r.with, 0) && covers(grows, r.grows) {
 			return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
 		}
 	}
 	return decision.Reason{}, false
+}
+
+// noteShrinking records that a pod of a controller should only shrink.
+func (sc *scope) noteShrinking(d *entry) {
+	if !change.Shrinks(d.Pod, d.With) || change.Grows(d.Pod, d.With) {
+		return
+	}
+	if sc.shrinking == nil {
+		sc.shrinking = map[cluster.Workload]bool{}
+	}
+	sc.shrinking[d.Pod.Controller] = true
 }
 
 // DependsOnResizes reports whether the answer to a resize of the same controller may show that a quota would refuse the replacement of a

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -136,5 +137,109 @@ func TestPass_quotaRefusesSmallThenLargeIncrease_podWithSmallIncreaseIsNotEvicte
 				}
 			}
 		}
+	}
+}
+
+// A quota that podfit cannot read refused the resizes of some pods, and a webhook refuses them since. When the recommendation falls below
+// what the quota refused, the resizes are tried again at once. The pod that shrinks is replaced first, because the quota may have no room
+// for the others before that.
+func TestPass_recommendationFallsBelowWhatQuotaRefused_podThatShrinksIsReplacedFirst(t *testing.T) {
+	w, a := growing(4)
+	b := DefaultBudget()
+	b.Tolerance = 1
+	large := cluster.Amounts(3000, 4<<30)
+	a.Advice[0].Estimate = cluster.Estimate{Lower: large, Target: large, Upper: large}
+	pods := w.Governed[0].Pods
+	pods[3].Containers[0].Requests = large // the quota had room for it
+	refused := actions(Begin(noon.Add(-time.Hour), w, b))
+	if len(refused) != 3 {
+		t.Fatalf("%d resizes, want 3", len(refused))
+	}
+	for _, d := range refused {
+		tried := ledger.Attempt{Pod: d.Pod, Autoscaler: a.Key, Do: decision.Resize, With: d.With}
+		w.Ledger.Refused(noon.Add(-time.Hour), tried, decision.Refusal{Kind: decision.DeniedByQuota, Text: "exceeded quota: compute"}, 4)
+		for range 8 {
+			w.Ledger.Refused(noon.Add(-time.Minute), tried, decision.Refusal{Kind: decision.WebhookFailed, Text: "failed"}, 4)
+		}
+	}
+	if n := len(actions(Begin(noon, w, b))); n != 0 {
+		t.Fatalf("%d actions during the back-off, want none", n)
+	}
+	small := cluster.Amounts(1000, 1<<30)
+	a.Advice[0].Estimate = cluster.Estimate{Lower: small, Target: small, Upper: small}
+	pass := Begin(noon, w, b)
+	if n := len(actions(pass)); n != 4 {
+		t.Fatalf("%d actions when the recommendation falls, want 4 resizes", n)
+	}
+	for range webhookFailures {
+		for _, d := range actions(pass) {
+			for _, next := range pass.Refused(d, decision.Refusal{Kind: decision.WebhookFailed, Text: "failed"}) {
+				if next.Do == decision.Evict && next.Pod != pods[3] {
+					t.Fatalf("%s is evicted before the pod that shrinks", next.Pod.Name)
+				}
+			}
+		}
+		for _, p := range pods[:3] {
+			if own := pass.Decisions()[pass.at(decision.Decision{Pod: p})]; own.Reason.Code == decision.ResizeRefused {
+				t.Errorf("%s: %s", p.Name, own.Reason)
+			}
+		}
+		pass.Learn()
+		pass = Begin(noon.Add(10*time.Minute), w, b)
+	}
+	w.Governed[0].Pods = pods[:3]
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 3}
+	if n := len(actions(Begin(noon.Add(11*time.Minute), w, b))); n == 0 {
+		t.Error("no action after the pod that shrinks was replaced")
+	}
+}
+
+// webhookFailures is how often a failing webhook refuses a resize before the pod is evicted.
+const webhookFailures = 3
+
+// A resize waits for room on its node, and a quota refused a later one to a larger size. When the first one has waited for long, the pod is
+// asked for the larger size again instead of being evicted: only the reply shows whether the quota has room for its replacement.
+func TestPlan_quotaRefusedPodWhoseResizeIsDeferred_resizeIsTriedInsteadOfEviction(t *testing.T) {
+	tests := map[string]struct {
+		state   cluster.ResizeState
+		refusal decision.RefusalKind
+		known   bool // the quotas are known
+		want    decision.Act
+	}{
+		"deferred":                      {cluster.ResizeDeferred, decision.DeniedByQuota, false, decision.Resize},
+		"infeasible":                    {cluster.ResizeInfeasible, decision.DeniedByQuota, false, decision.Resize},
+		"quotas are known":              {cluster.ResizeDeferred, decision.DeniedByQuota, true, decision.Evict},
+		"refused for another reason":    {cluster.ResizeDeferred, decision.ServerBusy, false, decision.Evict},
+		"in progress for a few minutes": {cluster.ResizeInProgress, decision.DeniedByQuota, false, decision.Leave},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, a := growing(4)
+			b := DefaultBudget()
+			b.Tolerance = 1
+			if tt.known {
+				w.Limits = map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{}}}
+			}
+			pod := w.Governed[0].Pods[0]
+			with := Begin(noon, w, b).Decisions()[0].With
+			w.Ledger.Refused(noon, ledger.Attempt{Pod: pod, Autoscaler: a.Key, Do: decision.Resize, With: with}, decision.Refusal{Kind: tt.refusal, Text: "refused"}, 4)
+			pod.Resize = &cluster.Resize{State: tt.state, Since: noon}
+			own := func(after time.Duration) decision.Decision {
+				pass := Begin(noon.Add(after), w, b)
+				return pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+			}
+			if d := own(30 * time.Minute); d.Do != tt.want {
+				t.Errorf("after the back-off: %s because %s, want %s", d.Do, d.Reason, tt.want)
+			}
+			if tt.want != decision.Resize {
+				return
+			}
+			for range 5 {
+				w.Ledger.Refused(noon.Add(29*time.Minute), ledger.Attempt{Pod: pod, Autoscaler: a.Key, Do: decision.Resize, With: with}, decision.Refusal{Kind: tt.refusal, Text: "refused"}, 4)
+			}
+			if d := own(30 * time.Minute); d.Do != decision.Leave || d.Reason.Code != decision.ResizeOverQuota {
+				t.Errorf("during the back-off: %s because %s", d.Do, d.Reason)
+			}
+		})
 	}
 }

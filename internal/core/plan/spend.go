@@ -27,12 +27,12 @@ func (s *pass) addSpends(groups map[cluster.Workload]*group, pods []*cluster.Pod
 
 // hasSpent reports whether an earlier pass has taken the budget for a change of the pod within Budget.Window.
 func (s *pass) hasSpent(p *cluster.Pod, h health) bool {
-	return s.b.Window > 0 && h != down && s.w.Ledger.HasSpent(s.now, p, h == stuck)
+	return s.b.Window > 0 && !h.isDown() && s.w.Ledger.HasSpent(s.now, p, h == stuck)
 }
 
 // spend records that the budget of a decision stays spent after this pass.
 func (p *Pass) spend(d *entry) {
-	if p.b.Window == 0 || d.health == down || !d.taken && !p.hasSpent(d.Pod, d.health) {
+	if p.b.Window == 0 || d.health.isDown() || !d.taken && !p.hasSpent(d.Pod, d.health) {
 		return
 	}
 	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == stuck, p.now.Add(p.b.Window))

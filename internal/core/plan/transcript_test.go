@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
@@ -141,8 +142,8 @@ func (s *script) world() World {
 	}
 }
 
-func (s *script) fleet() *policy.Fleet {
-	return policy.NewFleet(policy.FleetConfig{
+func (s *script) fleet() *fleet.Fleet {
+	return fleet.New(fleet.Config{
 		Nodes: s.nodes, Daemons: s.daemons, Selectors: s.selects, Tolerations: s.tolerations, New: s.newNodes, Unscaled: !s.fit,
 	})
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -26,7 +27,7 @@ type World struct {
 	Nodes []cluster.Node
 
 	// Fleet contains the sizes of nodes to which Plan scales down pods that fit on no node. Nil means that it scales none.
-	Fleet *policy.Fleet
+	Fleet *fleet.Fleet
 
 	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
 	// among them could be placed on any node whose taints it tolerates.
@@ -56,6 +57,9 @@ type World struct {
 
 	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
 	Requests []cluster.CapacityRequest
+
+	// SchedulerPreempts is true if the scheduler preempts pods for deferred resizes. Then no pod is moved to make room for them.
+	SchedulerPreempts bool
 
 	// Throttling is the CPU throttling of the canaries, see ledger.View.
 	Throttling map[cluster.Workload]rollout.Throttling

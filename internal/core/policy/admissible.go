@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // Admissible changes fits in place where the API server would refuse the pod because of them. For each resource it applies:
@@ -116,7 +117,7 @@ func (r rule) atMost(request int64) int64 {
 	if !r.ratio.set {
 		return math.MaxInt64
 	}
-	v, _ := scaled(request, r.ratio.v, 1000)
+	v, _ := integer.Scaled(request, r.ratio.v, 1000)
 	if v > request && r.ratioBroken(pair{value{v: request, set: true}, value{v: v, set: true}}) {
 		v-- // the API server divides floating-point numbers
 	}
@@ -128,7 +129,7 @@ func (r rule) atLeast(limit int64) int64 {
 	if !r.ratio.set {
 		return 0
 	}
-	v, _ := scaledUp(limit, 1000, r.ratio.v)
+	v, _ := integer.ScaledUp(limit, 1000, r.ratio.v)
 	if v < limit && r.ratioBroken(pair{value{v: v, set: true}, value{v: limit, set: true}}) {
 		v++
 	}
@@ -324,7 +325,7 @@ func (z *size) resize(request int64) {
 	if z.sets.limit {
 		limit := z.limit.v
 		if request != z.request.v {
-			limit, _ = scaled(limit, request, z.request.v)
+			limit, _ = integer.Scaled(limit, request, z.request.v)
 		}
 		z.limit.v = z.inLimit(limit, request)
 	}
@@ -391,7 +392,7 @@ func (s *sizes) fitPodLevel() {
 		want = max(min(want, limit), sum.v)
 	} else {
 		if before.request.v > 0 {
-			limit, _ = scaled(limit, want, before.request.v)
+			limit, _ = integer.Scaled(limit, want, before.request.v)
 		}
 		for i := range s.containers {
 			if z := &s.containers[i]; z.role == cluster.Regular && z.limit.set && !z.sets.limit {
@@ -540,16 +541,16 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 		total.fitted = total.fitted || amount.fitted
 		switch sized.role {
 		case cluster.Regular:
-			running, off = sum(running, amount.v), off+amount.off
+			running, off = integer.Sum(running, amount.v), off+amount.off
 		case cluster.Sidecar:
-			running, sidecars = sum(running, amount.v), sum(sidecars, amount.v)
+			running, sidecars = integer.Sum(running, amount.v), integer.Sum(sidecars, amount.v)
 			off, sidecarsOff = off+amount.off, sidecarsOff+amount.off
 		case cluster.Init:
-			first, firstOff = max(first, sum(sidecars, amount.v)), max(firstOff, sidecarsOff+amount.off)
+			first, firstOff = max(first, integer.Sum(sidecars, amount.v)), max(firstOff, sidecarsOff+amount.off)
 		}
 	}
 	total.v = max(running, first)
-	total.off = max(max(sum(running, off), sum(first, firstOff))-total.v, total.v-max(running-off, first-firstOff))
+	total.off = max(max(integer.Sum(running, off), integer.Sum(first, firstOff))-total.v, total.v-max(running-off, first-firstOff))
 	return total, running
 }
 
@@ -614,7 +615,7 @@ func (z *size) room(m move, inserted bool) int64 {
 		}
 		return most - z.request.v
 	case limitDown:
-		least, _ := scaledUp(z.limit.v, z.leastRequest(), z.request.v)
+		least, _ := integer.ScaledUp(z.limit.v, z.leastRequest(), z.request.v)
 		return z.limit.v - least
 	case limitDownAlone:
 		return z.limit.v - z.leastRequest() // which is not below the minimum of the LimitRange
@@ -638,7 +639,7 @@ func (z *size) apply(m move, by int64) {
 	case limitUp:
 		limit = z.limit.v + by
 	}
-	request, _ := scaled(z.request.v, limit, z.limit.v)
+	request, _ := integer.Scaled(z.request.v, limit, z.limit.v)
 	request = max(request, z.atLeast(limit), z.leastRequest())
 	z.request.v, z.limit.v = min(request, limit), limit
 }
@@ -668,7 +669,7 @@ func (s *sizes) spreadOver(change int64, kind move, inserted bool) (left int64) 
 		weights := int64(0)
 		for i := range s.containers {
 			if sized := &s.containers[i]; sized.room(kind, inserted) > 0 {
-				weights = sum(weights, max(sized.request.v, 1))
+				weights = integer.Sum(weights, max(sized.request.v, 1))
 			}
 		}
 		if weights == 0 {
@@ -681,7 +682,7 @@ func (s *sizes) spreadOver(change int64, kind move, inserted bool) (left int64) 
 			if has <= 0 || left == 0 {
 				continue
 			}
-			by, _ := scaledUp(share, max(sized.request.v, 1), weights)
+			by, _ := integer.ScaledUp(share, max(sized.request.v, 1), weights)
 			by = min(max(by, 1), has, left)
 			sized.apply(kind, by)
 			left -= by

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // BoostAnnotation is the prefix of the key of the annotation of a boosted container. The name of the container follows.
@@ -116,16 +117,16 @@ func boostBase(c *cluster.Container, f Fitted) int64 {
 // boost returns f with the CPU of a share of its boost.
 func boost(a *cluster.Autoscaler, b *cluster.Boost, c *cluster.Container, f Fitted, most, share int64) Fitted {
 	base := boostBase(c, f)
-	cpu := sum(base, b.Quantity)
+	cpu := integer.Sum(base, b.Quantity)
 	if !b.ByQuantity {
-		cpu, _ = scaled(base, int64(b.Factor), 1)
+		cpu, _ = integer.Scaled(base, int64(b.Factor), 1)
 	}
 	if most > 0 {
 		cpu = min(cpu, most)
 	}
 	if share < wholeBoost && cpu > base {
-		extra, _ := scaled(cpu-base, share, wholeBoost)
-		cpu = sum(base, extra)
+		extra, _ := integer.Scaled(cpu-base, share, wholeBoost)
+		cpu = integer.Sum(base, extra)
 	}
 	if cp := a.Policy(c.Name); cp != nil && cp.RequestsOnly {
 		f.LimitsKept = true

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // wholeBoost is the share of a whole startup boost. A boost that is limited is a whole number of parts of it.
@@ -54,7 +55,7 @@ func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.Role == cluster.Regular {
 			requests, _ := sizeOf(c, fits)
-			total = sum(total, requests.CPU)
+			total = integer.Sum(total, requests.CPU)
 		}
 	}
 	return total

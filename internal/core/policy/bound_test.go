@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/scalepoint"
 )
 
 func TestCapBounds_everyBound_isReportedWithItsEffect(t *testing.T) {
@@ -94,7 +96,7 @@ func TestBounds_randomObjects_leadFromTheEstimateToTheSize(t *testing.T) {
 			Pod:       cluster.Range{Max: drawAmounts(t, "pod max")},
 		}}
 		if rapid.Bool().Draw(t, "nodes") {
-			limits.Nodes = &NodeSizes{Largest: []cluster.Resources{of(2000, 2000*mi)}}
+			limits.Nodes = &fleet.Sizes{Largest: []cluster.Resources{of(2000, 2000*mi)}}
 		}
 		fits, looked := FitBounds(a, limits, pod)
 		if diff := cmp.Diff(Fit(a, limits, pod), fits); diff != "" {
@@ -119,10 +121,10 @@ func TestFitBounds_scalePointAndQuota_areReported(t *testing.T) {
 	metric := cluster.UtilizationTarget{Resource: cluster.CPU, Percent: 80}
 	point := cluster.ScalePoint{Resource: cluster.CPU, Base: 500, Percent: 80, Set: 80}
 	a := preserving(scaledBy(recommend(exactly("app", of(100_000, 900*mi))), metric), point)
-	most := RequestsAt(&point).High
+	most := scalepoint.RequestsAt(&point).High
 	p := podOf(container("app", of(500, 100*mi), cluster.Resources{}))
 	l := Limits{
-		Nodes:  &NodeSizes{Largest: []cluster.Resources{of(200_000, 2000*mi)}},
+		Nodes:  &fleet.Sizes{Largest: []cluster.Resources{of(200_000, 2000*mi)}},
 		Quotas: &cluster.Quotas{List: []cluster.Quota{{Hard: cluster.PodResources{Requests: memory(600 * mi)}}}},
 	}
 	a.Advice[0].Lower = of(100, 100*mi)

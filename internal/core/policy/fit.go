@@ -3,13 +3,17 @@
 
 package policy
 
-import "podfit.dev/podfit/internal/core/cluster"
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/integer"
+)
 
 // Limits contains the bounds of the namespace of a pod.
 type Limits struct {
 	Range  cluster.LimitRange // of the pod's namespace
 	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
-	Nodes  *NodeSizes         // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
+	Nodes  *fleet.Sizes       // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
 }
 
 // Fitted is the size that one container of a pod should have.
@@ -186,7 +190,7 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 			case request <= 0:
 				return bound
 			}
-			v, _ := scaled(request, bound, limit)
+			v, _ := integer.Scaled(request, bound, limit)
 			return v
 		}
 		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
@@ -292,7 +296,7 @@ func proportionalLimit(limit, request, recommended, def int64) (amount int64, ki
 	case request <= 0 || request == limit:
 		return recommended, keptProportion, true
 	}
-	amount, capped := scaled(limit, recommended, request)
+	amount, capped := integer.Scaled(limit, recommended, request)
 	if capped {
 		return amount, LimitOverflow, true
 	}

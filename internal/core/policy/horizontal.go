@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
+	"podfit.dev/podfit/internal/core/scalepoint"
 )
 
-// A HorizontalState says how podfit treats a request that a HorizontalPodAutoscaler (HPA) uses for scaling.
+// A HorizontalState is how podfit treats a request that a HorizontalPodAutoscaler (HPA) uses for scaling.
 type HorizontalState uint8
 
 // The states.
@@ -86,7 +88,7 @@ func holdScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, bound
 		for i := range h.Utilization {
 			u := &h.Utilization[i]
 			if point := h.Of(u); point != nil && !point.Stopped() {
-				holdScalePoint(p, fits, u, RequestsAt(point), bound)
+				holdScalePoint(p, fits, u, scalepoint.RequestsAt(point), bound)
 			}
 		}
 	}
@@ -98,18 +100,18 @@ func holdScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, bound
 }
 
 // holdScalePoint scales the targets of the containers on which a metric depends into a range of their sum.
-func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget, r RequestRange, bound func(*Fitted, cluster.Resource, int64) int64) {
+func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget, r scalepoint.Range, bound func(*Fitted, cluster.Resource, int64) int64) {
 	fixed, sized := splitRequests(p, fits, u)
-	to := min(max(sum(fixed, sized), r.Low), r.High) - fixed
+	to := min(max(integer.Sum(fixed, sized), r.Low), r.High) - fixed
 	if sized == 0 || to == sized {
 		return
 	}
 	for i := range fits {
 		f := &fits[i]
 		if v, ok := f.Estimate.Target.Get(u.Resource); ok && !f.Inserted && u.Concerns(f.Container) {
-			round := scaled
+			round := integer.Scaled
 			if to > sized {
-				round = scaledUp
+				round = integer.ScaledUp
 			}
 			v, _ = round(v, max(to, 0), sized)
 			v = bound(f, u.Resource, v)
@@ -117,7 +119,7 @@ func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget,
 			f.Notes = append(f.Notes, Note{Resource: u.Resource, Kind: HeldToScalePoint})
 		}
 	}
-	if fixed, sized = splitRequests(p, fits, u); to > 0 && r.contains(sum(fixed, sized), len(fits)) {
+	if fixed, sized = splitRequests(p, fits, u); to > 0 && r.Contains(integer.Sum(fixed, sized), len(fits)) {
 		return
 	}
 	for i := range fits {
@@ -140,7 +142,7 @@ func keepsScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted) bool
 			if point == nil || point.Stopped() || !ChangesRequest(u, p, fits) {
 				continue
 			}
-			if r := RequestsAt(point); !r.contains(podRequest(u, p, fits), len(fits)) {
+			if r := scalepoint.RequestsAt(point); !r.Contains(podRequest(u, p, fits), len(fits)) {
 				return false
 			}
 		}
@@ -158,11 +160,11 @@ func splitRequests(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget) 
 		at := slices.IndexFunc(fits, func(f Fitted) bool { return f.Container == c.Name && !f.Inserted })
 		if at >= 0 {
 			if v, ok := fits[at].Estimate.Target.Get(u.Resource); ok {
-				sized = sum(sized, v)
+				sized = integer.Sum(sized, v)
 				continue
 			}
 		}
-		fixed = sum(fixed, c.Requests.Amount(u.Resource))
+		fixed = integer.Sum(fixed, c.Requests.Amount(u.Resource))
 	}
 	return fixed, sized
 }

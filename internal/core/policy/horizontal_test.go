@@ -148,20 +148,3 @@ func TestFit_scalePointRecorded_keepsTheRequestInItsRange(t *testing.T) {
 		}
 	}
 }
-
-func TestPercentAt_averageRequest_keepsTheProduct(t *testing.T) {
-	point := cluster.ScalePoint{Resource: cluster.CPU, Base: 500, Percent: 80, Set: 80}
-	low := cluster.ScalePoint{Resource: cluster.CPU, Base: 500, Percent: 40, Set: 40}
-	for _, c := range []struct {
-		point   cluster.ScalePoint
-		average int64
-		want    int32
-	}{
-		{point, 500, 80}, {point, 640, 63}, {point, 800, 50}, {point, 2000, 50}, {point, 450, 89}, {point, 100, 90}, {point, 0, 80},
-		{low, 500, 40}, {low, 400, 50}, {low, 1000, 40},
-	} {
-		if got := PercentAt(&c.point, c.average); got != c.want {
-			t.Errorf("%d %% of %d at %d: got %d %%, want %d %%", c.point.Percent, c.point.Base, c.average, got, c.want)
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A ceiling bounds the requests and limits of a whole pod. Amounts that are not set are not bounded.
@@ -162,9 +163,9 @@ func (s *scaling) excess(res cluster.Resource) int64 {
 	if over := s.wanted.Limits.Amount(res) - most; bounded && over > 0 {
 		var requests, limits int64
 		for i := range s.fits {
-			requests, limits = sum(requests, s.fits[i].Requests.Amount(res)), sum(limits, s.fits[i].Limits.Amount(res))
+			requests, limits = integer.Sum(requests, s.fits[i].Requests.Amount(res)), integer.Sum(limits, s.fits[i].Limits.Amount(res))
 		}
-		part, _ := scaledUp(requests, over, limits)
+		part, _ := integer.ScaledUp(requests, over, limits)
 		excess = max(excess, part)
 	}
 	return excess
@@ -200,7 +201,7 @@ func (s *scaling) floors() []cluster.Resources {
 func (s *scaling) lower(out []Fitted, floors []cluster.Resources, res cluster.Resource, excess int64) bool {
 	var total, least int64
 	for i := range s.fits {
-		total, least = sum(total, s.fits[i].Requests.Amount(res)), sum(least, floors[i].Amount(res))
+		total, least = integer.Sum(total, s.fits[i].Requests.Amount(res)), integer.Sum(least, floors[i].Amount(res))
 	}
 	if total == math.MaxInt64 || total-excess < least {
 		return false
@@ -232,7 +233,7 @@ func (s *scaling) shares(floors []cluster.Resources, res cluster.Resource, amoun
 			if atFloor[i] {
 				rest -= shares[i]
 			} else {
-				weights = sum(weights, s.fits[i].Requests.Amount(res))
+				weights = integer.Sum(weights, s.fits[i].Requests.Amount(res))
 			}
 		}
 		for i := range s.fits {
@@ -241,7 +242,7 @@ func (s *scaling) shares(floors []cluster.Resources, res cluster.Resource, amoun
 			}
 			want, floor := s.fits[i].Requests.Amount(res), floors[i].Amount(res)
 			if weights > 0 {
-				shares[i], _ = scaled(rest, want, weights)
+				shares[i], _ = integer.Scaled(rest, want, weights)
 			}
 			if res == cluster.CPU && want%1000 == 0 && slices.Contains(s.a.IntegerCPU, s.fits[i].Container) {
 				shares[i] -= shares[i] % 1000

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -36,12 +37,12 @@ func podOf(ws ...wish) (*cluster.Autoscaler, *cluster.Pod) {
 	return a, p
 }
 
-func nodesOf(sizes ...cluster.Resources) *policy.NodeSizes {
-	f := policy.FleetConfig{}
+func nodesOf(sizes ...cluster.Resources) *fleet.Sizes {
+	f := fleet.Config{}
 	for i, s := range sizes {
 		f.Nodes = append(f.Nodes, cluster.Node{Name: string(rune('a' + i)), Allocatable: s})
 	}
-	return policy.NewFleet(f).For(cluster.NodeSelector{}, nil, false)
+	return fleet.New(f).For(cluster.NodeSelector{}, nil, false)
 }
 
 func requestsOf(fits []policy.Fitted) []cluster.Resources {
@@ -280,73 +281,5 @@ func TestFit_randomPods_scalingKeepsItsPromises(t *testing.T) {
 	}
 	if scaled < 200 {
 		t.Errorf("only %d pods were scaled", scaled)
-	}
-}
-
-// inPools returns the required node affinity to nodes of one of the pools.
-func inPools(pools ...string) cluster.NodeSelector {
-	return cluster.NodeSelector{Terms: []cluster.NodeTerm{{{Prefix: "pool=", Values: pools}}}}
-}
-
-func TestFleet_nodesForAPod_areThoseItAccepts(t *testing.T) {
-	gpu := []cluster.Taint{{Key: "gpu", Effect: "NoSchedule"}}
-	tolerates := cluster.Tolerations{{Key: "gpu", Exists: true}}
-	config := policy.FleetConfig{
-		Nodes: []cluster.Node{
-			{Name: "small", Allocatable: amountsOf(4, 8), Labels: []string{"pool=a"}},
-			{Name: "big", Allocatable: amountsOf(16, 64), Labels: []string{"pool=b"}},
-			{Name: "gpu", Allocatable: amountsOf(64, 128), Taints: gpu, Tainted: true},
-			{Name: "cordoned", Allocatable: amountsOf(96, 256), Cordoned: true},
-			{Name: "new"},
-		},
-		Daemons: []cluster.Daemon{
-			{Key: cluster.Key{Namespace: "kube-system", Name: "proxy"}, Requests: amountsOf(1, 1), Tolerations: cluster.Tolerations{{Exists: true}}},
-			{Key: cluster.Key{Namespace: "kube-system", Name: "only-b"}, Requests: amountsOf(1, 2), Selector: cluster.NodeSelector{Labels: []string{"pool=b"}}},
-			{Key: cluster.Key{Namespace: "kube-system", Name: "only-c"}, Requests: amountsOf(2, 2), Selector: inPools("c")},
-			{Key: cluster.Key{Namespace: "kube-system", Name: "unknown"}, Requests: amountsOf(9, 9), Somewhere: true},
-		},
-		Selectors: []cluster.NodeSelector{{Labels: []string{"pool=a"}}, {Labels: []string{"pool=c"}}, inPools("a"), inPools("a", "b")}, Tolerations: []cluster.Tolerations{tolerates},
-	}
-	for name, c := range map[string]struct {
-		pod  cluster.Pod
-		add  []cluster.NewNode
-		want []cluster.Resources
-	}{
-		"any node without a taint": {cluster.Pod{}, nil, []cluster.Resources{amountsOf(14, 61)}},
-		"a node selector":          {cluster.Pod{Place: cluster.Selected}, nil, []cluster.Resources{amountsOf(3, 7)}},
-		"a node affinity":          {cluster.Pod{Place: cluster.Selected + 2}, nil, []cluster.Resources{amountsOf(3, 7)}},
-		"an affinity to two pools": {cluster.Pod{Place: cluster.Selected + 3}, nil, []cluster.Resources{amountsOf(14, 61)}},
-		"no node for the selector": {cluster.Pod{Place: cluster.Selected + 1}, nil, nil},
-		"a toleration":             {cluster.Pod{Tolerance: cluster.FirstListed}, nil, []cluster.Resources{amountsOf(63, 127)}},
-		// Any tenant can fill the list of tolerations. The webhook knows the tolerations of the pod, so a size that is larger than those
-		// that it sets would cause evictions without effect.
-		"unlisted tolerations":     {cluster.Pod{Tolerance: cluster.Unlisted}, nil, []cluster.Resources{amountsOf(14, 61)}},
-		"tolerates all taints":     {cluster.Pod{Tolerance: cluster.AnyTaint}, nil, []cluster.Resources{amountsOf(63, 127)}},
-		"a node that can be added": {cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17)}}, []cluster.Resources{amountsOf(32, 16), amountsOf(14, 61)}},
-		"a tainted node that can be added": {
-			cluster.Pod{}, []cluster.NewNode{{Size: amountsOf(33, 17), Taints: gpu}}, []cluster.Resources{amountsOf(14, 61)},
-		},
-		"a pod of a DaemonSet": {
-			cluster.Pod{Node: "big", Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil,
-			[]cluster.Resources{amountsOf(15, 63)},
-		},
-		"a pod of a DaemonSet of another API group": { // as in the webhook
-			cluster.Pod{Node: "small", Controller: cluster.Workload{Group: "apps.kruise.io", Kind: "DaemonSet", Namespace: "kube-system", Name: "x"}}, nil,
-			[]cluster.Resources{amountsOf(3, 7)},
-		},
-		"an unscheduled pod of a DaemonSet": {
-			cluster.Pod{Controller: cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "kube-system", Name: "only-b"}}, nil, nil,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := config
-			config.New = c.add
-			f := policy.NewFleet(config)
-			for range 2 { // the second time from the cache
-				if got := f.Of(&c.pod).Largest; !reflect.DeepEqual(got, c.want) {
-					t.Errorf("sizes %v, want %v", got, c.want)
-				}
-			}
-		})
 	}
 }

@@ -3,7 +3,10 @@
 
 package policy
 
-import "podfit.dev/podfit/internal/core/cluster"
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
+)
 
 // scaleIntoPodRange scales recommendations so that the sum over the pod is within the pod LimitRange: separately for each resource,
 // and for the target, the upper and the lower bound.
@@ -42,7 +45,7 @@ func scaleSum(
 			v = requests.Amount(res)
 		}
 		limit, _, _ := proportionalLimit(limits.Amount(res), requests.Amount(res), v, podRange.Default.Amount(res))
-		sumR, sumL = sum(sumR, v), sum(sumL, limit)
+		sumR, sumL = integer.Sum(sumR, v), integer.Sum(sumL, limit)
 	}
 	if low <= sumL && low <= sumR && (high <= 0 || high >= sumL) {
 		return
@@ -52,12 +55,12 @@ func scaleSum(
 	}
 	numerator := low
 	denominator := sumL
-	round := scaled
+	round := integer.Scaled
 	switch {
 	case low > sumR:
 		denominator = sumR
 		if res == cluster.CPU {
-			round = scaledUp
+			round = integer.ScaledUp
 		}
 	case high > 0 && high < sumL:
 		numerator = high

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A Demand contains the amounts of a pod that the ResourceQuotas of its namespace count.
@@ -29,9 +30,9 @@ func DemandOf(limits Limits, pod *cluster.Pod, standing cluster.Standing, fits [
 		total := amounts.total()
 		demand.bestEffort = demand.bestEffort && total.request.v == 0 && total.limit.v == 0
 		if v := standing.Overhead.Amount(res); v > 0 {
-			total.request = value{v: sum(total.request.v, v), set: true, off: total.request.off}
+			total.request = value{v: integer.Sum(total.request.v, v), set: true, off: total.request.off}
 			if total.limit.v > 0 {
-				total.limit.v = sum(total.limit.v, v)
+				total.limit.v = integer.Sum(total.limit.v, v)
 			}
 		}
 		demand.requests[i], demand.limits[i] = total.request, total.limit
@@ -164,7 +165,7 @@ func (r Refusal) quotaSentence() string {
 	case QuotaRequires:
 		return fmt.Sprintf("ResourceQuota %s requires %s %s of every container", r.Quota, r.Resource, what)
 	case QuotaNotCounted:
-		return fmt.Sprintf("the status of ResourceQuota %s does not say yet how much is used", r.Quota)
+		return fmt.Sprintf("the status of ResourceQuota %s has no used amounts yet", r.Quota)
 	case NoPodLeft:
 		return fmt.Sprintf("ResourceQuota %s does not allow another pod", r.Quota)
 	case TooManyQuotas:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A Refusal is the reason why the API server would refuse a pod. The zero value means that it would admit the pod.
@@ -182,7 +183,7 @@ func (r rule) broken(amounts pair) Refusal {
 	case amounts.request.set && r.isAboveMax(amounts.request):
 		return Refusal{Kind: RequestAboveMax, Have: amounts.request.v, Want: r.high.v}
 	case r.ratio.set && r.ratioBroken(amounts):
-		have, _ := scaled(amounts.limit.v, 1000, amounts.request.v)
+		have, _ := integer.Scaled(amounts.limit.v, 1000, amounts.request.v)
 		return Refusal{Kind: AboveRatio, Have: have, Want: r.ratio.v}
 	}
 	return Refusal{}

@@ -6,9 +6,10 @@ package policy
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/scalepoint"
 )
 
 // Whatever the bounds of a pod are, its request stays in the range in which the target of the HPA can follow, or is not changed. A limit
@@ -55,43 +56,19 @@ func TestFit_randomBounds_requestOfTheHPAStaysInItsRange(t *testing.T) {
 			l.Range.Container = cluster.Range{Min: maybe(300), Max: maybe(3000)}
 		}
 		if r.IntN(3) == 0 {
-			l.Nodes = &NodeSizes{Largest: []cluster.Resources{amount(3000)}}
+			l.Nodes = &fleet.Sizes{Largest: []cluster.Resources{amount(3000)}}
 		}
 		fits := Fit(preserving(scaledBy(a, u), point), l, p)
-		to, want := podRequest(&u, p, fits), RequestsAt(&point)
+		to, want := podRequest(&u, p, fits), scalepoint.RequestsAt(&point)
 		if to == base {
 			continue
 		}
 		held++
-		if !want.contains(to, len(cs)) {
+		if !want.Contains(to, len(cs)) {
 			t.Fatalf("request %d, want %+v or the present %d\nmetric %+v, pod %+v, advice %+v, policies %+v, limits %+v", to, want, base, u, p.Containers, a.Advice, a.Policies, l.Range)
 		}
 	}
 	if held < 1000 {
 		t.Errorf("only %d requests were changed", held)
-	}
-}
-
-// The API server accepts an HPA that has a metric twice. The record applies to the first of them, and podfit must not change the target of the other.
-func TestNextScaleStep_metricTwice_secondOneIsNotWritten(t *testing.T) {
-	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	u := cluster.UtilizationTarget{Resource: cluster.CPU, Percent: 63}
-	twice := u
-	twice.Index, twice.Percent = 1, 70
-	h := &cluster.HorizontalAutoscaler{
-		Utilization: []cluster.UtilizationTarget{u, twice},
-		Points:      []cluster.ScalePoint{{Resource: cluster.CPU, Base: 500, Percent: 80, Set: 63}},
-	}
-	for _, wanted := range []bool{false, true} {
-		r := MetricRequest{AverageRequest: AverageRequest{Now: 640, Lowest: 640}, Wanted: wanted}
-		if step, due := NextScaleStep(now, h, []MetricRequest{r, r}); due {
-			t.Errorf("wanted %t: step %+v, want none", wanted, step)
-		}
-	}
-	// Without a record, one is made.
-	h.Points = nil
-	r := MetricRequest{AverageRequest: AverageRequest{Now: 640, Lowest: 640}, Wanted: true}
-	if step, _ := NextScaleStep(now, h, []MetricRequest{r, r}); len(step.Points) != 1 {
-		t.Errorf("records %+v, want one", step.Points)
 	}
 }

@@ -482,7 +482,7 @@ func (m *Memo) explainMemory(now int64, to *recorder) {
 	request.keep(want, had, change, to)
 }
 
-// A changeRule says which differences change a decided request.
+// A changeRule determines which differences change a decided request.
 type changeRule struct {
 	grow, shrink float64
 	wait         time.Duration

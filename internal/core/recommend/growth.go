@@ -96,7 +96,7 @@ func LeakOf(s *usage.ContainerHistory, bound float64, now time.Time) (Suspicion,
 // A Suspicion is a suspected memory leak.
 type Suspicion struct {
 	Growth
-	Since time.Time // start of the growth, as far as history tells
+	Since time.Time // start of the growth, or of the history if that is later
 	Last  time.Time // when growth was last detected
 	Most  float64   // bytes: bound of the request; 0: no bound
 }

@@ -81,6 +81,25 @@ func TestLeak_withoutBound_isFollowedAndReported(t *testing.T) {
 	}
 }
 
+// Without the step of the growth, usage would be above the request each day before the next decision.
+func TestLeak_fastSteadyGrowth_requestIncludesTheGrowthOfTheNextDay(t *testing.T) {
+	const perDay = 3000 // MiB
+	for name, p := range adaptiveProfiles() {
+		d := &drip{bench: newBench(p)}
+		for d.now.Sub(noon) < 9*day {
+			d.used = 300 + perDay*d.now.Sub(noon).Hours()/24
+			d.hour()
+		}
+		s, leaks := LeakOf(d.book.Series(cart, "app"), 0, d.now)
+		if !leaks || s.PerDay < 0.9*perDay*mib || s.PerDay > 1.1*perDay*mib {
+			t.Errorf("%s: after 9 days: %v %+v, want a growth of %d MiB a day", name, leaks, s, perDay)
+		}
+		if got := d.memory(); got < d.used+perDay {
+			t.Errorf("%s: %.0f MiB are used and grow by %d a day, the request is %.0f MiB", name, d.used, perDay, got)
+		}
+	}
+}
+
 func TestLeak_withBound_stopsRaisingTheRequest(t *testing.T) {
 	var told []string
 	for name, p := range bounded() {

@@ -117,7 +117,7 @@ const (
 	StepHourBefore   StepName = "hour-before"     // the percentile of the hour before
 )
 
-// Evidence is what a step is based on. The StepName says which fields are set; the others are zero.
+// Evidence is what a step is based on. The StepName determines which fields are set; the others are zero.
 type Evidence struct {
 	From, Until time.Time
 	Amount      float64 // millicores or bytes
@@ -427,7 +427,7 @@ func (r *recorder) level(name StepName, position float64) float64 {
 	return position
 }
 
-// shift multiplies an amount on the scale of hourly.Level.
+// shift multiplies an amount by adding to its position on the logarithmic scale of hourly.Level, and records the step.
 func (r *recorder) shift(name StepName, position, by float64) float64 {
 	after := position + by
 	if r != nil {

@@ -69,8 +69,8 @@ type Usage struct {
 	byKey    map[usageKey]*containerUsage
 }
 
-// Prepare groups the samples of a workload by container, resource and day. The first days of each container, as many as learning says,
-// are not measured.
+// Prepare groups the samples of a workload by container, resource and day. The first days of each container, learning of them, are not
+// measured.
 func Prepare(workload *Workload, learning int) *Usage {
 	usage := &Usage{workload: workload, learning: learning, byKey: map[usageKey]*containerUsage{}}
 	replicas := podsOf(workload)

@@ -32,22 +32,10 @@ func (r *Report) ByNamespace() *Groups {
 	return r.group("namespace", func(row *Row, _ *Place) string { return row.Workload.Namespace })
 }
 
-// poolLabels are the labels of nodes that name their pool, the most specific first.
-var poolLabels = [...]string{
-	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool",
-	"node.kubernetes.io/instance-type",
-}
-
 // PoolOf returns the pool of a node, "" if it is not known.
 func PoolOf(n *cluster.Node) string {
-	for _, name := range poolLabels {
-		for _, label := range n.Labels {
-			if value, ok := strings.CutPrefix(label, name+"="); ok {
-				return value
-			}
-		}
-	}
-	return ""
+	name, _ := n.Pool()
+	return name
 }
 
 // ByPool returns the totals by pool of nodes.

@@ -54,6 +54,19 @@ type container struct {
 
 // requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
 func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.Resources {
+	if len(wanted) == 0 {
+		return RequestsOf(p, nil)
+	}
+	sizes := make([]cluster.Resources, len(p.Containers))
+	for i := range p.Containers {
+		sizes[i] = wanted[container{p.Top, p.Containers[i].Name}]
+	}
+	return RequestsOf(p, sizes)
+}
+
+// RequestsOf returns the requests of a pod that the scheduler counts. wanted may have other requests for its containers that are no init
+// containers, in their order; a resource that is not set keeps its request.
+func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
 	total := cluster.Amounts(0, 0)
 	var initial, sidecars cluster.Resources // init containers and sidecars are in the order of their start
 	for i := range p.Containers {
@@ -68,8 +81,8 @@ func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.
 			sidecars = sidecars.Add(requests)
 		case cluster.Regular:
 		}
-		if w, ok := wanted[container{p.Top, c.Name}]; ok {
-			requests = w.Or(requests)
+		if wanted != nil {
+			requests = wanted[i].Or(requests)
 		}
 		total = total.Add(requests)
 	}

@@ -45,6 +45,9 @@ type Row struct {
 	// request is kept.
 	Request, Limit cluster.Resources
 
+	// Declared is what the pod template has, or the newest pod if the template is not known. Declare is what it should have.
+	Declared, Declare Size
+
 	Findings []Finding
 	Risk     Severity
 	Waste    Severity
@@ -61,9 +64,15 @@ func (r *Report) Money(row *Row) float64 {
 	return row.Weight
 }
 
-// Changes reports whether the request or limit of a resource changes.
+// Changes reports whether the request or limit of a resource in the pod template changes.
 func (r *Row) Changes(res cluster.Resource) bool {
-	return r.Request.Amount(res) != r.Requests.Amount(res) || r.Limit.Amount(res) != r.Limits.Amount(res)
+	from, to := &r.Declared, &r.Declare
+	return to.Requests.Amount(res) != from.Requests.Amount(res) || to.Limits.Amount(res) != from.Limits.Amount(res)
+}
+
+// TemplateDiffers reports whether the newest pod has other requests or limits than the pod template.
+func (r *Row) TemplateDiffers() bool {
+	return r.Template != nil && *r.Template != Size{r.Requests, r.Limits}
 }
 
 // A Report is the result of a review.
@@ -101,14 +110,11 @@ func New(c Config, subjects []Subject) *Report {
 
 // row reviews one subject.
 func (r *Report) row(s *Subject) Row {
-	row := Row{Subject: *s, Confidence: s.Evidence.Confidence(), Request: s.Requests, Limit: s.Limits}
-	var target cluster.Resources
-	if len(s.Targets) > 0 {
-		target = s.Targets[0].Amount
+	judged := Judge(s, len(s.Places))
+	row := Row{
+		Subject: *s, Confidence: judged.Confidence, Request: s.Requests, Limit: s.Limits, Findings: judged.Findings, Risk: judged.Risk,
 	}
-	if target.Has.Empty() {
-		row.Confidence = None
-	}
+	target := s.target()
 	if row.Confidence > None {
 		row.Target = target
 		for i, res := range cluster.All {
@@ -121,12 +127,27 @@ func (r *Report) row(s *Subject) Row {
 	} else {
 		row.Targets = nil
 	}
-	row.Findings = findings(s, target, row.Confidence)
-	for _, f := range row.Findings {
-		row.Risk = max(row.Risk, f.Severity)
+	row.Declared, row.Declare = Size{s.Requests, s.Limits}, Size{row.Request, row.Limit}
+	if s.Template != nil {
+		row.Declared, row.Declare = *s.Template, r.declare(&row)
 	}
 	r.price(&row)
 	return row
+}
+
+// declare returns what the pod template of a row should have.
+func (r *Report) declare(row *Row) Size {
+	out := *row.Template
+	if row.Confidence == None {
+		return out
+	}
+	for i, res := range cluster.All {
+		if v, ok := row.Target.Get(res); ok && !row.Kept[i].IsKept() {
+			out.Requests = out.Requests.Set(res, Rounded(res, v))
+		}
+	}
+	out.Limits = r.Limits.apply(out.Limits, row.Template.Requests, out.Requests)
+	return out
 }
 
 // price sets what the row frees: Σ over pods of (request − target) × price of the pod's node.

@@ -105,7 +105,7 @@ func days(n int) string {
 
 // findings returns the risks of a subject, the most severe first. The target is what podfit would request: for a kept request it is the
 // recommendation, which shows whether the kept one is too low.
-func findings(s *Subject, target cluster.Resources, confidence Confidence) []Finding {
+func findings(s *Subject, target cluster.Resources, confidence Confidence, pods int) []Finding {
 	var out []Finding
 	e := &s.Evidence
 	if e.Kills > 0 {
@@ -123,7 +123,7 @@ func findings(s *Subject, target cluster.Resources, confidence Confidence) []Fin
 	if e.ThrottledKnown && e.Throttled > muchThrottled {
 		out = append(out, Finding{Kind: Throttling, Severity: SeverityHigh, Resource: cluster.CPU, Share: e.Throttled})
 	}
-	if len(s.Places) == 0 {
+	if pods == 0 {
 		return out // only usage is known
 	}
 	for _, res := range cluster.All {

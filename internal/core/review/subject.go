@@ -22,12 +22,20 @@ type Subject struct {
 	// Requests and Limits are those of the newest live pod.
 	Requests, Limits cluster.Resources
 
+	// Template has the requests and limits of the pod template of the workload, nil if it is not known. Pods have others if they were resized,
+	// or if a webhook or a LimitRange changed them.
+	Template *Size
+	Injected bool // the template is known and does not have the container, for example because a webhook adds it to pods
+
 	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.
 	Targets []Target
 
 	Kept     [len(cluster.All)]Kept // by resource, in the order of cluster.All: why a request is not changed
 	Evidence Evidence
 }
+
+// A Size is the requests and limits of a container.
+type Size struct{ Requests, Limits cluster.Resources }
 
 // A Place is one live pod of a subject.
 type Place struct {

@@ -148,7 +148,7 @@ const (
 	extraForm    = 2
 )
 
-// The flags of a window tell which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
+// The flags of a window determine which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
 // for peaks.
 const (
 	firstPeakBit = 4

@@ -31,8 +31,8 @@ type Config struct {
 	ReadOnly   bool    // no request is sent that changes an object
 }
 
-// agent is the beginning of the user agent, and so the name under which the API server records which fields podfit wrote.
-const agent = "podfit"
+// Agent is the beginning of the user agent, and so the name under which the API server records which fields podfit wrote.
+const Agent = "podfit"
 
 // ErrReadOnly is the error of a request that was not sent because it changes an object.
 var ErrReadOnly = errors.New("nothing is written in a dry run")
@@ -49,7 +49,7 @@ func (c Config) Rest() (*rest.Config, error) {
 	cfg.Impersonate.UserName = c.As
 	cfg.QPS = c.QPS
 	cfg.Burst = c.Burst
-	cfg.UserAgent = agent
+	cfg.UserAgent = Agent
 	if c.Component != "" {
 		cfg.UserAgent += "/" + c.Component
 	}

@@ -5,11 +5,14 @@ package kube
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -105,6 +108,25 @@ func TestClients_readOnly_sendNoWrites(t *testing.T) {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("sent: %s", r)
 		}
+	}
+}
+
+// A dry run may ask the API server about users, and nothing else that is not a GET.
+func TestClients_readOnly_reviewsAreSent(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("POST /apis/authentication.k8s.io/v1/tokenreviews", http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}`)
+	f.Reply("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", http.StatusCreated, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1"}`)
+	config := f.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
+	clients, err := ClientsFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clients.Core.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("TokenReview: %v", err)
+	}
+	if _, err := clients.Core.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("SubjectAccessReview: %v", err)
 	}
 }
 

@@ -148,7 +148,11 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	s.sent.Store(true)
 	response, err := t.next.RoundTrip(q)
-	s.retryAfter.Store(int64(retryAfterOf(response)))
+	delay := retryAfterOf(response)
+	s.retryAfter.Store(int64(delay))
+	if s.throttled && delay > 0 {
+		s.pause.extend(delay)
+	}
 	return response, err
 }
 

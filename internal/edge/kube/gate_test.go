@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
-
-	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // A switchGate is closed while a switch is on.
@@ -44,12 +42,14 @@ func TestWithGate_gateCloses_requestIsNotSent(t *testing.T) {
 	errFrozen := errors.New("frozen")
 	var closed atomic.Bool
 	ctx := WithGate(t.Context(), switchGate{&closed, errFrozen})
-	pod := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web"}, UID: "1"}
-	if err := NewActor(c).Evict(ctx, pod); err != nil || sent.Load() != 1 {
+	evict := func() error {
+		return new(Sender).Send(ctx, c.Core.CoreV1().RESTClient().Post().Namespace("shop").Resource("pods").Name("web").SubResource("eviction"))
+	}
+	if err := evict(); err != nil || sent.Load() != 1 {
 		t.Fatalf("error %v, %d requests sent", err, sent.Load())
 	}
 	closed.Store(true)
-	if err := NewActor(c).Evict(ctx, pod); !errors.Is(err, errFrozen) || !errors.Is(err, ErrNotSent) || sent.Load() != 1 {
+	if err := evict(); !errors.Is(err, errFrozen) || !errors.Is(err, ErrNotSent) || sent.Load() != 1 {
 		t.Errorf("error %v, %d requests sent", err, sent.Load())
 	}
 }

@@ -4,11 +4,9 @@
 package kube
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -63,36 +61,5 @@ func TestLease_renewWithConflicts_returnsNoError(t *testing.T) {
 	want := []string{"GET " + path + "/l", "POST " + path, "GET " + path + "/l", "PUT " + path + "/l"}
 	if got := f.Requests(); len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
 		t.Errorf("requests %v, want %v", got, want)
-	}
-}
-
-func TestEvents_texts_areUpstreams(t *testing.T) {
-	f := kubetest.NewFakeAPI(t)
-	e := NewEvents(clientsOf(f))
-	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
-	var got []string
-	// The bodies are protobuf, which contains the texts unchanged. Events are sent one at a time, because the fake API server keeps only the last body.
-	sent := func(send func(), n int, texts ...string) {
-		send()
-		kubetest.Eventually(t, "the event is sent", func() bool { return len(f.Requests()) >= n })
-		body := f.Body("POST /api/v1/namespaces/shop/events")
-		for _, text := range append(texts, "vpa-updater", "Normal") {
-			if !strings.Contains(body, text) {
-				t.Errorf("%q is not in the event %q", text, body)
-			}
-		}
-		got = f.Requests()
-	}
-	sent(func() { e.Resized(p) }, 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
-	sent(func() { e.ResizeSkipped(p) }, 2, "InPlaceResizeSkipped",
-		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")
-	sent(func() { e.Evicted(p, &cluster.Autoscaler{Key: kubetest.WebKey, UID: "v1"}) }, 4,
-		"VerticalPodAutoscaler", "autoscaling.k8s.io/v1", "EvictedPod", "VPA Updater evicted Pod web-1-0 to apply resource recommendation.")
-	sent(func() { e.Pod(p, "EvictedByVPA", "again") }, 5, "EvictedByVPA")
-	e.Stop()
-	for _, r := range got {
-		if r != "POST /api/v1/namespaces/shop/events" {
-			t.Errorf("request %s", r)
-		}
 	}
 }

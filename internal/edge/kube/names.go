@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// mostNames is how many names of a kind are read for the completion in a shell. Nobody reads more.
+// mostNames is how many names of a kind are read for the completion in a shell. A longer list cannot be read on a screen.
 const mostNames = 500
 
 // Contexts returns the names of the contexts in the kubeconfig, sorted.

@@ -50,6 +50,21 @@ func Refused(err error) error {
 	return err
 }
 
+// RefusedEviction adds the reason to an error of an eviction or deletion. Only a conflict about the UID means that another object has this
+// name; other conflicts are transient (ErrBusy).
+func RefusedEviction(err error) error {
+	if errors.Is(reasonOf(err), ErrConflict) && !IsOtherUID(err) {
+		return refusal{ErrBusy, err}
+	}
+	return Refused(err)
+}
+
+// IsRefusal reports whether the API server, or this client, has certainly not performed a write.
+func IsRefusal(err error) bool {
+	var reason refusal
+	return errors.As(err, &reason)
+}
+
 // reasonOf returns the reason for an error of the API server, or nil.
 func reasonOf(err error) error {
 	switch {
@@ -129,8 +144,8 @@ func isUncalledWebhook(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// isOtherPod reports whether a conflict is about the UID precondition of an eviction.
-func isOtherPod(err error) bool {
+// IsOtherUID reports whether a conflict is about the UID precondition of an eviction or deletion: another object has the name.
+func IsOtherUID(err error) bool {
 	return concernsUID(err) || strings.Contains(err.Error(), "UID in precondition")
 }
 

@@ -26,3 +26,10 @@ func Utc(t metav1.Time) time.Time {
 	}
 	return t.UTC()
 }
+
+// HasJSONForm reports whether a time can be written as JSON: its year in UTC has four digits. A time with an offset can be read although it
+// has another year in UTC.
+func HasJSONForm(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 0 && year <= 9999
+}

@@ -8,17 +8,42 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 )
 
 // ErrNotSent is the error of a request that was not sent: its deadline passed, or would have passed, while it waited for the rate
 // limit of the client, or the leader lease was lost. The API server has not performed it.
 var ErrNotSent = errors.New("not sent")
 
+// A Sender sends requests that change objects. It sends each request once; the caller retries.
+//
+// After a response with status 429 or 503 and Retry-After, it sends no request before that time. A request whose context ends before is not
+// sent (ErrNotSent). The zero value is ready to use.
+type Sender struct{ pause pause }
+
+// Send sends a request, without a decoded response. Its error is ErrNotSent if the request was not sent.
+func (s *Sender) Send(ctx context.Context, r *rest.Request) error {
+	ctx, sent := recordSending(ctx, &s.pause)
+	return sent.classify(r.MaxRetries(0).Do(ctx).Error())
+}
+
+// SendInto is Send, and decodes the response into an object.
+func (s *Sender) SendInto(ctx context.Context, r *rest.Request, into runtime.Object) error {
+	ctx, sent := recordSending(ctx, &s.pause)
+	return sent.classify(r.MaxRetries(0).Do(ctx).Into(into))
+}
+
+// NotSent adds ErrNotSent to an error: nothing was changed.
+func NotSent(err error) error { return refusal{ErrNotSent, err} }
+
 // A sendRecord records whether a request with its context was sent, and which delay the response asks for.
 type sendRecord struct {
 	sent       atomic.Bool
 	retryAfter atomic.Int64 // a time.Duration
 	pause      *pause       // holds the request back
+	throttled  bool         // every response with Retry-After extends the pause
 }
 
 type sendRecordKey struct{}
@@ -38,11 +63,11 @@ func sendRecordOf(ctx context.Context) *sendRecord {
 // classify adds ErrNotSent to the error of a request that was not sent. If the API server is overloaded, the next requests are held back
 // for as long as the response asks for. A disruption budget that is not up to date asks for a delay of the same eviction only.
 func (s *sendRecord) classify(err error) error {
-	if delay := time.Duration(s.retryAfter.Load()); delay > 0 && errors.Is(Refused(err), ErrBusy) {
+	if delay := time.Duration(s.retryAfter.Load()); delay > 0 && !s.throttled && errors.Is(Refused(err), ErrBusy) {
 		s.pause.extend(delay)
 	}
 	if err == nil || s.sent.Load() {
 		return err
 	}
-	return refusal{ErrNotSent, err}
+	return NotSent(err)
 }

@@ -9,19 +9,26 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/look"
 )
 
 //go:embed report.html
 var page string
 
+//go:embed report.css
+var ownStyle string
+
 var pageTemplate = template.Must(template.New("report").Parse(page))
 
 // pageData is the input of the template.
 type pageData struct {
+	Style            template.CSS
+	Policy           string
 	Source, From, To string
 	Workloads        int
 	Hidden           int // workloads that are not shown
@@ -39,7 +46,7 @@ type pageData struct {
 
 type legend struct {
 	Name, About string
-	Colour      template.CSS
+	Dot         string
 }
 
 type pageTable struct {
@@ -49,15 +56,15 @@ type pageTable struct {
 }
 
 type pageRow struct {
-	Name   string
-	Colour template.CSS
-	Cells  []string
-	Best   bool
+	Name  string
+	Dot   string
+	Cells []string
+	Best  bool
 }
 
 type pageMoney struct {
 	Name, Money string
-	Colour      template.CSS
+	Dot         string
 }
 
 // A card shows one workload.
@@ -75,8 +82,9 @@ type chart struct {
 
 // WriteHTML writes the report as one self-contained page: no scripts, and no fonts or images from other servers.
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
+	style := look.Style(ownStyle + dotStyle())
 	data := pageData{
-		Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
+		Style: template.CSS(style), Policy: look.Policy(style), Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
 		Workloads: len(c.Workloads), Learning: count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
 	}
 	if data.Judged {
@@ -86,9 +94,9 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 		data.Verdict += " " + wins(c)
 	}
 	for i, recommender := range c.Recommenders {
-		data.Legend = append(data.Legend, legend{recommender.Name, recommender.About, template.CSS(colour(i))})
+		data.Legend = append(data.Legend, legend{recommender.Name, recommender.About, dotClass(i)})
 		if data.Judged && c.Prices.Given() {
-			data.Money = append(data.Money, pageMoney{recommender.Name, fixed(2)(c.Total[i].Money), template.CSS(colour(i))})
+			data.Money = append(data.Money, pageMoney{recommender.Name, fixed(2)(c.Total[i].Money), dotClass(i)})
 		}
 	}
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
@@ -124,7 +132,7 @@ func tableOf(c *replay.Comparison, res cluster.Resource) pageTable {
 			cells = append(cells, column.cells[i])
 		}
 		t.Rows = append(t.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(c.Best, i), Cells: cells,
+			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(c.Best, i), Cells: cells,
 		})
 	}
 	return t
@@ -138,7 +146,7 @@ func cardOf(c *replay.Comparison, w *replay.WorkloadResult) card {
 	}
 	for i, outcome := range w.Outcomes {
 		out.Rows = append(out.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Colour: template.CSS(colour(i)), Best: slices.Contains(w.Best, i), Cells: cardCells(outcome),
+			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(w.Best, i), Cells: cardCells(outcome),
 		})
 	}
 	for i, name := range w.Containers {
@@ -180,4 +188,16 @@ func cardCells(outcome replay.Outcome) []string {
 	cell(cpu.Days > 0, fixed(2)(cpu.Changes))
 	cell(outcome.Measured(), fixed(2)(outcome.Money))
 	return cells
+}
+
+// dotClass returns the class of the dot of a recommender.
+func dotClass(i int) string { return fmt.Sprintf("d%d", i%len(palette)) }
+
+// dotStyle returns the style of the dots.
+func dotStyle() string {
+	var out strings.Builder
+	for i, colour := range palette {
+		fmt.Fprintf(&out, ".d%d { background: %s; }\n", i, colour)
+	}
+	return out.String()
 }

@@ -121,7 +121,7 @@ func frontier(c *replay.Comparison, res cluster.Resource) string {
 		name := c.Recommenders[i].Name
 		label := placeLabel(dots, i, float64(len(name))*letterWidth, f, labels)
 		labels = append(labels, label)
-		out.printf(`<text x="%.1f" y="%.1f" style="fill:%s">%s</text>`, label.left, label.bottom-3, colour(i), html.EscapeString(name))
+		out.printf(`<text x="%.1f" y="%.1f" fill="%s">%s</text>`, label.left, label.bottom-3, colour(i), html.EscapeString(name))
 	}
 	out.WriteString("</svg>")
 	return out.String()

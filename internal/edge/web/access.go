@@ -45,8 +45,10 @@ type Reviewer interface {
 	MayList(ctx context.Context, u *overview.User, namespace string) (bool, error)
 }
 
-// namespaces lists the namespaces that have workloads.
-type namespaces interface{ Namespaces() []string }
+// namespaces lists the namespaces that have workloads. While the cluster is still read, the list is not complete.
+type namespaces interface {
+	Namespaces() (names []string, complete bool)
+}
 
 // AccessConfig is the configuration of NewAccess.
 type AccessConfig struct {
@@ -120,9 +122,12 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 	if refused != nil {
 		return nil, refused
 	}
-	v, err := a.rightsOf(ctx, user)
+	v, complete, err := a.rightsOf(ctx, user)
 	if err != nil {
 		return nil, &refusal{http.StatusServiceUnavailable, "The API server did not answer which namespaces you may see. Try again.", err}
+	}
+	if !v.All && len(v.Namespaces) == 0 && !complete {
+		return nil, &refusal{http.StatusServiceUnavailable, "podfit is still reading the cluster, so it does not know yet which namespaces you may see. Try again.", nil}
 	}
 	if !v.All && len(v.Namespaces) == 0 {
 		return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers in any namespace with workloads.", nil}
@@ -223,8 +228,9 @@ func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
 	return u, nil
 }
 
-// rightsOf returns what a user may see. Namespaces that have appeared since the last answers are asked about.
-func (a *Access) rightsOf(ctx context.Context, u *overview.User) (*overview.Viewer, error) {
+// rightsOf returns what a user may see. Namespaces that have appeared since the last answers are asked about. complete is false while more
+// namespaces may appear because the cluster is still read.
+func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Viewer, complete bool, err error) {
 	key := strings.Join(append([]string{u.Name, u.UID}, u.Groups...), "\x00")
 	now := time.Now()
 	a.mu.Lock()
@@ -233,14 +239,15 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (*overview.View
 	if !found || now.After(known.until) {
 		all, err := a.mayList(ctx, u, "")
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all}, until: now.Add(a.c.Remember)}
 	}
 	if !known.viewer.All {
-		var err error
-		if known, err = a.askNamespaces(ctx, u, known); err != nil {
-			return nil, err
+		var names []string
+		names, complete = a.c.Namespaces.Namespaces()
+		if known, err = a.askNamespaces(ctx, u, known, names); err != nil {
+			return nil, false, err
 		}
 	}
 	a.mu.Lock()
@@ -251,13 +258,13 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (*overview.View
 	if len(a.rights) < maxKnown {
 		a.rights[key] = known
 	}
-	return &known.viewer, nil
+	return &known.viewer, complete, nil
 }
 
 // askNamespaces asks about namespaces whose answer is not known. It returns new maps, because other requests read the old ones.
-func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known knownRights) (knownRights, error) {
+func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known knownRights, names []string) (knownRights, error) {
 	var unknown []string
-	for _, ns := range a.c.Namespaces.Namespaces() {
+	for _, ns := range names {
 		if !known.asked[ns] && len(unknown)+len(known.asked) < maxNamespaces {
 			unknown = append(unknown, ns)
 		}

@@ -144,6 +144,18 @@ func TestAccess_token_statusFollowsReview(t *testing.T) {
 	}
 }
 
+// While the cluster is still read, a viewer with rights in one namespace is not refused: podfit does not know the namespaces yet.
+func TestAccess_clusterIsStillRead_isUnavailableAndNotForbidden(t *testing.T) {
+	source := webtest.Small()
+	source.Load("pods")
+	h := guarded(source, newReviewer())
+	for token, want := range map[string]int{"shopkeeper": 503, "nobody": 503, "admin": 200, "stranger": 401} {
+		if got := get(h, "GET", "/", bearer(token)).StatusCode; got != want {
+			t.Errorf("%s: status %d, want %d", token, got, want)
+		}
+	}
+}
+
 // A viewer sees the rows, decisions and totals of its namespaces, and nothing of others, on every page and in every format.
 func TestAccess_rightsInSomeNamespaces_otherNamespacesAreInvisible(t *testing.T) {
 	h := guarded(webtest.Small(), newReviewer())

@@ -13,6 +13,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"podfit.dev/podfit/internal/look"
 )
 
 //go:embed assets
@@ -22,6 +24,9 @@ var files embed.FS
 //
 //go:embed assets/uplot-1.6.32/LICENSE
 var uPlotLicense string
+
+// ownStyle is the file with the style of these pages. It is served together with the common one.
+const ownStyle = "app.css"
 
 // An asset is a file that pages load. Its name contains a checksum, so browsers may keep it.
 type asset struct {
@@ -46,8 +51,11 @@ func loadAssets() (byName map[string]asset, names map[string]string) {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(body)
 		base := path.Base(file)
+		if base == ownStyle {
+			body = []byte(look.Style(string(body)))
+		}
+		sum := sha256.Sum256(body)
 		name := strings.TrimSuffix(base, extension) + "-" + hex.EncodeToString(sum[:6]) + extension
 		byName[name] = asset{contentTypes[extension], body, compressed(body, gzip.BestCompression)}
 		names[base] = name

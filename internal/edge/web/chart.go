@@ -20,8 +20,9 @@ import (
 type chartData struct {
 	Unit    string     `json:"unit"`
 	Times   []int64    `json:"times,omitempty"`
-	Peaks   []*float64 `json:"peaks,omitempty"` // null: no samples in this hour
-	Request *float64   `json:"request,omitempty"`
+	Peaks   []*float64 `json:"peaks,omitempty"`    // null: no samples in this hour
+	Steps   []step     `json:"requests,omitempty"` // how the request changed, as far as it is known
+	Request *float64   `json:"request,omitempty"`  // now
 	Target  *float64   `json:"target,omitempty"`
 	Lower   *float64   `json:"lower,omitempty"`
 	Upper   *float64   `json:"upper,omitempty"`
@@ -30,6 +31,12 @@ type chartData struct {
 	Changes []int64    `json:"changes,omitempty"`
 	Buckets []bucket   `json:"buckets,omitempty"`
 	Top     float64    `json:"top"` // upper end of the axis
+}
+
+// A step is a time from which on the request has a value.
+type step struct {
+	At    int64   `json:"at"`
+	Value float64 `json:"value"`
 }
 
 type bucket struct {
@@ -64,7 +71,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			changes = append(changes, activity[i].At.Unix())
 		}
 	}
-	var out []chartView
+	out := []chartView{}
 	for i := range row.Containers {
 		c := &row.Containers[i]
 		stored := overview.ContainerHistory{Name: c.Name}
@@ -87,6 +94,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 					chart.Data.mark(c.Kills, nil)
 				}
 				chart.Data.mark(nil, changes)
+				chart.Data.steps(history.Requests, c.Name, res)
 			case len(buckets) > 0:
 				chart.histogram(buckets, unit.used, &stored, now)
 			default:
@@ -134,7 +142,7 @@ func rounded(v float64) float64 {
 // peaks adds the peak of each hour. Hours without samples are gaps.
 func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 	c.Kind = "peaks"
-	c.Head = []string{"Day", "Highest hour", "Peak, " + c.Data.Unit}
+	c.Head = []string{"Day", "Highest hour, UTC", "Peak, " + c.Data.Unit}
 	first := peaks[0].At
 	last := peaks[len(peaks)-1].At
 	next := 0
@@ -194,7 +202,26 @@ func (d *chartData) mark(kills []time.Time, changes []int64) {
 	}
 }
 
-// scale sets the upper end of the axis. A limit far above everything else is left out, so that the rest is readable.
+// steps adds how the request of a container changed. Without a known change, there are none.
+func (d *chartData) steps(all []overview.RequestStep, container string, res cluster.Resource) {
+	first, last := d.Times[0], d.Times[len(d.Times)-1]
+	for i := range all {
+		v, ok := all[i].Requests.Get(res)
+		if !ok || all[i].Container != container {
+			continue
+		}
+		s := step{min(max(all[i].At.Unix(), first), last), rounded(float64(v) / units[res].scale)}
+		switch n := len(d.Steps); {
+		case n > 0 && d.Steps[n-1].Value == s.Value:
+		case n > 0 && d.Steps[n-1].At == s.At:
+			d.Steps[n-1].Value = s.Value
+		default:
+			d.Steps = append(d.Steps, s)
+		}
+	}
+}
+
+// scale sets the upper end of the axis. A limit or upper bound far above everything else is left out, so that the rest is readable.
 func (d *chartData) scale() {
 	top := 0.0
 	for _, v := range d.Peaks {
@@ -205,13 +232,18 @@ func (d *chartData) scale() {
 	for _, b := range d.Buckets {
 		top = max(top, b.To)
 	}
-	for _, v := range []*float64{d.Request, d.Target, d.Upper} {
+	for _, s := range d.Steps {
+		top = max(top, s.Value)
+	}
+	for _, v := range []*float64{d.Request, d.Target} {
 		if v != nil {
 			top = max(top, *v)
 		}
 	}
-	if d.Limit != nil && *d.Limit <= 2.5*top {
-		top = max(top, *d.Limit)
+	for _, v := range []*float64{d.Upper, d.Limit} {
+		if v != nil && *v <= 2.5*top {
+			top = max(top, *v)
+		}
 	}
 	d.Top = rounded(top * 1.1)
 }
@@ -223,6 +255,9 @@ func (c chartView) LimitOutside() string {
 	}
 	return number(*c.Data.Limit) + " " + c.Data.Unit
 }
+
+// minimumSpan is the shortest time that a chart shows, in seconds.
+const minimumSpan = 6 * 3600
 
 // The plot area of a chart in the units of its SVG.
 const (
@@ -286,7 +321,7 @@ func (c *chartView) drawPeaks() template.HTML {
 	d := &c.Data
 	var out canvas
 	first := d.Times[0]
-	last := max(d.Times[len(d.Times)-1], first+3600)
+	last := max(d.Times[len(d.Times)-1], first+minimumSpan)
 	x := func(t int64) float64 { return plotLeft + float64(t-first)/float64(last-first)*(plotRight-plotLeft) }
 	c.open(&out, c.Title+": hourly peak from "+time.Unix(first, 0).UTC().Format("2 Jan")+" to "+time.Unix(last, 0).UTC().Format("2 Jan")+", with request and limit")
 	days := (last - first) / 86400
@@ -307,11 +342,18 @@ func (c *chartView) drawPeaks() template.HTML {
 		for ; to < len(d.Peaks) && d.Peaks[to] != nil; to++ {
 			fmt.Fprintf(&points, "%.1f,%.1f ", x(d.Times[to]), c.y(*d.Peaks[to]))
 		}
+		if to-from == 1 {
+			out.put(`<circle class="point" cx="%.1f" cy="%.1f" r="2.5"/>`, x(d.Times[from]), c.y(*d.Peaks[from]))
+		}
 		out.put(`<polygon class="area" points="%.1f,%.1f %s%.1f,%.1f"/><polyline class="peak" points="%s"/>`,
 			x(d.Times[from]), plotBottom, points.String(), x(d.Times[to-1]), plotBottom, strings.TrimSpace(points.String()))
 		from = to
 	}
-	c.horizontal(&out, "request", d.Request)
+	if len(d.Steps) == 0 {
+		c.horizontal(&out, "request", d.Request)
+	} else {
+		c.drawSteps(&out, x)
+	}
 	c.horizontal(&out, "target", d.Target)
 	c.horizontal(&out, "limit", d.Limit)
 	for _, t := range d.Changes {
@@ -322,6 +364,20 @@ func (c *chartView) drawPeaks() template.HTML {
 	}
 	out.WriteString("</svg>")
 	return template.HTML(out.String()) // all texts are escaped
+}
+
+// drawSteps draws the request over time. x returns the place of a time. Before the first step, the request is not known.
+func (c *chartView) drawSteps(out *canvas, x func(int64) float64) {
+	d := &c.Data
+	var points strings.Builder
+	for i, s := range d.Steps {
+		to := max(d.Times[len(d.Times)-1], d.Times[0]+minimumSpan)
+		if i+1 < len(d.Steps) {
+			to = d.Steps[i+1].At
+		}
+		fmt.Fprintf(&points, "%.1f,%.1f %.1f,%.1f ", x(s.At), c.y(s.Value), x(to), c.y(s.Value))
+	}
+	out.put(`<polyline class="request" points="%s"/>`, strings.TrimSpace(points.String()))
 }
 
 func (c *chartView) drawHistogram() template.HTML {

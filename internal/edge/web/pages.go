@@ -6,11 +6,14 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // The numbers of rows of the tables.
@@ -26,8 +29,48 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	if !s.Contact.IsZero() {
 		p.Age = s.Overview.At.Sub(s.Contact)
 	}
+	p.Health = healthOf(s, v)
 	return p
 }
+
+// A partView is the health of a part of podfit.
+type partView struct {
+	Name      string `json:"name"`
+	Condition string `json:"condition"`
+	Text      string `json:"text,omitempty"`
+}
+
+// healthOf returns the health of podfit. A viewer of some namespaces gets no names of leaders.
+func healthOf(s *State, v *overview.Viewer) []partView {
+	out := make([]partView, 0, len(s.Health))
+	for i := range s.Health {
+		p := partView{Name: s.Health[i].Name, Condition: s.Health[i].Condition.String()}
+		if v.All {
+			p.Text = s.Health[i].Text
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Summary returns the health of all parts in a few words: those that work, then those that do not.
+func (p *page) Summary() (out []healthWord) {
+	for _, condition := range [...]string{"healthy", "late", "failing", "unknown"} {
+		var names []string
+		for i := range p.Health {
+			if p.Health[i].Condition == condition {
+				names = append(names, p.Health[i].Name)
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, healthWord{strings.Join(names, ", ") + " " + condition, condition})
+		}
+	}
+	return out
+}
+
+// A healthWord is the names of the parts in a condition.
+type healthWord struct{ Text, Condition string }
 
 // overviewView is the page /.
 type overviewView struct {
@@ -38,6 +81,7 @@ type overviewView struct {
 	Nodes     int             `json:"nodes,omitempty"`
 	VPAs      int             `json:"workloadsWithVPA"`
 	AtRisk    int             `json:"atRisk"`
+	Young     int             `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
 	Risks     []workloadView  `json:"risks"`
 	Freed     amounts         `json:"couldBeFreed"`
 	Savings   []workloadView  `json:"savings"`
@@ -49,6 +93,7 @@ type overviewView struct {
 	Since     time.Time       `json:"activitySince,omitzero"`
 	From      string          `json:"activityFrom"`
 	Activity  []entryView     `json:"activity"`
+	Health    []partView      `json:"health"`
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -65,6 +110,9 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		if row.VPA != "" {
 			view.VPAs++
 		}
+		if slices.ContainsFunc(row.Containers, func(c overview.Container) bool { return !c.Estimate.Target.Has.Empty() && c.Confidence == review.None }) {
+			view.Young++
+		}
 	}
 	view.Freed = amounts{freed}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
@@ -77,10 +125,11 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 			view.Removable = s.Surplus.Packing.Gone
 		}
 	}
-	view.Risks = viewsOf(risks.Rows)
+	view.Risks = viewsOf(risks.Rows, o.At)
+	view.Savings = []workloadView{}
 	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
 		if row.Saving() > 0 {
-			saving := viewOf(row)
+			saving := viewOf(row, o.At)
 			saving.Money = money.of[row.Workload]
 			view.Savings = append(view.Savings, saving)
 		}
@@ -88,6 +137,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	entries := overview.VisibleEntries(s.Activity, v)
 	view.Counts = overview.CountSince(entries, o.At.Add(-24*time.Hour))
 	view.Activity = entryViews(overview.Grouped(entries), 6)
+	view.Health = healthOf(s, v)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
 }
 
@@ -141,7 +191,7 @@ func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.
 	found := o.Select(asked)
 	all := o.Namespaces()
 	view := workloadsView{
-		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: viewsOf(found.Rows), Query: asked,
+		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: viewsOf(found.Rows, o.At), Query: asked,
 		Namespaces: all[:min(len(all), maxChoices)], Orders: overview.Orders[:],
 	}
 	h.show(w, r, "workloads", pageOf("Workloads", "workloads", s, v, view), view)
@@ -195,7 +245,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.Source.State(r.Context())
 	o := s.Overview.Visible(v)
-	view := nodesView{At: o.At, Visible: v.All}
+	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
 	for i := range o.Pools {
 		p := &o.Pools[i]
 		view.Pools = append(view.Pools, poolView{
@@ -231,7 +281,7 @@ func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.V
 	s := h.Source.State(r.Context())
 	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
 	var found []overview.Entry
-	var reasons []reasonCount
+	reasons := []reasonCount{}
 	index := make(map[string]int)
 	for _, e := range overview.VisibleEntries(s.Activity, v) {
 		at, known := index[e.Reason]
@@ -275,7 +325,7 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 			users[o.Rows[i].Profile]++
 		}
 	}
-	view := profilesView{Custom: s.Custom}
+	view := profilesView{Custom: append([]string{}, s.Custom...)}
 	for _, p := range profileList() {
 		view.Profiles = append(view.Profiles, profileView{p.Name, p.About, p.OOMBudget * 100, int(p.FloorMillicores), int(p.FloorMegabytes), users[p.Name]})
 	}
@@ -294,13 +344,15 @@ type aboutView struct {
 	Viewer   string    `json:"viewer,omitempty"`
 	License  string    `json:"-"`
 	Prices   string    `json:"prices,omitempty"`
+
+	Health []partView `json:"health"`
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.Source.State(r.Context())
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: uPlotLicense,
+		From: s.ActivityFrom, Viewer: v.Name, License: uPlotLicense, Health: healthOf(s, v),
 	}
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From

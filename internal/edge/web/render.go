@@ -5,9 +5,7 @@ package web
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/look"
 )
 
 //go:embed templates
@@ -65,6 +64,7 @@ type page struct {
 	Now     time.Time     // when the page was made
 	Contact time.Time     // see State; zero if there was no contact
 	Age     time.Duration // since Contact
+	Health  []partView
 	Loading []string
 	Notes   []string // problems of the data
 	Charts  bool     // the page has charts
@@ -146,8 +146,8 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *p
 	body, err := render(name, p)
 	if err != nil {
 		w.Header().Del("Content-Disposition")
-		h.Log.Error("A page could not be made", slog.Any("error", err))
-		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+		h.Log.Error("Failed to render a page", slog.Any("error", err))
+		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
 		return
 	}
 	h.send(w, r, http.StatusOK, "text/html; charset=utf-8", body)
@@ -164,8 +164,8 @@ func render(name string, p *page) ([]byte, error) {
 func (h *handler) showJSON(w http.ResponseWriter, r *http.Request, data any) {
 	body, err := json.MarshalIndent(data, "", " ")
 	if err != nil {
-		h.Log.Error("A page could not be made", slog.Any("error", err))
-		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+		h.Log.Error("Failed to render a page", slog.Any("error", err))
+		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
 		return
 	}
 	h.send(w, r, http.StatusOK, "application/json; charset=utf-8", append(body, '\n'))
@@ -176,7 +176,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 	p := &page{Title: http.StatusText(status), Root: root(r), Self: self(r), Cluster: h.Cluster, Version: h.Version, Now: time.Now(), Body: text}
 	body, err := render("error", p)
 	if err != nil {
-		h.Log.Error("A page could not be made", slog.Any("error", err))
+		h.Log.Error("Failed to render a page", slog.Any("error", err))
 		body = []byte(template.HTMLEscapeString(text))
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -187,10 +187,10 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 var offlineStyle, offlinePolicy = offline()
 
 func offline() (template.CSS, string) {
-	style, err := files.ReadFile("assets/app.css")
+	own, err := files.ReadFile("assets/" + ownStyle)
 	if err != nil {
 		panic(err) // the file is part of this binary
 	}
-	sum := sha256.Sum256(style)
-	return template.CSS(style), "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	style := look.Style(string(own))
+	return template.CSS(style), look.Policy(style)
 }

@@ -32,11 +32,16 @@ type State struct {
 	ActivitySince time.Time        // zero if it is not known
 	ActivityFrom  string           // where the entries come from, as the end of a sentence
 
+	Health   []overview.Part
 	Contact  time.Time // when the API server last answered, by the watch that was silent for longest
 	Loading  []string  // resources that have not been listed yet
 	Problems []string  // what is out of date or not known, as sentences
 	Custom   []string  // names of SizingProfiles
+	Pending  bool      // the overview is not computed yet, so it is empty
 }
+
+// Complete reports whether all that podfit may read has been read once.
+func (s *State) Complete() bool { return !s.Pending && len(s.Loading) == 0 }
 
 // A Source returns what the pages show.
 type Source interface {
@@ -101,8 +106,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(cause)
 		}
-		h.Log.Error("A page panicked", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-		h.fail(w, r, http.StatusInternalServerError, "The page could not be made. The log of podfit has the cause.")
+		h.Log.Error("Failed to serve a page because of an internal error", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
 	}()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -209,7 +214,7 @@ func (h *handler) send(w http.ResponseWriter, r *http.Request, status int, conte
 		return
 	}
 	if _, err := w.Write(body); err != nil {
-		h.Log.Debug("A response was not sent", slog.Any("error", err))
+		h.Log.Debug("Cannot send a response", slog.Any("error", err))
 	}
 }
 

@@ -282,6 +282,43 @@ func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
 	}
 }
 
+// The page of a workload has what each profile would recommend, and the request over time.
+func TestWorkload_profilesAndRequests_areSideBySide(t *testing.T) {
+	h := handler(webtest.Small())
+	var page struct {
+		Profiles []struct {
+			Container, Profile, OOMKilled      string
+			Selected                           bool
+			Target                             struct{ CPUMillicores, MemoryBytes int64 }
+			DaysAboveMemory, DaysOfMemoryPeaks int
+		}
+		Charts []struct {
+			Title string
+			Data  struct {
+				Times    []int64
+				Requests []struct {
+					At    int64
+					Value float64
+				}
+			}
+		}
+	}
+	decode(t, get(h, "GET", "/workloads/shop/Deployment/cart?format=json"), &page)
+	if len(page.Profiles) != 8 || page.Profiles[0].Profile != "balanced" || !page.Profiles[0].Selected || page.Profiles[0].Target.MemoryBytes != 1276<<20 || page.Profiles[3].OOMKilled != "yes" || page.Profiles[3].DaysAboveMemory != 2 {
+		t.Errorf("profiles %+v", page.Profiles)
+	}
+	text := body(t, get(h, "GET", "/workloads/shop/Deployment/cart"))
+	for _, want := range []string{`<th scope="rowgroup" rowspan="4">app</th><td class="choice">balanced <span class="sub">selected</span></td>`, `<td class="choice">critical</td>`, "2 of 14", `<b class="bad">yes</b>`, `<polyline class="request"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+	data := page.Charts[0].Data
+	if n := len(data.Requests); n != 3 || data.Requests[0].At != data.Times[0] || data.Requests[0].Value != 0.75 || data.Requests[1].Value != 1 || data.Requests[2].Value != 1.246 || data.Requests[2].At > data.Times[len(data.Times)-1] {
+		t.Errorf("%s: requests %+v", page.Charts[0].Title, data.Requests)
+	}
+}
+
 // The file has no scripts, and its policy allows exactly its own style.
 func TestSave_eachPage_isOneFileWithHashOfItsStyle(t *testing.T) {
 	h := handler(webtest.Small())
@@ -318,6 +355,43 @@ func TestJSON_eachPage_isValid(t *testing.T) {
 		if !json.Valid([]byte(body(t, r))) || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 			t.Errorf("%s: no valid JSON", page)
 		}
+	}
+}
+
+// A list without elements is [] and not null, so that programs need no second case.
+func TestJSON_nothingIsKnown_listsAreEmptyAndNotNull(t *testing.T) {
+	empty, bare := webtest.Small(), webtest.Bare()
+	empty.Load()
+	for _, c := range []struct {
+		source *webtest.Source
+		paths  []string
+	}{
+		{empty, []string{"/", "/workloads", "/nodes", "/activity", "/profiles", "/about"}},
+		{bare, []string{"/workloads/shop/Deployment/bare"}},
+	} {
+		for _, path := range c.paths {
+			r := get(handler(c.source), "GET", path+"?format=json")
+			if text := body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "null") {
+				t.Errorf("%s: status %d: %s", path, r.StatusCode, text)
+			}
+		}
+	}
+}
+
+// While the cluster is still read, podfit does not claim that a workload does not exist.
+func TestWorkload_clusterIsStillRead_isUnavailableAndNotMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		loading []string
+		want    int
+	}{"replicasets are not listed": {[]string{"replicasets"}, 503}, "nothing is computed": {nil, 503}} {
+		source := webtest.Small()
+		source.Load(c.loading...)
+		if r := get(handler(source), "GET", "/workloads/shop/Deployment/cart"); r.StatusCode != c.want || !strings.Contains(body(t, r), "still reading the cluster") {
+			t.Errorf("%s: status %d, want %d", name, r.StatusCode, c.want)
+		}
+	}
+	if r := get(handler(webtest.Small()), "GET", "/workloads/shop/Deployment/nothing"); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a missing workload has status %d", r.StatusCode)
 	}
 }
 

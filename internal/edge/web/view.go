@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // amounts are an amount of CPU and memory in a page and its JSON.
@@ -62,30 +63,51 @@ type containerView struct {
 	Upper    amounts     `json:"upperBound"`
 	Used     amounts     `json:"highestUsage"`
 	Kept     []string    `json:"leftToHPA,omitempty"`
+	Free     []string    `json:"notControlledByVPA,omitempty"`
 	Kills    []time.Time `json:"oomKills,omitempty"`
+
+	// As in podfit recommend, which leaves out sidecars.
+	Sidecar    bool   `json:"sidecar,omitempty"`
+	Confidence string `json:"confidence"`
+	Days       int    `json:"days"`
+	Risk       string `json:"risk"`
+	Why        string `json:"why,omitempty"`
 
 	raw *overview.Container
 }
 
-// Left reports whether podfit leaves a request to a HorizontalPodAutoscaler.
-func (c containerView) Left(resource string) bool { return slices.Contains(c.Kept, resource) }
+// Left returns why podfit leaves a request as it is although there is a recommendation, "" if it does not.
+func (c containerView) Left(resource string) string {
+	switch {
+	case slices.Contains(c.Free, resource):
+		return "not controlled"
+	case slices.Contains(c.Kept, resource):
+		return "kept: HPA"
+	}
+	return ""
+}
 
-func viewOf(r *overview.Row) workloadView {
+func viewOf(r *overview.Row, now time.Time) workloadView {
 	w := &r.Workload
 	v := workloadView{
 		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Profile: r.Profile,
 		Pods: r.Pods, Sized: r.Sized, Risk: r.Risk.String(), Why: r.Why,
 		Requested: amounts{r.Totals.Requested}, Used: amounts{r.Totals.Used}, Recommended: amounts{r.Totals.Recommended}, Freed: amounts{r.Freed},
+		Containers: make([]containerView, 0, len(r.Containers)),
 	}
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		view := containerView{
 			Name: c.Name, Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate.Lower}, Target: amounts{c.Estimate.Target},
 			Upper: amounts{c.Estimate.Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
+			Sidecar: c.Sidecar, Confidence: c.Confidence.String(), Days: c.Days, Risk: c.Risk().String(), Why: c.Why(now),
 		}
 		for _, res := range cluster.All {
 			if c.Kept.Has(res) {
 				view.Kept = append(view.Kept, res.String())
+			}
+			if c.Free.Has(res) {
+				view.Free = append(view.Free, res.String())
 			}
 		}
 		v.Containers = append(v.Containers, view)
@@ -93,10 +115,10 @@ func viewOf(r *overview.Row) workloadView {
 	return v
 }
 
-func viewsOf(rows []*overview.Row) []workloadView {
+func viewsOf(rows []*overview.Row, now time.Time) []workloadView {
 	out := make([]workloadView, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, viewOf(r))
+		out = append(out, viewOf(r, now))
 	}
 	return out
 }
@@ -126,7 +148,10 @@ func (v workloadView) Change(resource string) string {
 		target, ok := c.Estimate.Target.Get(res)
 		request, requested := c.Outside.Get(res)
 		switch {
-		case !ok:
+		case !ok || c.Sidecar || c.Free.Has(res):
+			continue
+		case c.Confidence == review.None:
+			kept = "too young"
 			continue
 		case c.Kept.Has(res):
 			kept = "keep (HPA)"

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,17 +19,95 @@ import (
 // workloadPage is the page of one workload.
 type workloadPage struct {
 	workloadView
-	At       time.Time    `json:"time"`
-	Charts   []chartView  `json:"charts"`
-	Activity []entryView  `json:"activity"`
-	Resizes  []resizeView `json:"resizes"`
-	Commands []command    `json:"commands"`
-	Patch    string       `json:"patch,omitempty"`
-	Explain  string       `json:"explain,omitempty"`
-	Trouble  string       `json:"historyProblem,omitempty"` // why the stored usage could not be read
-	NoPeaks  bool         `json:"-"`
+	At       time.Time     `json:"time"`
+	Charts   []chartView   `json:"charts"`
+	Activity []entryView   `json:"activity"`
+	Resizes  []resizeView  `json:"resizes"`
+	Commands []command     `json:"commands"`
+	Patch    string        `json:"patch,omitempty"`
+	Explain  string        `json:"explain,omitempty"`
+	Profiles []choiceView  `json:"profiles"`
+	Unknown  []unknownView `json:"profilesNotKnown"`
+	Trouble  string        `json:"historyProblem,omitempty"` // why the stored usage could not be read
+	NoPeaks  bool          `json:"-"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
+}
+
+// A choiceView is what a profile would recommend for a container.
+type choiceView struct {
+	Container string  `json:"container"`
+	Profile   string  `json:"profile"`
+	Own       bool    `json:"selected,omitempty"`
+	Target    amounts `json:"target"`
+	Above     int     `json:"daysAboveMemory"`   // days whose memory peak was above the target
+	Days      int     `json:"daysOfMemoryPeaks"` // days whose memory peak is known
+	Killed    string  `json:"oomKilled"`         // by the peaks of these days: yes, no or unknown
+	Reason    string  `json:"reason,omitempty"`  // why a part is not known
+	Span      int     `json:"-"`                 // on the first of a container: the number of its profiles
+}
+
+// An unknownView names profiles whose recommendation is not known for the same reason.
+type unknownView struct {
+	Profiles []string `json:"profiles"`
+	Reason   string   `json:"reason"`
+}
+
+// Names returns the profiles for a sentence.
+func (u unknownView) Names() string { return strings.Join(u.Profiles, ", ") }
+
+// choicesOf returns what the profiles would recommend, by container, and the profiles of which nothing is known.
+func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
+	unknown = []unknownView{}
+	known = slices.DeleteFunc(allChoices(sizes), func(c choiceView) bool {
+		if c.Own || !c.Target.r.Has.Empty() {
+			return false
+		}
+		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == c.Reason })
+		if at < 0 {
+			at = len(unknown)
+			unknown = append(unknown, unknownView{Reason: c.Reason})
+		}
+		if u := &unknown[at]; !slices.Contains(u.Profiles, c.Profile) {
+			u.Profiles = append(u.Profiles, c.Profile)
+		}
+		return true
+	})
+	first := 0
+	for i := range known {
+		if known[i].Container != known[first].Container {
+			first = i
+		}
+		known[first].Span++
+	}
+	return known, unknown
+}
+
+// allChoices returns the profiles by container, also those of which nothing is known.
+func allChoices(sizes []overview.ProfileSize) []choiceView {
+	out := []choiceView{}
+	index := make(map[[2]string]int)
+	for i := range sizes {
+		s := &sizes[i]
+		key := [2]string{s.Container, s.Profile}
+		at, known := index[key]
+		if !known {
+			at = len(out)
+			index[key] = at
+			out = append(out, choiceView{Container: s.Container, Profile: s.Profile, Own: s.Own, Killed: "unknown"})
+		}
+		c := &out[at]
+		if s.Target > 0 {
+			c.Target.r = c.Target.r.Set(s.Resource, s.Target)
+		} else if c.Reason == "" {
+			c.Reason = s.Reason
+		}
+		if s.Resource == cluster.Memory {
+			c.Above, c.Days, c.Killed = s.DaysAbove, s.Days, s.Killed
+		}
+	}
+	slices.SortStableFunc(out, func(a, b choiceView) int { return strings.Compare(a.Container, b.Container) })
+	return out
 }
 
 // A command is a command line that a viewer may copy.
@@ -46,17 +125,17 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	s := h.Source.State(r.Context())
 	row := s.Overview.Row(namespace, kind, name, q.text("group"))
 	if row == nil {
-		text := "There is no such workload, or you may not see its namespace."
-		if len(s.Loading) > 0 {
-			text = "The workload is not known yet: podfit is still reading the cluster. Try again."
+		if !s.Complete() {
+			h.fail(w, r, http.StatusServiceUnavailable, "The workload is not known yet: podfit is still reading the cluster. Try again.")
+			return
 		}
-		h.fail(w, r, http.StatusNotFound, text)
+		h.fail(w, r, http.StatusNotFound, "There is no such workload, or you may not see its namespace.")
 		return
 	}
-	view := workloadPage{workloadView: viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row)}
+	view := workloadPage{workloadView: viewOf(row, s.Overview.At), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []resizeView{}}
 	history, err := h.readHistory(r.Context(), row)
 	if err != nil {
-		h.Log.Warn("The stored usage of a workload could not be read", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
 	}
 	var own []overview.Entry
@@ -71,6 +150,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 			view.Resizes = append(view.Resizes, resizeViewOf(x))
 		}
 	}
+	view.Profiles, view.Unknown = choicesOf(history.Profiles)
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
 	view.NoPeaks = !hasPeaks(&history)
 	view.CanExplain = h.Explain != nil
@@ -135,7 +215,7 @@ func patchOf(row *overview.Row) string {
 	for i := range row.Containers {
 		c := &row.Containers[i]
 		wanted := c.Wanted(c.Outside)
-		if wanted == c.Outside {
+		if c.Sidecar || wanted == c.Outside { // a sidecar is in another list of the manifest
 			continue
 		}
 		changes = true

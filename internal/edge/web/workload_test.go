@@ -9,13 +9,14 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // The API server refuses a request above its limit, and a change of the template of a Job.
 func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	const mib = 1 << 20
 	row := &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, Containers: []overview.Container{{
-		Name: "app", Outside: cluster.Amounts(100, 1024*mib), Limits: cluster.Amounts(500, 1024*mib), Estimate: cluster.Estimate{Target: cluster.Amounts(200, 1276*mib)},
+		Name: "app", Confidence: review.High, Outside: cluster.Amounts(100, 1024*mib), Limits: cluster.Amounts(500, 1024*mib), Estimate: cluster.Estimate{Target: cluster.Amounts(200, 1276*mib)},
 	}}}
 	const want = `spec:
   template:

@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/fleet"
 )
 
 // nodes are the nodes of the cluster, from memory.
 type nodes interface {
 	// Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
-	Sizes(*corev1.Pod) *policy.NodeSizes
+	Sizes(*corev1.Pod) *fleet.Sizes
 }
 
 // Bounds of the fields that determine which nodes may take a pod. If one is exceeded, the nodes for the pod are unknown.
@@ -110,7 +110,7 @@ func onlyNode(s *corev1.NodeSelector) string {
 	return f.Values[0]
 }
 
-// affinity encodes a as an affinity. standingOf decodes what concerns other namespaces, and policy.NodeSizes the rest.
+// affinity encodes a as an affinity. standingOf decodes what concerns other namespaces, and fleet.Sizes the rest.
 func (a *podAffinity) affinity() *corev1.Affinity {
 	out := a.crossNamespace.affinity()
 	if a.required == nil {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/fleet"
 )
 
 func TestDecodePod_placement_isDecodedWithinBounds(t *testing.T) {
@@ -81,8 +81,8 @@ func manyLabels(n int) string {
 // fixedNodes are nodes of one size.
 type fixedNodes struct{ size cluster.Resources }
 
-func (n fixedNodes) Sizes(*corev1.Pod) *policy.NodeSizes {
-	return &policy.NodeSizes{Largest: []cluster.Resources{n.size}}
+func (n fixedNodes) Sizes(*corev1.Pod) *fleet.Sizes {
+	return &fleet.Sizes{Largest: []cluster.Resources{n.size}}
 }
 
 func TestHandler_recommendationLargerThanNodes_podIsScaledDown(t *testing.T) {

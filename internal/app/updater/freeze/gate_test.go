@@ -19,7 +19,7 @@ func (f frozen) Rules(a *cluster.Autoscaler) rollout.Rules {
 	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: f[a.Namespace]}}
 }
 
-func TestGate_freeze_isClosedForEachAutoscalerAndForNone(t *testing.T) {
+func TestGate_freeze_isClosedWithAndWithoutAutoscalers(t *testing.T) {
 	shop := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}
 	other := &cluster.Autoscaler{Key: cluster.Key{Namespace: "other", Name: "web"}}
 	for name, c := range map[string]struct {

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/scalepoint"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -130,12 +131,12 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 			continue
 		}
 		s.rememberBases(now, h)
-		requests := make([]policy.MetricRequest, len(h.Utilization))
+		requests := make([]scalepoint.Request, len(h.Utilization))
 		for i := range h.Utilization {
 			u := &h.Utilization[i]
-			requests[i] = policy.MetricRequest{AverageRequest: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u), Base: s.baseOf(h, u)}
+			requests[i] = scalepoint.Request{Average: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u), Base: s.baseOf(h, u)}
 		}
-		step, due := policy.NextScaleStep(now, h, requests)
+		step, due := scalepoint.Next(now, h, requests)
 		jobs = append(jobs, hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
 	}
 	s.carryOut(ctx, now, jobs)
@@ -168,7 +169,7 @@ func (s *Adjuster) gateOf(snapshot *cluster.Snapshot, w cluster.Workload) freeze
 // An hpaJob is an HPA with its next step.
 type hpaJob struct {
 	h           *cluster.HorizontalAutoscaler
-	step        policy.ScaleStep
+	step        scalepoint.Step
 	gate        freeze.Gate
 	held        bool // the step is due, and is not carried out yet
 	isPreserved bool // its workload has a VPA that asks for it
@@ -207,7 +208,7 @@ func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
 
 // mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
 // nothing. So requests that change all the time cause few writes.
-func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep) bool {
+func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step) bool {
 	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
 		return false
 	}
@@ -221,7 +222,7 @@ func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step 
 }
 
 // write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
-func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *policy.ScaleStep, gate freeze.Gate) bool {
+func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step, gate freeze.Gate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
 	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {

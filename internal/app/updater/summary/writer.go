@@ -29,6 +29,11 @@ const (
 	// writeRate and writeBurst limit the writes of all conditions, per second.
 	writeRate  = 20
 	writeBurst = 20
+	// busyRate limits them after a pass that has changed pods of many autoscalers. Their conditions change several times until all their pods
+	// are changed, and the writes take processor time from the API server that evictions and replacements need.
+	busyRate = 1
+	// busyAutoscalers is the number of autoscalers with changes from which that applies.
+	busyAutoscalers = 20
 	// writeTimeout limits one write. A write that fails is tried again after writePause, doubled by each further failure.
 	writeTimeout = 5 * time.Second
 	// maxWrites is the number of writes at the same time, so that one without an answer does not delay others.
@@ -98,6 +103,15 @@ func (w *Writer) Update(now time.Time, all []*cluster.Autoscaler, next map[clust
 	if len(w.queue) > 0 {
 		w.signal()
 	}
+}
+
+// Pace sets the rate of writes by the number of autoscalers whose pods the last pass has changed.
+func (w *Writer) Pace(changed int) {
+	limit := rate.Limit(writeRate)
+	if changed >= busyAutoscalers {
+		limit = busyRate
+	}
+	w.limit.SetLimit(limit)
 }
 
 // signal wakes one worker.

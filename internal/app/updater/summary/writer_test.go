@@ -300,3 +300,38 @@ func TestSummaryWriter_writesOfOneTenantFail_othersAreWritten(t *testing.T) {
 		}
 	})
 }
+
+// In a burst of evictions, each condition changes several times. Most of these states are not written.
+func TestSummaryWriter_burstOfChanges_isWrittenSlowlyAndCompletedAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &conditionLog{}
+		w, _ := startSummaries(t, to)
+		var all []*cluster.Autoscaler
+		for i := range 300 {
+			all = append(all, &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}, UID: fmt.Sprint(i)})
+		}
+		pass := func(done, changed int) {
+			next := map[cluster.Key]Summary{}
+			for _, a := range all {
+				next[a.Key] = Summary{reason: "InProgress", done: done, total: 30}
+			}
+			w.Pace(changed)
+			w.Update(time.Now(), all, next)
+			time.Sleep(time.Second)
+		}
+		for i := range 30 {
+			pass(i, len(all))
+		}
+		if n := to.written(); n > writeBurst+30*busyRate+maxWrites {
+			t.Errorf("%d writes in a burst of 30s, want at most %d", n, writeBurst+30*busyRate+maxWrites)
+		}
+		before := to.written()
+		pass(30, 0)
+		time.Sleep(20 * time.Second)
+		pass(30, 0)
+		time.Sleep(5 * time.Second)
+		if n := to.written() - before; n < len(all) || n > len(all)+writeBurst {
+			t.Errorf("%d writes after the burst, want one for each of %d autoscalers", n, len(all))
+		}
+	})
+}

@@ -385,7 +385,8 @@ func (s *Surger) Start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	return nil
 }
 
-// refusalOf returns the error of a surge that could not begin. A Deployment that has changed or is gone says nothing about the pod.
+// refusalOf returns the error of a surge that could not begin. A Deployment that has changed or is gone is no
+// refusal of the pod: the next pass decides again.
 func (s *Surger) refusalOf(err error) error {
 	switch {
 	case errors.Is(err, kube.ErrForbidden):
@@ -449,7 +450,7 @@ func (s *Surger) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 	a.retryAfter = now.Add(min(surgeBackoff<<min(a.failures-1, 10), surgeBackoffMost))
 	s.attempts[w] = a
 	if a.failures == surgeFailuresToLog {
-		s.log.Warn("Cannot go on with a surge; the Deployment has one replica more until podfit can write it", slog.String("workload", w.String()),
+		s.log.Warn("Cannot continue a surge; the Deployment has one replica more until podfit can write it", slog.String("workload", w.String()),
 			slog.Int("attempt", a.failures), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "grant the updater get and patch on deployments.apps, or restore spec.replicas and remove the annotation podfit.dev/surge"))
 	}
@@ -476,7 +477,7 @@ func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 		return
 	}
 	s.metrics.surges.WithLabelValues(resultFailed).Inc()
-	log.Warn("Took back a surge", slog.String("reason", move.Failed.Text))
+	log.Warn("Reverted a surge", slog.String("reason", move.Failed.Text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = append(s.ended, Failure{move.Pod, *move.Failed})

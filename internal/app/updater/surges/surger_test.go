@@ -48,7 +48,7 @@ func TestSurger_newPodIsNotReady_isTakenBackAndReported(t *testing.T) {
 	if len(failed) != 1 || failed[0].Pod.Name != "web-0" || failed[0].Reason.Kind != decision.NotReadyInTime {
 		t.Errorf("failures %+v, want one of pod web-0", failed)
 	}
-	if y.logged("Took back a surge") != 1 {
+	if y.logged("Reverted a surge") != 1 {
 		t.Errorf("log:\n%s", y.log.String())
 	}
 }
@@ -119,7 +119,7 @@ func TestSurger_stepsFail_areRepeatedWithBackoffAndLoggedOnce(t *testing.T) {
 	y.readErr = kube.ErrForbidden
 	before := y.reads
 	y.passes(s, 60)
-	if n := y.reads - before; n < 4 || n > 12 || y.logged("Cannot go on with a surge") != 1 {
+	if n := y.reads - before; n < 4 || n > 12 || y.logged("Cannot continue a surge") != 1 {
 		t.Errorf("%d reads in half an hour, log:\n%s", n, y.log.String())
 	}
 	y.readErr = nil

@@ -156,7 +156,7 @@ func (o *Observer) report(err error) {
 			slog.String("remedy", "check --prometheus-address and the credentials"))
 	}
 	if err == nil && o.failing {
-		o.log.Info("Reading the CPU throttling of canaries from Prometheus again")
+		o.log.Info("Read the CPU throttling of canaries from Prometheus after earlier failures")
 	}
 	o.failing = err != nil
 }

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // Store stores the state of each workload, in UpdateState objects.
@@ -72,6 +73,7 @@ type Recorder struct {
 	unsaved  time.Time      // of the first save whose writes have not begun
 
 	exported map[cluster.Workload]ledger.State // before the actions of this pass
+	batches  map[cluster.Workload]*batch       // workloads that this pass announces together
 
 	mu          sync.Mutex                      // guards the following while pods are changed
 	unavailable bool                            // the CRD or a right is missing
@@ -82,6 +84,8 @@ type Recorder struct {
 	failures    map[cluster.Workload]stateFailure
 	slots       map[cluster.Workload]*stateSlot // objects with writes that are not done
 	decided     uint64                          // number of writes that were decided on
+	batched     map[cluster.Workload]time.Time  // when each workload was last announced in the state of its namespace
+	ungrouped   bool                            // the CRD has no field for announcements of namespaces
 }
 
 // A stateFailure describes the failed writes of an object since the last successful one.
@@ -162,7 +166,7 @@ type stateWrite struct {
 func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
-		failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{},
+		failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{}, batched: map[cluster.Workload]time.Time{},
 	}
 }
 
@@ -254,24 +258,25 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 	return loaded
 }
 
-// Begin prepares the actions of a pass. If acts is false, the pass has none.
-func (r *Recorder) Begin(record *ledger.Ledger, delays ledger.Delays, acts bool) {
-	r.exported = map[cluster.Workload]ledger.State{}
+// Begin prepares the actions of a pass on workloads, which may contain duplicates.
+func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Delays, workloads []cluster.Workload) {
+	r.exported, r.batches = map[cluster.Workload]ledger.State{}, map[cluster.Workload]*batch{}
 	r.mu.Lock()
 	r.acting = map[cluster.Workload]*sync.Once{}
 	r.mu.Unlock()
-	if !acts || !r.IsActive() {
+	if len(workloads) == 0 || !r.IsActive() {
 		return
 	}
 	for _, state := range record.Export(delays) {
 		r.exported[state.Workload] = state
 	}
+	r.beginBatches(now, record, workloads)
 }
 
 // Announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload
 // wait for it. A failed write blocks no action.
 func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Workload) {
-	if !r.IsActive() || w.IsZero() {
+	if !r.IsActive() || w.IsZero() || r.announceBatch(ctx, now, w) {
 		return
 	}
 	r.mu.Lock()
@@ -301,6 +306,7 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		r.drop = nil
 	}
 	r.saving.Wait() // at most for storeTimeout
+	r.endAnnouncements(record, delays)
 	var atOnce, later []stateUpdate
 	for _, w := range r.dueWrites(now, record, delays, all) {
 		if r.parallel && !all && w.mayWait {
@@ -309,19 +315,24 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		}
 		atOnce = append(atOnce, w)
 	}
-	r.writeAll(ctx, atOnce)
-	if len(later) == 0 {
-		r.unsaved = time.Time{}
-		return
+	r.writeAll(ctx, atOnce, storeTimeout)
+	if all {
+		r.endNamespaces(ctx, now, record, delays)
 	}
-	r.writeLater(ctx, later)
+	if !slices.ContainsFunc(later, func(w stateUpdate) bool { return w.heldUntil.IsZero() }) {
+		r.unsaved = time.Time{}
+	}
+	if len(later) > 0 {
+		r.writeLater(ctx, later)
+	}
 }
 
 // A stateUpdate is a write or the deletion of an object after a pass.
 type stateUpdate struct {
 	turn
-	mayWait bool
-	do      func(ctx context.Context, t turn)
+	mayWait   bool
+	heldUntil time.Time // the announcement of the workload is enough until then; zero if it is not
+	do        func(ctx context.Context, t turn)
 }
 
 // mayWait reports whether a state may be stored later, if the stored one shows that the updater acts. After a kill, no pod of the workload
@@ -338,7 +349,13 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger
 	var due []ledger.State
 	for i := range exported {
 		state := &exported[i]
+		if r.isPruned(state) {
+			continue
+		}
 		current[state.Workload] = true
+		if state.IsOfNamespace() && (all || r.isShort(now, state)) {
+			continue // see endNamespaces
+		}
 		if all || r.isDue(now, state) {
 			due = append(due, *state)
 		}
@@ -346,12 +363,16 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger
 	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		writes = append(writes, stateUpdate{r.decide(due[i].Workload), mayWait(&due[i]), func(ctx context.Context, t turn) { r.write(ctx, now, &due[i], false, t) }})
+		u := stateUpdate{turn: r.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { r.write(ctx, now, &due[i], false, t) }}
+		if !all {
+			u.heldUntil = r.heldUntil(now, &due[i])
+		}
+		writes = append(writes, u)
 	}
 	stored := r.store.Stored()
 	for _, w := range stored {
 		if !current[w] && (all || r.isUnused(now, w)) {
-			writes = append(writes, stateUpdate{r.decide(w), true, func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
+			writes = append(writes, stateUpdate{turn: r.decide(w), mayWait: true, do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
 		}
 	}
 	for _, w := range stored {
@@ -363,35 +384,64 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger
 	return writes
 }
 
-// writeLater carries out writes in parallel to the next passes, saveDelay after the first save whose writes have not begun. It drops them
-// if another save begins before, which writes what is still due then, or if ctx ends, because the last save of a term follows.
+// writeLater carries out writes in parallel to the next passes: saveDelay after the first save whose writes have not begun, or when they are
+// not held any more. It drops them if another save begins before, which writes what is still due then, or if ctx ends, because the last save
+// of a term follows.
 func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	drop := make(chan struct{})
 	r.drop = drop
-	if r.unsaved.IsZero() {
+	isHeld := func(w stateUpdate) bool { return !w.heldUntil.IsZero() }
+	held := slices.DeleteFunc(slices.Clone(writes), func(w stateUpdate) bool { return !isHeld(w) })
+	soon := slices.DeleteFunc(writes, isHeld)
+	if len(soon) > 0 && r.unsaved.IsZero() {
 		r.unsaved = time.Now()
 	}
-	delay := time.Until(r.unsaved.Add(saveDelay))
 	r.saving.Go(func() {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
+		if len(soon) > 0 {
+			if !waitUntil(ctx, drop, r.unsaved.Add(saveDelay)) {
+				r.releaseAll(soon, held)
+				return
+			}
 			r.unsaved = time.Time{}
-			r.writeAll(ctx, writes)
+			r.writeAll(ctx, soon, storeTimeout)
+		}
+		if len(held) == 0 {
 			return
-		case <-drop:
-		case <-ctx.Done():
 		}
-		for _, w := range writes {
-			r.release(w.turn)
+		first := slices.MinFunc(held, func(a, b stateUpdate) int { return a.heldUntil.Compare(b.heldUntil) })
+		if !waitUntil(ctx, drop, first.heldUntil) {
+			r.releaseAll(held)
+			return
 		}
+		r.writeAll(ctx, held, storeTimeout)
 	})
 }
 
-// writeAll carries out writes, a few at a time.
-func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate) {
-	ctx, cancel := process.WindUp(ctx, storeTimeout)
+// waitUntil returns false if ctx ends or drop is closed before a time.
+func waitUntil(ctx context.Context, drop <-chan struct{}, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-drop:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// releaseAll removes the slots of writes that are dropped.
+func (r *Recorder) releaseAll(dropped ...[]stateUpdate) {
+	for _, writes := range dropped {
+		for _, w := range writes {
+			r.release(w.turn)
+		}
+	}
+}
+
+// writeAll carries out writes, a few at a time. Those that have not begun before the timeout are left to a later pass.
+func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout time.Duration) {
+	ctx, cancel := process.WindUp(ctx, timeout)
 	defer cancel()
 	var workers errgroup.Group
 	workers.SetLimit(maxWrites)
@@ -418,7 +468,7 @@ func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
 		return false
 	}
 	last, ok := r.written[state.Workload]
-	return !ok || last.acting || state.LastAction().After(last.action) || isQuiet(now, last.at)
+	return !ok || last.acting || state.IsOfNamespace() || state.LastAction().After(last.action) || isQuiet(now, last.at)
 }
 
 // isUnused reports whether the object of a workload without state is deleted now.
@@ -429,24 +479,25 @@ func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
 		return false
 	}
 	last, ok := r.written[w]
-	return !ok || last.acting || isQuiet(now, last.at)
+	return !ok || last.acting || w == ledger.NamespaceState(w.Namespace) || isQuiet(now, last.at)
 }
 
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
 func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
-func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) {
+// write stores a state, and returns whether it is stored.
+func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) bool {
 	if !r.await(ctx, t) {
-		return
+		return false
 	}
 	defer r.end(t)
-	if acting && mayWait(state) && r.isAnnounced(now, state.Workload) {
-		return
+	if acting && mayWait(state) && !state.IsOfNamespace() && r.isAnnounced(now, state.Workload) {
+		return true
 	}
 	wrote, err := r.store.Write(ctx, now, state)
 	if err != nil {
 		r.fail(ctx, now, state.Workload, err)
-		return
+		return false
 	}
 	if wrote {
 		r.metrics.writes.WithLabelValues(resultOK).Inc()
@@ -455,6 +506,7 @@ func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State
 	defer r.mu.Unlock()
 	delete(r.failures, state.Workload)
 	r.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
+	return true
 }
 
 // isAnnounced reports whether the stored object shows that the updater acts on the workload since a short time.
@@ -494,6 +546,8 @@ func (r *Recorder) fail(ctx context.Context, now time.Time, w cluster.Workload, 
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
 		r.disable(err)
+	case errors.Is(err, checkpoint.ErrPruned):
+		r.ungroup(err)
 	case !r.failing && ctx.Err() == nil:
 		r.failing = true
 		r.log.Warn("Cannot store an UpdateState; the updater tries again after a pause", slog.String("workload", w.String()), slog.Any("error", err))

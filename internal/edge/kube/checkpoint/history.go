@@ -183,7 +183,7 @@ var plainKinds = map[string]string{
 	"Job": "batch", "CronJob": "batch",
 }
 
-// historyName is the name of a workload's history: "deployment-web". A hash stands behind it where the name would be too
+// historyName is the name of a workload's history: "deployment-web". A hash is appended where the name would be too
 // long, or where a kind of another group could have the same.
 func historyName(w cluster.Workload) string {
 	name := strings.ToLower(w.Kind) + "-" + w.Name

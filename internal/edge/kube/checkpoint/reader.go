@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -85,4 +86,26 @@ func (r *Reader) checkpoint(ctx context.Context, key Key, name string) (usage.Ch
 		return usage.Checkpoint{}, errNoCheckpoint
 	}
 	return o.checkpoint()
+}
+
+// State returns the record of the updater about a workload, and false if there is none. Parts that cannot be decoded are left out.
+func (r *Reader) State(ctx context.Context, w cluster.Workload) (ledger.State, bool, error) {
+	for _, name := range [...]string{historyName(w), hashedHistoryName(w)} {
+		raw, err := kube.Body(r.own.Get().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Name(name).Do(ctx))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return ledger.State{}, false, fmt.Errorf("read UpdateState %s/%s: %w", w.Namespace, name, err)
+		}
+		var o updateStateObject
+		if err := decodeUpdateState(raw, &o); err != nil {
+			return ledger.State{}, false, fmt.Errorf("decode UpdateState %s/%s: %w", w.Namespace, name, err)
+		}
+		if owner, err := o.workload(); err == nil && owner == w {
+			state, _ := o.state(w)
+			return state, true, nil
+		}
+	}
+	return ledger.State{}, false, nil
 }

@@ -18,10 +18,11 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
-const stateTooLarge = v1alpha1.MaxUpdateStateSize + 32<<10
+const stateTooLarge = v1alpha1.MaxUpdateStateSize + 96<<10
 
 // outcomeDone is the outcome of an action that was carried out.
 const outcomeDone = "Done"
@@ -66,6 +67,7 @@ func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 	if r := s.Rounds; r != nil {
 		out.EvictionRounds = &v1alpha1.EvictionRounds{LastTime: metav1.NewMicroTime(r.At), NewestPod: micro(r.Newest), Count: int32(r.Count)}
 	}
+	out.ActingOn = storeActing(s.Acting)
 	for i := range s.Shortages {
 		x := &s.Shortages[i]
 		out.RoomShortages = append(out.RoomShortages, v1alpha1.RoomShortage{
@@ -220,8 +222,9 @@ func micro(t time.Time) *metav1.MicroTime {
 	return &out
 }
 
+// fromMicro returns a time of the API, or the zero time if it is not set or cannot be written again.
 func fromMicro(t *metav1.MicroTime) time.Time {
-	if t == nil || t.IsZero() {
+	if t == nil || t.IsZero() || !kube.HasJSONForm(t.Time) {
 		return time.Time{}
 	}
 	return t.UTC()
@@ -277,7 +280,7 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
+		ActingSince, ActingOn, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
@@ -286,21 +289,31 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 	var acting, last metav1.MicroTime
 	errs = decodePart(errs, "actingSince", parts.ActingSince, &acting)
 	errs = decodePart(errs, "lastEviction", parts.LastEviction, &last)
+	for i, raw := range decodeList(&errs, "actingOn", parts.ActingOn, v1alpha1.MaxActingGroups) {
+		var g v1alpha1.ActingGroup
+		before := len(errs)
+		if errs = decodePart(errs, fmt.Sprintf("actingOn[%d]", i), raw, &g); len(errs) == before {
+			out.Acting = append(out.Acting, o.loadActing(&g))
+		}
+	}
 	out.ActingSince = fromMicro(&acting)
 	out.LastEviction = fromMicro(&last)
 
 	var eviction v1alpha1.EvictionRecord
-	if errs = decodePart(errs, "evictions", parts.Evictions, &eviction); !eviction.LastTime.IsZero() {
+	errs = decodePart(errs, "evictions", parts.Evictions, &eviction)
+	if !eviction.LastTime.IsZero() {
 		loaded, err := loadEviction(&eviction)
 		out.Eviction = loaded
 		errs = appendError(errs, "evictions", err)
 	}
 	var deletion v1alpha1.DeletionRecord
-	if errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion); !deletion.LastTime.IsZero() {
+	errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion)
+	if !deletion.LastTime.IsZero() {
 		out.Deletion = loadDeletion(&deletion)
 	}
 	var evictionRounds v1alpha1.EvictionRounds
-	if errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds); !evictionRounds.LastTime.IsZero() {
+	errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds)
+	if !evictionRounds.LastTime.IsZero() {
 		out.Rounds = &ledger.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
 	}
 	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
@@ -314,14 +327,16 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 	if len(parts.Capacity) > 0 {
 		var capacity v1alpha1.CapacityRecord
 		before := len(errs)
-		if errs = decodePart(errs, "capacity", parts.Capacity, &capacity); len(errs) == before {
+		errs = decodePart(errs, "capacity", parts.Capacity, &capacity)
+		if len(errs) == before {
 			out.Capacity = loadCapacity(&capacity)
 		}
 	}
 	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
 		var m v1alpha1.MissingReplacement
 		before := len(errs)
-		if errs = decodePart(errs, fmt.Sprintf("missingReplacements[%d]", i), raw, &m); len(errs) == before {
+		errs = decodePart(errs, fmt.Sprintf("missingReplacements[%d]", i), raw, &m)
+		if len(errs) == before {
 			out.Replacements = append(out.Replacements, o.loadReplacement(&m))
 		}
 	}

@@ -46,7 +46,8 @@ func loadChanges(errs []error, raw json.RawMessage, into *ledger.State) []error 
 	for i, item := range decodeList(&errs, "changes", raw, v1alpha1.MaxRequestChanges) {
 		var c v1alpha1.RequestChange
 		before := len(errs)
-		if errs = decodePart(errs, fmt.Sprintf("changes[%d]", i), item, &c); len(errs) > before || c.Time.IsZero() {
+		errs = decodePart(errs, fmt.Sprintf("changes[%d]", i), item, &c)
+		if len(errs) > before || c.Time.IsZero() {
 			continue
 		}
 		requests, err := loadAmounts(c.Requests)

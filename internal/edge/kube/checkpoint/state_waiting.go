@@ -31,7 +31,8 @@ func loadWaiting(errs []error, raw json.RawMessage, into *ledger.State) []error 
 	for i, item := range decodeList(&errs, "waitingPods", raw, v1alpha1.MaxWaitingPods) {
 		var w v1alpha1.WaitingPods
 		before := len(errs)
-		if errs = decodePart(errs, fmt.Sprintf("waitingPods[%d]", i), item, &w); len(errs) > before || w.Reason == "" || w.Pods <= 0 {
+		errs = decodePart(errs, fmt.Sprintf("waitingPods[%d]", i), item, &w)
+		if len(errs) > before || w.Reason == "" || w.Pods <= 0 {
 			continue
 		}
 		s := ledger.WaitingState{Reason: w.Reason, Pods: int(w.Pods), First: w.FirstPod}

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,7 @@ type States struct {
 	ignored    []string
 	writer     string
 	log        *slog.Logger
+	throttle   kube.Throttle // of the writes
 
 	mu    sync.Mutex
 	known map[cluster.Workload]stateAt
@@ -190,7 +192,8 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	}
 	updated := metav1.NewTime(now)
 	status.Updated, status.Writer = &updated, s.writer
-	if err := s.write(ctx, state.Workload, &status, sum); err != nil {
+	ctx, sending := s.throttle.Request(ctx)
+	if err := sending.Ended(s.write(ctx, state.Workload, &status, sum)); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, kube.Refused(err))
 	}
 	return true, nil
@@ -252,7 +255,7 @@ func (s *States) create(ctx context.Context, w cluster.Workload, name string, st
 		Spec:       updateStateSpec(w),
 		Status:     *status,
 	}
-	return s.answer(w, sum)(kube.Body(s.client.Post().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Body(o).Do(ctx)))
+	return s.answer(w, status, sum)(kube.Body(s.client.Post().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Body(o).Do(ctx)))
 }
 
 // patch replaces the status of an object, if it still has the known version.
@@ -264,12 +267,12 @@ func (s *States) patch(ctx context.Context, w cluster.Workload, at stateAt, stat
 	if err != nil {
 		return err
 	}
-	return s.answer(w, sum)(kube.Body(s.client.Patch(types.JSONPatchType).Namespace(w.Namespace).
+	return s.answer(w, status, sum)(kube.Body(s.client.Patch(types.JSONPatchType).Namespace(w.Namespace).
 		Resource(v1alpha1.ResourceUpdateStates).Name(at.name).Body(data).Do(ctx)))
 }
 
-// answer returns a function that records the response to a write.
-func (s *States) answer(w cluster.Workload, sum uint64) func([]byte, error) error {
+// answer returns a function that records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
+func (s *States) answer(w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) func([]byte, error) error {
 	return func(raw []byte, err error) error {
 		if err != nil {
 			return err
@@ -278,10 +281,17 @@ func (s *States) answer(w cluster.Workload, sum uint64) func([]byte, error) erro
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return fmt.Errorf("decode response: %w", err)
 		}
+		if len(status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
+			s.learn(&o, w, 0)
+			return ErrPruned
+		}
 		s.learn(&o, w, sum)
 		return nil
 	}
 }
+
+// ErrPruned is the error of a write of announcements that the API server has not stored, because the CRD is of an older version of podfit.
+var ErrPruned = errors.New("the installed CRD UpdateState has no field status.actingOn")
 
 // Delete deletes the object of a workload, if there is one. It does not delete an object that another client has changed; the next
 // call does.
@@ -294,6 +304,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 	if at.uid != "" {
 		preconditions.UID = &at.uid
 	}
+	ctx, sending := s.throttle.Request(ctx)
 	err := s.client.Delete().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Name(at.name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: &preconditions,
@@ -307,7 +318,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		s.forget(w)
 		return nil
 	}
-	return fmt.Errorf("delete update state of %s: %w", w, kube.Refused(err))
+	return fmt.Errorf("delete update state of %s: %w", w, kube.Refused(sending.Ended(err)))
 }
 
 // learn records the version of an object with a checksum of its content.

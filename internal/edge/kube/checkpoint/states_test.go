@@ -421,6 +421,9 @@ func FuzzUpdateState(f *testing.F) {
 	}
 	f.Add(raw)
 	f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"2026-03-01T12:00:00.000000Z","attempts":-1}]}`))
+	for _, at := range []string{"9999-12-31T23:59:59.000000-01:00", "0000-01-01T00:00:00.000000+01:00"} { // in UTC, their years have no JSON form
+		f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"` + at + `","failingSince":"` + at + `"}],"canary":{"phase":"Watching","pod":"p","uid":"u","since":"` + at + `"}}`))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o := updateStateObject{Status: raw}
 		first, _ := o.state(deployment("web"))

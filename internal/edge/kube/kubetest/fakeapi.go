@@ -61,7 +61,14 @@ type fakeReply struct {
 
 // NewFakeAPI starts an API server that is stopped when the test ends.
 func NewFakeAPI(t testing.TB) *FakeAPI {
-	f := &FakeAPI{
+	f := newFakeAPI(t)
+	f.server = httptest.NewServer(f)
+	t.Cleanup(func() { f.Stop() })
+	return f
+}
+
+func newFakeAPI(t testing.TB) *FakeAPI {
+	return &FakeAPI{
 		t: t, version: 100,
 		objects:  make(map[string]map[string]any),
 		wake:     make(chan struct{}),
@@ -72,9 +79,6 @@ func NewFakeAPI(t testing.TB) *FakeAPI {
 		pages:    make(map[string]int),
 		replied:  make(map[string]int),
 	}
-	f.server = httptest.NewServer(f)
-	t.Cleanup(func() { f.Stop() })
-	return f
 }
 
 // Stop closes all connections and stops the server. Stored objects are kept.
@@ -316,6 +320,9 @@ func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
 			f.fail(w, http.StatusConflict, "AlreadyExists", "exists")
 			return
 		}
+		if f.prune != nil {
+			f.prune(o)
+		}
 		f.store(p.collection, o)
 		f.respond(w, o, p)
 	case r.Method == http.MethodPut:
@@ -431,6 +438,7 @@ var fakeKinds = map[string][2]string{
 	"/apis/metrics.k8s.io/v1beta1/pods":                            {"metrics.k8s.io/v1beta1", "PodMetrics"},
 	"/apis/podfit.dev/v1alpha1/usagehistories":                     {"podfit.dev/v1alpha1", "UsageHistory"},
 	"/apis/podfit.dev/v1alpha1/updatestates":                       {"podfit.dev/v1alpha1", "UpdateState"},
+	"/apis/podfit.dev/v1alpha1/capacityplans":                      {"podfit.dev/v1alpha1", "CapacityPlan"},
 	"/apis/podfit.dev/v1alpha1/sizingprofiles":                     {"podfit.dev/v1alpha1", "SizingProfile"},
 }
 

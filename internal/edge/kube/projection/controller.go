@@ -17,7 +17,9 @@ import (
 type ControllerState struct {
 	Parent cluster.Workload // the controller that owns it, zero when none does
 	Scale  cluster.Scale
-	Daemon *cluster.Daemon // only of a DaemonSet that takes room of its nodes
+	Daemon *cluster.Daemon // only of a DaemonSet that takes room of its nodes, and whose pods have its present template
+
+	RollingOut bool // a DaemonSet most of whose ready pods may have an earlier template
 
 	Surging bool // a Deployment with the annotation podfit.dev/surge
 }
@@ -41,7 +43,9 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 		c.Scale = specScale(o.Spec.Replicas)
 	case *appsv1.DaemonSet:
 		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
-		c.Daemon = daemon(o, in)
+		if c.RollingOut = isRollingOut(o); !c.RollingOut {
+			c.Daemon = daemon(o, in)
+		}
 	}
 	return c
 }

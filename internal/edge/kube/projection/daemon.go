@@ -34,6 +34,15 @@ func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	return d
 }
 
+// isRollingOut reports whether a DaemonSet has ready pods, and most of them may have an earlier template. Their requests are not known then:
+// with the update strategy OnDelete, or if the new pods cannot start, the new template can have any requests for any time.
+func isRollingOut(o *appsv1.DaemonSet) bool {
+	ready, desired := int64(o.Status.NumberReady), int64(o.Status.DesiredNumberScheduled)
+	earlier := desired - int64(o.Status.UpdatedNumberScheduled) // pods with an earlier template, which may be ready
+	current := ready - earlier
+	return ready > 0 && (o.Status.ObservedGeneration < o.Generation || earlier > 0 && current < desired-current)
+}
+
 // TolerationsOf returns the tolerations of a pod. It returns false if there are too many, so that the pod counts as tolerating all taints.
 func TolerationsOf(p *corev1.PodSpec) (all cluster.Tolerations, ok bool) {
 	all = tolerations(p)

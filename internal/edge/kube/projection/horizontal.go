@@ -9,7 +9,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // HorizontalAutoscaler returns the projection of a HorizontalPodAutoscaler. Metrics that are incomplete or invalid are left out: the HPA
@@ -20,7 +19,7 @@ func HorizontalAutoscaler(o *autoscalingv2.HorizontalPodAutoscaler) *cluster.Hor
 		Key:    cluster.Key{Namespace: o.Namespace, Name: o.Name},
 		UID:    string(o.UID),
 		Target: Workload(t.APIVersion, t.Kind, o.Namespace, t.Name),
-		Points: kube.ScalePoints(o.Annotations[v1alpha1.AnnotationScalePoint]),
+		Points: ScalePoints(o.Annotations[v1alpha1.AnnotationScalePoint]),
 	}
 	for i := range min(len(o.Spec.Metrics), cluster.MostMetrics) {
 		if u, ok := utilizationTarget(&o.Spec.Metrics[i]); ok {

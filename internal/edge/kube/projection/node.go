@@ -18,6 +18,7 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		Labels:      pairs(n.Labels, in),
 		Name:        n.Name,
 		Allocatable: kube.Amounts(n.Status.Allocatable),
+		Capacity:    kube.Amounts(n.Status.Capacity),
 		Cordoned:    n.Spec.Unschedulable,
 	}
 	for i := range n.Spec.Taints {

@@ -29,7 +29,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Tolerance:   in.tolerance(&p.Spec),
 		LocalData:   hasLocalData(p.Spec.Volumes),
 		Tied:        isTied(&p.Spec),
-		Placeholder: kube.IsPlaceholder(p),
+		Placeholder: IsPlaceholder(p),
 		Overhead:    len(p.Spec.Overhead) > 0,
 		Static:      p.Annotations[corev1.MirrorPodAnnotationKey] != "",
 		Created:     kube.Utc(p.CreationTimestamp),

@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/fleet"
 )
 
-// FleetOptions are what users say about the nodes of the cluster.
+// FleetOptions are the settings of users about the nodes of the cluster.
 type FleetOptions struct {
 	Scale bool // scale pods down that fit on no node
 
@@ -29,9 +29,9 @@ type Nodes interface {
 }
 
 // Fleet returns the sizes of the nodes of the cluster and of those that can be added. While the latter are unknown, pods are not scaled.
-func Fleet(w Nodes, o FleetOptions) *policy.Fleet {
+func Fleet(w Nodes, o FleetOptions) *fleet.Fleet {
 	added, known := w.NewNodes()
-	c := policy.FleetConfig{
+	c := fleet.Config{
 		Nodes: w.Nodes(), Daemons: w.Daemons(), Selectors: w.Selectors(), Tolerations: w.Tolerations(), Unscaled: !o.Scale || !known,
 		New: slices.Clone(added),
 	}
@@ -45,5 +45,5 @@ func Fleet(w Nodes, o FleetOptions) *policy.Fleet {
 	if !largest.Has.Empty() {
 		c.New = append(c.New, cluster.NewNode{Size: largest})
 	}
-	return policy.NewFleet(c)
+	return fleet.New(c)
 }

@@ -6,7 +6,6 @@ package watcher
 import (
 	"context"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -58,38 +57,17 @@ func (w *World) Load(ctx context.Context) []Unread {
 // loadOwners discovers the kinds of the API server if a pod or an autoscaler refers to one that is not part of Kubernetes, and reads the
 // scales of these controllers.
 func (w *World) loadOwners(ctx context.Context) error {
-	if !w.refersToOtherKinds() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.owners.kinds.tried = true
-		return nil
-	}
-	d := w.clients.Core.Discovery().(discoverer) // see Start
-	if err := w.owners.kinds.refresh(ctx, d); err != nil {
+	w.lookUpOwners()
+	discovered, err := w.scales.Discover(ctx)
+	if err != nil || !discovered {
 		return err
 	}
-	w.lookUpOwners() // schedules reads of their scales
-	due, _ := w.owners.scale.due(time.Now())
-	read := scaleReaderFor(w.clients.Core.CoreV1().RESTClient())
-	var g errgroup.Group
-	g.SetLimit(scaleAtOnce)
-	for _, of := range due {
-		g.Go(func() error {
-			w.owners.scale.refresh(ctx, of, w.owners.kinds.find, read, func() {})
-			return nil
-		})
-	}
-	return g.Wait()
+	w.lookUpOwners() // now that the kinds are known, this schedules reads of their scales
+	w.scales.Read(ctx)
+	return nil
 }
 
-// refersToOtherKinds looks up the owners of all pods, and reports whether one has a kind that must be discovered.
-func (w *World) refersToOtherKinds() bool {
-	w.lookUpOwners()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.owners.kinds.asked) > 0
-}
-
+// lookUpOwners looks up the owners of all pods.
 func (w *World) lookUpOwners() {
 	for _, p := range w.Pods() {
 		if !p.Controller.IsZero() {

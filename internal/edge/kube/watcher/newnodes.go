@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -54,7 +55,7 @@ func (w *World) readNewNodes(ctx context.Context) {
 		} else {
 			wait = newNodesRetry
 		}
-		if !pause(ctx, wait) {
+		if !kube.Sleep(ctx, wait) {
 			return
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/scale"
 	"podfit.dev/podfit/internal/transcript"
 )
 
@@ -46,12 +46,14 @@ type ownersPlayer struct {
 	t      *testing.T
 	w      *World
 	listed bool
+	other  *fakeControllers
 }
 
 func newOwnersPlayer(t *testing.T) *ownersPlayer {
-	p := &ownersPlayer{t: t, listed: true}
+	p := &ownersPlayer{t: t, listed: true, other: new(fakeControllers)}
 	p.w = NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Pods: AllPods})
 	p.w.owners.synced = func(projection.GroupKind) bool { return p.listed }
+	p.w.owners.other = p.other
 	return p
 }
 
@@ -125,27 +127,29 @@ func (p *ownersPlayer) execute(f []string) string {
 	return ""
 }
 
+// kinds makes names the result of discovery.
 func (p *ownersPlayer) kinds(names []string) {
-	k := p.w.owners.kinds
-	k.served = make(map[projection.GroupKind]kind)
+	served := make(map[projection.GroupKind]scale.Kind)
 	for _, name := range names {
 		name, subresource, _ := strings.Cut(name, "=")
 		w := p.ref(name + "/x")
-		k.served[projection.KindOf(w)] = kind{version: "v1", resource: strings.ToLower(w.Kind) + "s", scale: subresource == "scale"}
+		served[projection.KindOf(w)] = scale.Kind{Version: "v1", Resource: strings.ToLower(w.Kind) + "s", Scale: subresource == "scale"}
 	}
-	k.loaded = time.Now()
+	p.other.discover(served)
 }
 
 func (p *ownersPlayer) scale(w cluster.Workload, answer string) {
-	e := p.w.owners.scale.want(w)
+	e := p.other.Scale(w)
+	e.Answered = true
 	resource := schema.GroupResource{Group: w.Group, Resource: strings.ToLower(w.Kind) + "s"}
 	switch n, err := strconv.Atoi(answer); {
 	case err == nil:
-		*e = scaleEntry{read: true, scale: cluster.Scale{Known: true, Replicas: int32(n)}}
+		e = scale.Reading{Answered: true, Scale: cluster.Scale{Known: true, Replicas: int32(n)}}
 	case answer == "notfound":
-		e.err = apierrors.NewNotFound(resource, w.Name)
-		e.gone = true
+		e.Err = apierrors.NewNotFound(resource, w.Name)
+		e.Missing = true
 	default:
-		e.err = apierrors.NewForbidden(resource, w.Name, errors.New("no"))
+		e.Err = apierrors.NewForbidden(resource, w.Name, errors.New("no"))
 	}
+	p.other.read[w] = e
 }

@@ -14,8 +14,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// addProfiles watches the names of SizingProfiles, which are used for warnings, and how they roll changes out. Startup does not wait for
-// the first list. If Options.Rules is set, no pod is changed before it: without it, a workload with a canary would be changed as a whole.
+// addProfiles watches SizingProfiles: their names, which are used for warnings, and how they roll changes out. Startup does not wait for the
+// first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
+// although its profile requires a canary.
 func (w *World) addProfiles() {
 	c, err := kube.NewProfileObjects(w.clients)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/scale"
 )
 
 // The errors of TopSoon.
@@ -33,6 +35,7 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 		}
 	}()
 	for {
+		changed := w.scales.Changed() // before the look-up, so that no change is missed
 		w.mu.Lock()
 		t, err := w.owners.follow(controller, w.findForReview)
 		if err == nil || errors.Is(err, errCycle) {
@@ -53,6 +56,7 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 		w.mu.Unlock()
 		select {
 		case <-arrived:
+		case <-changed:
 		case <-slot.lost:
 			return cluster.Workload{}, ErrTooManyWaiting
 		case <-ctx.Done():
@@ -61,12 +65,12 @@ func (w *World) TopSoon(ctx context.Context, controller cluster.Workload) (clust
 	}
 }
 
-// findForReview is kinds.find for the owners of the pod of a review, which may never be stored.
-func (w *World) findForReview(gk projection.GroupKind) (kind, error) {
+// findForReview is Kind for the owners of the pod of a review, which may never be stored.
+func (w *World) findForReview(gk projection.GroupKind) (scale.Kind, error) {
 	if w.targetKinds[gk] > 0 {
-		return w.owners.kinds.find(gk)
+		return w.owners.other.Kind(gk)
 	}
-	return w.owners.kinds.peek(gk)
+	return w.owners.other.KnownKind(gk)
 }
 
 // autoscalerChanged updates the index by target and the number of autoscalers by kind of target.
@@ -95,7 +99,7 @@ const selectorsKept = 5 * time.Minute
 
 // forgetSelectors frees unused node selectors until ctx ends.
 func (w *World) forgetSelectors(ctx context.Context) {
-	for pause(ctx, selectorsKept) {
+	for kube.Sleep(ctx, selectorsKept) {
 		if w.in.Crowded() {
 			w.in.ForgetSelectors(w.placesInUse())
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func unusedClients(t testing.TB) *kube.Clients {
 func loadedWorld(t testing.TB) *World {
 	w := NewWorld(unusedClients(t), Options{})
 	w.owners.synced = func(projection.GroupKind) bool { return true }
-	w.owners.kinds.loaded = time.Now()
+	w.owners.other = new(fakeControllers)
 	return w
 }
 
@@ -51,7 +52,7 @@ func TestTopSoon_unknownKindsOfReviews_leaveNoState(t *testing.T) {
 			t.Fatalf("topmost controller %v, error %v, want none for a kind that the API server does not serve", top, err)
 		}
 	}
-	if n := len(w.owners.kinds.asked) + len(w.owners.kinds.wake) + len(w.owners.scale.entries) + len(w.waiting.byNamespace); n > 0 {
+	if n := w.owners.other.(*fakeControllers).stored() + len(w.waiting.byNamespace); n > 0 {
 		t.Errorf("%d entries remain after reviews of pods that were never stored, want none", n)
 	}
 }
@@ -62,13 +63,41 @@ func TestTopSoon_unknownKindOfAutoscalerTarget_requestsDiscovery(t *testing.T) {
 	addAutoscaler(w, "x", target)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.TopSoon(ended, target); !errors.Is(err, ErrOwnerUnknown) || len(w.owners.kinds.asked) != 1 || len(w.owners.kinds.wake) != 1 {
-		t.Errorf("error %v; discovery is requested for %v", err, w.owners.kinds.asked)
+	if _, err := w.TopSoon(ended, target); !errors.Is(err, ErrOwnerUnknown) || w.owners.other.(*fakeControllers).stored() != 1 {
+		t.Errorf("error %v; looked up %+v", err, w.owners.other)
 	}
 	w.autoscalers.Remove(cluster.Key{Namespace: "shop", Name: "x"})
 	if len(w.targetKinds) > 0 {
 		t.Errorf("kinds of deleted targets remain: %v", w.targetKinds)
 	}
+}
+
+func TestTopSoon_kindIsDiscoveredMeanwhile_reviewGetsItsOwner(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET /api", 200, `{"kind":"APIVersions","versions":["v1"]}`)
+	f.Reply("GET /api/v1", 200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
+	f.Reply("GET /apis", 200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"g.example","versions":[{"groupVersion":"g.example/v1","version":"v1"}],
+		"preferredVersion":{"groupVersion":"g.example/v1","version":"v1"}}]}`)
+	f.Reply("GET /apis/g.example/v1", 200, `{"kind":"APIResourceList","groupVersion":"g.example/v1","resources":[
+		{"name":"sets","kind":"Set","namespaced":true,"verbs":["get"]},{"name":"sets/scale","kind":"Scale","namespaced":true,"verbs":["get"]}]}`)
+	w := NewWorld(clientsOf(f), Options{})
+	set := cluster.Workload{Group: "g.example", Kind: "Set", Namespace: "shop", Name: "x"}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer cancel()
+		if top, err := w.TopSoon(ctx, set); top != set || err != nil {
+			t.Errorf("topmost controller %v, error %v", top, err)
+		}
+	})
+	kubetest.Eventually(t, "the review waits", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.waiting.held == 1
+	})
+	w.scales.Run(ctx)
+	running.Wait()
 }
 
 func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
@@ -181,16 +210,6 @@ func TestWaitSlots_evenlyDistributed_areNotTakenAway(t *testing.T) {
 	}
 	if lost > 0 {
 		t.Errorf("%d of %d reviews lost their slot", lost, len(held))
-	}
-}
-
-func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
-	w := loadedWorld(t)
-	for i := range 2 * maxAsked {
-		_, _ = w.owners.kinds.find(projection.GroupKind{Group: "g.example", Kind: fmt.Sprint("Kind", i)})
-	}
-	if n := len(w.owners.kinds.asked); n > maxAsked {
-		t.Errorf("%d kinds are stored, want at most %d", n, maxAsked)
 	}
 }
 

@@ -158,7 +158,7 @@ func (w *World) Daemons() []cluster.Daemon {
 // Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
 func (w *World) Selectors() []cluster.NodeSelector { return w.in.Selectors() }
 
-// Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
+// Tolerations returns the different lists of tolerations of pods. That of a pod is at index Pod.Tolerance - cluster.FirstListed.
 func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }
 
 // MemoryEvictions returns the containers whose memory usage made the kubelet evict their pods, oldest first. The API server keeps

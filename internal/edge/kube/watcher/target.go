@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/scale"
 )
 
 // TargetProblem returns the problem with the target of an autoscaler, in the message of upstream's condition ConfigUnsupported,
@@ -29,7 +30,7 @@ func (o *owners) targetProblem(a *cluster.Autoscaler) (problem string, known boo
 		return "Cannot read targetRef. Reason: targetRef not defined. If this is a v1beta1 object, switch to v1", true
 	}
 	if err := o.unreadable(a); err != nil {
-		if errors.Is(err, errPending) {
+		if errors.Is(err, scale.ErrPending) {
 			return "", false
 		}
 		return "Cannot read targetRef. Reason: " + err.Error(), true
@@ -37,7 +38,7 @@ func (o *owners) targetProblem(a *cluster.Autoscaler) (problem string, known boo
 	written := fmt.Sprintf("%s.%s/%s", a.APIVersion, t.Kind, t.Name)
 	top, err := o.top(t)
 	switch {
-	case errors.Is(err, errPending):
+	case errors.Is(err, scale.ErrPending):
 		return "", false
 	case err != nil:
 		return fmt.Sprintf("Error checking if target %s is a topmost well-known or scalable controller: %s", written, err), true
@@ -54,27 +55,27 @@ func (o *owners) unreadable(a *cluster.Autoscaler) error {
 	t := a.Target
 	gk := projection.KindOf(t)
 	if gk.IsWellKnown() {
-		_, _, err := o.parent(t, o.kinds.find)
+		_, _, err := o.parent(t, o.other.Kind)
 		return err
 	}
 	unhandled := func(err error) error {
 		return fmt.Errorf("unhandled targetRef %s / %s / %s, last error %w", a.APIVersion, t.Kind, t.Name, err)
 	}
-	info, err := o.kinds.find(gk)
+	info, err := o.other.Kind(gk)
 	switch {
 	case err != nil:
 		return err
-	case info.resource == "":
+	case info.Resource == "":
 		return unhandled(fmt.Errorf("no matches for kind %q in group %q", t.Kind, t.Group))
-	case !info.scale:
+	case !info.Scale:
 		return unhandled(errors.New("the server could not find the requested resource"))
 	}
-	s := o.scale.want(t)
+	s := o.other.Scale(t)
 	switch {
-	case !s.answered():
-		return errPending
-	case s.gone || !s.read:
-		return unhandled(s.err)
+	case !s.Answered:
+		return scale.ErrPending
+	case s.Missing:
+		return unhandled(s.Err)
 	}
 	return nil
 }

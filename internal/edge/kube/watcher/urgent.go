@@ -25,6 +25,7 @@ type Waits struct {
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
 	LargerNode  bool                      // pods wait for a node that is larger than all others
+	Requests    bool                      // pods wait for a ProvisioningRequest
 	At          time.Time                 // when the next step of a surge or the next read of requests for capacity is due; zero if there is none
 }
 
@@ -38,13 +39,14 @@ func newUrgent() urgent {
 func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
-// ready, pods of surges that become ready or are gone, and nodes that arrive, become ready or grow;
+// ready, pods of surges that become ready or are gone, nodes that arrive, become ready or grow, and changes of ProvisioningRequests;
 // and Waits.At. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u := &w.urgent
 	u.waits = waits
+	w.requests.await(waits.Requests)
 	if u.timer != nil {
 		u.timer.Stop()
 		u.timer = nil
@@ -106,7 +108,8 @@ func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {
 			delete(u.crashing, namespace)
 		}
 	}
-	// The replacement of a rescued pod ends the wait of the next one, so a pod that becomes ready beside crashing ones counts too.
+	// The next OOM-killed pod is rescued only when the replacement of the last one is ready. So a pod that becomes ready in a namespace with
+	// crashing pods counts, too.
 	isReady := now != nil && now.Ready && (before == nil || !before.Ready)
 	if is && now.Live() || isReady && (u.crashing[namespace] > 0 || u.waits.Controllers[now.Controller]) ||
 		isDeferred(now) && !isDeferred(before) || holdsRoom(now) && !holdsRoom(before) || u.freesRoom(before, now) || u.continuesSurge(before, now, isReady) {

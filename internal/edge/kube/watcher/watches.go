@@ -95,7 +95,8 @@ func podSelector(s PodScope) string {
 func (w *World) namespaces() string {
 	var parts []string
 	for _, ns := range w.o.Ignored {
-		if ns = strings.TrimSpace(ns); ns != "" {
+		ns = strings.TrimSpace(ns)
+		if ns != "" {
 			parts = append(parts, "metadata.namespace!="+ns)
 		}
 	}
@@ -184,7 +185,7 @@ func (w *World) addMetadataOnly(kind, resource string) {
 func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 	src.FieldSelector = w.namespaces()
 	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
-	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, _, now *projection.ControllerState) projection.ControllerState {
+	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, before, now *projection.ControllerState) projection.ControllerState {
 		if kind == deploymentKind {
 			w.noteSurge(key, now)
 		}
@@ -192,7 +193,11 @@ func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 			return projection.ControllerState{}
 		}
 		w.ownerArrived()
-		return *now
+		kept := *now
+		if now.RollingOut && before != nil {
+			kept.Daemon = before.Daemon // what its pods take of their nodes is what they took before the rollout
+		}
+		return kept
 	}}
 	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
 	w.owners.known[gk] = s

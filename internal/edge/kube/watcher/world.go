@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/scale"
 )
 
 // A PodScope selects the pods that are watched.
@@ -57,7 +58,7 @@ type Options struct {
 // A World stores the known state of the cluster. The watches write it; the loops and the webhook read single objects or
 // snapshots. Objects that it returns are never changed afterwards.
 //
-// One mutex guards all fields. It is held for look-ups and while pieces of pieceSize objects are copied, never during a request
+// One mutex guards all fields but scales. It is held for look-ups and while pieces of pieceSize objects are copied, never during a request
 // or a wait.
 type World struct {
 	clients *kube.Clients
@@ -66,6 +67,8 @@ type World struct {
 	in      *projection.Interner
 	feeds   []*feed.Feed
 	running sync.WaitGroup
+
+	throttle kube.Throttle // of the writes of statuses
 
 	mu          sync.Mutex
 	pods        store[*cluster.Pod]
@@ -80,6 +83,7 @@ type World struct {
 	budgets    store[cluster.DisruptionBudget]
 	budgetFeed *feed.Feed // nil if they are not watched
 	urgent     urgent     // pods that an early pass may help
+	requests   requestWatch
 
 	profiles    store[cluster.Canary] // how SizingProfiles roll changes out
 	profileFeed *feed.Feed            // nil if they are not watched
@@ -98,7 +102,8 @@ type World struct {
 	newNodes    newNodes
 	evictions   store[[]usage.OOM]
 	owners      owners
-	arrived     chan struct{}                // nil unless a review waits: closed when an owner arrives
+	scales      *scale.Cache                 // kinds and scales of controllers that are not watched; it has a mutex of its own
+	arrived     chan struct{}                // nil unless a review waits: closed when a watch delivers an owner
 	waiting     waitSlots                    // reviews that wait for an owner
 	targetKinds map[projection.GroupKind]int // number of autoscalers by kind of target
 
@@ -118,6 +123,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 		candidates: newCandidates(o.Boosts),
 		limits:     make(map[string]cluster.LimitRange),
 		urgent:     newUrgent(),
+		requests:   requestWatch{wanted: make(chan struct{}, 1)},
 		quotaSets:  make(map[string]*cluster.Quotas),
 
 		horizontalOf:     make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler),
@@ -141,10 +147,10 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.nodes = store[cluster.Node]{mu: &w.mu, changed: w.nodeChanged}
 	w.newNodes.denied = map[string]bool{}
 	w.evictions = store[[]usage.OOM]{mu: &w.mu}
+	w.scales = scale.NewCache(c, o.Log)
 	w.owners = owners{
 		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
-		kinds:  newKinds(&w.mu, o.Log),
-		scale:  newScales(&w.mu, o.Log),
+		other:  w.scales,
 		synced: func(projection.GroupKind) bool { return false },
 	}
 	w.addFeeds()
@@ -161,18 +167,9 @@ func (w *World) Start(ctx context.Context) {
 	}
 	if w.o.Nodes {
 		w.running.Go(func() { w.readNewNodes(ctx) })
+		w.running.Go(func() { w.watchRequests(ctx) })
 	}
-	w.running.Go(func() {
-		w.owners.scale.run(ctx, w.owners.kinds.find, scaleReaderFor(w.clients.Core.CoreV1().RESTClient()), w.ownerArrived)
-	})
-	d := w.clients.Core.Discovery().(discoverer) // true for every client of client-go; with the assertion, modules with an older client-go compile too
-	w.running.Go(func() {
-		w.owners.kinds.run(ctx, d, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.ownerArrived()
-		})
-	})
+	w.running.Go(func() { w.scales.Run(ctx) })
 }
 
 // Wait returns when all goroutines of Start have ended.
@@ -227,11 +224,7 @@ func (w *World) Synced() bool {
 }
 
 // Discovered reports whether discovery has been attempted once, with or without success.
-func (w *World) Discovered() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.owners.kinds.tried
-}
+func (w *World) Discovered() bool { return w.scales.Discovered() }
 
 // ownerArrived wakes the reviews that wait for an owner. The mutex is held.
 func (w *World) ownerArrived() {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 )
 
 const (
-	cacheVersion = 1
+	cacheVersion = 2
 	cacheSuffix  = ".usage.gz"
 	maxCache     = 512 << 20 // bytes of all files of a cluster; the oldest days are deleted
 	maxAge       = 60 * day  // of a file, so that files of former addresses are deleted
@@ -41,7 +42,7 @@ var fileName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 //
 //	DIRECTORY/CLUSTER UID/hash of the address and the queries/2026-11-09/shop.usage.gz
 //
-// A file that cannot be read, written or decoded is never an error: the day is read from Prometheus, and Part.Notes says why. Files
+// A file that cannot be read, written or decoded is never an error: the day is read from Prometheus, and Part.Notes has the cause. Files
 // are replaced atomically, so that several processes may use one cache.
 type Cache struct {
 	dir  string // of the cluster
@@ -272,6 +273,7 @@ func (t *table) encode(namespace string) []byte {
 		for i := range t.rows[id] {
 			c := &t.rows[id][i]
 			values := c.values()
+			values[KilledRequest] = t.killedRequest(id, i)
 			bits := byte(0)
 			for i, v := range values {
 				if v > 0 {
@@ -306,7 +308,7 @@ func (t *table) decode(data []byte, namespace string) error {
 		d.Fail("the file is of another namespace")
 	}
 	count := d.Uvarint("rows", maxRows)
-	rows := map[identity]*[hoursPerDay]cell{}
+	rows := newTable(t.day)
 	for range count {
 		if d.Err() != nil {
 			break
@@ -317,25 +319,27 @@ func (t *table) decode(data []byte, namespace string) error {
 		}
 		row := new([hoursPerDay]cell)
 		for i := range row {
-			row[i].decode(d)
+			if request := row[i].decode(d); request > 0 {
+				rows.kill(id, i, float64(request))
+			}
 		}
-		rows[id] = row
+		rows.rows[id] = row
 	}
 	if err := d.Finish("the file"); err != nil {
 		return err
 	}
-	if len(t.rows)+len(rows) > maxRows {
+	if len(t.rows)+len(rows.rows) > maxRows {
 		return errTooMany
 	}
-	for id, row := range rows {
-		t.rows[id] = row
-	}
+	maps.Copy(t.rows, rows.rows)
+	maps.Copy(t.killed, rows.killed)
 	return nil
 }
 
-func (c *cell) decode(d *codec.Decoder) {
+// decode reads a cell. It returns the value of KilledRequest.
+func (c *cell) decode(d *codec.Decoder) (killedRequest uint64) {
 	bits := d.Byte("cell", 1<<measureCount-1)
-	limits := [measureCount]uint64{CPU: 1e8 + 1, Memory: 1e14 + 1, Kills: math.MaxUint16, Throttled: 1000}
+	limits := [measureCount]uint64{CPU: 1e8 + 1, Memory: 1e14 + 1, Kills: math.MaxUint16, Throttled: 1000, KilledRequest: 1e14}
 	var values [measureCount]uint64
 	for m, limit := range limits {
 		if bits&(1<<m) != 0 {
@@ -344,4 +348,5 @@ func (c *cell) decode(d *codec.Decoder) {
 	}
 	c.cpu, c.memory = uint32(values[CPU]), values[Memory]
 	c.kills, c.throttled = uint16(values[Kills]), uint16(values[Throttled])
+	return values[KilledRequest]
 }

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,24 +45,26 @@ func TestCache_secondRun_readsOnlyThePresentDay(t *testing.T) {
 	n := len(f.ranges)
 	s := f.survey(t, cached(OpenCache(dir, "uid-1")))
 	second := read(t, s, 14, "shop", "pay")
-	if got := len(f.ranges) - n; n != 15*4 || got != 4 {
-		t.Errorf("%d range queries, then %d, want 60 and 4", n, got)
+	if got := len(f.ranges) - n; n != 15*5 || got != 5 {
+		t.Errorf("%d range queries, then %d, want 75 and 5", n, got)
 	}
 	if !reflect.DeepEqual(first.hours, second.hours) {
 		t.Error("the second run has other hours")
 	}
-	if p := s.Progress(); p.Done != p.Planned || p.Done != 5 {
-		t.Errorf("progress is %+v, want 5 of 5 queries", p)
+	if p := s.Progress(); p.Done != p.Planned || p.Done != 6 {
+		t.Errorf("progress is %+v, want 6 of 6 queries", p)
 	}
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Cache = OpenCache(dir, "uid-2") },
 		func(c *Config) { c.Address = "http://other.invalid" },
 		func(c *Config) { c.Labels = []Label{{"cluster", "eu"}} },
+		func(c *Config) { c.Params = url.Values{"extra_label": {"cluster=eu"}} },
+		func(c *Config) { c.Tenant = "X-Scope-OrgID: eu" },
 	} {
 		n := len(f.ranges)
 		read(t, f.survey(t, cached(OpenCache(dir, "uid-1")), change), 14, "shop", "pay")
-		if got := len(f.ranges) - n; got != 60 {
-			t.Errorf("after a change %d range queries, want 60", got)
+		if got := len(f.ranges) - n; got != 75 {
+			t.Errorf("after a change %d range queries, want 75", got)
 		}
 	}
 }
@@ -228,8 +231,8 @@ func TestCache_incompleteDay_isReadAgain(t *testing.T) {
 		}
 		readPlan(t.Context(), s, plan)
 	}
-	if n := len(f.ranges); n != 8 || len(cacheFiles(t, cache)) > 0 {
-		t.Errorf("%d range queries, want 8: the last hour of the day is missing", n)
+	if n := len(f.ranges); n != 10 || len(cacheFiles(t, cache)) > 0 {
+		t.Errorf("%d range queries, want 10: the last hour of the day is missing", n)
 	}
 }
 
@@ -269,8 +272,8 @@ func TestCache_dayWithAGap_isReadAgainForThatNamespaceOnly(t *testing.T) {
 		f.fails, f.ranges = nil, nil
 		r := read(t, f.survey(t, cached(OpenCache(dir, "uid"))), 2)
 		r.checkComplete(t, f, "bad", "good")
-		if n := len(f.ranges); n != 3*4 {
-			t.Errorf("the second run sends %d range queries, want 12: of namespace bad, and of the present day", n)
+		if n := len(f.ranges); n != 3*5 {
+			t.Errorf("the second run sends %d range queries, want 15: of namespace bad, and of the present day", n)
 		}
 		for _, q := range f.ranges {
 			if past := q.from.Before(r.plan.To.Truncate(day)); past == slices.Contains(q.namespaces, "good") {

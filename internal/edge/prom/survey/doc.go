@@ -14,13 +14,13 @@
 //
 //	url, transport := flags.Prometheus, prom.Transport(prom.Config{TokenFile: ..., Insecure: ...})
 //	if url == "" {                                          // discovery: clients are *kube.Clients
-//		services, err := clients.Services(ctx, discovery.Selectors())
-//		objects, err := clients.Prometheuses(ctx)
+//		services, err := inspection.Services(ctx, clients, discovery.Selectors())
+//		objects, err := inspection.Prometheuses(ctx, clients)
 //		found, err := discovery.Choose(services, objects)   // discovery.None or discovery.Several
-//		url, err = clients.ServiceProxy(found.Key, found.Scheme, found.Port, found.Path)
+//		url, err = inspection.ServiceProxy(clients, found.Key, found.Scheme, found.Port, found.Path)
 //		transport, header = clients.HTTP.Transport, found.Header
 //	}
-//	clusterUID, err := clients.UID(ctx)
+//	clusterUID, err := inspection.ClusterUID(ctx, clients)
 //	dir, err := survey.DefaultDir()
 //	s, err := survey.New(survey.Config{Address: url, Transport: transport, Cache: survey.OpenCache(dir, clusterUID)})
 //	plan, err := s.Plan(ctx, namespaces, from, to)          // plan.Notes are texts for the user

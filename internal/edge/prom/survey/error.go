@@ -30,15 +30,15 @@ const (
 // causes has the text and the remedy of each cause.
 var causes = [...]struct{ text, remedy string }{
 	Unreachable:     {"no connection", "check the address, and whether a port-forward is still running"},
-	Unauthorized:    {"the credentials are missing or not permitted", "set a bearer token file or a header, for example X-Scope-OrgID for Mimir"},
+	Unauthorized:    {"the credentials are missing or not permitted", "set --prometheus-token-file, or --prometheus-header 'X-Scope-OrgID: TENANT' for a tenant of Mimir"},
 	NotPrometheus:   {"the answer is not from Prometheus but, for example, a login page", "check the address; behind a login, use a bearer token or a port-forward to the Prometheus service"},
 	WrongPath:       {"there is no Prometheus API at this address", "add the path: /prometheus for Mimir, /select/0/prometheus for a VictoriaMetrics cluster"},
 	Rejected:        {"Prometheus does not understand the query", "check that the server is Prometheus 2.20 or later, Thanos, Mimir or VictoriaMetrics"},
-	TooLarge:        {"the query needs more samples than Prometheus permits", "increase --query.max-samples of Prometheus, or select fewer namespaces"},
+	TooLarge:        {"the query needs more samples than Prometheus permits", "increase its limit (--query.max-samples of Prometheus and Thanos, -querier.max-samples of Mimir, -search.maxSamplesPerQuery of VictoriaMetrics), or select fewer namespaces with -n"},
 	Overloaded:      {"Prometheus is overloaded or not available", "try again later with a gentle load; the days that were read are cached"},
 	TimedOut:        {"the query timed out", "try again later with a gentle load; the days that were read are cached"},
 	NoSeries:        {"Prometheus has no series " + memoryMetric + " of these namespaces", "check the cluster labels and the namespaces, and that Prometheus scrapes cAdvisor of the kubelets"},
-	SeveralClusters: {"Prometheus stores several clusters", "select one with a cluster label, such as cluster=NAME"},
+	SeveralClusters: {"Prometheus stores several clusters", "select one with --cluster-label, such as cluster=NAME"},
 	GivenUp:         {"too many queries failed in a row", "try again later with a gentle load; the days that were read are cached"},
 }
 
@@ -50,7 +50,7 @@ type Error struct {
 	Address string // of Prometheus
 	Query   string // "" if there was none
 	Status  int    // of the HTTP response; 0 if there was none
-	Detail  string // what the server or the system says
+	Detail  string // text of the server or the operating system
 	Err     error  // wrapped error or nil
 
 	retryAfter time.Duration // requested by the server

@@ -137,6 +137,8 @@ func ask(v url.Values) *asked {
 	switch {
 	case strings.Contains(q.query, memoryMetric):
 		q.measure = Memory
+	case strings.Contains(q.query, requestsMetric):
+		q.measure = KilledRequest
 	case strings.Contains(q.query, restartsMetric):
 		q.measure = Kills
 	case strings.Contains(q.query, throttledMetric):
@@ -198,6 +200,8 @@ func (f *fake) matrix(to io.Writer, q *asked) error {
 			return strconv.Itoa(64<<20 + i)
 		case Kills:
 			return "2"
+		case KilledRequest:
+			return strconv.Itoa(96 << 20)
 		default:
 			return "0.5"
 		}
@@ -207,7 +211,7 @@ func (f *fake) matrix(to io.Writer, q *asked) error {
 	comma := ""
 	for _, name := range q.namespaces {
 		for i := range f.containers[name] {
-			if q.measure == Kills && i > 0 {
+			if (q.measure == Kills || q.measure == KilledRequest) && i > 0 {
 				break
 			}
 			who := fmt.Sprintf(`"workload":"w%d","workload_type":"deployment"`, i)
@@ -277,8 +281,10 @@ type result struct {
 	hours []Hour
 	gaps  []Gap
 	notes []string
-	parts int
-	err   error
+
+	partial []string
+	parts   int
+	err     error
 }
 
 // read plans and reads some days.
@@ -298,6 +304,7 @@ func readPlan(ctx context.Context, s *Survey, plan *Plan) (r result) {
 		r.hours = slices.AppendSeq(r.hours, part.Hours())
 		r.gaps = append(r.gaps, part.Gaps...)
 		r.notes = append(r.notes, part.Notes...)
+		r.partial = append(r.partial, part.Partial...)
 		r.err = err
 	}
 	r.gaps = Merge(r.gaps)

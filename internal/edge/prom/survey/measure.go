@@ -21,11 +21,12 @@ const (
 	Memory
 	Kills
 	Throttled
+	KilledRequest // the memory request of a container in an hour with an OOM kill
 	measureCount
 )
 
 func (m Measure) String() string {
-	return [...]string{"CPU usage", "memory usage", "OOM kills", "CPU throttling"}[m]
+	return [...]string{"CPU usage", "memory usage", "OOM kills", "CPU throttling", "memory requests of OOM-killed containers"}[m]
 }
 
 // The metrics of cAdvisor and kube-state-metrics, and the recording rule of the Kubernetes mixin, which kube-prometheus-stack installs.
@@ -34,6 +35,8 @@ const (
 	memoryMetric    = "container_memory_working_set_bytes"
 	restartsMetric  = "kube_pod_container_status_restarts_total"
 	reasonMetric    = "kube_pod_container_status_last_terminated_reason"
+	oomMetric       = "container_oom_events_total"
+	requestsMetric  = "kube_pod_container_resource_requests"
 	periodsMetric   = "container_cpu_cfs_periods_total"
 	throttledMetric = "container_cpu_cfs_throttled_periods_total"
 	ownerMetric     = "namespace_workload_pod:kube_pod_owner:relabel"
@@ -90,14 +93,31 @@ func (m Measure) expression(s selector, joined bool, window time.Duration) strin
 	case Memory:
 		return aggregate("max", fmt.Sprintf("max_over_time(%s%s[1h])", memoryMetric, in), s, joined)
 	case Kills:
-		// Several replicas of kube-state-metrics report the same restart. Each restart counts of which the reason was OOMKilled.
-		const by = "max by (namespace,pod,container) "
-		return aggregate("sum", fmt.Sprintf("%s(round(increase(%s%s[1h])) > 0) and on (namespace,pod,container) %s(max_over_time(%s%s[1h]) > 0)",
-			by, restartsMetric, in, by, reasonMetric, s.containers(`reason="OOMKilled"`)), s, joined)
+		return aggregate("sum", kills(s), s, joined)
+	case KilledRequest:
+		return aggregate("max", fmt.Sprintf("%s(max_over_time(%s%s[1h])) and on (namespace,pod,container) (%s)",
+			byContainer, requestsMetric, s.containers(`resource="memory"`), kills(s)), s, joined)
 	default:
 		return aggregate("max", fmt.Sprintf("increase(%s%s[1h]) / (increase(%s%s[1h]) > 0) > %s",
 			throttledMetric, in, periodsMetric, in, leastThrottled), s, joined)
 	}
+}
+
+const byContainer = "max by (namespace,pod,container) "
+
+// kills returns the expression of the OOM kills of containers in an hour: the restarts of which the reason was OOMKilled, or else the kills
+// that cAdvisor counted, also of processes without a restart. Several replicas of kube-state-metrics report the same restart.
+func kills(s selector) string {
+	in := s.containers()
+	return fmt.Sprintf("(%[1]s(round(increase(%[2]s%[3]s[1h])) > 0) and on (namespace,pod,container) %[1]s(max_over_time(%[4]s%[5]s[1h]) > 0)) or %[1]s(round(increase(%[6]s%[3]s[1h])) > 0)",
+		byContainer, restartsMetric, in, reasonMetric, s.containers(`reason="OOMKilled"`), oomMetric)
+}
+
+// anyKills returns the expression of the namespaces in which a container was probably OOM-killed in the last day. The counter of cAdvisor is
+// read every five minutes only, because all containers have it.
+func anyKills(s selector) string {
+	return fmt.Sprintf("count by (namespace) ((last_over_time(%s%s[1d]) > 0) or max_over_time((%s%s > 0)[1d:5m]))",
+		reasonMetric, s.containers(`reason="OOMKilled"`), oomMetric, s.containers())
 }
 
 // aggregate merges the series of a container: those of several scrapers, those before and after a restart, and, with joined, those
@@ -116,9 +136,9 @@ func promDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) + "s"
 }
 
-// metrics returns the metrics that a measure needs besides those of usage.
+// metrics returns the metrics of a measure. One of them is enough.
 func (m Measure) metrics() []string {
 	return [measureCount][]string{
-		CPU: {cpuMetric}, Memory: {memoryMetric}, Kills: {restartsMetric, reasonMetric}, Throttled: {periodsMetric, throttledMetric},
+		CPU: {cpuMetric}, Memory: {memoryMetric}, Kills: {restartsMetric, oomMetric}, Throttled: {periodsMetric}, KilledRequest: {requestsMetric},
 	}[m]
 }

@@ -30,9 +30,11 @@ func TestExpression_measures_areTheseQueries(t *testing.T) {
 		{CPU, single, false, 40 * time.Minute, `max by (namespace,pod,container) (rate(container_cpu_usage_seconds_total` + one + `[1h]))`},
 		{Memory, single, false, 0, `max by (namespace,pod,container) (max_over_time(container_memory_working_set_bytes` + one + `[1h]))`},
 		{Memory, several, true, 0, `max by (namespace,workload,workload_type,container) ((max_over_time(container_memory_working_set_bytes` + two + `[1h]))` + owners},
-		{Kills, several, true, 0, `sum by (namespace,workload,workload_type,container) ((max by (namespace,pod,container) (round(increase(kube_pod_container_status_restarts_total` + two +
+		{Kills, several, true, 0, `sum by (namespace,workload,workload_type,container) (((max by (namespace,pod,container) (round(increase(kube_pod_container_status_restarts_total` + two +
 			`[1h])) > 0) and on (namespace,pod,container) max by (namespace,pod,container) (max_over_time(kube_pod_container_status_last_terminated_reason` +
-			strings.TrimSuffix(two, "}") + `,reason="OOMKilled"}[1h]) > 0))` + owners},
+			strings.TrimSuffix(two, "}") + `,reason="OOMKilled"}[1h]) > 0)) or max by (namespace,pod,container) (round(increase(container_oom_events_total` + two + `[1h])) > 0))` + owners},
+		{KilledRequest, single, false, 0, `max by (namespace,pod,container) (max by (namespace,pod,container) (max_over_time(kube_pod_container_resource_requests` + strings.TrimSuffix(one, "}") +
+			`,resource="memory"}[1h])) and on (namespace,pod,container) (` + kills(single) + `))`},
 		{Throttled, single, false, 0, `max by (namespace,pod,container) (increase(container_cpu_cfs_throttled_periods_total` + one +
 			`[1h]) / (increase(container_cpu_cfs_periods_total` + one + `[1h]) > 0) > 0.01)`},
 	} {

@@ -16,7 +16,8 @@ const (
 
 	defaultMaxSamples = 50_000_000
 	usableShare       = 5                // of the maximum of samples, one query may need a fifth
-	maxNames          = 2500             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
+	maxNames          = 2000             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
+	maxQuery          = 5000             // bytes of all namespaces in a query
 	maxSeries         = 20_000           // present containers in a query, which bounds memory
 	minSeries         = 10               // assumed for a namespace without pods at present
 	defaultInterval   = 15 * time.Second // scrape interval, if it is not known; a low value is safe
@@ -53,6 +54,21 @@ type query struct {
 
 // samples returns how many samples Prometheus reads.
 func (q *query) samples() int { return q.perHour * (q.to - q.from) }
+
+// repeated is how often the expression of a measure contains the names of the namespaces.
+var repeated = [measureCount]int{CPU: 1, Memory: 1, Kills: 3, Throttled: 2, KilledRequest: 4}
+
+// length returns the length of the namespaces in the expression, in bytes of a URL.
+func (q *query) length() (n int) {
+	for _, name := range q.namespaces {
+		n += len(name) + len("%7C")
+	}
+	n *= repeated[q.measure]
+	if q.joined {
+		n += n / repeated[q.measure]
+	}
+	return n
+}
 
 // span returns the start and the end of the time that the query reads.
 func (q *query) span() (from, to time.Time) {
@@ -130,7 +146,7 @@ func (p *Plan) queriesOf(m Measure, g group, start time.Time, budget int) []quer
 
 // within halves a query until each part is within a budget, or the smallest possible.
 func (p *Plan) within(q query, budget int) []query {
-	if q.samples() <= budget {
+	if q.samples() <= budget && q.length() <= maxQuery {
 		return []query{q}
 	}
 	halves := p.halves(q)
@@ -174,7 +190,10 @@ func (p *Plan) notes() {
 		p.Notes = append(p.Notes, fmt.Sprintf("Prometheus does not store all owners of pods (%s) of %d namespaces; pods are read one by one there.", ownerMetric, n))
 	}
 	for _, m := range p.NotRecorded {
-		p.Notes = append(p.Notes, fmt.Sprintf("Prometheus has no %s: %s is missing.", m, strings.Join(m.metrics(), " or ")))
+		if m == KilledRequest && slices.Contains(p.NotRecorded, Kills) {
+			continue
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("Prometheus has no %s: it stores no %s.", m, strings.Join(m.metrics(), " and no ")))
 	}
 }
 

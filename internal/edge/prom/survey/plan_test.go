@@ -111,8 +111,8 @@ func TestPlan_fiveThousandWorkloads_needsFewQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan.Interval != 30*time.Second || plan.Queries != 7*15*4 || len(f.probes) > 8 {
-		t.Errorf("interval %v, %d queries, %d before them, want 30s, 420 and at most 8", plan.Interval, plan.Queries, len(f.probes))
+	if plan.Interval != 30*time.Second || plan.Queries != 7*15*5 || len(f.probes) > 9 {
+		t.Errorf("interval %v, %d queries, %d before them, want 30s, 525 and at most 9", plan.Interval, plan.Queries, len(f.probes))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestPlan_fiveThousandWorkloads_needsFewQueries(t *testing.T) {
 func TestPlan_namespaceWithoutPods_isRead(t *testing.T) {
 	f := newFake(map[string]int{"shop": 3})
 	plan, err := f.survey(t).Plan(t.Context(), []string{"nightly"}, now.AddDate(0, 0, -1), now)
-	if err != nil || plan.Queries != 8 || !strings.Contains(f.probes[0], `namespace="nightly"`) {
+	if err != nil || plan.Queries != 10 || !strings.Contains(f.probes[0], `namespace="nightly"`) {
 		t.Errorf("error %v, %d queries, the first probe is %s", err, plan.Queries, f.probes[0])
 	}
 }

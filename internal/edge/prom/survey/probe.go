@@ -28,9 +28,9 @@ const rulesDelay = 5 * time.Minute
 const clusterLabel = "cluster"
 
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
-// to whole hours. Without namespaces it plans to read all that have usage now; a list also includes those whose pods run at
-// other times, and costs nothing. It sends at most ten queries, one after the other, which read a few samples per series. The error
-// is an *Error, or that of the context.
+// to whole hours. Without a list of namespaces it plans to read those with usage now, so it misses a namespace whose pods run
+// only at other times. A list costs no additional queries. Plan sends at most a dozen queries, one after the other, which read
+// a few samples per series. The error is an *Error, or that of the context.
 func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Time) (*Plan, error) {
 	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), MaxSamples: s.config.MaxSamples, Series: map[string]int{}}
 	if !p.From.Before(p.To) {
@@ -55,11 +55,20 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if err := s.findOwners(ctx, p, all, namespaces); err != nil {
 		return nil, err
 	}
-	for _, m := range []Measure{Kills, Throttled} {
+	for _, m := range []Measure{Kills, KilledRequest, Throttled} {
+		if m == KilledRequest && slices.Contains(p.NotRecorded, Kills) {
+			p.NotRecorded = append(p.NotRecorded, m)
+			continue
+		}
 		found := false
-		expression := "count(" + m.metrics()[0] + all.containers() + ")"
-		if err := s.probe(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
-			return nil, err
+		for _, metric := range m.metrics() {
+			if found {
+				break
+			}
+			expression := "count(" + metric + all.containers() + ")"
+			if err := s.probe(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
+				return nil, err
+			}
 		}
 		if !found {
 			p.NotRecorded = append(p.NotRecorded, m)
@@ -77,7 +86,7 @@ func (s *Survey) probe(ctx context.Context, query string, at time.Time, each fun
 }
 
 // count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
-// meant. If it has those of several clusters, a label must say which one. Namespaces may have no series at present.
+// meant. If it has those of several clusters, a label must select one. Namespaces may have no series at present.
 func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
 	clusters := map[string]bool{}
 	count := func(of selector) (expression string, err error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -101,10 +102,14 @@ func (r *reading) part(ctx context.Context, j job) Part {
 		part.Notes = r.unwarned(part.Notes)
 	}
 	var all outcome
+	killed := missing // those with OOM kills
 	for m := range measureCount {
 		of := missing
 		if m == Kills {
-			of = r.withKills(ctx, missing, j.day)
+			killed = r.withKills(ctx, missing, j.day)
+		}
+		if m == Kills || m == KilledRequest {
+			of = killed
 		}
 		queries := r.plan.queriesOf(m, of, j.day, r.sampleBudget())
 		r.update(func(v *Progress) {
@@ -115,7 +120,13 @@ func (r *reading) part(ctx context.Context, j job) Part {
 		}
 	}
 	part.Gaps = Merge(all.gaps)
-	part.Notes = append(part.Notes, r.unwarned(all.warnings)...)
+	for _, w := range all.warnings {
+		if text := r.unwarned([]string{w.Text}); w.Partial {
+			part.Partial = append(part.Partial, text...)
+		} else {
+			part.Notes = append(part.Notes, text...)
+		}
+	}
 	if cached != nil && len(all.warnings) == 0 && ctx.Err() == nil {
 		part.Notes = append(part.Notes, r.unwarned(cached.store(part.table, complete(missing.namespaces, part.Gaps)))...)
 	}
@@ -131,12 +142,11 @@ func (r *reading) withKills(ctx context.Context, g group, start time.Time) group
 	r.update(func(v *Progress) { v.Planned++ })
 	killed := map[string]bool{}
 	s := selector{namespaces: g.namespaces, labels: r.config.Labels}
-	expression := "count by (namespace) (last_over_time(" + reasonMetric + s.containers(`reason="OOMKilled"`) + "[1d]))"
 	end := start.Add(day)
 	if end.After(r.plan.To) {
 		end = r.plan.To
 	}
-	warnings, err := r.instant(ctx, expression, end, func(labels map[string]string, _ float64) { killed[labels["namespace"]] = true })
+	warnings, err := r.instant(ctx, anyKills(s), end, func(labels map[string]string, _ float64) { killed[labels["namespace"]] = true })
 	r.left(err)
 	if err != nil || len(warnings) > 0 {
 		return g
@@ -179,13 +189,13 @@ func (r *reading) cachedDay(j job) *cachedDay {
 			texts = append(texts, m.expression(selector{namespaces: []string{""}, labels: r.config.Labels}, j.joined, r.plan.window()))
 		}
 	}
-	return r.config.Cache.day(r.base.String(), texts, j.day)
+	return r.config.Cache.day(strings.Join([]string{r.base.String(), r.config.Params.Encode(), r.config.Tenant}, "\n"), texts, j.day)
 }
 
 // An outcome is what became of a query.
 type outcome struct {
 	gaps     []Gap // what could not be read in the smallest size
-	warnings []string
+	warnings []Warning
 	largest  int // samples of the largest query that succeeded
 }
 

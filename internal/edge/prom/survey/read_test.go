@@ -29,16 +29,16 @@ func TestRead_fewNamespaces_oneQueryPerMeasureAndDay(t *testing.T) {
 	s := f.survey(t)
 	r := read(t, s, 2, "shop", "pay")
 	r.checkComplete(t, f, "shop", "pay")
-	if len(f.ranges) != 3*4 || r.plan.Queries != 3*4 || r.parts != 3 {
-		t.Errorf("%d range queries, %d planned, %d parts, want 12, 12 and 3", len(f.ranges), r.plan.Queries, r.parts)
+	if len(f.ranges) != 3*5 || r.plan.Queries != 3*5 || r.parts != 3 {
+		t.Errorf("%d range queries, %d planned, %d parts, want 15, 15 and 3", len(f.ranges), r.plan.Queries, r.parts)
 	}
-	if got := s.Progress(); got.Done != 15 || got.Planned != 15 || got.Failed != 0 {
-		t.Errorf("progress is %+v, want 15 of 15 queries, of which 3 search for OOM kills", got)
+	if got := s.Progress(); got.Done != 18 || got.Planned != 18 || got.Failed != 0 {
+		t.Errorf("progress is %+v, want 18 of 18 queries, of which 3 search for OOM kills", got)
 	}
 	first := r.hours[0]
 	want := Hour{
 		Namespace: "pay", Container: "app", Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "pay", Name: "w0"},
-		End: time.Date(1999, 12, 8, 1, 0, 0, 0, time.UTC), CPU: 0.25, Memory: 64 << 20, Has: cluster.Both, Kills: 2, Throttled: 0.5,
+		End: time.Date(1999, 12, 8, 1, 0, 0, 0, time.UTC), CPU: 0.25, Memory: 64 << 20, Has: cluster.Both, Kills: 2, Throttled: 0.5, KilledRequest: 96 << 20,
 	}
 	if first != want {
 		t.Errorf("first hour is\n%+v, want\n%+v", first, want)
@@ -71,12 +71,37 @@ func TestRead_ownersNotStored_podsAreReadOneByOne(t *testing.T) {
 
 func TestRead_measureNotRecorded_isNotQueried(t *testing.T) {
 	f := newFake(map[string]int{"shop": 1})
-	f.unrecorded = []string{restartsMetric, periodsMetric}
+	f.unrecorded = []string{restartsMetric, oomMetric, periodsMetric}
 	r := read(t, f.survey(t), 1)
 	r.checkComplete(t, f, "shop")
 	if len(f.ranges) != 2*2 || len(r.plan.Notes) != 2 {
 		t.Errorf("%d range queries, notes %q, want 4 queries and 2 notes", len(f.ranges), r.plan.Notes)
 	}
+}
+
+// cAdvisor counts OOM kills, too. Without kube-state-metrics they are read from it.
+func TestRead_onlyCAdvisorCountsOOMKills_killsAreRead(t *testing.T) {
+	f := newFake(map[string]int{"shop": 1})
+	f.unrecorded = []string{restartsMetric, requestsMetric}
+	r := read(t, f.survey(t), 1)
+	r.checkComplete(t, f, "shop")
+	if r.hours[0].Kills != 2 || r.hours[0].KilledRequest != 0 || !slices.Equal(r.plan.NotRecorded, []Measure{KilledRequest}) {
+		t.Errorf("got %+v, not recorded %v", r.hours[0], r.plan.NotRecorded)
+	}
+}
+
+// Expressions of OOM kills contain the names of the namespaces several times, and servers reject URLs with more than 8 KiB.
+func TestRead_manyNamespacesWithOOMKills_queriesAreShortEnough(t *testing.T) {
+	f := newFake(map[string]int{})
+	var names []string
+	for i := range 150 {
+		name := fmt.Sprintf("namespace-%d", i)
+		f.containers[name] = 2
+		names = append(names, name)
+	}
+	f.byPod = names[:70]
+	r := read(t, f.survey(t), 1)
+	r.checkComplete(t, f, names...)
 }
 
 // Kills are read only of namespaces with a container that was OOM-killed, unless it is not certain that these are all.
@@ -104,7 +129,7 @@ func TestRead_fewOOMKills_restartsOfOtherNamespacesAreNotRead(t *testing.T) {
 				r := readPlan(t.Context(), s, plan)
 				r.checkComplete(t, f, "shop", "pay")
 				for _, q := range f.ranges {
-					if q.measure == Kills && !slices.Equal(q.namespaces, tt.want) {
+					if (q.measure == Kills || q.measure == KilledRequest) && !slices.Equal(q.namespaces, tt.want) {
 						t.Errorf("restarts of %v are read, want %v", q.namespaces, tt.want)
 					}
 				}
@@ -367,20 +392,20 @@ func TestRead_credentialsExpire_endsAtOnce(t *testing.T) {
 		return nil
 	}
 	r := read(t, f.survey(t, func(c *Config) { c.Parallel = 1 }), 14)
-	if causeOf(r.err) != Unauthorized || len(r.hours) == 0 || len(f.ranges) > 10*4+1 {
+	if causeOf(r.err) != Unauthorized || len(r.hours) == 0 || len(f.ranges) > 10*5+1 {
 		t.Errorf("error %v after %d queries with %d hours", r.err, len(f.ranges), len(r.hours))
 	}
 }
 
-func TestRead_warnings_areNotesAndTheDayIsNotCached(t *testing.T) {
+func TestRead_resultMayBePartial_isSaidAndTheDayIsNotCached(t *testing.T) {
 	cache := OpenCache(t.TempDir(), "uid")
 	f := newFake(map[string]int{"a": 1})
 	f.fails = func(q *asked) *http.Response {
 		return reply(200, "application/json", `{"status":"success","isPartial":true,"warnings":["store-1 is down"],"data":{"resultType":"matrix","result":[]}}`)
 	}
 	r := read(t, f.survey(t, func(c *Config) { c.Cache = cache }), 1)
-	if !slices.Equal(r.notes, []string{"the result is partial", "store-1 is down"}) {
-		t.Errorf("notes %q", r.notes)
+	if !slices.Equal(r.partial, []string{"the result is partial", "store-1 is down"}) || len(r.notes) > 0 {
+		t.Errorf("partial %q, notes %q", r.partial, r.notes)
 	}
 	if files := cacheFiles(t, cache); len(files) > 0 {
 		t.Errorf("cached: %v", files)

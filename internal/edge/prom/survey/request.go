@@ -13,6 +13,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ type series struct {
 }
 
 // instant sends an instant query, and calls each for each series. It returns warnings of the server.
-func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) (warnings []string, err error) {
+func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) (warnings []Warning, err error) {
 	return s.query(ctx, "query", query, url.Values{"time": {seconds(at)}}, func(one *series) error {
 		text, ok := one.Value[1].(string)
 		if !ok {
@@ -92,14 +93,14 @@ func (s *Survey) instant(ctx context.Context, query string, at time.Time, each f
 }
 
 // span sends a range query with one value per hour, and calls each for each series. It returns warnings of the server.
-func (s *Survey) span(ctx context.Context, query string, from, to time.Time, each func(*series) error) (warnings []string, err error) {
+func (s *Survey) span(ctx context.Context, query string, from, to time.Time, each func(*series) error) (warnings []Warning, err error) {
 	return s.query(ctx, "query_range", query, url.Values{"start": {seconds(from)}, "end": {seconds(to)}, "step": {"3600"}}, each)
 }
 
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // query sends a query and decodes the answer one series after the other.
-func (s *Survey) query(ctx context.Context, path, query string, values url.Values, each func(*series) error) (warnings []string, err error) {
+func (s *Survey) query(ctx context.Context, path, query string, values url.Values, each func(*series) error) (warnings []Warning, err error) {
 	values.Set("query", query)
 	values.Set("timeout", promDuration(s.config.Timeout))
 	// Prometheus ends the query itself a little earlier. Otherwise it would go on while the next query runs.
@@ -131,6 +132,11 @@ func (s *Survey) query(ctx context.Context, path, query string, values url.Value
 
 // get sends a GET request. The service proxy of the API server permits a GET to users who may only read, and a POST is a create.
 func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.ReadCloser, error) {
+	for name, all := range s.config.Params {
+		for _, v := range all {
+			values.Add(name, v)
+		}
+	}
 	address := *s.base
 	address.Path += "/api/v1/" + path
 	address.RawQuery = values.Encode()
@@ -161,8 +167,15 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 	var reply struct{ Error, Message string }
 	_ = json.Unmarshal(text, &reply)
 	detail := reply.Error + reply.Message // Prometheus, API server
+	if detail == "" && !isPage {
+		detail = strings.TrimSpace(string(text)) // Mimir and VictoriaMetrics, of wrong requests
+	}
 	cause := Rejected
 	switch code := a.StatusCode; {
+	case code == http.StatusBadRequest && isWrongPath(detail):
+		cause = WrongPath
+	case code < http.StatusInternalServerError && code != http.StatusUnauthorized && code != http.StatusForbidden && isLimit(detail):
+		cause = TooLarge
 	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusProxyAuthRequired:
 		cause = Unauthorized
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
@@ -179,6 +192,24 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 		e.retryAfter = min(time.Duration(min(after, 3600))*time.Second, maxRetryAfter)
 	}
 	return e
+}
+
+// limits are parts of the messages with which servers report that a query exceeds a limit, whatever the status is.
+var limits = []string{
+	"err-mimir-max-",                                                                                   // Mimir; for example err-mimir-max-total-query-length with status 400
+	"-search.max",                                                                                      // VictoriaMetrics; for example -search.maxSamplesPerQuery
+	"exceeded series limit", "exceeded bytes limit", "exceeded samples limit", "exceeded chunks limit", // Thanos
+	"too many samples",  // the engine of Prometheus, which Thanos and Mimir also have
+	"exceeds the limit", // Cortex
+}
+
+func isLimit(detail string) bool {
+	return slices.ContainsFunc(limits, func(part string) bool { return strings.Contains(detail, part) })
+}
+
+// isWrongPath reports whether VictoriaMetrics does not know a path.
+func isWrongPath(detail string) bool {
+	return strings.Contains(detail, "unsupported path") || strings.Contains(detail, "unsupported URL") || strings.Contains(detail, "cannot parse accountID")
 }
 
 // broken returns the error of a request without a complete response. If the context of the caller has ended, it is that error.
@@ -235,7 +266,13 @@ type answer struct {
 	decoder *json.Decoder
 
 	status, message string
-	warnings        []string
+	warnings        []Warning
+}
+
+// A Warning is a remark of a server about a result.
+type Warning struct {
+	Text    string
+	Partial bool // a part of the series may be missing, for example because a store of Thanos did not respond
 }
 
 func (a *answer) decode() error {
@@ -249,14 +286,14 @@ func (a *answer) decode() error {
 			var texts []string
 			err := a.decoder.Decode(&texts)
 			for _, text := range texts[:min(len(texts), 10)] {
-				a.warnings = append(a.warnings, shorten(text))
+				a.warnings = append(a.warnings, Warning{Text: shorten(text), Partial: !strings.HasPrefix(text, "PromQL ")})
 			}
 			return err
 		case "isPartial": // VictoriaMetrics
 			var partial bool
 			err := a.decoder.Decode(&partial)
 			if partial {
-				a.warnings = append(a.warnings, "the result is partial")
+				a.warnings = append(a.warnings, Warning{Text: "the result is partial", Partial: true})
 			}
 			return err
 		case "data":

@@ -16,12 +16,15 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Config selects a Prometheus and says how fast to read from it.
+// Config selects a Prometheus and bounds the load of the survey on it.
 type Config struct {
 	Address   string            // URL, which may have a path, such as that of the service proxy of the API server
 	Transport http.RoundTripper // with the credentials, such as prom.Transport returns; nil is http.DefaultTransport
 	Header    http.Header       // additional headers of each request
+	Params    url.Values        // additional parameters of each query, such as partial_response of Thanos
 	Labels    []Label           // labels that the series of this cluster have, if Prometheus stores several clusters
+
+	Tenant string // whatever else selects the data, such as a header for a tenant; days of one tenant are not read from the cache for another
 
 	Parallel   int           // queries at a time: 1 is gentle, 2 is normal; 0 is 1
 	MaxSamples int           // --query.max-samples of Prometheus; 0: its flags are read, and if that fails it is 50 million
@@ -92,8 +95,10 @@ type Hour struct {
 	End         time.Time   // end of the hour
 	CPU, Memory float64     // peaks in cores and bytes; CPU is an average of a few minutes
 	Has         cluster.Set // which of the two were measured
-	Kills       int         // OOM kills with a restart, of all pods
+	Kills       int         // OOM kills, of all pods
 	Throttled   float64     // share of the CPU periods in which the container was throttled, from 0 to 1
+
+	KilledRequest int64 // highest memory request of a killed container in bytes; 0: not known
 }
 
 // Key returns the key of the pod. For all pods of a workload it is a key that no pod has: Kind/Name in place of the name.

@@ -33,10 +33,13 @@ type cell struct {
 type table struct {
 	day  time.Time
 	rows map[identity]*[hoursPerDay]cell
+
+	// killed has the memory requests, in bytes, in hours with OOM kills. They are rare, so they are not in the cells.
+	killed map[identity]*[hoursPerDay]uint64
 }
 
 func newTable(start time.Time) *table {
-	return &table{day: start, rows: map[identity]*[hoursPerDay]cell{}}
+	return &table{day: start, rows: map[identity]*[hoursPerDay]cell{}, killed: map[identity]*[hoursPerDay]uint64{}}
 }
 
 // add adds a series of an answer. It keeps the higher of two values, so that a series may be added twice. Values that usage.Store
@@ -65,15 +68,41 @@ func (t *table) add(q *query, s *series) error {
 	for _, p := range s.Values {
 		hour := int((p.at-start)/3600) - 1 // the value at 01:00 is that of hour 0
 		if p.at > start && hour >= q.from && hour < q.to && p.value >= 0 && !math.IsInf(p.value, 0) {
+			if q.measure == KilledRequest {
+				t.kill(id, hour, p.value)
+				continue
+			}
 			row[hour].set(q.measure, p.value)
 		}
 	}
 	return nil
 }
 
+// kill sets the memory request in an hour with OOM kills, if it is higher than the present one.
+func (t *table) kill(id identity, hour int, v float64) {
+	if v < 1 || v > maxBytes {
+		return
+	}
+	if t.killed[id] == nil {
+		t.killed[id] = new([hoursPerDay]uint64)
+	}
+	of := t.killed[id]
+	of[hour] = max(of[hour], uint64(v))
+}
+
+// killedRequest returns the memory request in an hour with OOM kills, 0 if it is not known.
+func (t *table) killedRequest(id identity, hour int) uint64 {
+	if of := t.killed[id]; of != nil {
+		return of[hour]
+	}
+	return 0
+}
+
+// The highest values that usage.Store accepts.
+const maxCores, maxBytes = 1e5, 1e14
+
 // set sets a value, if it is higher than the present one.
 func (c *cell) set(m Measure, v float64) {
-	const maxCores, maxBytes = 1e5, 1e14 // of usage.Store
 	switch {
 	case m == CPU && v <= maxCores:
 		c.cpu = max(c.cpu, uint32(v*1000)+1) // whole millicores, like the Metrics API
@@ -91,6 +120,7 @@ type Part struct {
 	Day        time.Time // start of the day in UTC
 	Namespaces []string
 	Gaps       []Gap    // what could not be read of it; with the last error, all that was not read
+	Partial    []string // warnings of the server, each once per reading, that a result may lack series
 	Notes      []string // texts for the user, such as why the cache is not used
 
 	table *table
@@ -107,7 +137,12 @@ func (p *Part) Hours() iter.Seq[Hour] {
 			end := p.table.day.Add(time.Duration(h+1) * time.Hour)
 			for i := range ids {
 				c := &p.table.rows[ids[i]][h]
-				if *c != (cell{}) && !yield(c.hour(&ids[i], end)) {
+				if *c == (cell{}) {
+					continue
+				}
+				hour := c.hour(&ids[i], end)
+				hour.KilledRequest = int64(p.table.killedRequest(ids[i], h))
+				if !yield(hour) {
 					return
 				}
 			}

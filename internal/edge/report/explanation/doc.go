@@ -3,5 +3,5 @@
 
 // Package explanation writes an explanation as text, JSON or one HTML file.
 //
-// It changes only the form. Package core/explanation decides what is said.
+// It changes only the form. Package core/explanation decides the content.
 package explanation

@@ -5,23 +5,23 @@ package explanation
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/look"
 )
 
 //go:embed explanation.html
 var page string
 
 //go:embed explanation.css
-var style string
+var ownStyle string
 
 var pageTemplate = template.Must(template.New("explanation").Parse(page))
 
@@ -61,13 +61,18 @@ type pageGate struct {
 // WriteHTML writes an explanation as one file. It has no scripts, loads nothing, and its Content-Security-Policy allows only its own style,
 // by its hash.
 func WriteHTML(w io.Writer, e *explanation.Explanation) error {
-	sum := sha256.Sum256([]byte(style))
+	style := look.Style(ownStyle)
 	data := pageData{
-		Policy: template.HTMLAttr(fmt.Sprintf(`content="default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'"`, base64.StdEncoding.EncodeToString(sum[:]))),
-		Style:  template.CSS(style), Explanation: e, At: e.At.UTC().Format("15:04:05 MST, 2 Jan 2006"), Notes: notes(e),
+		Policy: template.HTMLAttr(`content="` + look.Policy(style) + `"`),
+		Style:  template.CSS(style), Explanation: e, At: e.At.Format("15:04:05 MST, 2 Jan 2006"), Notes: notes(e),
 	}
 	for i := range e.Next {
-		data.Steps = append(data.Steps, pageStepOf(&e.Next[i]))
+		data.Steps = append(data.Steps, pageStepOf(&e.Next[i], e.At))
+	}
+	for i := range e.IfOn {
+		step := pageStepOf(&e.IfOn[i], e.At)
+		step.State, step.What = "rest", "with update mode "+e.IfMode.String()+": "+step.What
+		data.Steps = append(data.Steps, step)
 	}
 	for i := range e.Why {
 		w := &e.Why[i]
@@ -88,13 +93,19 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 	return nil
 }
 
-func pageStepOf(s *explanation.Step) pageStep {
-	out := pageStep{Pods: names(s.Pods), State: "rest", What: "no change", Reason: s.Reason, Fallback: s.Fallback}
+func pageStepOf(s *explanation.Step, at time.Time) pageStep {
+	out := pageStep{Pods: names(s.Pods), State: "rest", What: "no change", Reason: strings.TrimSpace(refused(s) + " " + s.Reason), Fallback: s.Fallback}
 	switch {
 	case s.Act != decision.Leave:
 		out.State, out.What = "act", s.Act.String()+" in the next pass"
+		if s.By.After(at) {
+			out.What += ", by " + moment(at, s.By)
+		}
 	case s.Waits():
 		out.State, out.What = "wait", "waits"
+		if s.NotBefore.After(at) {
+			out.What += " until " + moment(at, s.NotBefore)
+		}
 	}
 	for i := range s.Gates {
 		g := pageGate{Name: gateWords(s.Gates[i].Name), Blocked: s.Gates[i].Blocked}

@@ -23,6 +23,7 @@ type jsonExplanation struct {
 	Situations []jsonSituation `json:"situations"`
 	Now        []string        `json:"now"`
 	Next       []jsonStep      `json:"next"`
+	IfOn       *jsonIfOn       `json:"nextIfSwitchedOn,omitempty"`
 	You        []jsonAdvice    `json:"you"`
 	Why        []jsonWhy       `json:"why"`
 	WhatIf     []jsonWhatIf    `json:"whatIf"`
@@ -36,6 +37,12 @@ type jsonSituation struct {
 	Text  string `json:"text"`
 }
 
+// A jsonIfOn is what would be next with another update mode.
+type jsonIfOn struct {
+	UpdateMode string     `json:"updateMode"`
+	Next       []jsonStep `json:"next"`
+}
+
 type jsonStep struct {
 	Pods      []string   `json:"pods"`
 	Action    string     `json:"action"`
@@ -43,6 +50,8 @@ type jsonStep struct {
 	Code      string     `json:"code"`
 	Reason    string     `json:"reason"`
 	NotBefore *time.Time `json:"notBefore,omitempty"`
+	By        *time.Time `json:"by,omitempty"`      // the pass has begun by then
+	Refused   string     `json:"refused,omitempty"` // why the API server would refuse the eviction now
 	Fallback  string     `json:"fallback,omitempty"`
 	Gates     []jsonGate `json:"gates"`
 }
@@ -119,6 +128,12 @@ func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	for i := range e.Next {
 		out.Next = append(out.Next, jsonStepOf(&e.Next[i]))
 	}
+	if len(e.IfOn) > 0 {
+		out.IfOn = &jsonIfOn{UpdateMode: e.IfMode.String()}
+		for i := range e.IfOn {
+			out.IfOn.Next = append(out.IfOn.Next, jsonStepOf(&e.IfOn[i]))
+		}
+	}
 	for _, a := range e.You {
 		out.You = append(out.You, jsonAdvice{Text: a.Text, Command: a.Command})
 	}
@@ -166,11 +181,15 @@ func jsonWhatIfOf(c *explanation.Counterfactual) jsonWhatIf {
 
 func jsonStepOf(s *explanation.Step) jsonStep {
 	step := jsonStep{
-		Pods: s.Pods, Action: s.Act.String(), Waits: s.Waits(), Code: s.Code, Reason: s.Reason, Fallback: s.Fallback, Gates: []jsonGate{},
+		Pods: s.Pods, Action: s.Act.String(), Waits: s.Waits(), Code: s.Code, Reason: s.Reason, Refused: s.Refused, Fallback: s.Fallback, Gates: []jsonGate{},
 	}
 	if !s.NotBefore.IsZero() {
 		at := s.NotBefore.UTC()
 		step.NotBefore = &at
+	}
+	if !s.By.IsZero() {
+		by := s.By.UTC()
+		step.By = &by
 	}
 	for i := range s.Gates {
 		g := jsonGate{Name: string(s.Gates[i].Name), Blocked: s.Gates[i].Blocked}

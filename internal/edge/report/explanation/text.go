@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +72,16 @@ func notes(e *explanation.Explanation) []string {
 	if len(e.Assumed) > 0 {
 		out = append(out, "Assumed for the updater: "+strings.Join(e.Assumed, " ")+". If it runs with other flags, add them to this command.")
 	}
-	return append(out, "State of "+e.At.UTC().Format("15:04:05 MST, 2 Jan 2006")+".")
+	return append(out, stateOf(e))
+}
+
+// stateOf returns the time of an explanation with its zone, which is that of all times but those of WHY.
+func stateOf(e *explanation.Explanation) string {
+	text := "State of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + "."
+	if _, offset := e.At.Zone(); offset != 0 && len(e.Why) > 0 {
+		text += " Days and hours in WHY are in UTC."
+	}
+	return text
 }
 
 // A text is wrapped while it is written.
@@ -145,7 +155,7 @@ func plain(s string) string {
 // figures is the width of the first column of WHY.
 const figures = 10
 
-// why writes how the sizes come about.
+// why writes how the sizes are computed.
 func (t *text) why(e *explanation.Explanation) {
 	for i := range e.Why {
 		w := &e.Why[i]
@@ -277,7 +287,7 @@ func (g *group) text() string {
 
 // steps writes what happens next.
 func (t *text) steps(e *explanation.Explanation) {
-	if len(e.Next) == 0 {
+	if len(e.Next)+len(e.IfOn) == 0 {
 		return
 	}
 	var out []string
@@ -288,13 +298,18 @@ func (t *text) steps(e *explanation.Explanation) {
 		}
 		out = append(out, sentence(&e.Next[i], e.At))
 	}
+	for i := range e.IfOn {
+		if i == maxSteps {
+			break
+		}
+		out = append(out, "With update mode "+e.IfMode.String()+", "+sentence(&e.IfOn[i], e.At))
+	}
 	t.section("NEXT", out)
 }
 
 // verbs are the words for acts of the next pass.
 var verbs = map[decision.Act]string{
-	decision.Resize: "RESIZE in place in the next pass.", decision.Evict: "EVICT in the next pass.",
-	decision.Delete: "DELETE in the next pass.", decision.Surge: "REPLACE by a surge in the next pass.",
+	decision.Resize: "RESIZE in place", decision.Evict: "EVICT", decision.Delete: "DELETE", decision.Surge: "REPLACE by a surge",
 }
 
 // sentence returns a step as text.
@@ -302,7 +317,11 @@ func sentence(s *explanation.Step, at time.Time) string {
 	out := names(s.Pods) + ": "
 	switch {
 	case s.Act != decision.Leave:
-		out += verbs[s.Act]
+		out += verbs[s.Act] + " in the next pass"
+		if s.By.After(at) {
+			out += ", by " + moment(at, s.By)
+		}
+		out += "." + refused(s)
 	case s.Waits():
 		out += "WAITS"
 		if s.NotBefore.After(at) {
@@ -310,7 +329,11 @@ func sentence(s *explanation.Step, at time.Time) string {
 		}
 		out += "."
 	default:
-		out += "no change."
+		out += "no change"
+		if s.NotBefore.After(at) {
+			out += " before " + moment(at, s.NotBefore)
+		}
+		out += "."
 	}
 	out += " " + s.Reason
 	if s.Fallback != "" {
@@ -322,12 +345,42 @@ func sentence(s *explanation.Step, at time.Time) string {
 	return out
 }
 
-// moment returns a time in UTC, with its date if that is another one.
-func moment(now, at time.Time) string {
-	if now.UTC().Format(time.DateOnly) == at.UTC().Format(time.DateOnly) {
-		return at.UTC().Format("15:04")
+// refused returns why the API server would refuse the eviction, as a sentence with a space before it; "" if it would not.
+func refused(s *explanation.Step) string {
+	if s.Refused == "" {
+		return ""
 	}
-	return at.UTC().Format("2 Jan 15:04")
+	return " The API server would REFUSE this now: " + s.Refused + "; the updater tries again later."
+}
+
+// moment returns a time in the location of now, with its date if that is another one, and how long it is from now.
+func moment(now, at time.Time) string {
+	at = at.In(now.Location())
+	layout := "15:04"
+	if now.Format(time.DateOnly) != at.Format(time.DateOnly) {
+		layout = "2 Jan 15:04"
+	}
+	return at.Format(layout) + " (in " + span(at.Sub(now)) + ")"
+}
+
+// span returns a duration as "40s", "1m", "2h10m" or "3d4h".
+func span(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%ds", int(math.Ceil(d.Seconds())))
+	}
+	d = d.Round(time.Minute)
+	days, hours, minutes := int(d/(24*time.Hour)), int(d/time.Hour)%24, int(d/time.Minute)%60
+	var out string
+	if days > 0 {
+		out += fmt.Sprintf("%dd", days)
+	}
+	if hours > 0 {
+		out += fmt.Sprintf("%dh", hours)
+	}
+	if minutes > 0 && days == 0 || out == "" {
+		out += fmt.Sprintf("%dm", minutes)
+	}
+	return out
 }
 
 func names(pods []string) string {

@@ -85,6 +85,14 @@ type containerRow struct {
 	CPU          resourceRow  `json:"cpu"`
 	Memory       resourceRow  `json:"memory"`
 	Profiles     []profileRow `json:"profiles,omitempty"`
+	Template     *templateRow `json:"template,omitempty"` // of the pods of the workload; absent if it is not known
+}
+
+// A templateRow has what the pod template has, and whether the newest pod has something else.
+type templateRow struct {
+	Differs  bool    `json:"differs"`
+	Requests amounts `json:"requests"`
+	Limits   amounts `json:"limits"`
 }
 
 type findingRow struct {
@@ -186,6 +194,9 @@ func (p *printer) containerRow(row *core.Row) containerRow {
 	}
 	if p.Prices.Known() {
 		out.MoneyMonth = cents(row.Weight)
+	}
+	if row.Template != nil {
+		out.Template = &templateRow{row.TemplateDiffers(), amountsOf(row.Template.Requests), amountsOf(row.Template.Limits)}
 	}
 	for i := range row.Findings {
 		f := &row.Findings[i]

@@ -4,22 +4,20 @@
 package review
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
-	"fmt"
 	"html/template"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/look"
 )
 
 //go:embed page.html
 var page string
 
 //go:embed page.css
-var style string
+var ownStyle string
 
 var pageTemplate = template.Must(template.New("page").Parse(page))
 
@@ -61,10 +59,10 @@ type pageCell struct {
 
 // html writes one page without scripts, which loads nothing.
 func (p *printer) html() {
-	sum := sha256.Sum256([]byte(style))
+	style := look.Style(ownStyle)
 	data := pageData{
 		Title: "Recommended requests: " + plain(p.Cluster), Style: template.CSS(style), At: p.Now.UTC().Format(time.RFC1123),
-		Policy:  fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", base64.StdEncoding.EncodeToString(sum[:])),
+		Policy:  look.Policy(style),
 		Head:    trimmedLines(p.header()),
 		Notes:   trimmedLines(p.notes()),
 		Figures: p.figures(), Left: p.leftOut(),

@@ -16,9 +16,10 @@ import (
 // A printer collects the text of a report.
 type printer struct {
 	*core.Report
-	options Options
-	text    strings.Builder
-	err     error
+	options   Options
+	differing int // workloads whose pods differ from their template
+	text      strings.Builder
+	err       error
 }
 
 // line adds a line. On a terminal it is wrapped between words, and following lines are indented.

@@ -43,6 +43,7 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 	var last *manifest
 	unsupported := map[cluster.Workload]bool{}
 	without, invalid := 0, 0
+	var injected []string
 	for _, row := range p.ByName() {
 		if row.Confidence == core.None {
 			without++
@@ -53,6 +54,10 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 		}
 		if !validNames(row) {
 			invalid++
+			continue
+		}
+		if row.Injected { // a patch would add it to the template, without an image
+			injected = append(injected, shortName(row.Workload)+", container "+row.Container+": the pod template does not have it; it is added to the pods, for example by a webhook")
 			continue
 		}
 		template, ok := templates[cluster.Workload{Group: row.Workload.Group, Kind: row.Workload.Kind}]
@@ -73,6 +78,7 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 	if invalid > 0 {
 		leftOut = append(leftOut, count(invalid, "container")+" with names that Kubernetes does not permit")
 	}
+	leftOut = append(leftOut, injected...)
 	for _, row := range p.ByName() {
 		if unsupported[row.Workload] {
 			delete(unsupported, row.Workload)
@@ -86,11 +92,11 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 func resourcesOf(row *core.Row) map[string]any {
 	requests, limits := map[string]any{}, map[string]any{}
 	for _, res := range cluster.All {
-		if to, ok := row.Request.Get(res); ok && to != row.Requests.Amount(res) {
+		if to, ok := row.Declare.Requests.Get(res); ok && to != row.Declared.Requests.Amount(res) {
 			requests[res.String()] = quantity(res, to)
 		}
-		before, had := row.Limits.Get(res)
-		switch after, has := row.Limit.Get(res); {
+		before, had := row.Declared.Limits.Get(res)
+		switch after, has := row.Declare.Limits.Get(res); {
 		case had && !has:
 			limits[res.String()] = nil
 		case has && after != before:
@@ -156,11 +162,30 @@ func quoted(s string) string {
 }
 
 // kustomize writes a component with one strategic merge patch for each workload.
+//
+// The field namespace of a kustomization sets the namespace of workloads after its components were applied. Until then kustomize treats them
+// as if they were in namespace default, so a patch selects that, too. If workloads of several namespaces have the same kind and name, this
+// could select another one: their patches select only their own namespace.
 func (p *printer) kustomize() {
 	all, leftOut := p.manifests()
+	same := map[cluster.Workload]int{}
+	for w := range p.workloads() {
+		w.Namespace = ""
+		same[w]++
+	}
+	var strict []string
+	for _, m := range all {
+		if !onlyOne(m.workload, same) {
+			strict = append(strict, shortName(m.workload))
+		}
+	}
+	if len(strict) > 0 {
+		p.text.WriteString("# ATTENTION: several namespaces have workloads with the same name: " + strings.Join(strict, ", ") + ".\n" +
+			"# Their patches change nothing in a kustomization that sets the namespace by its field namespace. Remedy: write a component for each namespace, with -n NAMESPACE.\n")
+	}
 	p.comments(leftOut)
 	p.text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n" +
-		"# A patch changes only a workload that already has its namespace: if the field namespace of a kustomization sets it, list the folder in one above that.\n")
+		"# A patch selects its workload by name, in its namespace or without one.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
 		body := nested(append(m.path, "containers"), m.containers)
@@ -171,13 +196,35 @@ func (p *printer) kustomize() {
 			p.err = err
 			return
 		}
-		target := map[string]any{"kind": m.workload.Kind, "name": regexp.QuoteMeta(m.workload.Name), "namespace": m.workload.Namespace, "version": "v1"}
+		namespace := m.workload.Namespace
+		if onlyOne(m.workload, same) && namespace != defaultNamespace {
+			namespace = "(" + namespace + "|" + defaultNamespace + ")"
+		}
+		target := map[string]any{"kind": m.workload.Kind, "name": regexp.QuoteMeta(m.workload.Name), "namespace": namespace, "version": "v1"}
 		if m.workload.Group != "" {
 			target["group"] = m.workload.Group
 		}
 		patches = append(patches, map[string]any{"target": target, "patch": string(data)})
 	}
 	p.yamlObject(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
+}
+
+// defaultNamespace is the namespace of objects that have none.
+const defaultNamespace = "default"
+
+// workloads returns the workloads of the report.
+func (p *printer) workloads() map[cluster.Workload]bool {
+	all := map[cluster.Workload]bool{}
+	for i := range p.Rows {
+		all[p.Rows[i].Workload] = true
+	}
+	return all
+}
+
+// onlyOne reports whether no other namespace of the report has a workload of the same kind and name.
+func onlyOne(w cluster.Workload, same map[cluster.Workload]int) bool {
+	w.Namespace = ""
+	return same[w] <= 1
 }
 
 // helmValues writes one document for each workload. The resources of the only container are at the top, where most charts expect them. If
@@ -207,7 +254,7 @@ func (p *printer) helmValues() {
 // resourcesAfter returns all requests and limits of a container after the change.
 func resourcesAfter(row *core.Row) map[string]any {
 	out := map[string]any{}
-	for name, amounts := range map[string]cluster.Resources{"requests": row.Request, "limits": row.Limit} {
+	for name, amounts := range map[string]cluster.Resources{"requests": row.Declare.Requests, "limits": row.Declare.Limits} {
 		values := map[string]any{}
 		for _, res := range cluster.All {
 			if v, ok := amounts.Get(res); ok {

@@ -71,3 +71,23 @@ func TestLack_cause_isTrue(t *testing.T) {
 		}
 	}
 }
+
+// A patch that also selects workloads without a namespace could select the workload of another namespace with the same name.
+func TestKustomize_sameNameInSeveralNamespaces_selectsOnlyTheNamespaceAndSaysSo(t *testing.T) {
+	amounts, target := cluster.Amounts(500, gib), cluster.Amounts(100, gib)
+	subjects := []core.Subject{
+		subject(deploy("shop", "web"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(deploy("pay", "web"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(deploy("pay", "ledger"), "app", 1, amounts, cluster.Resources{}, target),
+		subject(deploy("default", "home"), "app", 1, amounts, cluster.Resources{}, target),
+	}
+	got := written(t, "kustomize", core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced"}}, subjects), Options{})
+	if !strings.HasPrefix(got, "# ATTENTION: several namespaces have workloads with the same name: pay/deploy/web, shop/deploy/web.\n") {
+		t.Errorf("the first line does not say so:\n%s", got)
+	}
+	for _, want := range []string{"    namespace: shop\n", "    namespace: pay\n", "    namespace: (pay|default)\n", "    namespace: default\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}

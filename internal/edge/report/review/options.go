@@ -62,6 +62,7 @@ func Write(w io.Writer, format string, r *core.Report, o Options) error {
 			continue
 		}
 		p := &printer{Report: r, options: o}
+		p.differing = p.otherTemplates()
 		f.write(p)
 		if p.err != nil {
 			return fmt.Errorf("write report: %w", p.err)

@@ -331,7 +331,7 @@ func TestKustomize_patches_leaveExactlyTheReportedRequests(t *testing.T) {
 		for _, patch := range c.Patches {
 			var rows []*core.Row
 			for _, row := range r.ByName() {
-				if w := row.Workload; w.Kind == patch.Target.Kind && w.Name == patch.Target.Name && w.Namespace == patch.Target.Namespace && w.Group == patch.Target.Group {
+				if w := row.Workload; w.Kind == patch.Target.Kind && w.Name == patch.Target.Name && patch.Target.Namespace == "("+w.Namespace+"|default)" && w.Group == patch.Target.Group {
 					rows = append(rows, row)
 				}
 			}

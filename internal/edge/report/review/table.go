@@ -138,6 +138,10 @@ func (p *printer) notes() []string {
 	if p.Prices.Known() && p.Prices.Assumed {
 		notes = append(notes, "  Prices are assumed: "+p.Prices.From+". Give your own with --prices or --opencost.")
 	}
+	if n := p.differing; n > 0 {
+		notes = append(notes, fmt.Sprintf("  The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
+			count(n, "workload")))
+	}
 	for _, n := range p.Notes {
 		notes = append(notes, "  "+plain(n))
 	}
@@ -148,6 +152,17 @@ func (p *printer) notes() []string {
 		notes = append(notes, "  All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
 	}
 	return notes
+}
+
+// otherTemplates returns the number of workloads whose pods differ from their template.
+func (p *printer) otherTemplates() int {
+	found := map[cluster.Workload]bool{}
+	for i := range p.Rows {
+		if p.Rows[i].TemplateDiffers() {
+			found[p.Rows[i].Workload] = true
+		}
+	}
+	return len(found)
 }
 
 func (p *printer) provisional() bool {
@@ -249,7 +264,11 @@ func (p *printer) columns(wide bool) []column {
 		{title: "WORKLOAD", least: 16}, {title: "REPL", right: true}, {title: "CONTAINER", least: 8}, {title: "CPU"}, {title: "MEMORY"},
 	}
 	if wide {
-		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"}, column{title: "VPA", least: 6})
+		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"})
+		if p.differing > 0 {
+			columns = append(columns, column{title: "TEMPLATE"})
+		}
+		columns = append(columns, column{title: "VPA", least: 6})
 		for _, name := range p.Profiles[1:] {
 			columns = append(columns, column{title: strings.ToUpper(name)})
 		}
@@ -260,12 +279,37 @@ func (p *printer) columns(wide bool) []column {
 func (p *printer) cells(row *core.Row, wide bool) []string {
 	cells := []string{shortName(row.Workload), replicas(row), plain(row.Container), change(row, cluster.CPU), change(row, cluster.Memory)}
 	if wide {
-		cells = append(cells, limitChange(row, cluster.CPU), limitChange(row, cluster.Memory), plain(row.VPA))
+		cells = append(cells, limitChange(row, cluster.CPU), limitChange(row, cluster.Memory))
+		if p.differing > 0 {
+			cells = append(cells, templateCell(row))
+		}
+		cells = append(cells, plain(row.VPA))
 		for i := range p.Profiles[1:] {
 			cells = append(cells, other(row, i+1))
 		}
 	}
 	return cells
+}
+
+// templateCell returns the requests of the pod template if the pods have others.
+func templateCell(row *core.Row) string {
+	switch {
+	case row.Template == nil:
+		return "–"
+	case !row.TemplateDiffers():
+		return "same"
+	case row.Template.Requests == row.Requests:
+		return "other limits"
+	}
+	var parts []string
+	for _, res := range cluster.All {
+		part := "none"
+		if v, ok := row.Template.Requests.Get(res); ok {
+			part = shortAmount(res, v)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // other returns the recommendation of another profile.

@@ -125,6 +125,18 @@ function draw(figure) {
       ctx.lineTo(left + width, y(v));
       ctx.stroke();
     };
+    const steps = (style, size) => {
+      ctx.strokeStyle = style;
+      ctx.lineWidth = size;
+      ctx.setLineDash([]);
+      ctx.beginPath();
+      data.requests.forEach((s, i) => {
+        if (i === 0) ctx.moveTo(x(s.at), y(s.value));
+        else ctx.lineTo(x(s.at), y(s.value));
+        ctx.lineTo(i + 1 < data.requests.length ? x(data.requests[i + 1].at) : left + width, y(s.value));
+      });
+      ctx.stroke();
+    };
     ctx.save();
     if (data.lower !== undefined && data.upper !== undefined) {
       ctx.globalAlpha = 0.12;
@@ -132,7 +144,8 @@ function draw(figure) {
       ctx.fillRect(left, y(data.upper), width, y(data.lower) - y(data.upper));
       ctx.globalAlpha = 1;
     }
-    line(data.request, colour("--ink"), 1.6, []);
+    if (data.requests) steps(colour("--ink"), 1.6 * scale);
+    else line(data.request, colour("--ink"), 1.6, []);
     line(data.target, colour("--cpu"), 1.4, [2, 3]);
     line(data.limit, colour("--bad"), 1, [5, 4]);
     ctx.setLineDash([2 * scale, 3 * scale]);
@@ -167,7 +180,10 @@ function draw(figure) {
       return;
     }
     const t = data.times[i];
-    read.textContent = `${day(t)}, ${hour(t)} UTC: ${peak === null ? "no samples" : `peak ${digits(peak)} ${data.unit}`}`;
+    const step = (data.requests || []).findLast((s) => s.at <= t);
+    const request = data.requests ? step && step.value : data.request;
+    read.textContent = `${day(t)}, ${hour(t)} UTC: ${peak === null ? "no samples" : `peak ${digits(peak)} ${data.unit}`}`
+      + (request === undefined ? "" : `, request ${digits(request)} ${data.unit}`);
   }
 
   plot.textContent = "";
@@ -180,12 +196,12 @@ function draw(figure) {
   const chart = new uPlot({
     width: Math.max(plot.clientWidth, 200), height: plot.clientWidth < 600 ? 190 : 230, tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "UTC"),
     legend: { show: false }, cursor: { y: false, drag: { x: true, y: false } },
-    scales: { y: { range: [0, data.top] } },
+    scales: { x: { range: (_, min, max) => [min, Math.max(max, min + 21600)] }, y: { range: [0, data.top] } },
     axes: [
       { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, ticks) => ticks.map((t) => (t % 86400 === 0 ? day(t) : hour(t))) },
       { ...axis, size: 44, values: (_, ticks) => ticks.map((v) => String(Number(v.toPrecision(3)))) },
     ],
-    series: [{}, { stroke: main, width: 1.4, fill: `${main}2e`, spanGaps: false, points: { show: false } }],
+    series: [{}, { stroke: main, width: 1.4, fill: `${main}2e`, spanGaps: false, points: { show: data.times.length < 6, size: 5, fill: main } }],
     hooks: { draw: [paint], setCursor: [tell] },
   }, [data.times, data.peaks], plot);
   figure.querySelector("figcaption").before(read);

@@ -48,7 +48,17 @@ func (s *Source) History(_ context.Context, row *overview.Row) (overview.History
 }
 
 // Namespaces returns the namespaces with workloads.
-func (s *Source) Namespaces() []string { return s.State(context.Background()).Overview.Namespaces() }
+func (s *Source) Namespaces() (names []string, complete bool) {
+	state := s.State(context.Background())
+	return state.Overview.Namespaces(), state.Complete()
+}
+
+// Load makes the source one that still reads resources and knows no workloads yet.
+func (s *Source) Load(resources ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = web.State{Overview: &overview.Overview{At: Now}, Loading: resources, Pending: len(resources) == 0}
+}
 
 // FailHistory makes History return an error.
 func (s *Source) FailHistory(err error) {
@@ -106,13 +116,14 @@ func Small() *Source {
 	for i := range small {
 		add(&w, &pods, &autoscalers, &small[i], i)
 		s.histories[small[i].key()] = historyOf(&small[i])
+		s.compare(&small[i])
 	}
 	pods[1].Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: Now.Add(-5 * time.Minute), Message: "Node didn't have enough resource: memory, requested: 1338, used: 15200, capacity: 15900"}
 	w.Snapshot = cluster.NewSnapshot(pods, autoscalers)
 	w.Nodes = nodes(5)
 	s.state = web.State{
 		Overview: overview.Of(&w), Contact: Now.Add(-38 * time.Second), ActivityFrom: "the decisions of this process", ActivitySince: Now.Add(-29 * time.Hour),
-		Custom: []string{"night-batch"}, Activity: activity(),
+		Custom: []string{"night-batch"}, Activity: activity(), Health: health(),
 	}
 	w.AllPods = true
 	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
@@ -121,6 +132,18 @@ func Small() *Source {
 	}
 	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
+}
+
+// health returns the health of a podfit that works.
+func health() []overview.Part {
+	lease := overview.Lease{Name: "vpa-admission-controller", Found: true, Holder: "podfit-7d9f", Renewed: Now.Add(-4 * time.Second), Duration: 15 * time.Second}
+	return overview.HealthOf(&overview.Facts{
+		Now: Now, Leading: true, Webhook: overview.Webhook{Known: true, Registered: true, Until: Now.AddDate(9, 0, 0), Lease: lease},
+		Loops: []overview.Loop{
+			{Name: "recommender", Active: Now.Add(-20 * time.Second), Passed: Now.Add(-20 * time.Second), Window: 5 * time.Minute},
+			{Name: "updater", Active: Now.Add(-41 * time.Second), Passed: Now.Add(-41 * time.Second), Window: 5 * time.Minute},
+		},
+	})
 }
 
 // Large returns a cluster with n workloads of two pods each.
@@ -145,6 +168,13 @@ func Large(n int) *Source {
 	return s
 }
 
+// Bare returns a cluster with one workload that has no VPA, no pods with containers and no history.
+func Bare() *Source {
+	key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "bare"}
+	w := overview.World{Now: Now, Snapshot: cluster.NewSnapshot([]*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "bare-1"}, Top: key, Phase: cluster.Running}}, nil)}
+	return &Source{state: web.State{Overview: overview.Of(&w)}}
+}
+
 // Attack returns a cluster whose objects have hostile names and texts.
 func Attack() *Source {
 	s := &Source{histories: make(map[cluster.Workload]overview.History), failure: fmt.Errorf("read: %s", Hostile)}
@@ -159,6 +189,7 @@ func Attack() *Source {
 		add(&w, &pods, &autoscalers, &l, i)
 		autoscalers[i].Name = Hostile
 		s.histories[l.key()] = historyOf(&l)
+		s.compare(&l)
 	}
 	for _, p := range pods {
 		p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: Now, Message: Hostile}
@@ -166,7 +197,8 @@ func Attack() *Source {
 	w.Snapshot = cluster.NewSnapshot(pods, autoscalers)
 	w.Nodes = nodes(2)
 	w.Nodes[0].Name, w.Nodes[0].Labels = Hostile, []string{"karpenter.sh/nodepool=" + Hostile}
-	s.state = web.State{Overview: overview.Of(&w), ActivityFrom: "events", Problems: []string{Hostile}, Loading: []string{Hostile}, Custom: []string{Hostile}}
+	s.state = web.State{Overview: overview.Of(&w), ActivityFrom: "events", Problems: []string{Hostile}, Loading: []string{Hostile}, Custom: []string{Hostile},
+		Health: []overview.Part{{Name: Hostile, Condition: overview.Failing, Text: Hostile}}}
 	for _, e := range activity() {
 		e.Text, e.Reason, e.Change, e.VPA, e.Pod.Name = Hostile, Hostile, Hostile, Hostile, Hostile
 		s.state.Activity = append(s.state.Activity, e)
@@ -197,7 +229,7 @@ func add(w *overview.World, pods *[]*cluster.Pod, autoscalers *[]*cluster.Autosc
 	for i := range l.pods {
 		p := &cluster.Pod{
 			Key: cluster.Key{Namespace: l.namespace, Name: fmt.Sprintf("%s-7d9f-%c%02d", l.name, 'a'+rune(i%26), i)}, UID: fmt.Sprintf("%d-%d", at, i), Controller: key, Top: key,
-			Node: fmt.Sprintf("n%d", (at+i)%5), Phase: cluster.Running, Ready: true, Created: Now.Add(-48 * time.Hour),
+			Node: fmt.Sprintf("n%d", (at+i)%5), Phase: cluster.Running, Ready: true, Created: Now.Add(-48*time.Hour + time.Duration(i)*time.Minute),
 		}
 		for j, c := range l.containers {
 			limits := cluster.Resources{}
@@ -271,6 +303,35 @@ func historyOf(l *workload) overview.History {
 		h.Containers = append(h.Containers, stored)
 	}
 	return h
+}
+
+// compare adds what profiles would recommend, and how the requests changed.
+func (s *Source) compare(l *workload) {
+	h := s.histories[l.key()]
+	if !l.vpa {
+		return
+	}
+	for i := range l.containers {
+		c := &l.containers[i]
+		for _, p := range []struct {
+			name    string
+			percent int64
+			above   int
+			killed  string
+		}{{c.profile, 100, 0, "no"}, {"cost", 92, 1, "unknown"}, {"critical", 114, 0, "no"}, {"default", 96, 2, "yes"}} {
+			if own := p.percent == 100; own || p.name != c.profile {
+				h.Profiles = append(h.Profiles,
+					overview.ProfileSize{Profile: p.name, Own: own, Container: c.name, Resource: cluster.CPU, Target: c.targetCPU * p.percent / 100},
+					overview.ProfileSize{Profile: p.name, Own: own, Container: c.name, Resource: cluster.Memory, Target: (c.targetMemory << 20) * p.percent / 100, DaysAbove: p.above, Days: 14, Killed: p.killed})
+			}
+		}
+		h.Requests = append(h.Requests, overview.RequestStep{At: Now.Add(-20 * 24 * time.Hour), Container: c.name, Requests: cluster.Amounts(c.cpu*8/10, c.memory<<20*3/4)},
+			overview.RequestStep{At: Now.Add(-6 * 24 * time.Hour), Container: c.name, Requests: cluster.Amounts(c.cpu, c.memory<<20)})
+		if c.kills > 0 {
+			h.Requests = append(h.Requests, overview.RequestStep{At: Now.Add(-16 * time.Minute), Container: c.name, Requests: cluster.Amounts(c.targetCPU, c.targetMemory<<20)})
+		}
+	}
+	s.histories[l.key()] = h
 }
 
 func activity() []overview.Entry {

@@ -1,0 +1,246 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
+	report "podfit.dev/podfit/internal/edge/report/capacity"
+)
+
+// NewCommand returns "podfit capacity".
+func NewCommand(s process.Streams) *cobra.Command {
+	c := Defaults()
+	cmd := &cobra.Command{
+		Use:   "capacity",
+		Short: "Show how booked each pool of nodes is, when it will be full, and what could be given back",
+		Long: `Shows for each pool of nodes how much of its capacity the pods request, when requests reach 70 % and 100 % of it, the last day for an
+order of nodes, and how much workloads could give back according to the recommendations of their VPAs. It sends only requests that read.
+
+A date such as "9 Dec (2–20 Dec)" is the expected day and a range: in 8 of 10 cases requests reach the capacity in the range. The range comes
+from the errors of the same forecast on the past. Workloads that arrive later are not part of it. The order-by date is the first day of the
+range, minus the lead time (14 days), minus 3 days. Without 14 days of history there is no date.
+
+The history comes from the CapacityPlan, which "podfit recommender" and "podfit run" keep, or from kube-state-metrics in a Prometheus.
+Settings such as the lead time and the pools are in its spec: kubectl edit capacityplan cluster
+
+Exit codes:
+  0  success
+  1  failure: the cluster or Prometheus cannot be read, or output cannot be written
+  2  invalid command line; nothing was read
+  3  the report is incomplete: it contains what is missing
+  4  the report is complete, and --fail-on applies`,
+		Example: `  podfit capacity                                                     # history of the CapacityPlan
+  podfit capacity --prometheus http://localhost:9090                  # before podfit runs in the cluster
+  podfit capacity --pool worker --lead-time 30
+  podfit capacity -o html > capacity.html
+  podfit capacity --fail-on order,node -o json > capacity.json        # in a daily job`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return process.UsageError{Err: fmt.Errorf("podfit capacity takes no arguments, got %q; --pool selects a pool", args[0])}
+			}
+			if err := c.Validate(); err != nil {
+				return process.UsageError{Err: err}
+			}
+			j := job{config: c, streams: s}
+			return j.run(cmd.Context())
+		},
+	}
+	c.Flags(cmd.Flags())
+	for flag, values := range choices {
+		process.CompleteFlag(cmd, flag, values...)
+	}
+	process.GroupFlags(cmd, "Which cluster", "context", "kubeconfig", "as")
+	process.GroupFlags(cmd, "Where the history is from", "source", "prometheus", "prometheus-header", "prometheus-token-file", "cluster-label")
+	process.GroupFlags(cmd, "What is shown", "pool", "lead-time", "output", "no-color")
+	process.GroupFlags(cmd, "In pipelines", "fail-on")
+	return cmd
+}
+
+// A job is one run of the command.
+type job struct {
+	config  Config
+	streams process.Streams
+}
+
+// The exit codes of the command in addition to those of all commands.
+const (
+	exitPartial = 3
+	exitFailOn  = 4
+)
+
+// run reads, assesses and reports.
+func (j *job) run(ctx context.Context) error {
+	c := &j.config
+	clients, err := kube.NewClients(kube.Config{
+		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "capacity", Version: process.BuildVersion(), ReadOnly: true,
+	})
+	if err != nil {
+		return err
+	}
+	if err := clients.Reach(ctx, ""); err != nil {
+		return err
+	}
+	stored, err := j.stored(ctx, clients)
+	if err != nil {
+		return err
+	}
+	settings, allocatable := capacityplan.Settings(&stored.plan.Spec)
+	if c.LeadTime >= 0 {
+		settings.LeadTime = c.LeadTime
+		for i := range settings.Rules.Pools {
+			settings.Rules.Pools[i].LeadTime = c.LeadTime
+		}
+	}
+	s, err := readScene(ctx, clients)
+	if err != nil {
+		return err
+	}
+	r := report.Report{Cluster: c.clusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
+	histories := capacityplan.Histories(&stored.plan.Status)
+	if c.fromPrometheus() {
+		var gaps []string
+		histories, r.Source, gaps, err = j.readPast(ctx, clients, s, &settings, allocatable, histories)
+		if err != nil {
+			return err
+		}
+		r.Missing = append(r.Missing, gaps...)
+	}
+	world := s.world
+	world.Rules, world.Allocatable = settings.Rules, allocatable
+	pools, unplaced := capacity.Measure(&world)
+	if pools, err = c.selected(pools); err != nil {
+		return err
+	}
+	for i := range pools { // the present values count, also if the history has none of today
+		h := histories[pools[i].Name]
+		if h == nil {
+			h = new(capacity.History)
+			histories[pools[i].Name] = h
+		}
+		h.Record(s.now, &pools[i])
+	}
+	r.Plan = capacity.Assess(s.now, pools, unplaced, histories, settings)
+	return j.report(&r)
+}
+
+// storedPlan is the CapacityPlan of the cluster.
+type storedPlan struct {
+	plan  *v1alpha1.CapacityPlan
+	notes []string
+}
+
+// stored reads the CapacityPlan. Without one there is no history yet, which is no error.
+func (j *job) stored(ctx context.Context, clients *kube.Clients) (storedPlan, error) {
+	client, err := capacityplan.New(clients)
+	if err != nil {
+		return storedPlan{}, err
+	}
+	none := storedPlan{plan: new(v1alpha1.CapacityPlan)}
+	plan, err := client.Read(ctx)
+	needed := !j.config.fromPrometheus()
+	switch {
+	case err == nil:
+		out := storedPlan{plan: plan}
+		if u := plan.Status.Updated; needed && u != nil && time.Since(u.Time) > outdated {
+			out.notes = append(out.notes, fmt.Sprintf("The CapacityPlan was last written on %s: check that the recommender runs with --capacity-plan.", u.UTC().Format("2 Jan 15:04")))
+		}
+		return out, nil
+	case errors.Is(err, capacityplan.ErrInvalid):
+		return storedPlan{plan, []string{err.Error() + "; what can be decoded is used."}}, nil
+	case !needed && (errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)):
+		return none, nil
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+		none.notes = append(none.notes, "There is no CapacityPlan, so there is no history. Run podfit recommender or podfit run in the cluster, or give a Prometheus with --prometheus.")
+		return none, nil
+	case errors.Is(err, kube.ErrForbidden):
+		return storedPlan{}, fmt.Errorf("%w; grant get on capacityplans.podfit.dev, or give a Prometheus with --prometheus", err)
+	}
+	return storedPlan{}, err
+}
+
+// outdated is the age of a status that the recommender does not keep up to date any more.
+const outdated = time.Hour
+
+// selected returns the pools that the flags select.
+func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
+	if len(c.Pools) == 0 {
+		return pools, nil
+	}
+	var names []string
+	for i := range pools {
+		names = append(names, pools[i].Name)
+	}
+	for _, p := range c.Pools {
+		if !slices.Contains(names, p) {
+			return nil, process.UsageError{Err: fmt.Errorf("--pool: there is no pool %q; the pools are %s", p, strings.Join(names, ", "))}
+		}
+	}
+	return slices.DeleteFunc(pools, func(p capacity.Pool) bool { return !slices.Contains(c.Pools, p.Name) }), nil
+}
+
+// report writes the report and returns an error for the exit code.
+func (j *job) report(r *report.Report) error {
+	width, terminal := process.TerminalWidth(j.streams.Out)
+	o := report.Options{Width: width, Colour: terminal && !j.config.NoColour && os.Getenv("NO_COLOR") == ""}
+	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
+		return err
+	}
+	if len(r.Missing) > 0 {
+		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
+	}
+	if reasons := j.config.failures(&r.Plan); len(reasons) > 0 {
+		return process.ExitError{Code: exitFailOn, Err: errors.New(strings.Join(reasons, "; "))}
+	}
+	return nil
+}
+
+// failures returns why --fail-on applies.
+func (c *Config) failures(p *capacity.Plan) []string {
+	today := capacity.DayOf(p.Now)
+	var out []string
+	for i := range p.Pools {
+		for k := range p.Pools[i].Resources {
+			r := &p.Pools[i].Resources[k]
+			above := slices.ContainsFunc(r.Outlook.Crossings, func(x capacity.Crossing) bool { return x.State == capacity.Above })
+			for _, x := range []struct {
+				name  string
+				holds bool
+				text  string
+			}{
+				{failAbove, above, "is above a threshold"},
+				{failOrder, r.Outlook.OrderBy != 0 && r.Outlook.OrderBy <= today, "must be ordered now"},
+				{failNode, !r.CanLoseANode(), "does not fit without the largest node"},
+				{failForecast, r.Outlook.Shortage != capacity.NoShortage, "has no forecast"},
+			} {
+				if x.holds && slices.Contains(c.FailOn, x.name) {
+					out = append(out, fmt.Sprintf("--fail-on %s: %s of pool %s %s", x.name, r.Resource, p.Pools[i].Name, x.text))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// clusterName returns the name of the cluster for the report: that of the context, or the host of the API server.
+func (c *Config) clusterName(clients *kube.Clients) string {
+	if name := (kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}).ClusterName(); name != "" {
+		return name
+	}
+	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
+	return strings.TrimSuffix(host, "/")
+}

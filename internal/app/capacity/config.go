@@ -1,0 +1,148 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
+
+	report "podfit.dev/podfit/internal/edge/report/capacity"
+	"podfit.dev/podfit/internal/spelling"
+)
+
+// Config is the configuration of podfit capacity.
+type Config struct {
+	Kubeconfig string
+	Context    string
+	As         string
+
+	Source       string
+	Prometheus   string
+	Headers      []string // "Name: value"
+	TokenFile    string
+	ClusterLabel string // "name=value"
+
+	Pools    []string
+	LeadTime int // days; -1: that of the CapacityPlan
+
+	Output   string
+	NoColour bool
+	FailOn   []string
+}
+
+// The sources of the history.
+const (
+	sourceAuto       = "auto"
+	sourcePlan       = "plan"
+	sourcePrometheus = "prometheus"
+)
+
+// The values of --fail-on.
+const (
+	failAbove    = "above"
+	failOrder    = "order"
+	failNode     = "node"
+	failForecast = "forecast"
+)
+
+// choices are the values of the flags that accept one of a few words.
+var choices = map[string][]string{
+	"source":  {sourceAuto, sourcePlan, sourcePrometheus},
+	"output":  report.Formats(),
+	"fail-on": {failAbove, failOrder, failNode, failForecast},
+}
+
+// addressVariable is the environment variable with the URL of Prometheus.
+const addressVariable = "PROMETHEUS_URL"
+
+// Defaults returns the defaults.
+func Defaults() Config { return Config{Source: sourceAuto, LeadTime: -1, Output: "table"} }
+
+// Flags binds the configuration to flags.
+func (c *Config) Flags(f *pflag.FlagSet) {
+	f.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	f.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	f.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+
+	f.StringVar(&c.Source, "source", c.Source, "Where the history of requests is from: plan (the CapacityPlan that the recommender keeps), prometheus (kube-state-metrics), "+
+		"or auto: prometheus if --prometheus or the environment variable "+addressVariable+" is set, else plan.")
+	f.StringVar(&c.Prometheus, "prometheus", c.Prometheus, "URL of a Prometheus with the metrics of kube-state-metrics.")
+	f.StringArrayVar(&c.Headers, "prometheus-header", c.Headers, "HTTP header for requests to Prometheus, such as 'X-Scope-OrgID: shop'. Can be repeated.")
+	f.StringVar(&c.TokenFile, "prometheus-token-file", c.TokenFile, "Path of a file that contains a bearer token for Prometheus.")
+	f.StringVar(&c.ClusterLabel, "cluster-label", c.ClusterLabel, "Label and value of the series of this cluster, such as cluster=prod, in a Prometheus with several clusters.")
+
+	f.StringSliceVar(&c.Pools, "pool", c.Pools, "Name of a pool of nodes. Can be repeated. The default is all pools.")
+	f.IntVar(&c.LeadTime, "lead-time", c.LeadTime, "Days from an order of nodes until they run pods, for all pools. -1 means the value of the CapacityPlan, or 14.")
+
+	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats(), ", ")+".")
+	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
+	f.StringSliceVar(&c.FailOn, "fail-on", c.FailOn, "Exit with code 4 if a pool is above a threshold (above), must be ordered for today (order), cannot lose its largest node (node), or has no forecast (forecast). Can be repeated.")
+}
+
+// Validate returns all invalid flags as one error.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(flag, value string) {
+		values := choices[flag]
+		if slices.Contains(values, value) {
+			return
+		}
+		meant := ""
+		if near := spelling.Nearest(value, values); near != "" {
+			meant = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		errs = append(errs, fmt.Errorf("--%s must be one of %s, got %q%s", flag, strings.Join(values, ", "), value, meant))
+	}
+	check("source", c.Source)
+	check("output", c.Output)
+	for _, f := range c.FailOn {
+		check("fail-on", f)
+	}
+	if c.LeadTime < -1 || c.LeadTime > maxLeadTime {
+		errs = append(errs, fmt.Errorf("--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime))
+	}
+	if c.Prometheus != "" && c.Source == sourcePlan {
+		errs = append(errs, errors.New("--prometheus and --source plan cannot both be set"))
+	}
+	if c.Prometheus != "" && !isURL(c.Prometheus) {
+		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus))
+	}
+	for _, h := range c.Headers {
+		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n") {
+			errs = append(errs, fmt.Errorf("--prometheus-header must be 'Name: value', got %q", h))
+		}
+	}
+	if name, _, ok := strings.Cut(c.ClusterLabel, "="); c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)) {
+		errs = append(errs, fmt.Errorf("--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel))
+	}
+	return errors.Join(errs...)
+}
+
+const maxLeadTime = 730 // days
+
+// address returns the URL of Prometheus, "" if none is set.
+func (c *Config) address() string {
+	if c.Prometheus != "" {
+		return c.Prometheus
+	}
+	return os.Getenv(addressVariable)
+}
+
+// fromPrometheus reports whether the history is read from Prometheus.
+func (c *Config) fromPrometheus() bool {
+	return c.Source == sourcePrometheus || c.Source == sourceAuto && c.address() != ""
+}
+
+// isURL reports whether s is an HTTP or HTTPS URL with a host.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}

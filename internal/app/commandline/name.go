@@ -1,0 +1,39 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package commandline
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// CalledAs returns the name under which podfit was called if it is a plugin of kubectl, "" otherwise.
+func CalledAs(args []string) string {
+	if len(args) > 0 && plainName(args[0]) == "kubectl-podfit" {
+		return "kubectl podfit"
+	}
+	return ""
+}
+
+// plainName returns the name of an executable without its folder and the suffix .exe.
+func plainName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".exe") }
+
+// Arguments returns the arguments of the command line. If the binary has the name of a component, as in upstream's images, it inserts the
+// command.
+func Arguments(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	switch name := plainName(args[0]); name {
+	case "kubectl_complete-podfit": // kubectl calls this executable for the completion of "kubectl podfit"
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	case "recommender", "updater", "admission-controller":
+		return append([]string{name}, args[1:]...)
+	case "recommender-amd64", "updater-amd64", "admission-controller-amd64":
+		return append([]string{strings.TrimSuffix(name, "-amd64")}, args[1:]...)
+	}
+	return args[1:]
+}

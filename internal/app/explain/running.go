@@ -1,0 +1,149 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// A Recommender is the recommender whose numbers are explained.
+type Recommender interface {
+	Flags(*pflag.FlagSet)
+	Validate() error
+	Catalog() *sizing.Catalog
+	Store() *usage.Store
+	MaxAllowed() cluster.Resources
+	// IsNamed reports whether the recommender has a name of its own, and the autoscaler names it.
+	IsNamed(*cluster.Autoscaler) bool
+	// Assumed returns the flags with the largest effect on the default profile that are not on the command line.
+	Assumed(fs *pflag.FlagSet) []string
+}
+
+// Running are the jobs that are explained.
+type Running struct {
+	Updater     Updater
+	Recommender Recommender
+}
+
+// adopt sets the flags of the running updater and recommender, as their Deployments have them, unless they are on the command line. It returns
+// notes about them, and whether the flags of both are known.
+func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []string, known bool) {
+	programs, err := clients.Programs(ctx)
+	known = true
+	for _, job := range []struct {
+		name  string
+		flags func(*pflag.FlagSet)
+	}{{"updater", c.jobs.Updater.Flags}, {"recommender", c.jobs.Recommender.Flags}} {
+		of := pflag.NewFlagSet(job.name, pflag.ContinueOnError)
+		job.flags(of)
+		found := slices.DeleteFunc(slices.Clone(programs), func(p kube.Program) bool {
+			return p.Replicas == 0 || !p.Runs(job.name, "run") && !p.IsUpstream(job.name)
+		})
+		switch {
+		case len(found) == 0 && err != nil:
+			known = false
+			notes = append(notes, fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err)))
+		case len(found) == 0:
+			known = false
+			notes = append(notes, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
+		case len(found) > 1:
+			known = false
+			notes = append(notes, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
+		default:
+			notes = append(notes, c.adoptOf(job.name, &found[0], of))
+		}
+	}
+	return notes, known
+}
+
+func deploymentsOf(all []kube.Program) []string {
+	var out []string
+	for i := range all {
+		out = append(out, all[i].Deployment)
+	}
+	return out
+}
+
+// adoptOf sets the flags of one program and returns a note about them.
+func (c *Config) adoptOf(job string, p *kube.Program, of *pflag.FlagSet) string {
+	if p.IsUpstream(job) {
+		return fmt.Sprintf("Deployment %s runs the %s of the upstream VPA (%s), and not podfit's. This is what podfit's would do with the same flags: %s.", p.Deployment, job, p.Image, c.set(p.Words, of))
+	}
+	return fmt.Sprintf("The flags of the %s are those of Deployment %s: %s.", job, p.Deployment, c.set(p.Words, of))
+}
+
+// set sets the flags in the words of a command line that of has and that this command line does not have. It returns them as text.
+func (c *Config) set(words []string, of *pflag.FlagSet) string {
+	var taken []string
+	for i := 0; i < len(words); i++ {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		f := of.Lookup(name)
+		if !strings.HasPrefix(words[i], "-") || f == nil {
+			continue
+		}
+		switch {
+		case hasValue:
+		case f.NoOptDefVal != "":
+			value = f.NoOptDefVal
+		case i+1 < len(words):
+			i++
+			value = words[i]
+		}
+		own := c.given.Lookup(name)
+		if strings.Contains(value, "$(") || own == nil || own.Changed || c.given.Set(name, value) != nil {
+			continue // a variable of the container, a flag of this command line, or a value that this version does not know
+		}
+		taken = append(taken, "--"+name+"="+value)
+	}
+	if len(taken) == 0 {
+		return "all that matter here have their defaults"
+	}
+	return strings.Join(taken, " ")
+}
+
+// readLease finds out whether the updater changes pods at all: only while the admission controller renews its status lease.
+func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.Input, clients *kube.Clients) {
+	namespace, name, timeout := c.jobs.Updater.StatusLease()
+	if name == "" || c.onlyNamespace && namespace != in.Subject.Workload.Namespace {
+		return
+	}
+	fresh, err := kube.NewLease(clients, namespace, name).IsFresh(ctx, timeout, now)
+	switch {
+	case err != nil:
+		in.Missing = append(in.Missing, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
+	case !fresh:
+		in.Paused = fmt.Sprintf("The updater changes no pods, because the admission controller has not renewed its status lease %s/%s for %v.", namespace, name, timeout)
+	}
+}
+
+// noteSizing says which flags of the recommender were assumed, if there is a size to explain.
+func (c *Config) noteSizing(in *explanation.Input) {
+	if c.known || in.Sizing == nil {
+		return
+	}
+	if assumed := c.jobs.Recommender.Assumed(c.given); len(assumed) > 0 {
+		in.Missing = append(in.Missing, "Assumed for the recommender: "+strings.Join(assumed, " ")+". If it runs with other flags, add them to this command.")
+	}
+}
+
+// noteFlags says which flags of the updater were assumed, and which were read.
+func (c *Config) noteFlags(in *explanation.Input, notes []string, known bool) {
+	in.Missing = append(in.Missing, notes...)
+	if !known {
+		in.Assumed = c.jobs.Updater.Assumed(c.given)
+	}
+}

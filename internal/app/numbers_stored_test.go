@@ -1,0 +1,236 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+// storeUsage stores the usage of a Deployment of namespace shop over some days, in MiB, as the recommender does. killed is how many days ago
+// a container was OOM-killed; 0 means never.
+func storeUsage(t *testing.T, f *kubetest.FakeAPI, name, profileName string, days int, memory float64, killed int) {
+	t.Helper()
+	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
+	store := usage.NewStore(usage.DefaultConfig())
+	extended := profileName != "default"
+	if extended {
+		p, _ := recommend.Builtin(profileName)
+		store.Extend(w, p.Extend)
+	}
+	key := cluster.Key{Namespace: "shop", Name: "old"}
+	store.Track(&cluster.Pod{Key: key, UID: "old", Top: w, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 1<<30)}}})
+	now := time.Now().Truncate(time.Minute)
+	kill := now.AddDate(0, 0, -killed)
+	for at := now.AddDate(0, 0, -days); at.Before(now); at = at.Add(time.Minute) {
+		store.Tick(at)
+		store.Observe(usage.Sample{Pod: key, Container: "app", At: at, CPU: 0.2, Memory: memory * (1 << 20), Has: cluster.Both})
+		if killed > 0 && at.Equal(kill) && !store.ObserveOOM(usage.OOM{Pod: key, Container: "app", At: at, Memory: int64(memory) << 20}) {
+			t.Fatal("the OOM kill is not stored")
+		}
+	}
+	saved, ok := store.Checkpoint(w, "app", now)
+	clients, err := kube.ClientsFor(f.Config())
+	if err != nil || !ok {
+		t.Fatalf("there is a checkpoint: %t, error %v", ok, err)
+	}
+	if err := checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}).Write(t.Context(), checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}, saved); err != nil {
+		t.Fatal(err)
+	}
+	if !extended {
+		return
+	}
+	histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := histories.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := histories.Write(t.Context(), w, store.Histories(w, now)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// selectProfile makes a VPA of applySized use a profile.
+func selectProfile(f *kubetest.FakeAPI, name, profile, cpu, memory string) {
+	f.Apply(vpasPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%[1]q,"uid":"v-%[1]s","creationTimestamp":"2026-10-01T00:00:00Z"},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":%[1]q},"recommenders":[{"name":%[4]q}]},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":%[2]q,"memory":%[3]q},
+		"lowerBound":{"cpu":%[2]q,"memory":%[3]q},"upperBound":{"cpu":%[2]q,"memory":%[3]q}}]}}}`, name, cpu, memory, profile))
+}
+
+// killPod sets an OOM kill in the status of a pod of applySized.
+func killPod(f *kubetest.FakeAPI, name string, at time.Time) {
+	f.Apply(podsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"%[1]s-7d9f-0","uid":"u-%[1]s-0","creationTimestamp":"2026-11-01T00:00:00Z","ownerReferences":[
+		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%[1]s-7d9f","uid":"r","controller":true}]},
+		"spec":{"nodeName":"n1","containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"memory":"1Gi"}}}]},
+		"status":{"phase":"Running","containerStatuses":[{"name":"app","restartCount":1,"state":{"running":{}},
+		"lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":%[2]q,"finishedAt":%[3]q}}}]}}`,
+		name, at.Add(-time.Hour).UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339)))
+}
+
+// A columnSet are the numbers of one container that both the page and podfit recommend print.
+type columnSet struct {
+	VPA, Risk, Why, Confidence, CPUKept string
+	Pods, Days                          int
+	Requests, Limits, Target, Freed     amountPair
+}
+
+// All columns that the page shares with "podfit recommend --source cluster" have the same values, also those that need stored usage: OOM
+// kills that pods do not show any more, peaks near the limit, confidence, and containers that are too young. The totals are the same, too.
+func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.Apply(nodesPath, `{"metadata":{"name":"n2"},"status":{"allocatable":{"cpu":"8","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"False"}]}}`)
+	one := []sizedPod{{"1", "1Gi"}, {"1", "1Gi"}}
+	for _, name := range []string{"killed", "near", "young", "falls", "below", "unstored", "old-kill"} {
+		applySized(f, name, "900m", "1Gi", one...)
+	}
+	storeUsage(t, f, "killed", "default", 10, 300, 3)
+	storeUsage(t, f, "old-kill", "default", 20, 300, 18)
+	storeUsage(t, f, "near", "default", 3, 1000, 0)
+	selectProfile(f, "near", "balanced", "900m", "1200Mi")
+	storeUsage(t, f, "near", "balanced", 3, 1000, 0)
+	storeUsage(t, f, "falls", "default", 9, 300, 0)
+	selectProfile(f, "falls", "default", "300m", "400Mi")
+	storeUsage(t, f, "below", "default", 9, 300, 0)
+	selectProfile(f, "below", "default", "2", "4Gi")
+	f.Apply(vpasPath, `{"metadata":{"namespace":"shop","name":"young","uid":"v","creationTimestamp":"`+ago(time.Hour)+`"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"young"}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"100m","memory":"100Mi"},"lowerBound":{"cpu":"1m","memory":"1Mi"},"upperBound":{"cpu":"9","memory":"9Gi"}}]}}}`)
+	killPod(f, "falls", time.Now().Add(-30*time.Hour))
+	killPod(f, "near", time.Now().Add(-2*time.Hour))
+	applySized(f, "only-memory", "300m", "500Mi", one...)
+	storeUsage(t, f, "only-memory", "default", 9, 300, 0)
+	f.Apply(vpasPath, `{"metadata":{"namespace":"shop","name":"only-memory","uid":"v2","creationTimestamp":"2026-10-01T00:00:00Z"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"only-memory"},
+		"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":["memory"]}]}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"memory":"500Mi"},"lowerBound":{"memory":"1Mi"},"upperBound":{"memory":"9Gi"}}]}}}`)
+	f.Apply(podsPath, `{"metadata":{"namespace":"shop","name":"bare","uid":"b"},"spec":{"nodeName":"n1","containers":[{"name":"app"}]},"status":{"phase":"Running"}}`)
+	f.Apply(podsPath, `{"metadata":{"namespace":"shop","name":"static-n1","uid":"s","annotations":{"kubernetes.io/config.source":"file","kubernetes.io/config.mirror":"x"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"n","controller":true}]},
+		"spec":{"nodeName":"n1","containers":[{"name":"app","resources":{"requests":{"cpu":"200m"}}}]},"status":{"phase":"Running"}}`)
+	f.Apply(podsPath, `{"metadata":{"namespace":"shop","name":"with-init","uid":"i"},
+		"spec":{"nodeName":"n1","initContainers":[{"name":"setup","resources":{"requests":{"cpu":"3","memory":"3Gi"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"200m","memory":"1Gi"}}}]},"status":{"phase":"Running"}}`)
+
+	var out, errs bytes.Buffer
+	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubeconfigOf(t, f.URL()), "--source", "cluster", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
+		t.Fatalf("got exit code %d and error %s", code, errs.String())
+	}
+	type quantities struct{ CPU, Memory string }
+	type resourceRow struct{ Request, Limit, Target, NewRequest, Kept string }
+	var report struct {
+		Summary struct {
+			Workloads, Pods, Nodes, WorkloadsAtRisk, NodesThatCouldGo int
+			Requested, Capacity, RequestsFreed                        quantities
+		}
+		Containers []struct {
+			Kind, Name, Container, VPA, Risk, Why, Confidence string
+			Replicas, Days                                    int
+			RequestsFreed                                     quantities
+			Findings                                          []struct{ Text string }
+			CPU, Memory                                       resourceRow
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	pair := func(cpu, memory string) amountPair { return amountPair{milli(t, cpu), bytesOf(t, memory)} }
+
+	root := servePage(t, f.URL())
+	var page struct {
+		Workloads, Pods, Nodes, AtRisk, NodesThatCouldGo int
+		Freed                                            amountPair `json:"couldBeFreed"`
+		Totals                                           []struct{ Requested, Capacity float64 }
+	}
+	kubetest.Eventually(t, "the page has read the cluster and the stored usage", func() bool {
+		text := readPage(t, root)
+		return strings.Contains(text, "Could be given back") && !strings.Contains(text, "still")
+	})
+	kubetest.Eventually(t, "the page knows how many nodes could go", func() bool {
+		if err := json.Unmarshal([]byte(readPage(t, root+"?format=json")), &page); err != nil {
+			t.Fatal(err)
+		}
+		return page.NodesThatCouldGo == report.Summary.NodesThatCouldGo
+	})
+	s := &report.Summary
+	if page.Workloads != s.Workloads || page.Pods != s.Pods+1 || page.Nodes != s.Nodes || page.AtRisk != s.WorkloadsAtRisk || page.Freed != pair(s.RequestsFreed.CPU, s.RequestsFreed.Memory) || s.WorkloadsAtRisk < 4 {
+		t.Errorf("the page has %+v, the report %+v; the page also counts one static pod", page, *s)
+	}
+	for i, got := range [][2]float64{{page.Totals[0].Requested, page.Totals[0].Capacity}, {page.Totals[1].Requested, page.Totals[1].Capacity}} {
+		want := [2]float64{float64(milli(t, s.Requested.CPU)) / 1000, float64(milli(t, s.Capacity.CPU)) / 1000}
+		if i == 1 {
+			want = [2]float64{float64(bytesOf(t, s.Requested.Memory)) / (1 << 30), float64(bytesOf(t, s.Capacity.Memory)) / (1 << 30)}
+		}
+		if got != want {
+			t.Errorf("requested and capacity: the page has %v, the report %v", got, want)
+		}
+	}
+	risks := map[string]bool{}
+	for i := range report.Containers {
+		c := &report.Containers[i]
+		var texts []string
+		for _, f := range c.Findings {
+			texts = append(texts, f.Text)
+		}
+		want := columnSet{
+			VPA: c.VPA, Risk: c.Risk, Why: strings.Join(texts, "; "), Confidence: c.Confidence, Pods: c.Replicas, Days: c.Days, CPUKept: c.CPU.Kept,
+			Requests: pair(c.CPU.Request, c.Memory.Request), Limits: pair(c.CPU.Limit, c.Memory.Limit), Target: pair(c.CPU.Target, c.Memory.Target), Freed: pair(c.RequestsFreed.CPU, c.RequestsFreed.Memory),
+		}
+		want.Freed = amountPair{max(want.Freed.CPU, 0), max(want.Freed.Memory, 0)}
+		if got := columnsOf(t, root, c.Kind, c.Name, c.Confidence); got != want {
+			t.Errorf("%s: the page has\n%+v, the report\n%+v", c.Name, got, want)
+		}
+		risks[c.Name+" "+c.Risk] = true
+	}
+	for _, want := range []string{"killed high", "near high", "old-kill none", "below medium", "young none", "bare medium"} {
+		if !risks[want] {
+			t.Errorf("the report does not have %q among %v, so this test compares less than it says", want, risks)
+		}
+	}
+}
+
+// columnsOf returns the columns of the only container of a workload on its page.
+func columnsOf(t *testing.T, root, kind, name, confidence string) columnSet {
+	t.Helper()
+	var w struct {
+		VPA        string
+		Pods       int
+		Freed      amountPair `json:"couldBeFreed"`
+		Containers []struct {
+			Requests, Limits, Target      amountPair
+			Confidence, Risk, Why         string
+			Days                          int
+			LeftToHPA, NotControlledByVPA []string
+		}
+	}
+	if err := json.Unmarshal([]byte(readPage(t, root+"workloads/shop/"+kind+"/"+name+"?format=json")), &w); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Containers) == 0 {
+		t.Fatalf("%s has no containers on the page", name)
+	}
+	c := &w.Containers[0]
+	out := columnSet{VPA: w.VPA, Risk: c.Risk, Why: c.Why, Confidence: c.Confidence, Pods: w.Pods, Days: c.Days, Requests: c.Requests, Limits: c.Limits, Target: c.Target, Freed: w.Freed}
+	switch {
+	case slices.Contains(c.NotControlledByVPA, "cpu"):
+		out.CPUKept = "NotControlledByVPA"
+	case slices.Contains(c.LeftToHPA, "cpu"):
+		out.CPUKept = "ScaledByHPA"
+	}
+	if confidence == "none" { // the report prints no target then, the page that of the status
+		out.Target = amountPair{}
+	}
+	return out
+}

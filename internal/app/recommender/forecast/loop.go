@@ -1,0 +1,294 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
+	"podfit.dev/podfit/internal/edge/prom"
+)
+
+// The times of the loop.
+const (
+	interval     = time.Minute      // between two passes
+	writeEvery   = 10 * time.Minute // the least time between two writes, unless conditions, dates or pools change
+	writeTimeout = 30 * time.Second // of the requests of one pass
+	retryAfter   = 10 * time.Minute // the time without requests after the plan was not available
+	forgetAfter  = capacity.GrowthDays
+)
+
+// world is the state of the cluster.
+type world interface {
+	Snapshot() *cluster.Snapshot
+	Stale(time.Time) []string
+	Nodes() []cluster.Node
+	Selectors() []cluster.NodeSelector
+	Tolerations() []cluster.Tolerations
+}
+
+// store is the CapacityPlan of the cluster.
+type store interface {
+	Read(context.Context) (*v1alpha1.CapacityPlan, error)
+	Create(context.Context) (*v1alpha1.CapacityPlan, error)
+	WriteStatus(ctx context.Context, version string, s *v1alpha1.CapacityPlanStatus) (string, error)
+}
+
+// past is where the history of requests is read from. prom.Client implements it.
+type past interface {
+	Requests(context.Context, prom.RequestsQuery) ([]capacity.NodeHour, error)
+}
+
+// Dependencies are what a Loop needs.
+type Dependencies struct {
+	World   world
+	Plans   store
+	Past    past   // nil: there is no backfill
+	Usage   *Usage // nil: usage is not known
+	Metrics *Metrics
+	DryRun  bool // nothing is written
+	Log     *slog.Logger
+}
+
+// A Loop keeps the plan up to date in one term of leadership. One goroutine owns it.
+//
+// The history is loaded from the object before anything is recorded, so that a new leader never replaces it by an empty one. While the
+// object cannot be read, only the metrics are published, without dates.
+type Loop struct {
+	Dependencies
+	loaded    bool // the history is that of the object
+	version   string
+	spec      v1alpha1.CapacityPlanSpec
+	specOf    int64 // generation
+	before    []metav1.Condition
+	histories map[string]*capacity.History
+	written   written
+	retryAt   time.Time
+	logged    string // the last problem that was logged
+	backfill  backfill
+}
+
+// written is what the object contains.
+type written struct {
+	at       time.Time
+	sum      uint64 // of the whole status
+	material uint64 // of what readers wait for
+}
+
+// New returns a loop.
+func New(d Dependencies) *Loop {
+	return &Loop{Dependencies: d, histories: map[string]*capacity.History{}}
+}
+
+// Run makes a pass per minute until ctx ends. A pass that panics does not end it.
+func (l *Loop) Run(ctx context.Context, p *process.Process) {
+	process.Every(ctx, interval, p.Recovering("capacity", l.pass))
+}
+
+// pass measures, records, publishes and stores.
+func (l *Loop) pass(ctx context.Context, now time.Time) {
+	nodes := l.World.Nodes()
+	if len(nodes) == 0 || slices.ContainsFunc(l.World.Stale(now), func(feed string) bool { return feed == "pods" || feed == "nodes" }) {
+		return // what is missing would look like a fall of requests
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if !now.Before(l.retryAt) {
+		l.refresh(ctx, now)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	settings, allocatable := capacityplan.Settings(&l.spec)
+	if l.loaded {
+		l.fill(ctx, now, nodes, &settings, allocatable)
+	}
+	pools, unplaced := capacity.Measure(&capacity.World{
+		Nodes: nodes, Snapshot: l.World.Snapshot(), Selectors: l.World.Selectors(), Tolerations: l.World.Tolerations(),
+		Used: l.Usage.byPod(now), Rules: settings.Rules, Allocatable: allocatable,
+	})
+	l.record(now, pools)
+	plan := capacity.Assess(now, l.withAbsent(pools, now), unplaced, l.histories, settings)
+	l.Metrics.publish(&plan)
+	if l.loaded && !l.DryRun && !now.Before(l.retryAt) {
+		l.write(ctx, now, &plan)
+	}
+}
+
+// record adds the present state to the histories.
+func (l *Loop) record(now time.Time, pools []capacity.Pool) {
+	for i := range pools {
+		h := l.histories[pools[i].Name]
+		if h == nil {
+			h = new(capacity.History)
+			l.histories[pools[i].Name] = h
+		}
+		h.Record(now, &pools[i])
+	}
+}
+
+// withAbsent adds the pools that have no nodes now but have a history, such as a pool that an autoscaler has scaled to zero. It forgets those
+// that have had none for four weeks.
+func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool {
+	out := slices.Clone(pools)
+	today := capacity.DayOf(now)
+	for name, h := range l.histories {
+		if slices.ContainsFunc(pools, func(p capacity.Pool) bool { return p.Name == name }) {
+			continue
+		}
+		n := len(h.Days)
+		if n == 0 || today-h.Days[n-1].Day > forgetAfter || len(out) >= capacity.MostPools {
+			delete(l.histories, name)
+			continue
+		}
+		out = append(out, capacity.Pool{Name: name})
+	}
+	slices.SortFunc(out, func(a, b capacity.Pool) int { return compare(a.Name, b.Name) })
+	return out
+}
+
+// refresh reads the object: its spec, its version, and before the first record its history. It creates the object if there is none.
+func (l *Loop) refresh(ctx context.Context, now time.Time) {
+	plan, err := l.Plans.Read(ctx)
+	if errors.Is(err, kube.ErrNotFound) {
+		if l.loaded && l.version != "" { // deleting the object discards the history
+			l.histories = map[string]*capacity.History{}
+			l.before, l.written, l.backfill = nil, written{}, backfill{}
+			l.Log.Info("The CapacityPlan was deleted; its history starts again")
+		}
+		plan, err = &v1alpha1.CapacityPlan{}, nil
+		if !l.DryRun {
+			plan, err = l.Plans.Create(ctx)
+		}
+	}
+	if errors.Is(err, capacityplan.ErrInvalid) {
+		if l.isNew(err) {
+			l.Log.Warn("Parts of the CapacityPlan cannot be decoded and are replaced; history may be lost", slog.Any("error", err))
+		}
+		err = nil
+	}
+	if errors.Is(err, kube.ErrConflict) {
+		return // another client has created it; the next pass reads it
+	}
+	if err != nil {
+		l.retryAt = now.Add(retryAfter)
+		if l.isNew(err) {
+			l.Log.Warn("Cannot read the CapacityPlan; there are no forecasts until it can be read", slog.Any("error", err), slog.String("remedy", remedyFor(err)))
+		}
+		return
+	}
+	l.version, l.spec, l.specOf = plan.ResourceVersion, plan.Spec, plan.Generation
+	if !l.loaded {
+		l.loaded = true
+		l.before = plan.Status.Conditions
+		l.histories = capacityplan.Histories(&plan.Status)
+		if plan.Status.Updated != nil {
+			l.written.at = plan.Status.Updated.Time
+		}
+	}
+}
+
+// write stores the plan if it has changed: at once if conditions, dates or pools have, else after writeEvery.
+func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
+	status := capacityplan.Status(plan, l.histories, l.before)
+	status.ObservedGeneration = l.specOf
+	sum, material := checksum(&status), checksum(materialOf(&status))
+	recent := now.Sub(l.written.at) < writeEvery && !now.Before(l.written.at)
+	if sum == l.written.sum || material == l.written.material && recent {
+		return
+	}
+	status.Updated = &metav1.Time{Time: now.Truncate(time.Second)}
+	version, err := l.Plans.WriteStatus(ctx, l.version, &status)
+	switch {
+	case err == nil:
+		l.version, l.before, l.logged = version, status.Conditions, ""
+		l.written = written{now, sum, material}
+	case errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrNotFound): // the next pass reads it again
+	default:
+		l.retryAt = now.Add(retryAfter)
+		if l.isNew(err) {
+			l.Log.Warn("Cannot write the CapacityPlan; its history is kept in memory until it can be written", slog.Any("error", err), slog.String("remedy", remedyFor(err)))
+		}
+	}
+}
+
+// materialOf returns the parts of a status for which readers wait.
+func materialOf(s *v1alpha1.CapacityPlanStatus) any {
+	type part struct {
+		Name                  string
+		Nodes, Schedulable    int32
+		HasPods               bool
+		Booked                [2]int64
+		CPU, Memory           []v1alpha1.CapacityThreshold
+		CPUOrder, MemoryOrder string
+		Advice                [2]string
+	}
+	var parts []part
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		parts = append(parts, part{
+			p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0, [2]int64{booked(&p.CPU), booked(&p.Memory)}, p.CPU.Thresholds, p.Memory.Thresholds,
+			p.CPU.OrderBy, p.Memory.OrderBy, [2]string{p.CPU.Advice, p.Memory.Advice},
+		})
+	}
+	type condition struct {
+		Type   string
+		Status metav1.ConditionStatus
+	}
+	var conditions []condition
+	for _, c := range s.Conditions {
+		conditions = append(conditions, condition{c.Type, c.Status})
+	}
+	return []any{s.ObservedGeneration, conditions, parts}
+}
+
+// bookedSteps is in how many steps the share of the capacity that is requested is material.
+const bookedSteps = 20
+
+// booked returns the step of the requested share of a capacity.
+func booked(r *v1alpha1.CapacityResource) int64 {
+	return int64(bookedSteps * r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3))
+}
+
+func checksum(v any) uint64 {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return 0 // plain values are always encoded
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(data) // never fails
+	return h.Sum64()
+}
+
+// isNew reports whether a problem is not the one that was logged last.
+func (l *Loop) isNew(err error) bool {
+	text := err.Error()
+	isNew := l.logged != text
+	l.logged = text
+	return isNew
+}
+
+// remedyFor returns what to do about an error of the API server.
+func remedyFor(err error) string {
+	switch {
+	case errors.Is(err, kube.ErrUnsupported):
+		return "install the CRDs: podfit crds | kubectl apply -f -; or set --capacity-plan=false"
+	case errors.Is(err, kube.ErrForbidden):
+		return "grant the recommender create and get on capacityplans.podfit.dev and patch on capacityplans.podfit.dev/status, as deploy/10-rbac.yaml does; or set --capacity-plan=false"
+	}
+	return "podfit tries again in 10 minutes; check the API server"
+}

@@ -1,0 +1,112 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Metrics publish the capacity plan.
+type Metrics struct {
+	capacity, withoutLargest, requested, recoverable, largestPod *process.SnapshotGauge
+	reaches, order, available, growth                            *process.SnapshotGauge
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	gauge := func(name, help string, labels ...string) *process.SnapshotGauge {
+		g := process.NewSnapshotGauge(prometheus.GaugeOpts{Namespace: "podfit_capacity", Name: name, Help: help}, append([]string{"pool", "resource"}, labels...)...)
+		reg.MustRegister(g)
+		return g
+	}
+	return &Metrics{
+		capacity:       gauge("total", "Capacity of the schedulable nodes of a pool, in cores or bytes."),
+		withoutLargest: gauge("without_largest_node", "Capacity of a pool without its largest node, in cores or bytes."),
+		requested:      gauge("requested", "Requests of the pods of a pool, with pending pods, in cores or bytes."),
+		recoverable:    gauge("recoverable", "Requests above recommended ones in a pool, in cores or bytes."),
+		largestPod:     gauge("largest_pod", "Largest request of a pod that still fits on a node of a pool, in cores or bytes."),
+		reaches:        gauge("reaches_threshold_timestamp_seconds", "First day on which the requests of a pool may reach a share of its capacity, as Unix time. Absent without a forecast, or if they do not within it.", "percent"),
+		order:          gauge("order_by_timestamp_seconds", "Last day for an order of nodes, as Unix time. Absent if no order is needed within the forecast."),
+		available:      gauge("forecast_available", "1 if there is a forecast for a pool, 0 if not."),
+		growth:         gauge("growth_28d", "Change of the requests of a pool in 28 days by cause (new, gone, replicas, per_pod, other), in cores or bytes.", "cause"),
+	}
+}
+
+// publish replaces all values.
+func (m *Metrics) publish(p *capacity.Plan) {
+	all := []*process.SnapshotGauge{m.capacity, m.withoutLargest, m.requested, m.recoverable, m.largestPod, m.reaches, m.order, m.available, m.growth}
+	next := make(map[*process.SnapshotGauge]*prometheus.GaugeVec, len(all))
+	for _, g := range all {
+		next[g] = g.Next()
+	}
+	for i := range p.Pools {
+		for k := range p.Pools[i].Resources {
+			r := &p.Pools[i].Resources[k]
+			pool, name := p.Pools[i].Name, r.Resource.String()
+			set := func(g *process.SnapshotGauge, v int64) {
+				next[g].WithLabelValues(pool, name).Set(inUnits(r.Resource, v))
+			}
+			set(m.capacity, r.Capacity)
+			set(m.withoutLargest, r.WithoutLargest)
+			set(m.requested, r.Requested)
+			set(m.recoverable, r.Recoverable)
+			set(m.largestPod, r.Fit.Free.Amount(r.Resource))
+			available := 0.0
+			if r.Outlook.Shortage == capacity.NoShortage {
+				available = 1
+			}
+			next[m.available].WithLabelValues(pool, name).Set(available)
+			for _, c := range r.Outlook.Crossings {
+				if day := reachedOn(&c, p); day != 0 {
+					next[m.reaches].WithLabelValues(pool, name, strconv.Itoa(int(100*c.Threshold+0.5))).Set(float64(day.Time().Unix()))
+				}
+			}
+			if r.Outlook.OrderBy != 0 {
+				next[m.order].WithLabelValues(pool, name).Set(float64(r.Outlook.OrderBy.Time().Unix()))
+			}
+			m.setGrowth(next[m.growth], pool, r)
+		}
+	}
+	for _, g := range all {
+		g.Publish(next[g])
+	}
+}
+
+// reachedOn returns the day on which a threshold is or may be reached, 0 if there is none.
+func reachedOn(c *capacity.Crossing, p *capacity.Plan) capacity.Day {
+	if c.State == capacity.Above {
+		return min(c.Since, capacity.DayOf(p.Now))
+	}
+	return c.Earliest
+}
+
+func (m *Metrics) setGrowth(to *prometheus.GaugeVec, pool string, r *capacity.ResourcePlan) {
+	if r.GrewDays == 0 {
+		return
+	}
+	res, g := r.Resource, &r.Grew
+	for _, part := range []struct {
+		cause string
+		value int64
+	}{
+		{"new", g.New.Amount(res)}, {"gone", g.Gone.Amount(res)}, {"replicas", g.Replicas.Amount(res)}, {"per_pod", g.PerPod.Amount(res)},
+		{"other", r.GrewTotal - g.Explained(res)},
+	} {
+		to.WithLabelValues(pool, res.String(), part.cause).Set(inUnits(res, part.value))
+	}
+}
+
+// inUnits returns an amount in cores or bytes.
+func inUnits(res cluster.Resource, v int64) float64 {
+	if res == cluster.CPU {
+		return float64(v) / 1000
+	}
+	return float64(v)
+}

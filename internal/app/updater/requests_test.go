@@ -1,0 +1,183 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// A countingAPI is an API server that counts requests. It has ReplicaSets with two pods each that need an eviction, in the shape of
+// make bench-evictions, and replaces evicted pods.
+type countingAPI struct {
+	*kubetest.FakeAPI
+
+	mu      sync.Mutex
+	counts  map[string]int // by verb and resource
+	evicted int
+	starts  time.Duration // from an eviction until the replacement is ready
+}
+
+func newCountingAPI(t *testing.T, workloads int) *countingAPI {
+	f := &countingAPI{FakeAPI: kubetest.NewLocalAPI(t), counts: map[string]int{}, starts: 2 * time.Second}
+	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"100000","memory":"100000Gi","pods":"100000"},
+		"conditions":[{"type":"Ready","status":"True"}]}}`)
+	for i := range workloads {
+		name := fmt.Sprintf("web-%03d", i)
+		f.Apply(kubetest.ReplicaSetsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"uid":"rs-%s"},"spec":{"replicas":2}}`, name, name))
+		f.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"uid":"vpa-%s","generation":1},
+			"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":%q},"updatePolicy":{"updateMode":"Recreate"}},
+			"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","lowerBound":{"cpu":"150m","memory":"192Mi"},
+			"target":{"cpu":"200m","memory":"256Mi"},"upperBound":{"cpu":"400m","memory":"512Mi"}}]}}}`, name, name, name))
+		for j := range 2 {
+			f.applyPod(name, fmt.Sprintf("%s-%d", name, j), "100m", "128Mi")
+		}
+	}
+	return f
+}
+
+func (f *countingAPI) applyPod(workload, name, cpu, memory string) {
+	now := time.Now().UTC().Format(time.RFC3339)
+	f.Apply(kubetest.PodsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"uid":%q,"creationTimestamp":%q,"ownerReferences":[
+		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":%q,"uid":"rs-%s","controller":true}]},
+		"spec":{"nodeName":"n","containers":[{"name":"app","resources":{"requests":{"cpu":%q,"memory":%q}}}]},
+		"status":{"phase":"Running","startTime":%q,"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}],
+		"containerStatuses":[{"name":"app","ready":true,"state":{"running":{"startedAt":%q}}}]}}`, name, "uid-"+name, now, workload, workload, cpu, memory, now, now, now))
+}
+
+func (f *countingAPI) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	parts := strings.Split(q.URL.Path, "/")
+	resource := parts[len(parts)-1]
+	if i := slices.Index(parts, "namespaces"); i >= 0 && len(parts) > i+2 {
+		resource = strings.Join(slices.Delete(slices.Clone(parts[i+2:]), min(1, len(parts)-i-3), min(2, len(parts)-i-2)), "/")
+		if len(parts) == i+3 {
+			resource = parts[i+2]
+		}
+	}
+	verb := q.Method
+	if q.URL.Query().Get("watch") != "" {
+		verb = "WATCH"
+	}
+	f.mu.Lock()
+	f.counts[verb+" "+resource]++
+	f.mu.Unlock()
+	switch {
+	case q.Method == http.MethodPost && resource == "pods/eviction":
+		f.evict(parts[len(parts)-2])
+		f.respond(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+	case q.Method == http.MethodPost && resource == "events":
+		f.respond(w, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`)
+	default:
+		f.FakeAPI.ServeHTTP(w, q)
+	}
+}
+
+func (f *countingAPI) respond(w http.ResponseWriter, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, body)
+}
+
+// evict deletes a pod, and creates its replacement with the recommended requests.
+func (f *countingAPI) evict(name string) {
+	f.mu.Lock()
+	f.evicted++
+	replacement := fmt.Sprintf("%s-r%d", name[:len("web-000")], f.evicted)
+	f.mu.Unlock()
+	f.Delete(kubetest.PodsPath, "shop/"+name)
+	time.AfterFunc(f.starts, func() { f.applyPod(name[:len("web-000")], replacement, "200m", "256Mi") })
+}
+
+// update runs the updater for a time, with its clients, watches, events and conditions, and ends it.
+func (f *countingAPI) update(t *testing.T, d time.Duration, args ...string) {
+	t.Helper()
+	clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := given(t, append([]string{"--use-admission-controller-status=false"}, args...)...)
+	log := slog.New(slog.DiscardHandler)
+	world := watcher.NewWorld(clients, c.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
+		Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(), Log: log}))
+	work := Work(&c, process.New(log, prometheus.NewRegistry()), clients, world)
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := process.WithWorld(ctx, world, work); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+}
+
+// table returns the requests per eviction.
+func (f *countingAPI) table() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(f.counts)) {
+		fmt.Fprintf(&out, "%6d  %5.2f per eviction  %s\n", f.counts[kind], float64(f.counts[kind])/float64(max(f.evicted, 1)), kind)
+	}
+	return out.String()
+}
+
+// The bounds are for all requests in the first two minutes, by when all pods are replaced and the conditions show it.
+func TestUpdater_burstOfEvictions_sendsFewRequestsPerEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newCountingAPI(t, 200)
+		f.update(t, 2*time.Minute)
+		if f.evicted != 400 {
+			t.Fatalf("%d pods were evicted, want 400", f.evicted)
+		}
+		all, reads := 0, 0
+		for kind, n := range f.counts {
+			most := 0
+			switch verb, resource, _ := strings.Cut(kind, " "); {
+			case verb == http.MethodGet, verb == "WATCH":
+				reads += n
+				continue
+			case resource == "pods/eviction":
+				most = f.evicted
+			case resource == "events": // upstream's: one for the pod, one for the VPA
+				most = 2 * f.evicted
+			case resource == "verticalpodautoscalers/status":
+				most = f.evicted * 7 / 8
+			case resource == "updatestates":
+				most = 10
+			}
+			if n > most {
+				t.Errorf("%s: %d requests for %d evictions, want at most %d", kind, n, f.evicted, most)
+			}
+			all += n
+		}
+		if perEviction := float64(all) / float64(f.evicted); perEviction > 3.9 || reads > 100 {
+			t.Errorf("%.2f writes per eviction and %d reads and watches, want at most 3.9 and 100:\n%s", perEviction, reads, f.table())
+		}
+	})
+}
+
+// A controller whose evicted pod is being replaced has fewer pods than the minimum, but the user does not have to do anything.
+func TestUpdater_evictedPodIsBeingReplaced_tooFewReplicasAreNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newCountingAPI(t, 1)
+		f.update(t, 10*time.Second)
+		if n := f.counts["POST events"]; f.evicted != 2 || n != 4 {
+			t.Errorf("%d events for %d evictions, want 4 for 2: those of upstream", n, f.evicted)
+		}
+	})
+}

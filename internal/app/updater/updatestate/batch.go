@@ -1,0 +1,187 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updatestate
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/ledger"
+)
+
+const (
+	// minBatch is the number of workloads of a namespace from which a pass announces its actions on them in one object. Fewer are announced
+	// in the objects of the workloads, which show more.
+	minBatch = 5
+	// namespacePause is the minimum time between two writes of the state of a namespace that only remove announcements.
+	namespacePause = 30 * time.Second
+	// endTimeout limits the writes of the states of namespaces at the end of a term.
+	endTimeout = 2 * time.Second
+)
+
+// A batch is an announcement of actions on many workloads, in the state of their namespace.
+//
+// The first action on one of the workloads writes it, and the others wait for that. If the write fails, each workload is announced in its own
+// object. The outcomes of evictions are stored in the objects of the workloads after ledger.SettleTime. Most workloads have no records by
+// then, so that a burst of evictions costs a few writes, not two for each workload.
+type batch struct {
+	state   ledger.State  // of the namespace
+	started bool          // one action writes it; guarded by the mutex of the Recorder
+	done    chan struct{} // closed after the write
+	stored  bool          // set before done is closed
+}
+
+// beginBatches groups the workloads of a pass.
+func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []cluster.Workload) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.batched, func(_ cluster.Workload, at time.Time) bool { return now.Before(at) || now.Sub(at) >= ledger.WatchDelay })
+	if r.ungrouped {
+		return
+	}
+	earlier := &batch{stored: true, started: true, done: make(chan struct{})} // that of a pass a short time ago
+	close(earlier.done)
+	groups := map[string][]cluster.Workload{}
+	seen := map[cluster.Workload]bool{}
+	for _, w := range workloads {
+		state := r.exported[w]
+		if seen[w] || w.IsZero() || !mayWait(&state) {
+			continue
+		}
+		seen[w] = true
+		if at, announced := r.batched[w]; announced && now.Sub(at) < announcedFor {
+			r.batches[w] = earlier
+			continue
+		}
+		groups[w.Namespace] = append(groups[w.Namespace], w)
+	}
+	for namespace, group := range groups {
+		if len(group) < minBatch {
+			continue
+		}
+		b := &batch{state: record.Announce(now, namespace, group), done: make(chan struct{})}
+		for _, w := range group {
+			if !record.Announced(w).IsZero() {
+				r.batches[w] = b
+			}
+		}
+	}
+}
+
+// announceBatch announces an action on a workload in the state of its namespace. It returns false if that is not possible.
+func (r *Recorder) announceBatch(ctx context.Context, now time.Time, w cluster.Workload) bool {
+	b := r.batches[w]
+	if b == nil {
+		return false
+	}
+	r.mu.Lock()
+	first := !b.started
+	b.started = true
+	r.mu.Unlock()
+	if first {
+		r.writeBatch(ctx, now, b)
+	}
+	<-b.done // at most for announceTimeout
+	return b.stored
+}
+
+// writeBatch stores an announcement.
+func (r *Recorder) writeBatch(ctx context.Context, now time.Time, b *batch) {
+	defer close(b.done)
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	if b.stored = r.write(ctx, now, &b.state, true, r.decide(b.state.Workload)); !b.stored {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of, other := range r.batches {
+		if other == b {
+			r.batched[of] = now
+		}
+	}
+}
+
+// heldUntil returns until when the announcement of a workload is enough, because the evictions in its state have no outcome yet; zero if it
+// is not.
+func (r *Recorder) heldUntil(now time.Time, state *ledger.State) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, announced := r.batched[state.Workload]
+	until := state.LastAction().Add(ledger.SettleTime)
+	if !announced || !state.IsSettling() || !now.Before(until) || until.Sub(now) > ledger.SettleTime {
+		return time.Time{}
+	}
+	return until
+}
+
+// isShort reports whether the state of a namespace was written a short time ago, so that announcements that do not count any more may stay.
+func (r *Recorder) isShort(now time.Time, state *ledger.State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.written[state.Workload]
+	return ok && !now.Before(last.at) && now.Sub(last.at) < namespacePause
+}
+
+// isPruned reports whether a state is of a namespace, and cannot be stored.
+func (r *Recorder) isPruned(state *ledger.State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ungrouped && state.IsOfNamespace()
+}
+
+// endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
+func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays) {
+	announced := record.Announcements()
+	if len(announced) == 0 {
+		return
+	}
+	exported := record.Export(delays)
+	current := make(map[cluster.Workload]time.Time, len(exported))
+	for i := range exported {
+		current[exported[i].Workload] = exported[i].LastAction()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range announced {
+		action, open := current[w]
+		last, ok := r.written[w]
+		if open && (!ok || last.acting || action.After(last.action)) {
+			continue
+		}
+		record.EndAnnouncement(w)
+	}
+}
+
+// endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
+func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays) {
+	r.endAnnouncements(record, delays)
+	current := map[cluster.Workload]bool{}
+	var writes []stateUpdate
+	for _, state := range record.Export(delays) {
+		if state.IsOfNamespace() && !r.isPruned(&state) {
+			current[state.Workload] = true
+			writes = append(writes, stateUpdate{turn: r.decide(state.Workload), do: func(ctx context.Context, t turn) { r.write(ctx, now, &state, false, t) }})
+		}
+	}
+	for _, w := range r.store.Stored() {
+		if w == ledger.NamespaceState(w.Namespace) && !current[w] {
+			writes = append(writes, stateUpdate{turn: r.decide(w), do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
+		}
+	}
+	r.writeAll(ctx, writes, endTimeout)
+}
+
+// ungroup makes the recorder announce each workload in its own object from now on. The caller holds the mutex.
+func (r *Recorder) ungroup(err error) {
+	if !r.ungrouped {
+		r.log.Warn("Announcements of a namespace cannot be stored; a burst of evictions costs more writes", slog.Any("error", err),
+			slog.String("remedy", "install the CRDs: podfit crds | kubectl apply -f -"))
+	}
+	r.ungrouped = true
+	clear(r.batched)
+}

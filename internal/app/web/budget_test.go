@@ -1,0 +1,130 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/web"
+)
+
+// large is a cluster with many workloads of two pods, whose snapshot is made once, as podfit has it anyway.
+type large struct {
+	fake
+	snapshot *cluster.Snapshot
+	samples  []usage.Sample
+	nodes    []cluster.Node
+}
+
+func (l *large) Snapshot() *cluster.Snapshot { return l.snapshot }
+func (l *large) Nodes() []cluster.Node       { return l.nodes }
+func (l *large) Read(context.Context) (metrics.Reading, error) {
+	return metrics.Reading{Samples: l.samples}, nil
+}
+
+func newLarge(workloads int) *large {
+	l := &large{}
+	var pods []*cluster.Pod
+	var autoscalers []*cluster.Autoscaler
+	for i := range workloads {
+		w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: fmt.Sprintf("team-%03d", i%200), Name: fmt.Sprintf("service-%05d", i)}
+		for j := range 2 {
+			p := &cluster.Pod{
+				Key: cluster.Key{Namespace: w.Namespace, Name: fmt.Sprint(w.Name, "-7d9f-", j)}, UID: fmt.Sprint(i, "-", j), Top: w, Controller: w, Phase: cluster.Running,
+				Node:       fmt.Sprintf("n%03d", i%500),
+				Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(500, 512<<20), Limits: cluster.Amounts(0, 1<<30)}},
+			}
+			pods = append(pods, p)
+			for _, c := range p.Containers {
+				l.samples = append(l.samples, usage.Sample{Pod: p.Key, Container: c.Name, CPU: 0.1, Memory: 9e7, Has: cluster.Both})
+			}
+		}
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: w.Namespace, Name: w.Name}, Target: w}
+		a.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(int64(100+i%500), 300<<20)}}}
+		autoscalers = append(autoscalers, a)
+	}
+	for i := range 500 {
+		l.nodes = append(l.nodes, cluster.Node{Name: fmt.Sprintf("n%03d", i), Ready: true, Allocatable: cluster.Amounts(64000, 256<<30)})
+	}
+	l.snapshot = cluster.NewSnapshot(pods, autoscalers)
+	return l
+}
+
+// resident returns the memory of this process that is in RAM, in bytes.
+func resident(t *testing.T) int {
+	t.Helper()
+	debug.FreeOSMemory()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip("the resident memory can be read only on Linux")
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+// The page adds at most 20 MB to the memory of podfit in a cluster of 10,000 workloads with 20,000 pods, while a viewer reads all pages.
+func TestBudget_tenThousandWorkloads_memoryIsSmall(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector needs several times the memory")
+	}
+	const most = 20 << 20
+	l := newLarge(10_000)
+	s := newSource(&source{world: l, usage: l, events: &l.fake, store: &l.fake, archive: &l.fake, registrations: &l.fake, allPods: true, log: slog.New(slog.DiscardHandler)})
+	handler := web.New(web.Config{Source: s})
+	before := resident(t)
+	visit := func() {
+		for _, path := range []string{"/", "/workloads", "/workloads?page=77&sort=memory", "/workloads/team-000/Deployment/service-00000", "/nodes", "/activity", "/profiles", "/about", "/?format=json"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Host = "localhost"
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if w.Code != 200 {
+				t.Fatalf("%s: status %d", path, w.Code)
+			}
+		}
+	}
+	began := time.Now()
+	for range 3 {
+		visit()
+		s.state.mu.Lock()
+		s.state.at = time.Time{} // the next visit computes the state anew
+		s.state.mu.Unlock()
+	}
+	for { // the reading of surplus ends
+		s.surplus.mu.Lock()
+		running := s.surplus.running
+		s.surplus.mu.Unlock()
+		if running == nil {
+			break
+		}
+		<-running
+	}
+	after := resident(t)
+	for range 5 { // the kernel and the runtime return memory with delay
+		after = min(after, resident(t))
+	}
+	t.Logf("%d KiB more than %d KiB; three visits took %v", (after-before)/1024, before/1024, time.Since(began))
+	if after-before > most {
+		t.Errorf("the page added %d bytes, want at most %d", after-before, most)
+	}
+	runtime.KeepAlive(l)
+	runtime.KeepAlive(s)
+}

@@ -1,0 +1,133 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// Where podfit registers itself in the defaults of its flags.
+const (
+	ownNamespace  = "kube-system"
+	webhookLease  = "vpa-admission-controller"
+	webhookConfig = "vpa-webhook-config"
+)
+
+// healthReader reads what the cluster has stored about podfit itself.
+type healthReader interface {
+	Registrations(ctx context.Context) (overview.Facts, error)
+}
+
+// registrations reads the leases and the webhook configuration of podfit.
+type registrations struct{ clients *kube.Clients }
+
+// Registrations implements healthReader. What podfit may not read is named in the facts.
+func (r registrations) Registrations(ctx context.Context) (overview.Facts, error) {
+	var f overview.Facts
+	for _, name := range overview.ElectionLeases() {
+		lease, err := r.lease(ctx, name)
+		if apierrors.IsForbidden(err) {
+			f.Problem = "podfit may not read all leases of leader election, so it is not known who leads."
+			continue
+		}
+		if err != nil {
+			return f, err
+		}
+		f.Leases = append(f.Leases, lease)
+	}
+	c, err := r.clients.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfig, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		f.Webhook.Problem = "podfit may not read the webhook configuration " + webhookConfig + "."
+		return f, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return f, fmt.Errorf("read the webhook configuration: %w", err)
+	}
+	f.Webhook.Known = true
+	if err == nil && len(c.Webhooks) > 0 {
+		f.Webhook.Registered = true
+		f.Webhook.Until = lastExpiry(c.Webhooks[0].ClientConfig.CABundle)
+	}
+	if f.Webhook.Lease, err = r.lease(ctx, webhookLease); err != nil && !apierrors.IsForbidden(err) {
+		return f, err
+	}
+	return f, nil
+}
+
+// lease returns a lease, which may not exist.
+func (r registrations) lease(ctx context.Context, name string) (overview.Lease, error) {
+	l, err := r.clients.Leases.CoordinationV1().Leases(ownNamespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return overview.Lease{Name: name}, nil
+	}
+	if err != nil {
+		return overview.Lease{Name: name}, fmt.Errorf("read lease %s/%s: %w", ownNamespace, name, err)
+	}
+	return leaseOf(l), nil
+}
+
+func leaseOf(l *coordinationv1.Lease) overview.Lease {
+	out := overview.Lease{Name: l.Name, Found: true, Renewed: l.CreationTimestamp.Time}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.Time
+	}
+	if l.Spec.LeaseDurationSeconds != nil {
+		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return out
+}
+
+// lastExpiry returns when the last certificate of a bundle expires; zero if there is none that can be read.
+func lastExpiry(bundle []byte) (last time.Time) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last) {
+			last = c.NotAfter
+		}
+	}
+	return last
+}
+
+// loopsOf returns the loops of a process.
+func loopsOf(p *process.Process) []overview.Loop {
+	var out []overview.Loop
+	for _, l := range p.Loops() {
+		out = append(out, overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window})
+	}
+	return out
+}
+
+// addHealth sets the health of podfit's parts.
+func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time.Time) {
+	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations.Registrations)
+	if !ok && err != nil {
+		facts.Problem = "The API server did not answer who leads."
+		facts.Webhook.Problem = "The API server did not answer whether it is registered."
+	}
+	if !ok && err == nil {
+		return // it is still read
+	}
+	facts.Now = now
+	if s.process != nil {
+		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
+	}
+	if stored, known, at := s.stored.peek(); known {
+		facts.Stored, facts.Looked = stored.updated, at
+	}
+	*parts = overview.HealthOf(&facts)
+}

@@ -1,0 +1,270 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/profile"
+)
+
+// archive reads the stored usage of whole namespaces, and the profiles.
+type archive interface {
+	Namespace(ctx context.Context, namespace string) (archived, error)
+	Catalog(ctx context.Context) (*sizing.Catalog, error)
+}
+
+// archived is what the cluster has stored of the usage in a namespace, or of one workload.
+type archived struct {
+	checkpoints map[checkpoint.Key]usage.Checkpoint
+	histories   map[cluster.Workload][]usage.History
+}
+
+// library is the archive of a cluster. It keeps nothing.
+type library struct{ clients *kube.Clients }
+
+// Namespace implements archive. A cluster without the CRD of UsageHistories has only checkpoints.
+func (l library) Namespace(ctx context.Context, namespace string) (archived, error) {
+	o := checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}
+	var out archived
+	var err error
+	if out.checkpoints, err = checkpoint.NewCheckpoints(l.clients, o).Load(ctx); err != nil {
+		return out, fmt.Errorf("read the checkpoints of namespace %s: %w", namespace, err)
+	}
+	histories, err := checkpoint.NewHistories(l.clients, o)
+	if err != nil {
+		return out, err
+	}
+	if out.histories, err = histories.Load(ctx); err != nil && !errors.Is(err, kube.ErrUnsupported) {
+		return out, fmt.Errorf("read the usage histories of namespace %s: %w", namespace, err)
+	}
+	return out, nil
+}
+
+// Catalog implements archive. A cluster without the CRD of SizingProfiles has only built-in profiles.
+func (l library) Catalog(ctx context.Context) (*sizing.Catalog, error) {
+	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
+	client, err := kube.NewProfiles(l.clients)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.List(ctx)
+	if errors.Is(err, kube.ErrUnsupported) {
+		return catalog, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name)
+		parsed, err := profile.Parse(list[i].JSON)
+		if err != nil {
+			catalog.LearnInvalid(list[i].Name, list[i].Version, err.Error())
+			continue
+		}
+		catalog.Learn(list[i].Name, list[i].Version, parsed)
+	}
+	catalog.Listed(names)
+	return catalog, nil
+}
+
+// A shelf has the stored usage history of some workloads.
+type shelf struct {
+	store     *usage.Store
+	workloads *sizing.Workloads
+	catalog   *sizing.Catalog
+	snapshot  *cluster.Snapshot
+}
+
+// shelve restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
+// decoded is left out.
+func shelve(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *recommend.Nodes, from archived) *shelf {
+	out := &shelf{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
+	out.store.Tick(now)
+	assignments := make(sizing.Assignments, len(governing))
+	targets := make(map[cluster.Key]cluster.Workload, len(governing))
+	for _, a := range governing {
+		out.store.Configure(a.Target, nil)
+		assignments[a.Target] = sizing.Assignment{Choice: catalog.Of(a), By: a}
+		targets[a.Key] = a.Target
+	}
+	out.workloads.Apply(out.store, now, snapshot, assignments, nodes)
+	keys := slices.SortedFunc(maps.Keys(from.checkpoints), func(x, y checkpoint.Key) int {
+		if c := x.Autoscaler.Compare(y.Autoscaler); c != 0 {
+			return c
+		}
+		return strings.Compare(x.Container, y.Container)
+	})
+	for _, key := range keys {
+		stored := from.checkpoints[key]
+		w, known := targets[key.Autoscaler]
+		if !known || !stored.Workload.IsZero() && stored.Workload != w {
+			continue
+		}
+		for _, h := range from.histories[w] {
+			if h.Container == key.Container {
+				stored.History = h
+			}
+		}
+		_ = out.store.Restore(w, key.Container, stored)
+	}
+	for _, a := range governing {
+		for _, h := range from.histories[a.Target] {
+			_ = out.store.Recall(a.Target, h) // does nothing if the checkpoint already had it
+		}
+	}
+	out.workloads.SkipRestore()
+	for _, a := range governing {
+		for _, p := range snapshot.PodsOf(a.Target) {
+			out.store.Track(p)
+		}
+	}
+	return out
+}
+
+// storedUsage is what the stored usage of all workloads shows.
+type storedUsage struct {
+	evidence map[usage.Ref]*review.Evidence
+	updated  time.Time // when some of it was last stored
+}
+
+// newest returns when a part was last stored.
+func (a archived) newest() (at time.Time) {
+	for _, c := range a.checkpoints {
+		if c.Updated.After(at) {
+			at = c.Updated
+		}
+	}
+	for _, histories := range a.histories {
+		for i := range histories {
+			if histories[i].Updated.After(at) {
+				at = histories[i].Updated
+			}
+		}
+	}
+	return at
+}
+
+// evidence returns what the stored usage of each container with a VPA shows, as podfit recommend counts it. It reads one namespace after the
+// other, so its memory is that of the largest one.
+func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (storedUsage, error) {
+	var out storedUsage
+	catalog, err := s.archive.Catalog(ctx)
+	if err != nil {
+		return out, err
+	}
+	byNamespace := make(map[string][]*cluster.Autoscaler)
+	for _, a := range overview.Governors(snapshot, s.startupBoost) {
+		byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
+	}
+	nodes := recommend.NewNodes(s.world.Nodes(), s.world.Selectors())
+	out.evidence = make(map[usage.Ref]*review.Evidence)
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		from, err := s.archive.Namespace(ctx, namespace)
+		if err != nil {
+			return out, err
+		}
+		if at := from.newest(); at.After(out.updated) {
+			out.updated = at
+		}
+		now := time.Now()
+		shelf := shelve(now, catalog, snapshot, byNamespace[namespace], nodes, from)
+		for _, a := range byNamespace[namespace] {
+			for _, p := range snapshot.PodsOf(a.Target) {
+				for i := range p.Containers {
+					ref := usage.Ref{Workload: a.Target, Container: p.Containers[i].Name}
+					if p.Containers[i].Role == cluster.Init || out.evidence[ref] != nil {
+						continue
+					}
+					e := review.StoredEvidence(a, ref.Container, shelf.store.Series(ref.Workload, ref.Container), now)
+					out.evidence[ref] = &e
+				}
+			}
+		}
+	}
+	return out, ctx.Err()
+}
+
+// maxProfiles bounds the profiles that a page compares.
+const maxProfiles = 16
+
+// compare returns what each profile would recommend for a workload, by its stored usage.
+func (s *source) compare(ctx context.Context, row *overview.Row, from archived) ([]overview.ProfileSize, error) {
+	snapshot := s.world.Snapshot()
+	at := slices.IndexFunc(snapshot.AutoscalersOf(row.Workload), func(a *cluster.Autoscaler) bool { return a.Name == row.VPA })
+	if at < 0 {
+		return nil, nil
+	}
+	a := snapshot.AutoscalersOf(row.Workload)[at]
+	catalog, ok, err := s.catalog.get(ctx, freshCatalog, s.archive.Catalog)
+	if !ok {
+		return nil, errors.Join(errors.New("profiles are not read yet"), err)
+	}
+	choice := catalog.Of(a)
+	if !choice.Usable {
+		return nil, nil
+	}
+	now := time.Now()
+	shelf := shelve(now, catalog, snapshot, []*cluster.Autoscaler{a}, recommend.NewNodes(s.world.Nodes(), s.world.Selectors()), from)
+	in := &explanation.Sizing{Now: now, Profile: choice.Profile, Histories: shelf.store.All(row.Workload), Autoscaler: a}
+	in.Profile.Params = shelf.workloads.Params(choice, row.Workload)
+	var names []string
+	for _, p := range recommend.Builtins() {
+		names = append(names, p.Name)
+	}
+	custom, _ := s.world.ProfileNames()
+	for _, name := range append(names, custom...) {
+		other := *a
+		other.Recommender = name
+		if of := catalog.Of(&other); of.Usable && of.Name == name && len(in.Profiles) < maxProfiles {
+			in.Profiles = append(in.Profiles, of.Profile)
+		}
+	}
+	for i := range row.Containers {
+		c := &row.Containers[i]
+		for _, at := range c.Kills {
+			in.Kills = append(in.Kills, explanation.Kill{Container: c.Name, At: at})
+		}
+	}
+	return sizesOf(in), nil
+}
+
+// sizesOf returns the present recommendation and those of the other profiles.
+func sizesOf(in *explanation.Sizing) []overview.ProfileSize {
+	var out []overview.ProfileSize
+	add := func(name string, own bool, sizes []explanation.Counterfactual) {
+		for i := range sizes {
+			c := &sizes[i]
+			size := overview.ProfileSize{Profile: name, Own: own, Container: c.Container, Resource: c.Resource, Reason: c.Reason, DaysAbove: c.DaysAbove, Days: c.Days, Killed: c.Killed.String()}
+			if c.Known {
+				size.Target = c.Target
+			}
+			out = append(out, size)
+		}
+	}
+	add(in.Profile.Name, true, explanation.Present(in))
+	for _, p := range in.Profiles {
+		if p.Name != in.Profile.Name {
+			add(p.Name, false, explanation.WhatIf(in, []explanation.If{{Key: explanation.IfProfile, Value: p.Name}}))
+		}
+	}
+	return out
+}

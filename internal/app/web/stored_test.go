@@ -1,0 +1,163 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/feed"
+)
+
+// target is the workload of fake.
+var target = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+// vpaOf returns a VPA of target.
+func vpaOf(profile string) *cluster.Autoscaler {
+	return &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: target, Recommender: profile,
+		Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(200, 300<<20)}}},
+	}
+}
+
+// storedBy returns what the recommender stores after some days of usage of 300 MiB with an OOM kill at the start.
+func storedBy(t *testing.T, profile string, days int) (usage.Checkpoint, []usage.History) {
+	t.Helper()
+	p, _ := recommend.Builtin(profile)
+	store := usage.NewStore(usage.DefaultConfig())
+	store.Extend(target, p.Extend)
+	key := cluster.Key{Namespace: "shop", Name: "web-1"}
+	store.Track(&cluster.Pod{Key: key, UID: "u", Top: target, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 1<<30)}}})
+	now := time.Now().Truncate(time.Minute)
+	begin := now.AddDate(0, 0, -days)
+	for at := begin; at.Before(now); at = at.Add(time.Minute) {
+		store.Tick(at)
+		store.Observe(usage.Sample{Pod: key, Container: "app", At: at, CPU: 0.2, Memory: 300 << 20, Has: cluster.Both})
+		if at.Equal(begin.Add(time.Hour)) {
+			store.ObserveOOM(usage.OOM{Pod: key, Container: "app", At: at, Memory: 300 << 20})
+		}
+	}
+	c, ok := store.Checkpoint(target, "app", now)
+	if !ok {
+		t.Fatal("there is no checkpoint")
+	}
+	c.History = usage.History{}
+	return c, store.Histories(target, now)
+}
+
+// The stored usage is read once in a minute however many viewers look, more rarely if that takes long, and not before all workloads are known:
+// those that are not known would stay without it.
+func TestEvidence_manyViewers_isReadRarelyAndAfterTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("default")}, health: []feed.State{{Resource: "replicasets"}}}
+		s := sourceOf(f)
+		s.State(t.Context())
+		time.Sleep(time.Minute)
+		if s.State(t.Context()); len(f.namespaces) != 0 {
+			t.Errorf("the stored usage of %q was read before the cluster", f.namespaces)
+		}
+		f.health = nil
+		for range 60 * 60 {
+			s.State(t.Context())
+			time.Sleep(time.Second)
+		}
+		if n := len(f.namespaces); n < 50 || n > 61 || !slices.Contains(f.namespaces, "shop") {
+			t.Errorf("the stored usage was read %d times in an hour: %q", n, f.namespaces)
+		}
+		f.mu.Lock()
+		f.delay, f.namespaces = 2*time.Second, nil
+		f.mu.Unlock()
+		for range 60 * 60 {
+			s.State(t.Context())
+			time.Sleep(time.Second)
+		}
+		if n := len(f.namespaces); n < 10 || n > 20 { // each takes 4 s, for profiles and usage, and is followed by a rest of 200 s
+			t.Errorf("the stored usage was read %d times in an hour although it takes long", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A page without stored usage says so, and counts recommendations as provisional.
+func TestEvidence_apiServerFails_pageSaysWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("default")}, err: errors.New("checkpoints is forbidden")}
+		state := sourceOf(f).State(t.Context())
+		if text := strings.Join(state.Problems, "\n"); !strings.Contains(text, "The stored usage could not be read") || !strings.Contains(text, "checkpoints is forbidden") {
+			t.Errorf("problems %q", text)
+		}
+		if row := state.Overview.Row("shop", "Deployment", "web", ""); row == nil || row.Containers[0].Confidence != review.Low {
+			t.Errorf("row %+v", row)
+		}
+	})
+}
+
+// OOM kills that pods do not show any more are a risk, and containers with few hours of usage have no recommendation.
+func TestEvidence_storedKillAndHours_areJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		days       int
+		confidence review.Confidence
+	}{"three days": {3, review.Medium}, "one day": {1, review.Low}} {
+		saved, histories := storedBy(t, "balanced", c.days)
+		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("balanced")}, owned: true, archived: archived{
+			checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}: saved},
+			histories:   map[cluster.Workload][]usage.History{target: histories},
+		}}
+		s := sourceOf(f)
+		row := s.State(t.Context()).Overview.Row("shop", "Deployment", "web", "")
+		if row == nil || row.Risk != overview.HighRisk || !strings.Contains(row.Why, "killed for memory 1×") || row.Containers[0].Confidence != c.confidence {
+			t.Errorf("%s: row %+v", name, row)
+		}
+		stored, ok, _ := s.stored.peek()
+		if !ok || time.Since(stored.updated) > time.Hour || stored.evidence[usage.Ref{Workload: target, Container: "app"}].DayPeaks[0] < 300<<20 {
+			t.Errorf("%s: stored %+v", name, stored)
+		}
+	}
+}
+
+// The history of a workload has what each profile recommends, and how the request changed.
+func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
+	saved, histories := storedBy(t, "balanced", 9)
+	changed := time.Now().Add(-time.Hour).Truncate(time.Second)
+	f := &fake{
+		vpas: []*cluster.Autoscaler{vpaOf("balanced")}, owned: true, histories: histories, saved: &saved,
+		record: ledger.State{Workload: target, Pods: []ledger.PodState{{
+			UID: "u", Do: decision.Resize, Done: true, At: changed, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(200, 300<<20)}},
+		}}},
+	}
+	s := sourceOf(f)
+	row := s.State(t.Context()).Overview.Row("shop", "Deployment", "web", "")
+	history, err := s.History(t.Context(), row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(history.Requests) != 1 || !history.Requests[0].At.Equal(changed) || history.Requests[0].Requests != cluster.Amounts(200, 300<<20) {
+		t.Errorf("requests %+v", history.Requests)
+	}
+	names := map[string]int64{}
+	for _, p := range history.Profiles {
+		if p.Resource == cluster.Memory {
+			names[p.Profile] = p.Target
+		}
+		if p.Own != (p.Profile == "balanced") {
+			t.Errorf("profile %+v", p)
+		}
+	}
+	if names["balanced"] != 300<<20 || names["critical"] <= names["cost"] || names["cost"] == 0 || names["default"] == 0 {
+		t.Errorf("memory by profile: %v", names)
+	}
+}

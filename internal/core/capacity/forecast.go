@@ -1,0 +1,239 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"math"
+	"time"
+)
+
+// Horizon is how far a forecast looks ahead at most, in days.
+const Horizon = 90
+
+// orderMargin is the time between the order-by date and the latest day for an order, in days: time to decide and to install.
+const orderMargin = 3
+
+// Input is what a forecast is computed from. All amounts have one unit: millicores or bytes.
+type Input struct {
+	Points     []Point   // one per day; the order does not matter
+	Steps      []Step    // known changes of the level; others are found in the points
+	Capacity   float64   // present capacity
+	Requested  float64   // present sum of requests
+	Thresholds []float64 // shares of the capacity, such as 0.70 and 1.00
+	LeadTime   int       // days from an order of nodes until they serve pods
+	Less       float64   // amount that the requests are assumed to fall by today
+	Now        time.Time
+}
+
+// A Shortage is the reason why there is no forecast.
+type Shortage uint8
+
+// The shortages.
+const (
+	NoShortage  Shortage = iota
+	TooFewDays           // fewer than 14 days have values
+	Outdated             // the last week has no values
+	NoCapacity           // there is no schedulable node
+	TooManyGaps          // too few days in the last 28 have values
+)
+
+// String returns a text for people.
+func (s Shortage) String() string {
+	switch s {
+	case NoShortage:
+		return ""
+	case TooFewDays:
+		return "not enough history: a forecast needs 14 days"
+	case Outdated:
+		return "not enough history: the last 7 days have no values"
+	case NoCapacity:
+		return "no schedulable capacity"
+	case TooManyGaps:
+		return "not enough history: most of the last 28 days have no values"
+	}
+	return "unknown"
+}
+
+// An Outlook is the forecast of a resource of a pool.
+type Outlook struct {
+	Shortage  Shortage
+	Days      int     // days with values
+	Dropped   int     // values that are left out: in the future, doubled, or no number
+	Slope     float64 // growth per day, without steps
+	Season    [7]float64
+	Steps     []Step // that are taken out, sorted
+	Reach     int    // the forecast covers this many days from today
+	Low       []float64
+	Middle    []float64 // expected requests by day, from tomorrow on
+	High      []float64
+	Crossings []Crossing // one per threshold
+	OrderBy   Day        // 0: none is needed within the reach, or it is not known
+}
+
+// A State is the relation of requests to a threshold.
+type State uint8
+
+// The states.
+const (
+	Unknown   State = iota // there is no forecast
+	Above                  // requests are at the threshold or above it
+	Ahead                  // requests reach it on a day of the range
+	NotWithin              // requests do not reach it within the reach of the forecast
+)
+
+// String returns the name of the state.
+func (s State) String() string {
+	switch s {
+	case Unknown:
+		return "Unknown"
+	case Above:
+		return "Above"
+	case Ahead:
+		return "Ahead"
+	case NotWithin:
+		return "NotWithin"
+	}
+	return "Unknown"
+}
+
+// A Crossing is when requests reach a threshold.
+type Crossing struct {
+	Threshold float64 // share of the capacity
+	State     State
+	Since     Day // Above: the first day at or above it without interruption; 0 if it is today
+	Earliest  Day // Ahead: the first day on which the upper end of the band reaches it
+	Expected  Day // the first day on which the expected value reaches it; 0 if not within the reach
+	Latest    Day // the first day on which the lower end of the band reaches it; 0 if not within the reach
+}
+
+// Forecast returns the outlook. It never panics, and returns no date that the points do not support.
+func Forecast(in Input) Outlook {
+	o := linesOf(&in)
+	return o.against(&in)
+}
+
+// linesOf returns the outlook without crossings, for requests that do not fall.
+func linesOf(in *Input) Outlook {
+	today := DayOf(in.Now)
+	points, dropped := usable(in.Points, today)
+	out := Outlook{Dropped: dropped, Days: len(points), Shortage: shortageOf(points, today, hasCapacity(in))}
+	if out.Shortage == NoShortage {
+		out.predict(complete(points, today), in.Steps, today)
+	}
+	return out
+}
+
+func hasCapacity(in *Input) bool { return in.Capacity > 0 && !math.IsInf(in.Capacity, 0) }
+
+// against returns the outlook with lines that are lower by in.Less, and with its crossings and the order-by date.
+func (o Outlook) against(in *Input) Outlook {
+	today := DayOf(in.Now)
+	o.Low, o.Middle, o.High = lowered(o.Low, in.Less), lowered(o.Middle, in.Less), lowered(o.High, in.Less)
+	for _, share := range in.Thresholds {
+		c := Crossing{Threshold: share}
+		limit := share * in.Capacity
+		switch {
+		case hasCapacity(in) && in.Requested-in.Less >= limit:
+			points, _ := usable(in.Points, today)
+			c.State, c.Since = Above, aboveSince(points, in, share, today)
+		case o.Shortage == NoShortage:
+			c.Earliest, c.Expected, c.Latest = firstAt(o.High, limit, today), firstAt(o.Middle, limit, today), firstAt(o.Low, limit, today)
+			c.State = NotWithin
+			if c.Earliest != 0 {
+				c.State = Ahead
+			}
+		}
+		o.Crossings = append(o.Crossings, c)
+	}
+	o.order(in.LeadTime, today)
+	return o
+}
+
+// lowered returns a line that is lower by an amount, but not below 0.
+func lowered(line []float64, less float64) []float64 {
+	out := make([]float64, len(line))
+	for i, v := range line {
+		out[i] = max(v-less, 0)
+	}
+	return out
+}
+
+func shortageOf(points []Point, today Day, hasCapacity bool) Shortage {
+	switch {
+	case !hasCapacity:
+		return NoCapacity
+	case len(points) < leastDays:
+		return TooFewDays
+	case today-points[len(points)-1].Day > mostStale:
+		return Outdated
+	case len(since(points, points[len(points)-1].Day-fitDays+1)) < leastFit:
+		return TooManyGaps
+	}
+	return NoShortage
+}
+
+// aboveSince returns the first day from which on all values are at a threshold or above it.
+func aboveSince(points []Point, in *Input, share float64, today Day) Day {
+	since := today
+	for i := len(points) - 1; i >= 0; i-- {
+		c := points[i].Capacity
+		if c <= 0 || math.IsNaN(c) {
+			c = in.Capacity
+		}
+		if points[i].Requested-in.Less < share*c {
+			break
+		}
+		since = min(since, points[i].Day)
+	}
+	return since
+}
+
+// predict fills the lines.
+func (o *Outlook) predict(points []Point, known []Step, today Day) {
+	first, last := points[0].Day, points[len(points)-1].Day
+	o.Steps = merged(known, findSteps(level(points, known)), first, last)
+	f := fitTo(level(points, o.Steps))
+	o.Slope, o.Season = f.slope, f.season
+	behind := int(today - last)
+	reach := min(Horizon, reachRatio*o.Days)
+	b, ok := bandOf(points, reach+behind, &f)
+	if !ok {
+		o.Shortage = TooManyGaps
+		return
+	}
+	o.Reach = reach
+	for h := 1; h <= reach; h++ {
+		middle := f.at(today + Day(h))
+		at := h + behind - 1
+		o.Low, o.Middle, o.High = append(o.Low, middle+b.low[at]), append(o.Middle, middle), append(o.High, middle+b.high[at])
+	}
+}
+
+// firstAt returns the first day on which a line reaches a limit, or 0.
+func firstAt(line []float64, limit float64, today Day) Day {
+	for i, v := range line {
+		if v >= limit {
+			return today + Day(i) + 1
+		}
+	}
+	return 0
+}
+
+// order sets the order-by date: the first day on which the pool may be full, minus the lead time, minus 3 days.
+func (o *Outlook) order(leadTime int, today Day) {
+	for i := range o.Crossings {
+		c := &o.Crossings[i]
+		if c.Threshold < 1 {
+			continue
+		}
+		switch c.State {
+		case Above:
+			o.OrderBy = today
+		case Ahead:
+			o.OrderBy = c.Earliest - Day(leadTime) - orderMargin
+		case Unknown, NotWithin:
+		}
+		return
+	}
+}

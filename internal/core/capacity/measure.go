@@ -1,0 +1,352 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A World is the state of a cluster at one moment.
+type World struct {
+	Nodes       []cluster.Node
+	Snapshot    *cluster.Snapshot
+	Selectors   []cluster.NodeSelector
+	Tolerations []cluster.Tolerations
+	Used        map[cluster.Key]cluster.Resources // present usage by pod; without an entry it is not known
+	Rules       Rules
+	Allocatable bool // capacity is what pods can request, instead of the capacity of the machines
+}
+
+// A Pool is the state of a pool of nodes at one moment. Amounts are in millicores and bytes.
+type Pool struct {
+	Name        string
+	Nodes       int // all nodes
+	Schedulable int // nodes that are ready and not cordoned
+	Pods        int
+	Pending     int // pods that are not on a node of the cluster; they count in the pool where they probably run
+
+	Capacity       cluster.Resources // of schedulable nodes
+	WithoutLargest cluster.Resources // the same without the largest node
+	Requested      cluster.Resources // of the pods, as the scheduler counts them
+	Used           cluster.Resources // of the pods whose usage is known; not set if it is known of none
+	Recoverable    cluster.Resources // requests above recommended ones
+	GiveBack       [2]int            // workloads with requests above recommended ones, by resource
+	Unadvised      int               // workloads without a recommendation
+	Fit            [2]Room           // the largest pod that still fits: by CPU, and by memory
+
+	Loads []Load // by workload, sorted
+}
+
+// Room is the free room on a node.
+type Room struct {
+	Node string // "" if no node has room
+	Free cluster.Resources
+}
+
+// A Load is what the pods of a workload request in a pool.
+type Load struct {
+	Workload cluster.Workload
+	Pods     int
+	Requests cluster.Resources
+}
+
+// Unplaced are the pending pods that no pool accepts.
+type Unplaced struct {
+	Pods     int
+	Requests cluster.Resources
+	Example  cluster.Key // the first by name
+}
+
+// Measure returns the pools, sorted by name, and the pods that no pool accepts.
+func Measure(w *World) ([]Pool, Unplaced) {
+	m := newMeasurer(w)
+	for _, p := range w.Snapshot.Pods {
+		m.add(p)
+	}
+	m.addPending()
+	return m.finish(), m.unplaced
+}
+
+type measurer struct {
+	*World
+	names    []string       // of the pool of each node
+	index    map[string]int // of each node by name
+	free     []cluster.Resources
+	pools    map[string]*tally
+	advice   map[cluster.Workload]*cluster.Autoscaler
+	pending  []*cluster.Pod
+	unplaced Unplaced
+}
+
+// A tally is a pool while it is measured.
+type tally struct {
+	Pool
+	loads     map[cluster.Workload]*Load
+	gives     [2]map[cluster.Workload]bool
+	unadvised map[cluster.Workload]bool
+}
+
+func newMeasurer(w *World) *measurer {
+	m := &measurer{
+		World: w, names: w.Rules.assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
+		pools: map[string]*tally{}, advice: map[cluster.Workload]*cluster.Autoscaler{},
+	}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		m.index[n.Name] = i
+		m.free[i] = n.Allocatable
+		pool := m.pools[m.names[i]]
+		if pool == nil {
+			pool = &tally{
+				Pool: Pool{Name: m.names[i]}, loads: map[cluster.Workload]*Load{},
+				gives: [2]map[cluster.Workload]bool{{}, {}}, unadvised: map[cluster.Workload]bool{},
+			}
+			pool.Capacity, pool.WithoutLargest, pool.Requested = cluster.Amounts(0, 0), cluster.Amounts(0, 0), cluster.Amounts(0, 0)
+			m.pools[m.names[i]] = pool
+		}
+		pool.Nodes++
+		if !schedulable(n) {
+			continue
+		}
+		pool.Schedulable++
+		c := m.capacityOf(n)
+		pool.Capacity = pool.Capacity.Add(c)
+		pool.WithoutLargest = cluster.Amounts(max(pool.WithoutLargest.CPU, c.CPU), max(pool.WithoutLargest.Memory, c.Memory)) // the largest, until finish
+	}
+	return m
+}
+
+func schedulable(n *cluster.Node) bool { return n.Ready && !n.Cordoned }
+
+func (m *measurer) capacityOf(n *cluster.Node) cluster.Resources {
+	if m.Allocatable {
+		return cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
+	}
+	c := n.Capacity.Or(n.Allocatable)
+	return cluster.Amounts(c.CPU, c.Memory)
+}
+
+// add counts a pod that is on a node of the cluster, and keeps the others for addPending.
+func (m *measurer) add(p *cluster.Pod) {
+	if p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		return
+	}
+	at, known := m.index[p.Node]
+	requests := p.Requested()
+	if known { // a pod takes room until it is gone
+		m.free[at] = cluster.Amounts(m.free[at].CPU-requests.CPU, m.free[at].Memory-requests.Memory)
+	}
+	bound := p.Static || p.Controller.Kind == "DaemonSet" // it needs no room elsewhere if its node is gone
+	switch {
+	case p.Deleting || p.Placeholder:
+	case !known && !bound:
+		m.pending = append(m.pending, p)
+	case known && (!bound || schedulable(&m.Nodes[at])):
+		m.count(m.pools[m.names[at]], p, requests)
+	}
+}
+
+// count adds a pod to a pool.
+func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources) {
+	pool.Pods++
+	pool.Requested = pool.Requested.Add(requests)
+	if used, ok := m.Used[p.Key]; ok {
+		pool.Used = pool.Used.Add(used)
+	}
+	key := workloadOf(p)
+	load := pool.loads[key]
+	if load == nil {
+		load = &Load{Workload: key}
+		pool.loads[key] = load
+	}
+	load.Pods++
+	load.Requests = load.Requests.Add(requests)
+	a := m.governing(key)
+	if a == nil || len(a.Advice) == 0 {
+		pool.unadvised[key] = true
+		return
+	}
+	surplus := surplusOf(p, a)
+	pool.Recoverable = pool.Recoverable.Add(surplus)
+	for i, res := range cluster.All {
+		if surplus.Amount(res) > 0 {
+			pool.gives[i][key] = true
+		}
+	}
+}
+
+// workloadOf returns the topmost controller of a pod, or what is known instead.
+func workloadOf(p *cluster.Pod) cluster.Workload {
+	switch {
+	case !p.Top.IsZero():
+		return p.Top
+	case !p.Controller.IsZero():
+		return p.Controller
+	}
+	return cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+}
+
+// governing returns the VPA whose recommendation applies to a workload, nil if there is none.
+func (m *measurer) governing(w cluster.Workload) *cluster.Autoscaler {
+	a, known := m.advice[w]
+	if !known {
+		named := m.Snapshot.AutoscalersOf(w)
+		if a = cluster.Governing(named, false); a == nil {
+			a = cluster.Oldest(named)
+		}
+		m.advice[w] = a
+	}
+	return a
+}
+
+// surplusOf returns by how much the requests of a pod exceed the recommended ones.
+func surplusOf(p *cluster.Pod, a *cluster.Autoscaler) cluster.Resources {
+	var out cluster.Resources
+	if p.PodLevel != nil {
+		return out // the pod-level request counts, which no recommendation is about
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		advice := a.AdviceFor(c.Name)
+		if advice == nil || c.Role == cluster.Init {
+			continue
+		}
+		requests, _ := c.Running()
+		for _, res := range cluster.All {
+			target, ok := advice.Target.Get(res)
+			if over := requests.Amount(res) - target; ok && over > 0 {
+				out = out.Set(res, out.Amount(res)+over)
+			}
+		}
+	}
+	return out
+}
+
+// addPending counts the pods without a node of the cluster in the pool where most pods of their workload run, or else in the emptiest pool,
+// of those that accept them.
+func (m *measurer) addPending() {
+	names := make([]string, 0, len(m.pools))
+	for name := range m.pools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	booked := map[string]float64{} // without the pending pods, so that these do not depend on their order
+	for _, name := range names {
+		booked[name] = m.pools[name].booked()
+	}
+	accepted := map[acceptance][]string{}
+	type chosen struct {
+		pool *tally
+		pod  *cluster.Pod
+	}
+	var all []chosen
+	for _, p := range m.pending {
+		kind := acceptance{p.Place, p.Tolerance}
+		candidates, known := accepted[kind]
+		if !known {
+			candidates = m.accepting(p)
+			accepted[kind] = candidates
+		}
+		if len(candidates) == 0 {
+			m.unplaced.add(p)
+			continue
+		}
+		key := workloadOf(p)
+		pods := func(name string) int {
+			if load := m.pools[name].loads[key]; load != nil {
+				return load.Pods
+			}
+			return 0
+		}
+		best := slices.MinFunc(candidates, func(a, b string) int {
+			return cmp.Or(cmp.Compare(pods(b), pods(a)), cmp.Compare(booked[a], booked[b]), strings.Compare(a, b))
+		})
+		all = append(all, chosen{m.pools[best], p})
+	}
+	for _, c := range all {
+		c.pool.Pending++
+		m.count(c.pool, c.pod, c.pod.Requested())
+	}
+}
+
+// An acceptance is what decides which nodes accept a pod.
+type acceptance struct {
+	place     cluster.Place
+	tolerance cluster.Tolerance
+}
+
+// booked returns the larger share of the capacity that is requested.
+func (t *tally) booked() float64 {
+	share := 0.0
+	for _, res := range cluster.All {
+		share = max(share, float64(t.Requested.Amount(res))/float64(max(t.Capacity.Amount(res), 1)))
+	}
+	return share
+}
+
+func (u *Unplaced) add(p *cluster.Pod) {
+	if u.Pods == 0 {
+		u.Example = p.Key
+	}
+	u.Pods++
+	u.Requests = u.Requests.Add(p.Requested())
+}
+
+// accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
+func (m *measurer) accepting(p *cluster.Pod) []string {
+	var out []string
+	for i := range m.Nodes {
+		if at, known := slices.BinarySearch(out, m.names[i]); !known && m.accepts(&m.Nodes[i], p) {
+			out = slices.Insert(out, at, m.names[i])
+		}
+	}
+	return out
+}
+
+func (m *measurer) accepts(n *cluster.Node, p *cluster.Pod) bool {
+	if i := int(p.Place) - int(cluster.Selected); i >= 0 && (i >= len(m.Selectors) || !n.Matches(m.Selectors[i])) {
+		return false
+	}
+	if !n.Tainted || p.Tolerance == cluster.AnyTaint {
+		return true
+	}
+	i := int(p.Tolerance) - int(cluster.FirstListed)
+	return i >= 0 && i < len(m.Tolerations) && m.Tolerations[i].Tolerate(n.Taints)
+}
+
+// finish returns the pools, sorted by name.
+func (m *measurer) finish() []Pool {
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		if !schedulable(n) {
+			continue
+		}
+		pool := m.pools[m.names[i]]
+		free := cluster.Amounts(max(m.free[i].CPU, 0), max(m.free[i].Memory, 0))
+		for k, res := range cluster.All {
+			if free.CPU > 0 && free.Memory > 0 && free.Amount(res) > pool.Fit[k].Free.Amount(res) {
+				pool.Fit[k] = Room{n.Name, free}
+			}
+		}
+	}
+	out := make([]Pool, 0, len(m.pools))
+	for _, t := range m.pools {
+		t.WithoutLargest = cluster.Amounts(t.Capacity.CPU-t.WithoutLargest.CPU, t.Capacity.Memory-t.WithoutLargest.Memory)
+		t.Unadvised = len(t.unadvised)
+		for i := range t.gives {
+			t.GiveBack[i] = len(t.gives[i])
+		}
+		for _, load := range t.loads {
+			t.Loads = append(t.Loads, *load)
+		}
+		slices.SortFunc(t.Loads, func(a, b Load) int { return a.Workload.Compare(b.Workload) })
+		out = append(out, t.Pool)
+	}
+	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

@@ -1,0 +1,191 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Sizes are the sizes of the nodes that may take a pod: allocatable minus the pods of DaemonSets. None of them is smaller than
+// another one in both resources. CPU falls, memory rises. If there are none, the nodes are unknown or not bounded.
+type Sizes struct{ Largest []cluster.Resources }
+
+// Hold reports whether a pod with the given requests fits on one of the nodes. It is true if the nodes are unknown.
+func (n *Sizes) Hold(requests cluster.Resources) bool {
+	return n == nil || len(n.Largest) == 0 ||
+		slices.ContainsFunc(n.Largest, func(size cluster.Resources) bool { return requests.CPU <= size.CPU && requests.Memory <= size.Memory })
+}
+
+// Config is the input of New.
+type Config struct {
+	Nodes       []cluster.Node
+	Daemons     []cluster.Daemon
+	Selectors   []cluster.NodeSelector // of pods, from cluster.Selected on (Pod.Place)
+	Tolerations []cluster.Tolerations  // tolerations of pods, from cluster.FirstListed on (Pod.Tolerance)
+
+	// New are the nodes that an autoscaler of the cluster can add.
+	New []cluster.NewNode
+
+	// Unscaled is true if pods are not scaled down to the nodes. Then Of and For return nil, but CanAdd works.
+	Unscaled bool
+}
+
+// A Fleet contains the sizes of the nodes of a cluster, and of those that can be added to it. Readiness is ignored: it changes often,
+// and a request must not change with it. Cordoned nodes do not count. Of is not safe for concurrent use, the other methods are.
+type Fleet struct {
+	config Config
+	nodes  []node
+	byName map[string]int
+	added  []node
+	sizes  map[podKey]*Sizes // cache of Of
+}
+
+type podKey struct {
+	place     cluster.Place
+	tolerance cluster.Tolerance
+}
+
+// A node is a node and what DaemonSets leave of it.
+type node struct {
+	*cluster.Node
+	left cluster.Resources
+}
+
+// New returns the fleet of a cluster.
+func New(c Config) *Fleet {
+	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes)), sizes: map[podKey]*Sizes{}}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0 {
+			continue // the kubelet has not reported its size yet
+		}
+		f.byName[n.Name] = len(f.nodes)
+		f.nodes = append(f.nodes, node{n, left(n, c.Daemons, cluster.Key{})})
+	}
+	for i := range c.New {
+		n := &cluster.Node{Allocatable: unboundedWhereUnset(c.New[i].Size), Taints: c.New[i].Taints}
+		f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{})})
+	}
+	return f
+}
+
+func unboundedWhereUnset(size cluster.Resources) cluster.Resources {
+	return size.Or(cluster.Amounts(math.MaxInt64, math.MaxInt64))
+}
+
+// left returns the allocatable amounts of a node minus the requests of its DaemonSet pods, except those of one DaemonSet.
+func left(n *cluster.Node, daemons []cluster.Daemon, except cluster.Key) cluster.Resources {
+	out := cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
+	for i := range daemons {
+		if d := &daemons[i]; d.Key != except && d.RunsOn(n) {
+			out = cluster.Amounts(max(out.CPU-d.Requests.CPU, 0), max(out.Memory-d.Requests.Memory, 0))
+		}
+	}
+	return out
+}
+
+// Of returns the sizes of the nodes that may take a pod. A pod of a DaemonSet stays on its node. For other pods, node selector, required
+// node affinity and tolerations count.
+func (f *Fleet) Of(p *cluster.Pod) *Sizes {
+	if f.config.Unscaled {
+		return nil
+	}
+	if p.Controller.Kind == "DaemonSet" { // of any API group, as in the webhook
+		return f.OnNode(p.Node, cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name})
+	}
+	key := podKey{p.Place, p.Tolerance}
+	sizes, known := f.sizes[key]
+	if !known {
+		var selector cluster.NodeSelector
+		if i := int(p.Place) - int(cluster.Selected); i >= 0 && i < len(f.config.Selectors) {
+			selector = f.config.Selectors[i]
+		}
+		tolerations, anyTaint := f.tolerationsOf(p)
+		sizes = f.For(selector, tolerations, anyTaint)
+		f.sizes[key] = sizes
+	}
+	return sizes
+}
+
+func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
+	i := int(p.Tolerance) - int(cluster.FirstListed)
+	switch {
+	case i < 0, p.Tolerance == cluster.Unlisted: // of unlisted ones none is known, so that the size is not larger than in the webhook
+		return nil, false
+	case i >= len(f.config.Tolerations):
+		return nil, true
+	}
+	return f.config.Tolerations[i], false
+}
+
+// CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests.
+func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) bool {
+	if f == nil {
+		return false
+	}
+	tolerations, anyTaint := f.tolerationsOf(p)
+	return slices.ContainsFunc(f.added, func(n node) bool {
+		return (anyTaint || tolerations.Tolerate(n.Taints)) && requests.CPU <= n.left.CPU && requests.Memory <= n.left.Memory
+	})
+}
+
+// Left returns the allocatable amounts of a node minus the requests of its DaemonSet pods. It returns false if the node is unknown, or if
+// pods are not scaled down to nodes.
+func (f *Fleet) Left(node string) (cluster.Resources, bool) {
+	i, known := f.byName[node]
+	if !known || f.config.Unscaled {
+		return cluster.Resources{}, false
+	}
+	return f.nodes[i].left, true
+}
+
+// OnNode returns the size of the node that a pod of a DaemonSet runs on, without the pod itself.
+func (f *Fleet) OnNode(node string, daemon cluster.Key) *Sizes {
+	if f.config.Unscaled {
+		return nil
+	}
+	i, known := f.byName[node]
+	if !known {
+		return &Sizes{}
+	}
+	return &Sizes{Largest: []cluster.Resources{left(f.nodes[i].Node, f.config.Daemons, daemon)}}
+}
+
+// For returns the sizes of the nodes that accept a pod by their labels, names and taints. If no existing node does, the nodes for the
+// pod are unknown, unless nodes can be added.
+func (f *Fleet) For(selector cluster.NodeSelector, tolerations cluster.Tolerations, anyTaint bool) *Sizes {
+	if f.config.Unscaled {
+		return nil
+	}
+	var usable []cluster.Resources
+	for i := range f.nodes {
+		if n := &f.nodes[i]; !n.Cordoned && n.Matches(selector) && (anyTaint || tolerations.Tolerate(n.Taints)) {
+			usable = append(usable, n.left)
+		}
+	}
+	for i := range f.added {
+		if n := &f.added[i]; anyTaint || tolerations.Tolerate(n.Taints) {
+			usable = append(usable, n.left)
+		}
+	}
+	return &Sizes{Largest: largest(usable)}
+}
+
+// largest returns the sizes that are not smaller than another one in both resources, sorted.
+func largest(sizes []cluster.Resources) []cluster.Resources {
+	slices.SortFunc(sizes, func(a, b cluster.Resources) int {
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
+	})
+	var out []cluster.Resources
+	for _, n := range sizes {
+		if len(out) == 0 || n.Memory > out[len(out)-1].Memory {
+			out = append(out, n)
+		}
+	}
+	return out
+}

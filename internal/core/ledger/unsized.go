@@ -1,0 +1,87 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"math"
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// Unsized describes why a replacement would not get the recommended requests, according to a dry run.
+type Unsized struct {
+	Container string           // with the largest difference
+	Resource  cluster.Resource // of the largest difference
+	Got, Want int64            // of the resource: millicores or bytes
+	Called    bool             // the admission controller took part, and something else changed the requests
+	Failed    string           // why the replacement would not be created: the API server could not call a webhook; "" if it would be
+	At        time.Time
+}
+
+// NeedsDryRun reports whether it must be checked before an eviction or surge of a pod of the workload whether a replacement would get the
+// recommended requests: the last eviction of the workload had no effect, or the last one in the cluster whose effect is known.
+func (l *Ledger) NeedsDryRun(w cluster.Workload) bool {
+	return l.doubt || l.evictions[w].ineffective > 0
+}
+
+// IsUndiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why.
+func (l *Ledger) IsUndiagnosed(w cluster.Workload) bool {
+	e := l.evictions[w]
+	return e.judged && !e.diagnosed
+}
+
+// LastUnsized returns the result of the last dry run for a workload, and whether it found that a replacement would not get the recommended
+// requests. A replacement that gets them ends that.
+func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
+	u := l.evictions[w].unsized
+	if u == nil {
+		return Unsized{}, false
+	}
+	return *u, true
+}
+
+// DryRun records a dry run for the replacement of a pod: the containers that it would have or, if it is nil, why it would not be created. It
+// reports whether the replacement would get the recommended requests.
+func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, failed string) bool {
+	w := WorkloadOf(d.Pod)
+	e, known := l.evictions[w]
+	if replacement != nil && hasRequests(replacement, d.With) {
+		e.unsized = nil
+		e.diagnosed = true
+		if known {
+			l.evictions[w] = e
+		}
+		return true
+	}
+	if !known {
+		e = eviction{newest: d.newest(now), with: d.With, ineffective: 1, judged: true}
+	}
+	e.at = now
+	e.ineffective = max(e.ineffective, 1)
+	e.diagnosed = true
+	e.unsized = &Unsized{Failed: Shortened(failed)}
+	if replacement != nil {
+		e.unsized = differenceOf(replacement, d.With)
+	}
+	e.unsized.At = now
+	l.evictions[w] = e
+	return false
+}
+
+// differenceOf returns how a replacement differs from the recommended requests.
+func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
+	out := &Unsized{Called: replacement.Sized}
+	largest := 0.0
+	for pair := range change.Pairs(replacement, with, true) { // the largest relative difference, as the reasons for a change name it
+		part := math.Abs(float64(pair.To)-float64(pair.From)) / math.Max(float64(pair.From), 1)
+		if !pair.Limit && (out.Resource == 0 || part > largest) {
+			largest = part
+			out.Container, out.Resource, out.Got, out.Want = pair.Container.Name, pair.Resource, pair.From, pair.To
+		}
+	}
+	return out
+}

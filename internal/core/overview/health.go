@@ -1,0 +1,195 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Condition is whether a part of podfit works.
+type Condition uint8
+
+// The conditions.
+const (
+	NotKnown Condition = iota
+	Healthy
+	Late    // it works, but not as it should
+	Failing // it does not work
+)
+
+// String returns the name of the condition.
+func (c Condition) String() string { return [...]string{"unknown", "healthy", "late", "failing"}[c] }
+
+// A Part is the health of a part of podfit.
+type Part struct {
+	Name      string
+	Condition Condition
+	Text      string // why, in one sentence
+}
+
+// A Loop is a loop of this process.
+type Loop struct {
+	Name           string
+	Active, Passed time.Time     // last activity, and end of the last complete pass; zero if there was none
+	Window         time.Duration // without activity for longer, the loop does not work
+}
+
+// A Lease is a lease that a part of podfit renews.
+type Lease struct {
+	Name     string
+	Found    bool
+	Holder   string
+	Renewed  time.Time
+	Duration time.Duration // after it, another replica may take the lease over
+}
+
+// fresh reports whether the holder has renewed the lease in time.
+func (l *Lease) fresh(now time.Time) bool {
+	return l.Found && l.Holder != "" && now.Sub(l.Renewed) < max(4*l.Duration, time.Minute)
+}
+
+// A Webhook is the registration of podfit's webhook.
+type Webhook struct {
+	Known      bool // false: Problem is why
+	Problem    string
+	Registered bool
+	Until      time.Time // end of the certificate authorities that the API server trusts; zero if it trusts its own
+	Lease      Lease     // that the webhook renews
+}
+
+// Facts are what is known about podfit itself.
+type Facts struct {
+	Now     time.Time
+	Leading bool   // this process is the leader, or needs none
+	Loops   []Loop // of this process
+	Leases  []Lease
+	Problem string    // why leases are not known; "" if they are
+	Webhook Webhook   // of the admission controller
+	Stored  time.Time // when usage was last stored in the cluster; zero if it is not known
+	Looked  time.Time // when Stored was read
+}
+
+// The bounds of health.
+const (
+	storedWithin = 15 * time.Minute    // the recommender stores the usage of some containers in each pass
+	expiresSoon  = 14 * 24 * time.Hour // a certificate authority is renewed earlier
+)
+
+// leaseNames are the leases of leader election of a part, in the defaults of podfit and upstream.
+var leaseNames = map[string][]string{
+	"recommender": {"podfit", "vpa-recommender-lease", "vpa-recommender"},
+	"updater":     {"podfit", "vpa-updater", "vpa-updater-lease"},
+}
+
+// ElectionLeases are the names of the leases of leader election.
+func ElectionLeases() []string {
+	var out []string
+	for _, part := range [...]string{"recommender", "updater"} {
+		for _, name := range leaseNames[part] {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// HealthOf returns the health of the parts of podfit.
+func HealthOf(f *Facts) []Part { return []Part{f.job("recommender"), f.job("updater"), f.webhook()} }
+
+// job returns the health of a loop that runs in the leader.
+func (f *Facts) job(name string) Part {
+	p := Part{Name: name}
+	if at := slices.IndexFunc(f.Loops, func(l Loop) bool { return l.Name == name }); at >= 0 && f.Leading {
+		return f.loop(f.Loops[at])
+	}
+	var held *Lease
+	for i := range f.Leases {
+		l := &f.Leases[i]
+		if l.Found && slices.Contains(leaseNames[name], l.Name) && (held == nil || l.Renewed.After(held.Renewed)) {
+			held = l
+		}
+	}
+	switch {
+	case held != nil && held.fresh(f.Now):
+		p.Condition, p.Text = Healthy, fmt.Sprintf("%s leads and renewed its lease %s ago.", held.Holder, elapsed(f.Now.Sub(held.Renewed)))
+	case name == "recommender" && !f.Stored.IsZero() && f.Looked.Sub(f.Stored) < storedWithin:
+		p.Condition, p.Text = Healthy, f.stored()
+	case held != nil:
+		p.Condition, p.Text = Failing, fmt.Sprintf("The lease %s was last renewed %s ago. No replica leads.", held.Name, elapsed(f.Now.Sub(held.Renewed)))
+	case name == "recommender" && !f.Stored.IsZero():
+		p.Condition, p.Text = Failing, f.stored()
+	case f.Problem != "":
+		p.Text = f.Problem
+	default:
+		p.Text = "There is no lease of it. Without leader election there is none."
+	}
+	return p
+}
+
+// stored describes when usage was stored.
+func (f *Facts) stored() string {
+	const form = "2 Jan, 15:04"
+	return fmt.Sprintf("Usage was last stored on %s UTC, as of %s UTC.", f.Stored.UTC().Format(form), f.Looked.UTC().Format(form))
+}
+
+// loop returns the health of a loop of this process.
+func (f *Facts) loop(l Loop) Part {
+	p := Part{Name: l.Name}
+	switch {
+	case l.Active.IsZero():
+		p.Condition, p.Text = Late, "It has not started a pass yet."
+	case f.Now.Sub(l.Active) > l.Window:
+		p.Condition, p.Text = Failing, fmt.Sprintf("It has done nothing for %s.", elapsed(f.Now.Sub(l.Active)))
+	case l.Passed.IsZero():
+		p.Condition, p.Text = Late, "No pass was complete yet. The log has the cause."
+	case f.Now.Sub(l.Passed) > l.Window:
+		p.Condition, p.Text = Late, fmt.Sprintf("The last good pass was %s ago. The log has the cause.", elapsed(f.Now.Sub(l.Passed)))
+	default:
+		p.Condition, p.Text = Healthy, fmt.Sprintf("This process leads. The last good pass was %s ago.", elapsed(f.Now.Sub(l.Passed)))
+	}
+	return p
+}
+
+// webhook returns the health of the admission controller.
+func (f *Facts) webhook() Part {
+	p := Part{Name: "webhook"}
+	w := &f.Webhook
+	until := ""
+	if !w.Until.IsZero() {
+		until = " Its certificate authority is valid until " + w.Until.UTC().Format("2 Jan 2006") + "."
+	}
+	switch {
+	case !w.Known:
+		p.Text = w.Problem
+	case !w.Registered:
+		p.Condition, p.Text = Failing, "It is not registered, so new pods keep their own requests."
+	case !w.Until.IsZero() && !f.Now.Before(w.Until):
+		p.Condition, p.Text = Failing, "The certificate authority of its registration expired on "+w.Until.UTC().Format("2 Jan 2006")+", so the API server cannot call it."
+	case w.Lease.Found && !w.Lease.fresh(f.Now):
+		p.Condition, p.Text = Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Now.Sub(w.Lease.Renewed)), until)
+	case !w.Until.IsZero() && w.Until.Sub(f.Now) < expiresSoon:
+		p.Condition, p.Text = Late, "It is registered."+until
+	case !w.Lease.Found:
+		p.Condition, p.Text = Healthy, "It is registered."+until
+	default:
+		p.Condition, p.Text = Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Now.Sub(w.Lease.Renewed)), until)
+	}
+	return p
+}
+
+// elapsed returns a duration for a sentence.
+func elapsed(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}

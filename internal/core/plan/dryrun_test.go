@@ -1,0 +1,110 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+)
+
+// inVain returns a world in which a pod was evicted at noon, and its replacement has the old requests. Evictions may be tried again.
+func inVain(t *testing.T) (World, Budget, time.Time) {
+	t.Helper()
+	w, a := growing(4)
+	a.Mode = cluster.Recreate
+	b := DefaultBudget()
+	b.Tolerance = 1
+	w.Ledger = ledger.New()
+	pods := w.Governed[0].Pods
+	for i, p := range pods {
+		p.Created = noon.Add(time.Duration(i-10) * time.Hour)
+	}
+	first := Begin(noon, w, b)
+	for _, d := range evictions(first) {
+		if d.Pod == pods[0] {
+			first.Done(d)
+		}
+	}
+	replacement := *pods[0]
+	replacement.Name, replacement.UID, replacement.Created = "replacement", "replacement", noon.Add(time.Second)
+	pods[0] = &replacement
+	Begin(noon.Add(time.Minute), w, b).Learn()
+	if n, _ := w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(&replacement), nil); n != 1 {
+		t.Fatalf("%d evictions without effect, want 1", n)
+	}
+	return w, b, noon.Add(time.Hour)
+}
+
+// unsized returns the replacement of a pod with the requests that it has.
+func unsized(p *cluster.Pod) *cluster.Pod { return &cluster.Pod{Containers: p.Containers} }
+
+func TestPass_dryRunShowsOldRequests_workloadIsLeftUntilNextDryRun(t *testing.T) {
+	w, b, now := inVain(t)
+	for round := range 3 {
+		pass := Begin(now, w, b)
+		tried := evictions(pass)
+		if len(tried) != 1 || !pass.NeedsDryRun(tried[0]) {
+			t.Fatalf("round %d: evictions %v, want one, after a dry run", round, tried)
+		}
+		if _, stopped := pass.StopUnsized(tried[0]); stopped {
+			t.Fatalf("round %d: the decision is stopped before the dry run", round)
+		}
+		next, stopped := pass.DryRun(tried[0], unsized(tried[0].Pod), "")
+		if !stopped || len(next) > 0 {
+			t.Fatalf("round %d: stopped %v, and then %v; want no decision instead", round, stopped, next)
+		}
+		if _, stopped := pass.StopUnsized(tried[0]); !stopped {
+			t.Errorf("round %d: another decision on the workload is not stopped", round)
+		}
+		later := Begin(now.Add(b.EvictionBackoff-time.Second), w, b)
+		for _, d := range later.Decisions() {
+			if d.Do != decision.Leave || d.Reason.Code != decision.NotSizedAtAdmission || !d.Reason.Until.Equal(now.Add(b.EvictionBackoff)) {
+				t.Errorf("round %d: %s %s, want the reason %s", round, d.Do, d.Reason, decision.NotSizedAtAdmission)
+			}
+		}
+		now = now.Add(b.EvictionBackoff) // the delay does not double
+	}
+	pass := Begin(now, w, b)
+	d := evictions(pass)[0]
+	sized := &cluster.Pod{Sized: true, Containers: []cluster.Container{{Name: d.With[0].Container, Requests: d.With[0].Requests}}}
+	if _, stopped := pass.DryRun(d, sized, ""); stopped {
+		t.Error("a dry run with the recommended requests stops the eviction")
+	}
+	if pass.NeedsDryRun(decision.Decision{Pod: d.Pod, Do: decision.Resize}) {
+		t.Error("a resize needs a dry run")
+	}
+}
+
+// The cause of evictions without effect is found without another eviction, and only once. A pod that is left for another reason keeps it.
+func TestPass_evictionHadNoEffect_isDiagnosedOnce(t *testing.T) {
+	w, b, _ := inVain(t)
+	pass := Begin(noon.Add(2*time.Minute), w, b)
+	pass.Learn()
+	open := pass.Undiagnosed()
+	if len(open) != 1 {
+		t.Fatalf("%d pods to diagnose, want 1", len(open))
+	}
+	other := pass.Decisions()[1].Pod
+	resize := ledger.Attempt{Pod: other, Do: decision.Resize, With: pass.Decisions()[1].With}
+	w.Ledger.Done(noon, resize) // undone since
+	pass.Diagnosed(open[0], unsized(open[0].Pod), "")
+	for _, d := range pass.Decisions() {
+		want := decision.NotSizedAtAdmission
+		if d.Pod == other {
+			want = decision.BackingOff
+		}
+		if d.Reason.Code != want {
+			t.Errorf("pod %s: %s, want %s", d.Pod.Name, d.Reason, want)
+		}
+	}
+	again := Begin(noon.Add(3*time.Minute), w, b)
+	again.Learn()
+	if n := len(again.Undiagnosed()); n != 0 {
+		t.Errorf("%d pods to diagnose again, want none", n)
+	}
+}

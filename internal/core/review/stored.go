@@ -1,0 +1,115 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// unknownHours is the maximum number of hours of usage that a recommendation counts for if the history behind it is not stored, so that
+// its confidence is low.
+const unknownHours = 24
+
+// samplesPerHour is the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough.
+const samplesPerHour = 30
+
+// StoredEvidence returns what the stored history of a container shows. The VPA may be nil, and so may the history.
+func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.ContainerHistory, now time.Time) Evidence {
+	var e Evidence
+	switch {
+	case a == nil:
+		e.Lack = "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"
+		return e
+	case history == nil:
+		e.Lack = "the cluster stores no usage of it"
+		return e
+	}
+	for _, res := range cluster.All {
+		seen := history.Seen(res)
+		if seen.Count == 0 {
+			continue
+		}
+		if e.From.IsZero() || seen.First.Before(e.From) {
+			e.From = seen.First
+		}
+		if seen.Last.After(e.To) {
+			e.To = seen.Last
+		}
+		e.Samples = max(e.Samples, seen.Count)
+	}
+	if e.Samples == 0 && a.AdviceFor(container) != nil { // the recommender reads history from Prometheus, and stores none
+		e.From, e.To, e.Hours = a.Created, now, min(int(now.Sub(a.Created).Hours()), unknownHours)
+		return e
+	}
+	e.Hours = min(int(e.To.Sub(e.From).Hours()+0.5), e.Samples/samplesPerHour)
+	if peaks := recommend.PeaksOf(history, cluster.Memory); peaks != nil {
+		hour := int(now.Unix() / 3600)
+		for d := range PeakDays {
+			e.DayPeaks[d] = int64(peaks.Max(hour+1-24*(d+1), hour+1-24*d).Amount())
+		}
+	}
+	if at, _ := history.LastOOM(); !at.IsZero() {
+		e.Kill(at, 1)
+	}
+	return e
+}
+
+// AddStatusKills adds the OOM kills since a time that the status of live pods contains, unless the source of usage knows more.
+func (e *Evidence) AddStatusKills(pods []*cluster.Pod, container string, since time.Time) {
+	var seen Evidence
+	for _, p := range pods {
+		seen.SeeKill(p.Container(container), since)
+	}
+	e.LearnKills(&seen, since)
+}
+
+// SeeKill adds the OOM kill in the status of a container, if there was one since a time. The container may be nil.
+func (e *Evidence) SeeKill(c *cluster.Container, since time.Time) {
+	if c != nil && c.Exit != nil && c.Exit.OOM && c.Exit.Finished.After(since) {
+		e.Kill(c.Exit.Finished, max(int(c.Exit.Kills), 1))
+	}
+}
+
+// LearnKills replaces the OOM kills by those that were seen in the status of pods, unless the source of usage knows more of them.
+func (e *Evidence) LearnKills(seen *Evidence, since time.Time) {
+	if seen.Kills >= e.Kills || e.KilledLast.Before(since) {
+		e.Kills, e.KilledFrom, e.KilledLast = seen.Kills, seen.KilledFrom, seen.KilledLast
+	}
+}
+
+// KillWindow is the time in which OOM kills count, if no other is asked for.
+const KillWindow = 14 * 24 * time.Hour
+
+// A Judgement is what the evidence says about one subject.
+type Judgement struct {
+	Findings   []Finding // the most severe first
+	Risk       Severity
+	Confidence Confidence
+}
+
+// Judge judges the present requests of a subject, as New does for a Row. pods is the number of its pods.
+func Judge(s *Subject, pods int) Judgement {
+	out := Judgement{Confidence: s.Evidence.Confidence()}
+	target := s.target()
+	if target.Has.Empty() {
+		out.Confidence = None
+	}
+	out.Findings = findings(s, target, out.Confidence, pods)
+	for _, f := range out.Findings {
+		out.Risk = max(out.Risk, f.Severity)
+	}
+	return out
+}
+
+// target returns the recommendation of the first profile.
+func (s *Subject) target() cluster.Resources {
+	if len(s.Targets) == 0 {
+		return cluster.Resources{}
+	}
+	return s.Targets[0].Amount
+}

@@ -1,0 +1,315 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+const (
+	provisioningGroup = "autoscaling.x-k8s.io"
+	provisioningPath  = "/apis/" + provisioningGroup + "/v1"
+	provisioningName  = "provisioningrequests"
+	templatesName     = "podtemplates"
+
+	maxProvisioning = 500 // objects of a kind that are read; podfit creates at most ten
+)
+
+// ProvisioningClass is the class that cluster autoscaler serves by adding nodes. Other classes only check whether there is room.
+const ProvisioningClass = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+// A provisioningRequest has the fields of a ProvisioningRequest that podfit uses.
+type provisioningRequest struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              provisioningSpec   `json:"spec"`
+	Status            provisioningStatus `json:"status,omitzero"`
+}
+
+type provisioningSpec struct {
+	ProvisioningClassName string            `json:"provisioningClassName"`
+	PodSets               []provisioningSet `json:"podSets"`
+}
+
+type provisioningSet struct {
+	PodTemplateRef corev1.LocalObjectReference `json:"podTemplateRef"`
+	Count          int32                       `json:"count"`
+}
+
+type provisioningStatus struct {
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProvisioningRequests creates, reads and deletes ProvisioningRequest objects and their PodTemplates. It does not retry; the caller does.
+//
+// The PodTemplate is created first and deleted first, so a ProvisioningRequest without one is about to be deleted, and a PodTemplate
+// without a ProvisioningRequest is a request that was not completed.
+type ProvisioningRequests struct {
+	core     kubernetes.Interface
+	class    string
+	template Placeholders // builds the pod spec
+	sender   kube.Sender
+}
+
+// NewProvisioningRequests returns the client. The objects have the given class. The pods of their templates have the given image, and are
+// never created.
+func NewProvisioningRequests(c *kube.Clients, class, image string) *ProvisioningRequests {
+	return &ProvisioningRequests{core: c.Core, class: class, template: Placeholders{core: c.Core, image: image}}
+}
+
+// Available returns why ProvisioningRequests cannot be created, or "" if they can: the API server serves their API, and podfit may create
+// and read them and PodTemplates. A dry run does not check the permissions.
+func (q *ProvisioningRequests) Available(ctx context.Context, dryRun bool) (problem string, err error) {
+	var served metav1.APIResourceList
+	raw, err := q.rest().Get().AbsPath(provisioningPath).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, &served)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return "the API " + provisioningGroup + "/v1 is not served", nil
+	case err != nil:
+		return "", fmt.Errorf("discover the API %s/v1: %w", provisioningGroup, err)
+	case !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == provisioningName }):
+		return "the API " + provisioningGroup + "/v1 has no " + provisioningName, nil
+	case dryRun:
+		return "", nil
+	}
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "create", Resource: templatesName}, {Verb: "list", Resource: templatesName},
+		{Verb: "create", Group: provisioningGroup, Resource: provisioningName}, {Verb: "list", Group: provisioningGroup, Resource: provisioningName},
+	} {
+		if problem, err = missingRight(ctx, q.core, right); problem != "" || err != nil {
+			return problem, err
+		}
+	}
+	return "", nil
+}
+
+// missingRight returns the permission that podfit lacks in all namespaces, or "".
+func missingRight(ctx context.Context, core kubernetes.Interface, right authorizationv1.ResourceAttributes) (problem string, err error) {
+	review, err := core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+	}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("check the permission to %s %s: %w", right.Verb, right.Resource, err)
+	case !review.Status.Allowed:
+		return "no permission to " + right.Verb + " " + right.Resource, nil
+	}
+	return "", nil
+}
+
+// List returns the requests of podfit, sorted. A PodTemplate without a ProvisioningRequest is a failed request, so that it is deleted.
+func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequest, error) {
+	templates, err := q.core.CoreV1().PodTemplates("").List(ctx, metav1.ListOptions{LabelSelector: projection.PlaceholderLabel + "=true", Limit: maxProvisioning})
+	if err != nil {
+		return nil, fmt.Errorf("list PodTemplates: %w", err)
+	}
+	raw, err := q.rest().Get().AbsPath(provisioningPath, provisioningName).Param("labelSelector", projection.PlaceholderLabel+"=true").
+		Param("limit", strconv.Itoa(maxProvisioning)).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
+	}
+	var requests struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &requests); err != nil {
+		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
+	}
+	found := map[cluster.Key]cluster.CapacityRequest{}
+	for i := range templates.Items {
+		if t := &templates.Items[i]; isRequest(&t.ObjectMeta) {
+			found[keyOf(&t.ObjectMeta)] = cluster.CapacityRequest{
+				Key: keyOf(&t.ObjectMeta), UID: string(t.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(t.CreationTimestamp), Size: sizeOfTemplate(t),
+				State: cluster.RequestFailed, Text: "the ProvisioningRequest was deleted or never created",
+			}
+		}
+	}
+	for _, item := range requests.Items {
+		var r provisioningRequest
+		if json.Unmarshal(item, &r) != nil || !isRequest(&r.ObjectMeta) {
+			continue // one bad object does not hide the others
+		}
+		key := keyOf(&r.ObjectMeta)
+		template, hasTemplate := found[key]
+		request := cluster.CapacityRequest{
+			Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: template.Size,
+		}
+		request.State, request.Text = stateOf(r.Status.Conditions)
+		if !hasTemplate {
+			request.State, request.Text = cluster.RequestFailed, "the PodTemplate of the ProvisioningRequest was deleted"
+		}
+		found[key] = request
+	}
+	out := make([]cluster.CapacityRequest, 0, len(found))
+	for _, r := range found {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
+	return out, nil
+}
+
+func keyOf(m *metav1.ObjectMeta) cluster.Key {
+	return cluster.Key{Namespace: m.Namespace, Name: m.Name}
+}
+
+// isRequest reports whether podfit has created an object: its label, and a name that follows from the UID in its annotation.
+func isRequest(m *metav1.ObjectMeta) bool {
+	uid := m.Annotations[projection.PlaceholderUID]
+	return m.Labels[projection.PlaceholderLabel] == "true" && uid != "" && m.Name == cluster.PlaceholderFor(m.Namespace, uid).Name
+}
+
+func sizeOfTemplate(t *corev1.PodTemplate) cluster.Resources {
+	var sum cluster.Resources
+	for i := range t.Template.Spec.Containers {
+		sum = sum.Add(kube.Amounts(t.Template.Spec.Containers[i].Resources.Requests))
+	}
+	return sum
+}
+
+// stateOf returns the state of a ProvisioningRequest by its conditions, and why it failed. Conditions that end it come first. Provisioned
+// with the status False is no failure: cluster autoscaler tries again.
+func stateOf(conditions []metav1.Condition) (cluster.RequestState, string) {
+	for _, ends := range []string{"Failed", "CapacityRevoked", "BookingExpired"} {
+		if c := meta.FindStatusCondition(conditions, ends); c != nil && c.Status == metav1.ConditionTrue {
+			return cluster.RequestFailed, "the ProvisioningRequest has the condition " + ends + ": " + cmp.Or(c.Message, c.Reason)
+		}
+	}
+	switch {
+	case meta.IsStatusConditionTrue(conditions, "Provisioned"):
+		return cluster.RequestProvided, ""
+	case meta.IsStatusConditionTrue(conditions, "Accepted"):
+		return cluster.RequestAccepted, ""
+	}
+	return cluster.RequestWaiting, ""
+}
+
+// Create creates the ProvisioningRequest for the replacement of a pod with the given requests. It returns nil if it exists already. An
+// error wraps one of the refusals, kube.ErrNotFound if the pod does not exist any more, or the outcome is unknown.
+func (q *ProvisioningRequests) Create(ctx context.Context, p *cluster.Pod, size cluster.Resources) error {
+	owner, err := q.template.find(ctx, p.Namespace, p.Name)
+	if err != nil {
+		return fmt.Errorf("read pod %s: %w", p.Key, err)
+	}
+	if owner == nil || string(owner.UID) != p.UID {
+		return fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
+	}
+	template := q.buildTemplate(owner, size)
+	if err := q.createTemplate(ctx, template); err != nil {
+		return fmt.Errorf("create the PodTemplate for %s: %w", p.Key, err)
+	}
+	err = q.post(ctx, provisioningPath, provisioningName, template.Namespace, provisioningRequest{
+		TypeMeta: metav1.TypeMeta{APIVersion: provisioningGroup + "/v1", Kind: "ProvisioningRequest"}, ObjectMeta: template.ObjectMeta,
+		Spec: provisioningSpec{ProvisioningClassName: q.class, PodSets: []provisioningSet{{PodTemplateRef: corev1.LocalObjectReference{Name: template.Name}, Count: 1}}},
+	})
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		return nil // its name follows from the UID of the pod
+	case kube.IsRefusal(err):
+		_ = q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: keyOf(&template.ObjectMeta)}) // else the next pass does it
+	}
+	return fmt.Errorf("create the ProvisioningRequest for %s: %w", p.Key, err)
+}
+
+// createTemplate creates a PodTemplate. One with another size is deleted, so that the next attempt creates it again.
+func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev1.PodTemplate) error {
+	err := q.post(ctx, corePath, templatesName, wanted.Namespace, wanted)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	existing, err := q.core.CoreV1().PodTemplates(wanted.Namespace).List(ctx, metav1.ListOptions{LabelSelector: projection.PlaceholderLabel + "=true", Limit: maxProvisioning})
+	if err != nil {
+		return kube.NotSent(err) // nothing was changed
+	}
+	for i := range existing.Items {
+		t := &existing.Items[i]
+		if t.Name != wanted.Name || !isRequest(&t.ObjectMeta) {
+			continue
+		}
+		if equality.Semantic.DeepEqual(sizeOfTemplate(t), sizeOfTemplate(wanted)) {
+			return nil
+		}
+		if err := q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: keyOf(&t.ObjectMeta), UID: string(t.UID)}); err != nil {
+			return err
+		}
+		return fmt.Errorf("the PodTemplate %s/%s had another size, so it was deleted, and a new one is created later: %w", t.Namespace, t.Name, kube.ErrBusy)
+	}
+	return fmt.Errorf("PodTemplate %s/%s exists and does not belong to this request; delete it, so that podfit can create its own: %w", wanted.Namespace, wanted.Name, kube.ErrDenied)
+}
+
+// Delete deletes a ProvisioningRequest and its PodTemplate. It returns nil if they do not exist.
+func (q *ProvisioningRequests) Delete(ctx context.Context, r *cluster.CapacityRequest) error {
+	if err := q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: r.Key}); err != nil {
+		return fmt.Errorf("delete PodTemplate %s: %w", r.Key, err)
+	}
+	if err := q.delete(ctx, provisioningPath, provisioningName, r); err != nil {
+		return fmt.Errorf("delete ProvisioningRequest %s: %w", r.Key, err)
+	}
+	return nil
+}
+
+const corePath = "/api/v1"
+
+func (q *ProvisioningRequests) rest() rest.Interface { return q.core.CoreV1().RESTClient() }
+
+func (q *ProvisioningRequests) post(ctx context.Context, api, resource, namespace string, object any) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return kube.Refused(q.sender.Send(ctx, q.rest().Post().AbsPath(api, "namespaces", namespace, resource).SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json").Body(data)))
+}
+
+// delete deletes an object, if it has the UID of the request or that is empty. It returns nil if there is none.
+func (q *ProvisioningRequests) delete(ctx context.Context, api, resource string, r *cluster.CapacityRequest) error {
+	options := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
+	if r.UID != "" {
+		uid := types.UID(r.UID)
+		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	data, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	err = q.sender.Send(ctx, q.rest().Delete().AbsPath(api, "namespaces", r.Namespace, resource, r.Name).SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json").Body(data))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && kube.IsOtherUID(err) {
+		return nil
+	}
+	return kube.Refused(err)
+}
+
+// buildTemplate returns the PodTemplate for the replacement of a pod. The garbage collector deletes it with the pod, which owns it. The
+// template has the labels of the pod, by which cluster autoscaler applies its constraints.
+func (q *ProvisioningRequests) buildTemplate(p *corev1.Pod, size cluster.Resources) *corev1.PodTemplate {
+	pod := q.template.build(p, size)
+	pod.Spec.PriorityClassName = p.Spec.PriorityClassName
+	delete(pod.Annotations, "karpenter.sh/do-not-disrupt")
+	return &corev1.PodTemplate{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: pod.ObjectMeta,
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: pod.Spec},
+	}
+}

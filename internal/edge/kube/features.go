@@ -1,0 +1,79 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+const (
+	// resizePreemptionGate is the feature gate of KEP-5836: the scheduler preempts pods of a lower priority for deferred resizes.
+	resizePreemptionGate = "InPlacePodVerticalScalingSchedulerPreemption"
+	// maxServerMetrics limits how many bytes of the metrics of an API server are read.
+	maxServerMetrics = 256 << 20
+)
+
+// resizePreemptionSince is the version of Kubernetes with the first implementation of the gate.
+var resizePreemptionSince = utilversion.MajorMinor(1, 37)
+
+// ResizePreemption reports whether the scheduler preempts pods for deferred resizes. Older versions of Kubernetes than 1.37 cannot. Newer
+// ones have a feature gate, which must be set on the API server, too, and which the API server reports in its metrics. That requires
+// the right to get the path /metrics. An error means that it is not known.
+func (c *Clients) ResizePreemption(ctx context.Context) (bool, error) {
+	data, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	if err != nil {
+		return false, fmt.Errorf("get the version of the API server: %w", Refused(err))
+	}
+	var info version.Info
+	if err := json.Unmarshal(data, &info); err != nil {
+		return false, fmt.Errorf("decode the version of the API server: %w", err)
+	}
+	have, err := utilversion.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return false, fmt.Errorf("decode the version of the API server: %w", err)
+	}
+	if have.LessThan(resizePreemptionSince) {
+		return false, nil
+	}
+	metrics, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return false, fmt.Errorf("get the metrics of the API server: %w", Refused(err))
+	}
+	defer metrics.Close()
+	on, err := featureEnabled(io.LimitReader(metrics, maxServerMetrics), resizePreemptionGate)
+	if err != nil {
+		return false, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	return on, nil
+}
+
+// featureEnabled finds the value of a feature gate in the text format of Prometheus.
+func featureEnabled(metrics io.Reader, gate string) (bool, error) {
+	prefix := fmt.Sprintf("kubernetes_feature_enabled{name=%q,", gate)
+	lines := bufio.NewReader(metrics)
+	for {
+		line, long, err := lines.ReadLine()
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, fmt.Errorf("there is no metric kubernetes_feature_enabled for %s", gate)
+		case err != nil:
+			return false, err
+		}
+		if text := string(line); strings.HasPrefix(text, prefix) {
+			return strings.HasSuffix(text, " 1"), nil
+		}
+		for long && err == nil {
+			_, long, err = lines.ReadLine()
+		}
+	}
+}

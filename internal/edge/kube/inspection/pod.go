@@ -1,0 +1,74 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inspection
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// PodDetails are the fields of a pod that only an explanation needs.
+type PodDetails struct {
+	Labels     []string // "key=value", sorted
+	Containers []explanation.Container
+}
+
+// Pod reads the details of a pod.
+func Pod(ctx context.Context, c *kube.Clients, key cluster.Key) (PodDetails, error) {
+	p, err := c.Core.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return PodDetails{}, fmt.Errorf("get pod %s: %w", key, err)
+	}
+	var out PodDetails
+	for k, v := range p.Labels {
+		out.Labels = append(out.Labels, k+"="+v)
+	}
+	slices.Sort(out.Labels)
+	for i := range p.Spec.Containers {
+		out.Containers = append(out.Containers, containerDetails(&p.Spec.Containers[i]))
+	}
+	return out, nil
+}
+
+// containerDetails returns what shows a Java virtual machine. Other values of the environment may be secret and are not kept.
+func containerDetails(c *corev1.Container) explanation.Container {
+	out := explanation.Container{Name: c.Name, Image: c.Image, Command: slices.Concat(c.Command, c.Args)}
+	for _, e := range c.Env {
+		if strings.HasPrefix(e.Name, "JAVA_") || strings.HasPrefix(e.Name, "JDK_") || e.Name == "JVM_OPTS" {
+			out.Environment = append(out.Environment, e.Name+"="+e.Value)
+		}
+	}
+	return out
+}
+
+// PodLabels returns the pods that a label selector selects, with the value of one label, "" if a pod does not have it. Namespace "" means
+// all namespaces. It reads only the metadata of pods.
+func PodLabels(ctx context.Context, c *kube.Clients, namespace, selector, label string) (map[cluster.Key]string, error) {
+	out := map[cluster.Key]string{}
+	o := metav1.ListOptions{LabelSelector: selector, Limit: kube.PageSize}
+	pods := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
+	for {
+		page, err := pods.List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("list labels of pods: %w", err)
+		}
+		for i := range page.Items {
+			m := &page.Items[i]
+			out[cluster.Key{Namespace: m.Namespace, Name: m.Name}] = m.Labels[label]
+		}
+		o.Continue = page.Continue
+		if o.Continue == "" {
+			return out, nil
+		}
+	}
+}

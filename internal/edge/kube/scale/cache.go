@@ -1,0 +1,152 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+// ErrPending is returned while the answer depends on an object or kind that is still unknown. It may arrive with the next event.
+var ErrPending = errors.New("not known yet")
+
+// A Cache has the kinds that the API server serves, and the scales of controllers. All methods can be called concurrently.
+type Cache struct {
+	clients *kube.Clients
+
+	mu      sync.Mutex // of all fields below
+	kinds   *kinds
+	scales  *scales
+	changed chan struct{} // nil unless Changed was called: closed at the next change
+}
+
+// NewCache returns an empty Cache. It sends no request before Run or Discover.
+func NewCache(c *kube.Clients, log *slog.Logger) *Cache {
+	out := &Cache{clients: c}
+	out.kinds = newKinds(&out.mu, log)
+	out.scales = newScales(&out.mu, log)
+	return out
+}
+
+// Run refreshes the kinds and the scales until ctx ends.
+func (c *Cache) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.scales.run(ctx, c.kinds.find, c.reader(), c.notify) })
+	d := c.discoverer()
+	running.Go(func() {
+		c.kinds.run(ctx, d, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.notify()
+		})
+	})
+	running.Wait()
+}
+
+// Discover discovers the kinds once if an unknown one was looked up, and reports whether it did. Run must not be called on the same Cache.
+func (c *Cache) Discover(ctx context.Context) (bool, error) {
+	c.mu.Lock()
+	needed := len(c.kinds.asked) > 0
+	c.mu.Unlock()
+	if !needed {
+		return false, nil
+	}
+	return true, c.kinds.refresh(ctx, c.discoverer())
+}
+
+// Read reads the scales that were looked up, once. Run must not be called on the same Cache.
+func (c *Cache) Read(ctx context.Context) {
+	due, _ := c.scales.due(time.Now())
+	read := c.reader()
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, of := range due {
+		g.Go(func() error {
+			c.scales.refresh(ctx, of, c.kinds.find, read, c.notify)
+			return nil
+		})
+	}
+	_ = g.Wait() // failures are in the entries
+}
+
+// discoverer returns the client of discovery. The assertion is true for every client of client-go; with it, modules with an older client-go
+// compile too.
+func (c *Cache) discoverer() discoverer { return c.clients.Core.Discovery().(discoverer) }
+
+func (c *Cache) reader() reader { return readerOf(c.clients.Core.CoreV1().RESTClient()) }
+
+// Discovered reports whether Run has attempted discovery once, with or without success.
+func (c *Cache) Discovered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kinds.tried
+}
+
+// Changed returns a channel that is closed when another kind or the owner of another controller may be known.
+func (c *Cache) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
+}
+
+// notify closes the channel of Changed. The mutex is held.
+func (c *Cache) notify() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// Kind returns how a kind is served. For a kind that was not looked up before, the error is ErrPending until the next discovery.
+func (c *Cache) Kind(gk projection.GroupKind) (Kind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kinds.find(gk)
+}
+
+// KnownKind is Kind for kinds of objects that may not exist: it stores nothing and triggers no discovery.
+func (c *Cache) KnownKind(gk projection.GroupKind) (Kind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kinds.peek(gk)
+}
+
+// A Reading is the result of the last reads of a scale subresource.
+type Reading struct {
+	Scale    cluster.Scale // of the last read that succeeded
+	Answered bool          // a read has succeeded or failed at least once
+	Missing  bool          // no read has succeeded, or the last one reported that the controller does not exist
+	Err      error         // of the last read
+}
+
+// Scale returns what is known about the scale of a controller, and schedules reads of it from now on.
+func (c *Cache) Scale(w cluster.Workload) Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.scales.want(w)
+	return Reading{Scale: e.scale, Answered: e.answered(), Missing: e.gone || !e.read, Err: e.err}
+}
+
+// Parent returns the owner of a controller if its scale has been read for another purpose. Few scales have owners, so no read is
+// scheduled.
+func (c *Cache) Parent(w cluster.Workload) cluster.Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.scales.entries[w]; e != nil {
+		return e.parent
+	}
+	return cluster.Workload{}
+}

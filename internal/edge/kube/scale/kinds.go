@@ -1,0 +1,195 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+const (
+	kindsRefresh = 5 * time.Minute  // regular interval of discovery
+	kindsPause   = 10 * time.Second // minimum interval of discovery, for any number of unknown kinds
+	maxAsked     = 4096             // bound of the stored unknown kinds; tenants can name any kind as owner or target
+	kindsTimeout = 30 * time.Second // timeout of one discovery
+)
+
+// A Kind describes how the API server serves a kind of object. The zero value means that it does not serve it.
+type Kind struct {
+	Version  string // a version that serves the scale subresource, if one does
+	Resource string // plural
+	Scale    bool   // there is a scale subresource
+}
+
+// Scalable reports whether the kind is served and has a scale subresource.
+func (k Kind) Scalable() bool { return k.Resource != "" && k.Scale }
+
+// kinds has the kinds that the API server serves, and which of them have a scale subresource. If discovery fails for an API group, the
+// known kinds of the group are kept.
+type kinds struct {
+	mu     *sync.Mutex // of the Cache
+	served map[projection.GroupKind]Kind
+	loaded time.Time                          // start of the last successful discovery; zero: never
+	tried  bool                               // discovery has succeeded or failed at least once
+	asked  map[projection.GroupKind]time.Time // kinds that were looked up and are not served, by time of the first look-up
+	wake   chan struct{}                      // buffer of one
+	log    *slog.Logger
+}
+
+func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
+	return &kinds{mu: mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+}
+
+// find returns how a kind is served, or the zero Kind if it is not served. For a new unknown kind the error is ErrPending until
+// the next discovery, because the CRD of the kind may be newer than the last one.
+func (k *kinds) find(gk projection.GroupKind) (Kind, error) {
+	if info, ok := k.served[gk]; ok {
+		return info, nil
+	}
+	since, waiting := k.asked[gk]
+	if !waiting && len(k.asked) >= maxAsked {
+		return Kind{}, ErrPending // until some of them expire
+	}
+	if !waiting {
+		k.asked[gk] = time.Now()
+		k.askAgain()
+		return Kind{}, ErrPending
+	}
+	if !k.loaded.After(since) {
+		return Kind{}, ErrPending
+	}
+	return Kind{}, nil
+}
+
+// peek is find for kinds of objects that may not exist: it stores nothing and triggers no discovery.
+func (k *kinds) peek(gk projection.GroupKind) (Kind, error) {
+	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
+		return info, nil
+	}
+	return Kind{}, ErrPending
+}
+
+// A discoverer lists the API groups and resources of the API server.
+type discoverer interface {
+	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+// run refreshes the kinds until ctx ends. It calls changed after each attempt.
+func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
+	tick := time.NewTicker(kindsRefresh)
+	defer tick.Stop()
+	for {
+		err := k.refresh(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		k.mu.Lock()
+		k.tried = true
+		k.mu.Unlock()
+		if err != nil {
+			k.log.Warn("Discovery failed; the known kinds are kept", slog.Any("error", err))
+			k.askAgain()
+		}
+		changed()
+		if !kube.Sleep(ctx, kindsPause) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+	}
+}
+
+// askAgain triggers discovery after kindsPause.
+func (k *kinds) askAgain() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *kinds) refresh(ctx context.Context, d discoverer) error {
+	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
+	defer cancel()
+	began := time.Now()
+	groups, lists, err := d.ServerGroupsAndResourcesWithContext(ctx)
+	failed := new(discovery.ErrGroupDiscoveryFailed)
+	if err != nil && !errors.As(err, &failed) {
+		return fmt.Errorf("discover kinds: %w", err)
+	}
+	fresh := kindsIn(groups, lists)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	lost := make(map[string]bool)
+	for gv := range failed.Groups {
+		lost[gv.Group] = true
+	}
+	for gk, info := range k.served {
+		if _, ok := fresh[gk]; !ok && lost[gk.Group] {
+			fresh[gk] = info
+		}
+	}
+	k.served = fresh
+	k.loaded = began
+	for gk, since := range k.asked {
+		if _, ok := fresh[gk]; ok || lost[gk.Group] {
+			delete(k.asked, gk) // served, or still unknown
+		} else if began.Sub(since) > time.Hour {
+			delete(k.asked, gk) // possibly not needed any more
+		}
+	}
+	return nil
+}
+
+// kindsIn returns the result of discovery by kind. A version with a scale subresource has priority over one without, then the
+// preferred version of the group over others.
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[projection.GroupKind]Kind {
+	preferred := make(map[string]string)
+	for _, g := range groups {
+		preferred[g.Name] = g.PreferredVersion.Version
+	}
+	out := make(map[projection.GroupKind]Kind)
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		scalable := make(map[string]bool)
+		for i := range list.APIResources {
+			if name, ok := strings.CutSuffix(list.APIResources[i].Name, "/scale"); ok {
+				scalable[name] = true
+			}
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if strings.Contains(r.Name, "/") || !r.Namespaced {
+				continue
+			}
+			gk := projection.GroupKind{Group: gv.Group, Kind: r.Kind}
+			k := Kind{Version: gv.Version, Resource: r.Name, Scale: scalable[r.Name]}
+			before, ok := out[gk]
+			if !ok || (k.Scale && !before.Scale) ||
+				(k.Scale == before.Scale && k.Version == preferred[gv.Group] && before.Version != k.Version) {
+				out[gk] = k
+			}
+		}
+	}
+	return out
+}

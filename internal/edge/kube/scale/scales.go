@@ -1,0 +1,234 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+const (
+	freshFor    = time.Minute            // refresh interval with few entries
+	spread      = 200 * time.Millisecond // mean interval between reads with many entries
+	expiry      = time.Hour              // time after the last look-up when an entry is removed
+	firstRetry  = 5 * time.Second        // first back-off after a failure; it doubles up to freshFor
+	readTimeout = 10 * time.Second       // timeout of one read
+	atOnce      = 4                      // number of concurrent reads
+)
+
+// scales has the scale subresources of controllers that podfit does not watch. A loop refreshes the entries at a bounded rate. If a read
+// fails, the known scale is kept.
+type scales struct {
+	mu      *sync.Mutex // of the Cache
+	entries map[cluster.Workload]*entry
+	wake    chan struct{} // buffer of one
+	log     *slog.Logger
+}
+
+// An entry is the cached scale of one controller.
+type entry struct {
+	asked  time.Time // time of the last look-up
+	due    time.Time // time of the next read
+	busy   bool      // a read is running
+	fails  int       // consecutive failed reads
+	read   bool      // at least one read has succeeded
+	gone   bool      // the last read reported that it does not exist
+	err    error     // of the last read
+	scale  cluster.Scale
+	parent cluster.Workload
+}
+
+// answered reports whether a read of the controller has succeeded or failed at least once.
+func (e *entry) answered() bool { return e.read || e.err != nil }
+
+func newScales(mu *sync.Mutex, log *slog.Logger) *scales {
+	return &scales{mu: mu, entries: make(map[cluster.Workload]*entry), wake: make(chan struct{}, 1), log: log}
+}
+
+// want returns the entry of a controller, and schedules reads of it from now on.
+func (s *scales) want(w cluster.Workload) *entry {
+	e := s.entries[w]
+	if e == nil {
+		e = &entry{}
+		s.entries[w] = e
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+	e.asked = time.Now()
+	return e
+}
+
+// A reader reads one scale subresource. k has its version and resource name.
+type reader func(ctx context.Context, k Kind, w cluster.Workload) (*autoscalingv1.Scale, error)
+
+// run refreshes the entries until ctx ends. It calls changed, with the mutex held, when an owner becomes known.
+func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
+	slots := make(chan struct{}, atOnce)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	for {
+		due, next := s.due(time.Now())
+		for _, w := range due {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			readers.Go(func() {
+				defer func() { <-slots }()
+				s.refresh(ctx, w, find, read, changed)
+			})
+		}
+		t := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-s.wake:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// due returns the controllers to read now, the longest overdue first, and the time until the next one is due. It marks them as
+// busy and removes expired entries.
+func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
+	ready, next := s.collect(now)
+	slices.SortFunc(ready, func(a, b dueRead) int {
+		return cmp.Or(a.since.Compare(b.since), a.Workload.Compare(b.Workload))
+	})
+	out := make([]cluster.Workload, len(ready))
+	for i := range ready {
+		out[i] = ready[i].Workload
+	}
+	return out, max(next, 10*time.Millisecond)
+}
+
+// A dueRead is a controller whose scale is due to be read.
+type dueRead struct {
+	cluster.Workload
+	since time.Time
+}
+
+// collect is due without the order, so that the mutex is not held during sorting.
+func (s *scales) collect(now time.Time) (ready []dueRead, next time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = freshFor
+	if len(s.entries) > 0 {
+		next = firstRetry // busy entries may be due again by then
+	}
+	for w, e := range s.entries {
+		switch {
+		case e.busy:
+		case now.Sub(e.asked) > expiry:
+			delete(s.entries, w)
+		case !e.due.After(now):
+			e.busy = true
+			ready = append(ready, dueRead{w, e.due})
+		default:
+			next = min(next, e.due.Sub(now))
+		}
+	}
+	return ready, next
+}
+
+func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
+	s.mu.Lock()
+	k, err := find(projection.KindOf(w))
+	s.mu.Unlock()
+
+	var got *autoscalingv1.Scale
+	switch {
+	case err != nil:
+	case !k.Scalable():
+		err = fmt.Errorf("no matches for kind %q in group %q", w.Kind, w.Group)
+	default:
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		got, err = read(ctx, k, w)
+		cancel()
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[w]
+	if e == nil {
+		return
+	}
+	e.busy = false
+	if ctx.Err() != nil {
+		return
+	}
+	fresh := !e.answered()
+	if err == nil {
+		e.learn(got, w)
+	} else {
+		if e.err == nil {
+			s.log.Warn("Reading the scale subresource failed; the last known scale is kept", slog.String("workload", w.String()), slog.Any("error", err))
+		}
+		e.err = err
+		e.gone = apierrors.IsNotFound(err)
+		e.fails++
+	}
+	e.due = time.Now().Add(s.pause(e))
+	if fresh {
+		changed()
+	}
+}
+
+func (e *entry) learn(got *autoscalingv1.Scale, w cluster.Workload) {
+	e.read = true
+	e.gone = false
+	e.err = nil
+	e.fails = 0
+	e.scale = cluster.Scale{Known: true, Replicas: got.Spec.Replicas}
+	e.parent = projection.ControllerOf(got.OwnerReferences, w.Namespace, nil)
+}
+
+// pause returns the time until an entry is read again: a minute, more with many entries, less after a failure, with jitter.
+func (s *scales) pause(e *entry) time.Duration {
+	d := max(freshFor, time.Duration(len(s.entries))*spread)
+	if e.fails > 0 && e.fails < 10 {
+		d = min(d, firstRetry<<(e.fails-1))
+	}
+	return d + rand.N(d/4)
+}
+
+// readerOf returns a reader of scale subresources in autoscaling/v1.
+func readerOf(c rest.Interface) reader {
+	return func(ctx context.Context, k Kind, w cluster.Workload) (*autoscalingv1.Scale, error) {
+		path := []string{"/apis", w.Group, k.Version}
+		if w.Group == "" {
+			path = []string{"/api", k.Version}
+		}
+		raw, err := kube.Body(c.Get().AbsPath(path...).Namespace(w.Namespace).Resource(k.Resource).Name(w.Name).
+			SubResource("scale").SetHeader("Accept", "application/json").Do(ctx))
+		if err != nil {
+			return nil, err
+		}
+		out := new(autoscalingv1.Scale)
+		if err := json.Unmarshal(raw, out); err != nil {
+			return nil, fmt.Errorf("decode scale of %s: %w", w, err)
+		}
+		return out, nil
+	}
+}

@@ -1,0 +1,199 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"encoding/json"
+	"io"
+
+	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Version is the version of the JSON format. Fields may be added in it, but not changed or removed.
+const Version = "podfit.dev/capacity/v1"
+
+// A document is a plan in JSON. CPU is in cores, memory in bytes. Days are in UTC.
+type document struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	At         string         `json:"at"`
+	Cluster    string         `json:"cluster"`
+	Source     string         `json:"source"`
+	Complete   bool           `json:"complete"`
+	Missing    []string       `json:"missing"`
+	Notes      []string       `json:"notes,omitempty"`
+	Pools      []documentPool `json:"pools"`
+	Unplaced   *unplaced      `json:"unplacedPods,omitempty"`
+}
+
+type unplaced struct {
+	Count   int     `json:"count"`
+	CPU     float64 `json:"cpu"`
+	Memory  float64 `json:"memory"`
+	Example string  `json:"example"`
+}
+
+type documentPool struct {
+	Name        string           `json:"name"`
+	Nodes       int              `json:"nodes"`
+	Schedulable int              `json:"schedulableNodes"`
+	Pods        int              `json:"pods"`
+	Pending     int              `json:"pendingPods"`
+	Unadvised   int              `json:"workloadsWithoutRecommendation"`
+	LeadTime    int              `json:"leadTimeDays"`
+	CPU         documentResource `json:"cpu"`
+	Memory      documentResource `json:"memory"`
+	Changes     []documentChange `json:"changes"`
+}
+
+type documentResource struct {
+	Capacity       float64         `json:"capacity"`
+	WithoutLargest float64         `json:"capacityWithoutLargestNode"`
+	Requested      float64         `json:"requested"`
+	Used           *float64        `json:"used,omitempty"`
+	Recoverable    float64         `json:"recoverable"`
+	GiveBack       int             `json:"recoverableWorkloads"`
+	LargestPod     *documentRoom   `json:"largestPod,omitempty"`
+	CanLoseANode   bool            `json:"canLoseANode"`
+	Thresholds     []threshold     `json:"thresholds"`
+	OrderBy        string          `json:"orderBy,omitempty"`
+	HistoryDays    int             `json:"historyDays"`
+	ForecastDays   int             `json:"forecastDays"`
+	Shortage       string          `json:"whyNoForecast,omitempty"`
+	GrowthPerDay   *float64        `json:"growthPerDay,omitempty"`
+	Steps          []documentStep  `json:"steps"`
+	Growth         *documentGrowth `json:"growth,omitempty"`
+	After          []threshold     `json:"thresholdsAfterGivingBack,omitempty"`
+	Advice         string          `json:"advice"`
+	Message        string          `json:"message"`
+}
+
+type documentRoom struct {
+	Node   string  `json:"node"`
+	CPU    float64 `json:"cpu"`
+	Memory float64 `json:"memory"`
+}
+
+type threshold struct {
+	Percent  int    `json:"percent"`
+	State    string `json:"state"`
+	Since    string `json:"since,omitempty"`
+	Earliest string `json:"earliest,omitempty"`
+	Expected string `json:"expected,omitempty"`
+	Latest   string `json:"latest,omitempty"`
+}
+
+type documentStep struct {
+	Day    string  `json:"day"`
+	Amount float64 `json:"amount"`
+}
+
+type documentGrowth struct {
+	Days     int     `json:"days"`
+	Total    float64 `json:"total"`
+	New      float64 `json:"newWorkloads"`
+	Gone     float64 `json:"goneWorkloads"`
+	Replicas float64 `json:"replicas"`
+	PerPod   float64 `json:"requestsPerPod"`
+	Other    float64 `json:"notRecorded"`
+}
+
+type documentChange struct {
+	Day       string  `json:"day"`
+	Cause     string  `json:"cause"`
+	Namespace string  `json:"namespace"`
+	Group     string  `json:"group,omitempty"`
+	Kind      string  `json:"kind"`
+	Name      string  `json:"name"`
+	CPU       float64 `json:"cpu"`
+	Memory    float64 `json:"memory"`
+}
+
+// inUnits returns an amount in cores or bytes.
+func inUnits(res cluster.Resource, v int64) float64 {
+	if res == cluster.CPU {
+		return float64(v) / 1000
+	}
+	return float64(v)
+}
+
+func writeJSON(w io.Writer, r *Report, _ Options) error {
+	d := document{
+		APIVersion: Version, Kind: "CapacityReport", At: stamp(r.Now), Cluster: r.Cluster, Source: r.Source,
+		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: []documentPool{},
+	}
+	if u := &r.Unplaced; u.Pods > 0 {
+		d.Unplaced = &unplaced{u.Pods, inUnits(cluster.CPU, u.Requests.CPU), inUnits(cluster.Memory, u.Requests.Memory), u.Example.String()}
+	}
+	for i := range r.Pools {
+		d.Pools = append(d.Pools, poolOf(&r.Pools[i]))
+	}
+	data, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
+
+func poolOf(p *core.PoolPlan) documentPool {
+	out := documentPool{
+		Name: p.Name, Nodes: p.Nodes, Schedulable: p.Schedulable, Pods: p.Pods, Pending: p.Pending, Unadvised: p.Unadvised, LeadTime: p.LeadTime,
+		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: []documentChange{},
+	}
+	for _, c := range p.Changes {
+		out.Changes = append(out.Changes, documentChange{
+			Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name,
+			CPU: inUnits(cluster.CPU, c.Amount.CPU), Memory: inUnits(cluster.Memory, c.Amount.Memory),
+		})
+	}
+	return out
+}
+
+func resourceOf(r *core.ResourcePlan) documentResource {
+	res := r.Resource
+	out := documentResource{
+		Capacity: inUnits(res, r.Capacity), WithoutLargest: inUnits(res, r.WithoutLargest), Requested: inUnits(res, r.Requested),
+		Recoverable: inUnits(res, r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
+		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
+		Shortage: r.Outlook.Shortage.String(), Steps: []documentStep{}, Advice: r.Advice.String(), Message: r.AdviceText(),
+	}
+	if r.Recoverable > 0 {
+		out.After = thresholdsOf(&r.After)
+	}
+	if r.UsedKnown {
+		used := inUnits(res, r.Used)
+		out.Used = &used
+	}
+	if r.Fit.Node != "" {
+		out.LargestPod = &documentRoom{r.Fit.Node, inUnits(cluster.CPU, r.Fit.Free.CPU), inUnits(cluster.Memory, r.Fit.Free.Memory)}
+	}
+	if r.Outlook.Shortage == core.NoShortage {
+		slope := inUnits(res, int64(r.Outlook.Slope))
+		out.GrowthPerDay = &slope
+	}
+	for _, s := range r.Outlook.Steps {
+		out.Steps = append(out.Steps, documentStep{s.Day.String(), inUnits(res, int64(s.Amount))})
+	}
+	if r.GrewDays > 0 {
+		g := &r.Grew
+		out.Growth = &documentGrowth{
+			Days: r.GrewDays, Total: inUnits(res, r.GrewTotal), New: inUnits(res, g.New.Amount(res)), Gone: inUnits(res, g.Gone.Amount(res)),
+			Replicas: inUnits(res, g.Replicas.Amount(res)), PerPod: inUnits(res, g.PerPod.Amount(res)), Other: inUnits(res, r.GrewTotal-g.Explained(res)),
+		}
+	}
+	return out
+}
+
+func thresholdsOf(o *core.Outlook) []threshold {
+	out := []threshold{}
+	for _, c := range o.Crossings {
+		out = append(out, threshold{
+			Percent: int(100*c.Threshold + 0.5), State: c.State.String(), Since: c.Since.String(),
+			Earliest: c.Earliest.String(), Expected: c.Expected.String(), Latest: c.Latest.String(),
+		})
+	}
+	return out
+}

@@ -1,0 +1,260 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// date returns a day for people: "9 Dec", with the year if it is not the present one.
+func date(d core.Day, now time.Time) string {
+	t := d.Time()
+	if t.Year() != now.UTC().Year() {
+		return t.Format("2 Jan 2006")
+	}
+	return t.Format("2 Jan")
+}
+
+// span returns a range of days: "2–20 Dec" or "28 Nov – 3 Jan 2027".
+func span(from, to core.Day, now time.Time) string {
+	a, b := from.Time(), to.Time()
+	switch {
+	case from == to:
+		return date(from, now)
+	case a.Year() == b.Year() && a.Month() == b.Month():
+		return a.Format("2") + "–" + date(to, now)
+	}
+	return date(from, now) + " – " + date(to, now)
+}
+
+// reaches returns when requests reach a threshold: "since 4 d", "9 Dec (2–20 Dec)", "not within 90 d" or "not known".
+func reaches(c *core.Crossing, o *core.Outlook, now time.Time) string {
+	switch c.State {
+	case core.Above:
+		if days := core.DayOf(now) - c.Since; days > 0 {
+			return fmt.Sprintf("since %d d", days)
+		}
+		return "since today"
+	case core.Ahead:
+		switch {
+		case c.Expected == 0:
+			return "from " + date(c.Earliest, now)
+		case c.Latest == 0:
+			return fmt.Sprintf("%s (from %s)", date(c.Expected, now), date(c.Earliest, now))
+		}
+		return fmt.Sprintf("%s (%s)", date(c.Expected, now), span(c.Earliest, c.Latest, now))
+	case core.NotWithin:
+		return fmt.Sprintf("not within %d d", o.Reach)
+	case core.Unknown:
+		return "not known"
+	}
+	return "not known"
+}
+
+// orderBy returns the order-by date: "22 Nov: TODAY", "12 Nov: 10 d LATE" or "30 Nov"; "-" if there is none.
+func orderBy(o *core.Outlook, now time.Time) string {
+	if o.OrderBy == 0 {
+		return "-"
+	}
+	text := date(o.OrderBy, now)
+	switch late := core.DayOf(now) - o.OrderBy; {
+	case late == 0:
+		text += ": TODAY"
+	case late > 0:
+		text += fmt.Sprintf(": %d d LATE", late)
+	}
+	return text
+}
+
+// requested returns the requests: "154 of 192 (80 %), used 17 %".
+func requested(r *core.ResourcePlan) string {
+	text := fmt.Sprintf("%s of %s", number(r.Resource, r.Requested), number(r.Resource, r.Capacity))
+	if r.Capacity <= 0 {
+		return text
+	}
+	text += fmt.Sprintf(" (%s)", percent(r.Share(r.Requested)))
+	if r.UsedKnown {
+		text += ", used " + percent(r.Share(r.Used))
+	}
+	return text
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// number returns an amount without its unit, which is cores or GiB.
+func number(res cluster.Resource, v int64) string {
+	text, _, _ := strings.Cut(core.AmountText(res, v), " ")
+	return text
+}
+
+func title(res cluster.Resource) string {
+	if res == cluster.CPU {
+		return "CPU (cores)"
+	}
+	return "MEMORY (GiB)"
+}
+
+// mostChanges is the number of changes that a report lists for a pool.
+const mostChanges = 5
+
+// details returns sentences about a pool that the tables do not contain.
+func details(p *core.PoolPlan) []string {
+	var out []string
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if text := grew(r); text != "" {
+			out = append(out, text)
+		}
+	}
+	if text := causes(p); text != "" {
+		out = append(out, text)
+	}
+	if p.Nodes > 0 {
+		out = append(out, fits(p))
+	}
+	for i := range p.Resources {
+		if r := &p.Resources[i]; !r.CanLoseANode() {
+			out = append(out, fmt.Sprintf("Cannot lose a node: %s of %s are requested, and %s remain without the largest node.",
+				core.AmountText(r.Resource, r.Requested), r.Resource, core.AmountText(r.Resource, r.WithoutLargest)))
+		}
+	}
+	if p.Pending > 0 {
+		out = append(out, fmt.Sprintf("%s pending; their requests count.", are(p.Pending, "pod")))
+	}
+	if p.Unadvised > 0 {
+		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", have(p.Unadvised, "workload")))
+	}
+	return out
+}
+
+// grew returns the sentence about the growth of a resource, "" if it is not known or there is none.
+func grew(r *core.ResourcePlan) string {
+	if r.GrewDays == 0 {
+		return ""
+	}
+	verb, total := "grew by", r.GrewTotal
+	if total < 0 {
+		verb, total = "fell by", -total
+	}
+	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, core.AmountText(r.Resource, total), r.GrewDays)
+	var parts []string
+	for _, part := range []struct {
+		name  string
+		value int64
+	}{
+		{"new workloads", r.Grew.New.Amount(r.Resource)}, {"gone workloads", r.Grew.Gone.Amount(r.Resource)},
+		{"replicas", r.Grew.Replicas.Amount(r.Resource)}, {"requests per pod", r.Grew.PerPod.Amount(r.Resource)},
+		{"not recorded", r.GrewTotal - r.Grew.Explained(r.Resource)},
+	} {
+		if n := number(r.Resource, part.value); n != "0" && n != "-0" && n != "0.0" && n != "-0.0" {
+			if part.value > 0 {
+				n = "+" + n
+			}
+			parts = append(parts, n+" "+part.name)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return text + ": " + strings.Join(parts, ", ") + "."
+}
+
+// causes names the largest changes.
+func causes(p *core.PoolPlan) string {
+	var parts []string
+	for _, c := range core.LargestChanges(p.Changes, mostChanges) {
+		res := cluster.CPU
+		if c.Amount.CPU == 0 {
+			res = cluster.Memory
+		}
+		sign := "+"
+		if c.Amount.Amount(res) < 0 {
+			sign = ""
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, core.AmountText(res, c.Amount.Amount(res)), c.Day))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Reverse(parts) // the newest first
+	return "Largest changes: " + strings.Join(parts, "; ") + "."
+}
+
+// fits returns the sentence about the largest pod that still fits.
+func fits(p *core.PoolPlan) string {
+	a, b := p.Fit[0], p.Fit[1]
+	text := func(r core.Room) string {
+		return fmt.Sprintf("%s and %s on %s", core.AmountText(cluster.CPU, r.Free.CPU), core.AmountText(cluster.Memory, r.Free.Memory), plain(r.Node))
+	}
+	switch {
+	case a.Node == "" && b.Node == "":
+		return "No pod fits any more on any node."
+	case a.Node == b.Node:
+		return "The largest pod that still fits: " + text(a) + "."
+	}
+	return "The largest pod that still fits: by CPU " + text(a) + ", by memory " + text(b) + "."
+}
+
+func are(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, noun)
+}
+
+func have(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " has"
+	}
+	return fmt.Sprintf("%d %ss have", n, noun)
+}
+
+// notes returns what a reader must know before relying on the plan.
+func notes(r *Report) []string {
+	var out []string
+	if u := &r.Unplaced; u.Pods > 0 {
+		out = append(out, fmt.Sprintf("%s pending that no node accepts, such as %s; they count in no pool.", are(u.Pods, "pod"), plain(u.Example.String())))
+	}
+	for _, n := range r.Notes {
+		out = append(out, plain(n))
+	}
+	for _, m := range r.Missing {
+		out = append(out, "Incomplete: "+plain(m)+".")
+	}
+	return out
+}
+
+// head returns the first line.
+func head(r *Report) string {
+	nodes, pods := 0, 0
+	for i := range r.Pools {
+		nodes += r.Pools[i].Nodes
+		pods += r.Pools[i].Pods
+	}
+	return fmt.Sprintf("%s · %s, %s, %s · history of %s", plain(r.Cluster), count(len(r.Pools), "pool"), count(nodes, "node"), count(pods, "pod"), plain(r.Source))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// plain returns a name without characters that a terminal or a table would interpret.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,49 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+)
+
+// An upper bound with little confidence is hundreds of cores. It does not make the rest unreadable, and one sample is visible.
+func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 14, 0, 0, time.UTC)
+	row := &overview.Row{Containers: []overview.Container{{
+		Name: "app", Requests: cluster.Amounts(1000, 1<<30), Estimate: cluster.Estimate{Lower: cluster.Amounts(28, 1<<28), Target: cluster.Amounts(143, 3<<28), Upper: cluster.Amounts(201_350, 400<<30)},
+	}}}
+	hour := []overview.Peak{{At: now.Truncate(time.Hour), Value: 0.12}}
+	charts := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPU: hour}}}, nil, now)
+	if len(charts) != 1 || charts[0].Data.Top > 1.2 {
+		t.Fatalf("%d charts, the axis ends at %v cores", len(charts), charts[0].Data.Top)
+	}
+	if svg := string(charts[0].SVG); !strings.Contains(svg, `<circle class="point"`) || !strings.Contains(svg, `class="band"`) || strings.Contains(svg, "NaN") || strings.Contains(svg, `height="-`) {
+		t.Errorf("chart %s", svg)
+	}
+	buckets := []overview.Bucket{{From: 0, To: 0.2, Share: 1}}
+	charts = chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPUBuckets: buckets}}}, nil, now)
+	if len(charts) != 1 || charts[0].Data.Top > 1.2 || charts[0].Kind != "histogram" {
+		t.Errorf("histogram %+v", charts)
+	}
+}
+
+func TestChoicesOf_profilesWithoutHistory_areNamedOnce(t *testing.T) {
+	sizes := []overview.ProfileSize{
+		{Profile: "default", Own: true, Container: "app", Resource: cluster.CPU, Target: 143}, {Profile: "cost", Container: "app", Resource: cluster.CPU, Reason: "No history."},
+		{Profile: "balanced", Container: "app", Resource: cluster.CPU, Reason: "No history."}, {Profile: "balanced", Container: "proxy", Resource: cluster.CPU, Reason: "No history."},
+		{Profile: "default", Own: true, Container: "proxy", Resource: cluster.CPU, Reason: "Too young."}, {Profile: "busy-hours", Container: "app", Resource: cluster.Memory, Target: 1 << 20},
+	}
+	known, unknown := choicesOf(sizes)
+	if len(known) != 3 || known[0].Span != 2 || known[1].Profile != "busy-hours" || known[2].Container != "proxy" || known[2].Span != 1 {
+		t.Errorf("known %+v", known)
+	}
+	if len(unknown) != 1 || unknown[0].Names() != "cost, balanced" {
+		t.Errorf("not known %+v", unknown)
+	}
+}

@@ -1,0 +1,24 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package look is the one source of the look of the web page and of the HTML reports: a style sheet with the colours of light and dark, text,
+// cards and tables. Each of them adds what only it needs.
+package look
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+)
+
+//go:embed look.css
+var style string
+
+// Style returns the common style followed by an own one.
+func Style(own string) string { return style + own }
+
+// Policy returns the content security policy of a file that contains one style and no scripts: it loads nothing, and no other style applies.
+func Policy(style string) string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
