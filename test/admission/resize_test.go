@@ -26,6 +26,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -96,7 +97,7 @@ type resizeCase struct {
 	view  *namespaceView
 	api   *apiServer
 	pod   *corev1.Pod // running
-	actor *kube.Actor
+	actor *actuation.PodWriter
 	sent  *recorder
 	freed []corev1.ResourceQuota // quotas after the pod is deleted
 }
@@ -128,7 +129,7 @@ func TestResize_randomPods_planAgreesWithTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	actor := kube.NewActor(&kube.Clients{Core: core})
+	actor := actuation.NewPodWriter(&kube.Clients{Core: core})
 	handler := webhook.NewHandler(view, webhook.Options{Gates: webhook.Gates{InPlace: true}},
 		webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	hook := httptest.NewServer(handler)

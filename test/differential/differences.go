@@ -27,7 +27,7 @@ var Differences = []Difference{
 		Name: "confidence per resource", Weakness: "W-06",
 		Upstream: "widens the memory bounds by the number of CPU samples",
 		Podfit:   "by the number of memory samples; equal as long as every sample has both",
-		Reason:   "the number of CPU samples says nothing about memory",
+		Reason:   "the number of CPU samples is no measure of the memory history",
 		Test:     "TestRecommendation_confidence_isPerResource",
 	},
 	{
@@ -152,7 +152,7 @@ var Differences = []Difference{
 	},
 	{
 		Name:     "order of the bounds",
-		Upstream: "gives a lower bound above the target if the percentile flags say so",
+		Upstream: "gives a lower bound above the target if the percentile flags have that order",
 		Podfit:   "keeps lower ≤ target ≤ upper for all flags",
 		Reason:   "otherwise no pod is ever within its bounds, and each is evicted repeatedly",
 		Test:     "TestRecommendation_bounds_stayOrdered",
@@ -161,7 +161,7 @@ var Differences = []Difference{
 		Name:     "changed target",
 		Upstream: "after a restart, loads the checkpoints of the VPA even if they are for another workload",
 		Podfit:   "ignores checkpoints and recommendations of another workload than the target",
-		Reason:   "the usage of one workload says nothing about another",
+		Reason:   "the usage of one workload is no basis for another",
 		Test:     "TestRetarget_duringRestart_oldHistoryIsNotUsed",
 	},
 	{
@@ -279,9 +279,10 @@ var Differences = []Difference{
 	{
 		Name: "ineffective evictions", Weakness: "W-13",
 		Upstream: "evicts a pod every minute whose replacement has the same size",
-		Podfit:   "backs off per workload, from --eviction-backoff (30 minutes) to 6 hours, with an event",
-		Reason:   "the next eviction will not help either (kubernetes/autoscaler#9362, #2633)",
-		Test:     "TestUpdater_evictionsHaveNoEffect_backsOff",
+		Podfit: "creates a replacement in a dry run before the next eviction, and evicts no pod while it does not get the recommended size; if it may not, " +
+			"backs off per workload, from --eviction-backoff (30 minutes) to 6 hours, with an event",
+		Reason: "the next eviction will not help either (kubernetes/autoscaler#9362, #2633)",
+		Test:   "TestUpdater_evictionsHaveNoEffect_backsOff",
 	},
 	{
 		Name:     "recommendations that keep changing",
@@ -391,7 +392,7 @@ var Differences = []Difference{
 	{
 		Name:     "new pods over quota",
 		Upstream: "gives a new pod a size that exceeds a ResourceQuota, and the API server refuses the pod",
-		Podfit:   "leaves the pod with its own size, and the annotation vpaUpdates says why",
+		Podfit:   "leaves the pod with its own size, and the annotation vpaUpdates has the cause",
 		Reason:   "a pod that was valid must not be refused",
 		Test:     "TestQuotaRefusal_newSizeOverQuota_ownSizeNot",
 	},

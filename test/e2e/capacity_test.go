@@ -27,7 +27,7 @@ const atOnce = 5 * time.Second
 // TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode has pods that may run on one node, which is full. When a second node is added,
 // placeholder pods get that node, the pods are evicted one after the other, and no replacement is Pending for long.
 func TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode(t *testing.T) {
-	p, old, addNode := withFullNode(t, withPlaceholders)
+	p, old, addNode := withFullNode(t, withPlaceholders, 2)
 	p.eventually("a placeholder pod waits for a node", measured, func(ctx context.Context) error {
 		held, err := p.placeholders(ctx)
 		if err == nil && (len(held) != 1 || held[0].Spec.NodeName != "") {
@@ -55,7 +55,7 @@ func TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode(t *testing.T) {
 // TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned is the same with ProvisioningRequests. The test has the role of the cluster
 // autoscaler.
 func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
-	crd, err := os.ReadFile(filepath.Join(shared.root, "internal", "edge", "kube", "testdata", "provisioningrequests-crd.yaml"))
+	crd, err := os.ReadFile(filepath.Join(shared.root, "internal", "edge", "kube", "capacity", "testdata", "provisioningrequests-crd.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p, old, addNode := withFullNode(t, withRequests)
+	p, old, addNode := withFullNode(t, withRequests, 2)
 	provisioned := map[string]bool{}
 	var added string
 	p.eventually("the pods have the new size, and no request is left", measured+2*resized, func(ctx context.Context) error {
@@ -119,15 +119,21 @@ func TestUpdater_nodeIsFull_evictsWhenRequestIsProvisioned(t *testing.T) {
 	p.scheduledAtOnce("steady", added)
 }
 
-// withFullNode starts an updater and two pods of the workload steady, which may run on nodes with a label. The only such node has no room for
+// capacityUpdater is the updater of withFullNode.
+func capacityUpdater() bed.Component {
+	return bed.Updater().Named("updater-with-capacity").With("--updater-interval=5s")
+}
+
+// withFullNode starts an updater and the pods of the workload steady, which may run on nodes with a label. The only such node has no room for
 // their new size. The result gives the label to a second node and returns its name.
-func withFullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, addNode func() string) {
+func withFullNode(t *testing.T, namespace string, replicas int) (p *place, old []corev1.Pod, addNode func() string) {
 	p = newPlace(t, namespace) // the shared updater ignores this namespace
-	u, err := p.healthy(t.Context(), bed.Updater().Named("updater-with-capacity").With("--updater-interval=5s"))
+	u, err := p.healthy(t.Context(), capacityUpdater())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.endsWithTest(u)
+	p.own = u
 	nodes, err := p.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) < 2 {
 		t.Fatalf("%d nodes, error %v", len(nodes.Items), err)
@@ -139,13 +145,15 @@ func withFullNode(t *testing.T, namespace string) (p *place, old []corev1.Pod, a
 		p.setCapacityLabel(added, "null")
 	})
 	w := steady("steady")
+	w.Replicas = replicas
 	other := spec{Name: "other", Replicas: 1, Requests: `{cpu: "14", memory: 50Mi}`}
 	for _, s := range []spec{w, other} {
 		p.apply(strings.Replace(s.manifest(), "    spec:\n", "    spec:\n      nodeSelector: {test.podfit.dev/capacity: \"yes\"}\n", 1))
 	}
 	p.start("other", 1)
-	old = p.start("steady", 2)
-	p.apply(autoscaler("steady", "", "steady", "Recreate", `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "3"}}]}`))
+	old = p.start("steady", replicas)
+	a := autoscaler("steady", "", "steady", "Recreate", `  resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: "3"}}]}`)
+	p.apply(strings.Replace(a, `{updateMode: "Recreate"}`, fmt.Sprintf(`{updateMode: "Recreate", minReplicas: %d}`, replicas), 1))
 	return p, old, func() string {
 		p.setCapacityLabel(added, `"yes"`)
 		return added

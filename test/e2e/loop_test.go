@@ -61,6 +61,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"beside-hpa":                        besideHPA,
 		"freeze-and-windows":                freezeAndWindows,
 		"canaries":                          canaries,
+		"requests-reset":                    requestsReset,
 		withoutRoom:                         replacementMayNotFit,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func recommender() bed.Component { return bed.Recommender().With("--recommender-
 
 func updater() bed.Component {
 	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
-		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests)
+		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests+","+killedSurges+","+killedPlaceholders)
 }
 
 // The namespaces of tests that start their own updaters.
@@ -99,6 +99,9 @@ const (
 	withoutRoom      = "replacement-may-not-fit"
 	withPlaceholders = "placeholder-pods"
 	withRequests     = "provisioning-requests"
+
+	killedSurges       = "killed-during-surges"
+	killedPlaceholders = "killed-during-placeholders"
 )
 
 func admission() (bed.Component, error) {

@@ -26,7 +26,8 @@ import (
 type place struct {
 	*testing.T
 	*world
-	ns string
+	ns  string
+	own *bed.Podfit // the updater of the test, if it has its own
 }
 
 // newPlace creates a namespace for a test.

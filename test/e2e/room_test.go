@@ -30,17 +30,20 @@ const roomWithin = 30 * time.Second
 // TestRoom_resizeExceedsFreeCapacity_podGetsItsSize has its own cluster, with two nodes that have 3900m of allocatable CPU each. The
 // kubelet's code defers each resize that exceeds the free capacity of the node. The updater has its default flags.
 func TestRoom_resizeExceedsFreeCapacity_podGetsItsSize(t *testing.T) {
-	w := newRoomWorld(t)
+	w := newSmallWorld(t, bed.Options{Nodes: 2})
 	t.Run("full-node", func(t *testing.T) { fullNode(t, w) })
 	t.Run("two-nodes-fragmented", func(t *testing.T) { fragmentedNodes(t, w) })
 }
 
-// newRoomWorld starts a cluster with the updater and the admission controller. The tests write the recommendations.
-func newRoomWorld(t *testing.T) *world {
+// newSmallWorld starts a cluster with small nodes, and the updater and the admission controller with additional flags. The tests write the
+// recommendations.
+func newSmallWorld(t *testing.T, o bed.Options, flags ...string) *world {
 	t.Helper()
 	w := &world{root: shared.root, binary: shared.binary}
+	o.Root, o.NodeCPU, o.NodeMemory, o.Audit, o.Progress = w.root, 4, "8Gi", true, os.Stderr
+	o.Metrics = 15 * time.Second
 	var err error
-	w.Cluster, err = bed.Up(t.Context(), bed.Options{Root: w.root, Nodes: 2, NodeCPU: 4, NodeMemory: "8Gi", Metrics: 15 * time.Second, Audit: true, Progress: os.Stderr})
+	w.Cluster, err = bed.Up(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +64,14 @@ func newRoomWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.admission, err = w.healthy(t.Context(), component); err != nil {
+	if w.admission, err = w.healthy(t.Context(), component.With(flags...)); err != nil {
 		t.Fatal(err)
 	}
-	if w.updater, err = w.healthy(t.Context(), bed.Updater()); err != nil {
+	component = bed.Updater().With(flags...)
+	if o.Prometheus {
+		component = component.With("--prometheus-address=" + w.Prometheus)
+	}
+	if w.updater, err = w.healthy(t.Context(), component); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"podfit.dev/podfit/internal/edge/web"
 )
@@ -113,7 +115,7 @@ func open(t *testing.T, dark bool, width int64) *tab {
 	}
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(cancel)
 	p := &tab{Context: ctx}
 	chromedp.ListenTarget(ctx, p.observe)
@@ -175,6 +177,40 @@ func evaluate[T any](t *testing.T, p *tab, expression string) (value T) {
 	t.Helper()
 	p.do(t, chromedp.Evaluate(expression, &value, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 	return value
+}
+
+// A node is a node of the accessibility tree.
+type node struct{ role, name string }
+
+// tree returns the accessibility tree of a page, which a screen reader reads.
+func tree(t *testing.T, p *tab) []node {
+	t.Helper()
+	type value struct{ Value string }
+	var raw struct {
+		Nodes []struct {
+			Ignored bool
+			Role    value
+			Name    value
+		}
+	}
+	p.do(t, chromedp.ActionFunc(func(ctx context.Context) error {
+		target := chromedp.FromContext(ctx).Target
+		if err := target.Execute(ctx, "Accessibility.enable", nil, nil); err != nil {
+			return err
+		}
+		var text jsontext.Value
+		if err := target.Execute(ctx, "Accessibility.getFullAXTree", nil, &text); err != nil {
+			return err
+		}
+		return json.Unmarshal(text, &raw)
+	}))
+	var out []node
+	for _, n := range raw.Nodes {
+		if !n.Ignored {
+			out = append(out, node{n.Role.Value, n.Name.Value})
+		}
+	}
+	return out
 }
 
 const (

@@ -46,7 +46,7 @@ const settled = `new Promise((done) => { const wait = () => document.readyState 
 func TestPages_lightAndDark_narrowAndWide_areClean(t *testing.T) {
 	address := serve(t, small())
 	for _, dark := range []bool{false, true} {
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{360, 1280, 2560} {
 			scheme := map[bool]string{false: "light", true: "dark"}[dark]
 			t.Run(fmt.Sprintf("%s_%d", scheme, width), func(t *testing.T) {
 				p := open(t, dark, width)
@@ -60,6 +60,9 @@ func TestPages_lightAndDark_narrowAndWide_areClean(t *testing.T) {
 					picture(t, p, fmt.Sprintf("%s-%s-%d", page.name, scheme, width))
 					if wide := evaluate[int64](t, p, "document.documentElement.scrollWidth"); wide > width {
 						t.Errorf("%s is %d pixels wide in a window of %d", page.name, wide, width)
+					}
+					if used := evaluate[float64](t, p, "document.querySelector('main').getBoundingClientRect().width"); width == 2560 && used < 1800 {
+						t.Errorf("%s uses %v pixels of %d", page.name, used, width)
 					}
 					if page.name == "workload" && evaluate[int](t, p, "document.querySelectorAll('.uplot canvas').length") != 4 {
 						t.Error("the workload does not have four charts")
@@ -96,10 +99,72 @@ func TestChart_pointerOverHour_valueIsShown(t *testing.T) {
 	p := open(t, false, 1280)
 	p.do(t, chromedp.Navigate(serve(t, small())+"/workloads/shop/Deployment/cart"))
 	evaluate[any](t, p, settled)
-	box := evaluate[[]float64](t, p, "(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
+	box := evaluate[[]float64](t, p, "(() => { document.querySelector('.u-over').scrollIntoView({ block: 'center' }); const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
 	p.do(t, chromedp.MouseEvent(input.MouseMoved, box[0], box[1]), chromedp.Sleep(200*time.Millisecond))
-	if got := evaluate[string](t, p, "document.querySelector('.read').textContent"); !strings.Contains(got, "15 Nov") || !strings.Contains(got, "UTC: peak 0.") || !strings.HasSuffix(got, " GiB") {
+	if got := evaluate[string](t, p, "document.querySelector('.read').textContent"); !strings.Contains(got, "15 Nov") || !strings.Contains(got, "UTC: peak 0.") || !strings.HasSuffix(got, " GiB, request 0.750 GiB") {
 		t.Errorf("the chart shows %q", got)
+	}
+}
+
+// A cluster of 10,000 workloads is shown in pages of 100 rows. The next page, a filter and a sort order are addresses that can be shared.
+func TestWorkloads_tenThousandRows_arePaged(t *testing.T) {
+	address := serve(t, web.Config{Source: webtest.Large(10_000)})
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(address+"/workloads"))
+	evaluate[any](t, p, settled)
+	const rows = "document.querySelectorAll('tbody tr').length"
+	first := evaluate[string](t, p, "document.querySelector('tbody th').textContent")
+	if got := evaluate[int](t, p, rows); got != 100 {
+		t.Errorf("the first page has %d rows, want 100", got)
+	}
+	if got := evaluate[string](t, p, "document.querySelector('h1').textContent"); got != "Workloads 10,000, page 1 of 100" {
+		t.Errorf("the title is %q", got)
+	}
+	p.do(t, chromedp.Click("a[rel=next]", chromedp.NodeVisible), chromedp.WaitVisible("a[rel=prev]"))
+	evaluate[any](t, p, settled)
+	if got := evaluate[string](t, p, "location.search"); got != "?page=2" || evaluate[string](t, p, "document.querySelector('tbody th').textContent") == first {
+		t.Errorf("the second page has the address %q", got)
+	}
+	p.do(t, chromedp.SetValue("select[name=namespace]", "team-007"), chromedp.SetValue("select[name=sort]", "memory"), chromedp.Click("form button"), chromedp.Sleep(300*time.Millisecond))
+	evaluate[any](t, p, settled)
+	if got := evaluate[string](t, p, "location.search"); got != "?namespace=team-007&sort=memory" || evaluate[int](t, p, rows) != 50 {
+		t.Errorf("the filter has the address %q and %d rows, want 50", got, evaluate[int](t, p, rows))
+	}
+}
+
+// What a screen reader gets: landmarks, one heading of the first level, names for charts, tables, buttons and links, and the values of charts as
+// tables.
+func TestPages_screenReader_everythingHasAName(t *testing.T) {
+	address := serve(t, small())
+	p := open(t, false, 1280)
+	for _, page := range pages {
+		p.do(t, chromedp.Navigate(address+page.path))
+		evaluate[any](t, p, settled)
+		if page.name == "missing" {
+			p.forgive("404")
+		}
+		nodes := tree(t, p)
+		count := map[string]int{}
+		for _, n := range nodes {
+			count[n.role]++
+			switch n.role {
+			case "link", "button", "image", "img", "heading", "columnheader", "combobox", "searchbox", "figure":
+				if n.name == "" && n.role != "figure" {
+					t.Errorf("%s: a %s has no name", page.name, n.role)
+				}
+			}
+		}
+		for role, least := range map[string]int{"main": 1, "banner": 1, "navigation": 1, "contentinfo": 1} {
+			if count[role] < least {
+				t.Errorf("%s has %d of role %s", page.name, count[role], role)
+			}
+		}
+		if got := evaluate[int](t, p, "document.querySelectorAll('h1').length"); got != 1 {
+			t.Errorf("%s has %d headings of the first level", page.name, got)
+		}
+		if page.name == "workload" && (count["image"]+count["img"] < 4 || evaluate[int](t, p, "document.querySelectorAll('details table').length") < 4) {
+			t.Errorf("the charts have %d images and no tables with their values", count["image"]+count["img"])
+		}
 	}
 }
 

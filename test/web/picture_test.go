@@ -63,11 +63,20 @@ func paletteOf(full image.Image) color.Palette {
 	slices.SortFunc(colors, func(a, b color.RGBA) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
 	})
-	var out color.Palette
-	for _, c := range colors[:min(len(colors), 256)] {
-		out = append(out, c)
+	// The most frequent color of each similar group comes first, so that small parts such as tags keep their color.
+	similar := map[color.RGBA]bool{}
+	var first, rest color.Palette
+	for _, c := range colors {
+		group := color.RGBA{c.R &^ 31, c.G &^ 31, c.B &^ 31, 0}
+		if similar[group] {
+			rest = append(rest, c)
+			continue
+		}
+		similar[group] = true
+		first = append(first, c)
 	}
-	return out
+	all := slices.Concat(first, rest)
+	return all[:min(len(all), 256)]
 }
 
 // readmePicture is the picture of the page in README.md.

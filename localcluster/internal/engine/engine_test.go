@@ -68,6 +68,16 @@ func TestRuntime_CPUAboveLimit_isThrottledUntilResize(t *testing.T) {
 	}
 }
 
+func TestRuntime_resizeFails_limitsStay(t *testing.T) {
+	e := newEngine(t, 1)
+	id := e.run("fixed", map[string]string{"sim.podfit.dev/app.resize": "fails"}, &api.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000})
+	e.pass(time.Second)
+	err := e.UpdateContainerResources(t.Context(), id, &api.ContainerResources{Linux: &api.LinuxContainerResources{CpuQuota: 200000}})
+	if got := e.status(id).Resources.Linux; err == nil || got.CpuQuota != 50000 {
+		t.Errorf("error %v, quota %d; want an error and the old quota", err, got.CpuQuota)
+	}
+}
+
 // metrics-server divides the first CPU time of a container by its age.
 func TestRuntime_containerStartsBetweenTicks_firstReadingIsItsUsage(t *testing.T) {
 	e := newEngine(t, 1)

@@ -391,6 +391,9 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if !ok {
 		return notFound("container", id)
 	}
+	if c.runs != nil && c.runs.Wish.ResizeFails {
+		return status.Error(codes.Internal, "the container cannot be resized (sim.podfit.dev/"+c.config.GetMetadata().GetName()+".resize: fails)")
+	}
 	merge(c.limits, resources.GetLinux())
 	if c.runs != nil {
 		c.runs.Limits = limitsOf(c.limits)

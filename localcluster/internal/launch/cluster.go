@@ -31,6 +31,7 @@ type Options struct {
 	Scenario         string        // path of a scenario file, or empty
 	MetricResolution time.Duration // scrape interval of metrics-server
 	CrashLoopMax     time.Duration // maximum back-off of crashing containers
+	CPUManager       string        // policy of the kubelets' CPU manager: none or static
 	ControlPort      int           // 0: a free port
 	StartTimeout     time.Duration
 	Prometheus       bool   // run Prometheus, with the same scrape interval
@@ -40,7 +41,7 @@ type Options struct {
 // DefaultOptions describe a small cluster in real time.
 var DefaultOptions = Options{
 	Nodes: 3, NodeCPU: 4, NodeMemory: 8 << 30, Speed: 1,
-	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, StartTimeout: 3 * time.Minute,
+	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, CPUManager: "none", StartTimeout: 3 * time.Minute,
 }
 
 // Validate returns all invalid options.
@@ -57,6 +58,7 @@ func (o Options) Validate() error {
 	check(o.Speed > 0 && o.Speed <= 100000, "speed must be above 0 and at most 100000, got %v", o.Speed)
 	check(o.MetricResolution >= 2*time.Second, "metric resolution must be at least 2s, got %v", o.MetricResolution)
 	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "maximum crash loop back-off must be 1s to 5m, got %v", o.CrashLoopMax)
+	check(o.CPUManager == "none" || o.CPUManager == "static", "CPU manager policy must be none or static, got %q", o.CPUManager)
 	return errors.Join(errs...)
 }
 
@@ -394,7 +396,7 @@ func (c *Cluster) describeNodes() error {
 		"nodes": nodes, "cores": c.options.NodeCPU, "memory": c.options.NodeMemory,
 		"clock": m{"epoch": c.Info.Epoch, "speed": c.options.Speed}, "scenario": scenario,
 		"servingCert": c.Info.ServingCert, "servingKey": c.Info.ServingKey,
-		"crashLoopMax": c.options.CrashLoopMax.String(), "controlPort": c.Info.Ports.Nodes,
+		"crashLoopMax": c.options.CrashLoopMax.String(), "cpuManager": c.options.CPUManager, "controlPort": c.Info.Ports.Nodes,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -457,7 +459,7 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 		"--kubeconfig="+c.path("kube-controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
 		"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller,-cloud-node-lifecycle-controller",
 		"--service-account-private-key-file="+pki("service-accounts.key"), "--root-ca-file="+c.Info.CA,
-		"--use-service-account-credentials=false", "--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false")
+		"--use-service-account-credentials=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--profiling=false")
 
 	c.part("kube-scheduler", 3*time.Second, nil, controlplane, "kube-scheduler",
 		"--kubeconfig="+c.path("kube-scheduler.kubeconfig"), "--secure-port=0", "--leader-elect=false",

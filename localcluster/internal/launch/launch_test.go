@@ -198,6 +198,7 @@ func TestOptions_invalidValues_areRefused(t *testing.T) {
 		"speed":      func(o *Options) { o.Speed = 0 },
 		"resolution": func(o *Options) { o.MetricResolution = time.Second },
 		"back-off":   func(o *Options) { o.CrashLoopMax = 0 },
+		"policy":     func(o *Options) { o.CPUManager = "dynamic" },
 	} {
 		o := DefaultOptions
 		change(&o)

@@ -31,6 +31,7 @@ type Wish struct {
 	CPU, Memory demand.Profile // cores, bytes
 	Exit        *demand.Exit   // nil: does not exit
 	Ready       time.Duration  // age at which its probes start to succeed
+	ResizeFails bool           // the runtime refuses other limits
 }
 
 // Limits are the limits that the machine enforces. Zero means no limit.

@@ -31,6 +31,7 @@ const (
 type cgroups struct {
 	cm.ContainerManager // the stub, for methods that do not concern cgroups
 
+	cpuManager         string // the policy of the CPU manager, which pins no containers here
 	capacity, reserved v1.ResourceList
 
 	mu   sync.Mutex
@@ -42,11 +43,12 @@ type podCgroup struct {
 	config cm.ResourceConfig
 }
 
-func newCgroups(capacity, reserved v1.ResourceList) *cgroups {
-	return &cgroups{ContainerManager: cm.NewStubContainerManager(), capacity: capacity, reserved: reserved, pods: map[types.UID]*podCgroup{}}
+func newCgroups(cpuManager string, capacity, reserved v1.ResourceList) *cgroups {
+	return &cgroups{ContainerManager: cm.NewStubContainerManager(), cpuManager: cpuManager, capacity: capacity, reserved: reserved, pods: map[types.UID]*podCgroup{}}
 }
 
 func (g *cgroups) NewPodContainerManager() cm.PodContainerManager         { return podCgroups{cgroups: g} }
+func (g *cgroups) GetNodeConfig() cm.NodeConfig                           { return cm.NodeConfig{CPUManagerPolicy: g.cpuManager} }
 func (g *cgroups) GetPodCgroupRoot() string                               { return engine.CgroupRoot }
 func (g *cgroups) GetNodeAllocatableReservation() v1.ResourceList         { return g.reserved.DeepCopy() }
 func (g *cgroups) SystemCgroupsLimit() v1.ResourceList                    { return v1.ResourceList{} }

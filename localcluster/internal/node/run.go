@@ -30,6 +30,7 @@ type Config struct {
 	ServingCert  string          `json:"servingCert"`
 	ServingKey   string          `json:"servingKey"`
 	CrashLoopMax metav1.Duration `json:"crashLoopMax"`
+	CPUManager   string          `json:"cpuManager"` // policy of the CPU manager
 	ControlPort  int             `json:"controlPort"`
 }
 

@@ -1,11 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario determines what a simulated container does. CPU, memory, exit and readiness are determined separately, each
-// by the first of these sources that has a value:
+// Package scenario determines what a simulated container does. CPU, memory, exit, readiness and resizes are determined separately,
+// each by the first of these sources that has a value:
 //
 //   - an override, set while the cluster runs,
-//   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .exit or .ready,
+//   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .exit, .ready or .resize,
 //   - a rule of the scenario file,
 //   - the default: 1m of CPU and 8Mi of memory, without an exit.
 package scenario
@@ -31,6 +31,7 @@ type Script struct {
 	Memory string `json:"memory,omitempty"`
 	Exit   string `json:"exit,omitempty"`
 	Ready  string `json:"ready,omitempty"`
+	Resize string `json:"resize,omitempty"` // fails, or empty
 }
 
 // A Target selects the containers of a rule. Empty fields match all.
@@ -107,6 +108,7 @@ func (s *Scenario) Wish(c Container) (machine.Wish, error) {
 		choose(&chosen.Memory, source.Memory)
 		choose(&chosen.Exit, source.Exit)
 		choose(&chosen.Ready, source.Ready)
+		choose(&chosen.Resize, source.Resize)
 	}
 	return chosen.wish()
 }
@@ -125,7 +127,7 @@ func (s *Scenario) sources(c Container) []Script {
 		}
 	}
 	annotation := func(what string) string { return c.Annotations[Prefix+c.Name+"."+what] }
-	all = append(all, Script{annotation("cpu"), annotation("memory"), annotation("exit"), annotation("ready")})
+	all = append(all, Script{annotation("cpu"), annotation("memory"), annotation("exit"), annotation("ready"), annotation("resize")})
 	for _, r := range s.File.Rules {
 		if r.Target.matches(c) {
 			all = append(all, r.Script)
@@ -179,6 +181,13 @@ func (s Script) wish() (machine.Wish, error) {
 		r, err := demand.ParseReady(s.Ready)
 		w.Ready = r
 		errs = append(errs, err)
+	}
+	switch s.Resize {
+	case "":
+	case "fails":
+		w.ResizeFails = true
+	default:
+		errs = append(errs, fmt.Errorf("resize must be fails, got %q", s.Resize))
 	}
 	return w, errors.Join(errs...)
 }

@@ -53,7 +53,7 @@ func TestScenario_severalSources_firstOneWins(t *testing.T) {
 }
 
 func TestScenario_invalidScripts_areReported(t *testing.T) {
-	for _, text := range []string{"rules: [{cpu: much}]", "rules: [{speed: 1}]", "rules: 3"} {
+	for _, text := range []string{"rules: [{cpu: much}]", "rules: [{speed: 1}]", "rules: [{resize: maybe}]", "rules: 3"} {
 		if _, err := Parse([]byte(text)); err == nil {
 			t.Errorf("%q was accepted", text)
 		}

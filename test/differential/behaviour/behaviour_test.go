@@ -20,7 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/test/differential/cases"
 )
@@ -137,7 +137,7 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 		"deletes a pod that was not OOM-killed": {rescuing(grow("Recreate", 3)), func(_ context.Context, s *simulation, _ *podfit) {
 			p := projection.Pod(s.workloads[0].pods[0].pod, new(projection.Interner))
 			p.Crash = &cluster.Crash{Version: s.workloads[0].pods[0].pod.ResourceVersion}
-			_ = kube.NewActor(podfitClients()).Delete(context.Background(), p)
+			_ = actuation.NewPodWriter(podfitClients()).Delete(context.Background(), p)
 		}, "only OOM-killed pods are deleted"},
 		"restarts all pods at once by resizes": {day(grow("InPlaceOrRecreate", 4).with(restart)), resizeAll, "disruption limits are respected"},
 		"resizes the only pod":                 {day(grow("InPlaceOrRecreate", 1)), resizeAll, "disruption limits are respected"},
@@ -178,7 +178,7 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 
 // evictUnchecked evicts a pod without checking any limit.
 func evictUnchecked(s *simulation, p *replica) {
-	_ = kube.NewActor(podfitClients()).Evict(context.Background(), &cluster.Pod{
+	_ = actuation.NewPodWriter(podfitClients()).Evict(context.Background(), &cluster.Pod{
 		Key: cluster.Key{Namespace: p.pod.Namespace, Name: p.pod.Name}, UID: string(p.pod.UID),
 	})
 }
@@ -187,7 +187,7 @@ func evictUnchecked(s *simulation, p *replica) {
 func resizeAll(_ context.Context, s *simulation, _ *podfit) {
 	to := s.workloads[0].Advice[0].Target.resources()
 	for _, p := range s.workloads[0].pods {
-		_ = kube.NewActor(podfitClients()).Resize(context.Background(), projection.Pod(p.pod, new(projection.Interner)), []policy.Fitted{{Container: "app", Requests: to}})
+		_ = actuation.NewPodWriter(podfitClients()).Resize(context.Background(), projection.Pod(p.pod, new(projection.Interner)), []policy.Fitted{{Container: "app", Requests: to}})
 	}
 }
 

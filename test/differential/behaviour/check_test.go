@@ -19,7 +19,7 @@ import (
 // Limits of the properties.
 const (
 	grace        = 12 // passes for which podfit may be behind upstream
-	attempts     = 40 // requests for one pod while nothing about it changes
+	attempts     = 48 // requests for one pod in a day while nothing about it changes: two for each of the longest back-offs, and those before
 	outdated     = 8  // passes for which a reason may be outdated
 	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
 	unclear      = 5  // minutes for which an eviction without a response counts as carried out
@@ -57,7 +57,6 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
-	idle       int  // evictions of pods that were not ready, which need no budget
 	rescued    bool // pods were changed to rescue them although other limits do not allow it
 	deleted    int  // the replica that was deleted last; -1 if none was
 	deletedAt  int  // minute of that deletion
@@ -140,9 +139,6 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
-	if p.unserved >= c.oldest() {
-		st.idle++
-	}
 	if w.Unsized.open(minute) {
 		st.futile = true
 	}
@@ -353,6 +349,10 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		if verb == "evict" && c.isRescueReported(w, p, minute) {
 			continue
 		}
+		// The action would not be tried now, because a quota that podfit can read has no room: users have the event about that.
+		if c.podfit.decisions[uid].Reason.Code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) {
+			continue
+		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q; it is left because: %v", p.pod.Name, verb, since, p.replies[verb], c.podfit.decisions[uid].Reason.Code)
 		}
@@ -401,13 +401,16 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return true // it has its turn again, and the next attempt leads to a deletion or an event
 	case c.sim.world.Rate > 0 && minute-c.since(w, p, minute, "evict") <= reportWithin+3*c.turn():
 		return true // each pod gets one attempt in a turn, and it may take three OOM kills until one leads to a deletion or an event
+	case why == decision.ResizeRunning:
+		return minute-p.resized <= 60 // then it is evicted instead
 	case c.killsInWatch(p) >= 3:
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
 	// The VPA has the conditions OOMKillLoop and OOMRescue, and the next OOM kill leads to a deletion or an event. If the workload has
-	// too few replicas, which is reported, or other pods are not ready, podfit tries to evict the pod only while it is down. The same applies
-	// while the kubelet resizes it.
-	waits := (why == decision.NotReady || why == decision.BudgetSpent || why == decision.ResizeRunning) && isReady(p.pod)
+	// too few replicas, which is reported, or other pods are not ready, podfit tries to evict the pod only while it is down. Between two OOM
+	// kills it is ready, or starts.
+	between := isReady(p.pod) || minute-p.killed <= stuckAfter+c.sim.world.Lag
+	waits := (why == decision.NotReady || why == decision.BudgetSpent) && between
 	return why == decision.FewKills || waits || why == decision.TooFewReplicas && c.hasEvent(w, tooFewEvent)
 }
 
@@ -426,9 +429,10 @@ func (c *checker) isHeld(w *simulated, why decision.ReasonCode) bool {
 
 // Texts of events about workloads with too few replicas, and about ineffective evictions.
 var (
-	missingEvent = regexp.MustCompile("None of its pods is evicted until all of them exist again")
-	tooFewEvent  = regexp.MustCompile("less than the minimum of")
-	backOffEvent = regexp.MustCompile("The last eviction had no lasting effect")
+	missingEvent   = regexp.MustCompile("None of its pods is evicted until all of them exist again")
+	overQuotaEvent = regexp.MustCompile("would exceed a ResourceQuota")
+	tooFewEvent    = regexp.MustCompile("less than the minimum of")
+	backOffEvent   = regexp.MustCompile("had no lasting effect")
 )
 
 // turn returns the number of minutes in which the rate limit allows one eviction of each pod.
@@ -513,9 +517,11 @@ var conditions = map[string]func(observation) bool{
 		// After a new recommendation, the stale watch shows a pod of the old size only after the next eviction, as if it replaced that pod.
 		since := slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At > 0 && a.At <= o.minute })
 		outdatedSize := o.sim.world.Lag > 0 && since
+		// The stale watch does not show yet that a scale-down deletes a pod. The API server accepts its eviction, too.
+		leaving := o.sim.world.Lag > 0 && len(o.w.Scales) > 0
 		had := map[string]bool{
-			"eviction": o.state().futile || (o.isTooLarge() || outdatedSize) && o.state().evicted >= 0, "deletion": o.state().deleted >= 0,
-			"resize": o.w.undone > 0 || o.sim.world.Lag > 0, // the stale watch does not show the resize yet
+			"eviction": o.state().futile || (o.isTooLarge() || outdatedSize) && (o.state().evicted >= 0 || leaving), "deletion": o.state().deleted >= 0,
+			"resize": o.w.undone > 0,
 		}
 		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
 	},
@@ -550,8 +556,9 @@ var conditions = map[string]func(observation) bool{
 	"MemoryInUse": func(o observation) bool {
 		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "memory in use"
 	},
+	// The stale watch does not show yet that the kubelet has completed the resize, or that another client has undone it.
 	"ResizeRunning": func(o observation) bool {
-		return !isResized(o.p.pod)
+		return !isResized(o.p.pod) || o.w.undone > 0 && o.minute-o.p.resized <= unclear || o.watchShows(o.p.applied)
 	},
 	"ResizeStalled": func(o observation) bool {
 		return o.sim.world.Rescue && o.w.Mode == "InPlace" && o.p.killed >= 0 && !isResized(o.p.pod) && o.minute-o.p.resized >= stuckAfter
@@ -961,6 +968,9 @@ var differences = []difference{
 				default:
 				}
 			}
+			if o.p != nil && o.why().Code == decision.TooFewReplicas && o.p.resizes > 0 && isResized(o.p.pod) {
+				return !o.hasRoom() // it has a part of its increase, and is not evicted for the rest
+			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {
 				// The pod that was resized first on this node uses its capacity. Neither updater evicts a pod of a workload with too few
 				// replicas.
@@ -979,7 +989,9 @@ var differences = []difference{
 	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
 		explains: func(o observation) bool {
-			return o.p != nil && o.w.exceedsQuota(o.p, o.minute)
+			// Without the right to read quotas, podfit does not know that the quota has room again while resizes fail for another reason.
+			unknown := o.p != nil && !o.sim.world.Quotas && o.p.over && isTemporary(o.p.replies["resize"])
+			return o.p != nil && (unknown || o.w.exceedsQuota(o.p, o.minute))
 		},
 	},
 	{
@@ -1033,6 +1045,7 @@ var differences = []difference{
 			verb := map[string]string{
 				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
+				"RescueInProgress": "evict", "FewKills": "evict", "BudgetOfOthers": "evict", // why the pod is not deleted instead
 			}[o.why().Code.String()]
 			if o.why().Code == decision.ServerNotReached {
 				verb = "evict"
@@ -1047,6 +1060,7 @@ var differences = []difference{
 				return false
 			}
 			few := o.why().Code == decision.TooFewReplicas
+			rescue := o.why().Code == decision.RescueInProgress || o.why().Code == decision.FewKills || o.why().Code == decision.BudgetOfOthers
 			// Neither updater evicts pods of a workload with too few pods.
 			evictable := o.w.Replicas >= o.w.minimum(o.sim.world)
 			// A pod whose resize exceeds a quota is not evicted; the resize is repeated after the back-off, even if the quota is free
@@ -1061,7 +1075,7 @@ var differences = []difference{
 				since = min(since, o.p.since["resize"])
 			}
 			until := o.minute
-			if !few {
+			if !few && !rescue {
 				until = int(o.why().Until.Sub(o.sim.started) / time.Minute)
 			}
 			const slack = 2
@@ -1128,18 +1142,18 @@ var differences = []difference{
 			if o.p != nil || o.w.refused == 0 || o.sim.world.Quotas {
 				return false
 			}
-			// Pods that are not ready are evicted whatever the tolerance is, by both updaters.
-			missing := o.w.Replicas - o.w.count().pods - o.state().idle
+			missing := o.w.Replicas - o.w.count().pods
+			tolerance := max(1, int(float64(o.described(o.w).most())*o.sim.world.Tolerance)) // before a scale-down, more could be missing
 			has := func(matches func(fault) bool) bool { return slices.ContainsFunc(o.w.Faults, matches) }
 			switch {
 			case o.w.Mode == "Recreate" || o.w.Mode == "Auto":
-				return missing <= o.tolerance(o.w)
+				return missing <= tolerance
 			case o.w.Mode != "InPlaceOrRecreate":
 				return false
 			// Pods whose resize the node refuses are evicted. And a quota that admits the size that podfit expects may reject that of the
 			// simulated webhook, see isTooLarge.
 			case has(func(f fault) bool { return f.What == nodeTooBig }) || o.isTooLarge():
-				return missing <= o.tolerance(o.w)
+				return missing <= tolerance
 			// After other refusals, one pod at a time is evicted until the quota rejects a replacement. Without a rate limit, upstream loses
 			// as many pods. With one, it may use it up on refused resizes: it loses no pod then, and updates none.
 			case has(func(f fault) bool { return f.Verb == "resize" && o.sim.world.Rate > 0 }):

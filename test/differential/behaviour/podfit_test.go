@@ -26,6 +26,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -62,7 +63,7 @@ func newPodfit(s *simulation) *podfit {
 		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		events: map[string][]string{},
 	}
-	p.updater = updater.New(c, p.view, kube.NewActor(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.updater = updater.New(c, p.view, actuation.NewPodWriter(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	return p
 }
 

@@ -63,6 +63,9 @@ func named(o map[string]any) string {
 
 // Objects that only podfit has, and why.
 var ownObjects = map[string]string{
+	"CustomResourceDefinition /capacityplans.podfit.dev":       "podfit's own API",
+	"ClusterRole /podfit:capacity-planner":                     "to write it",
+	"ClusterRoleBinding /podfit:capacity-planner":              "to write it",
 	"CustomResourceDefinition /sizingprofiles.podfit.dev":      "podfit's own API",
 	"CustomResourceDefinition /usagehistories.podfit.dev":      "podfit's own API",
 	"CustomResourceDefinition /updatestates.podfit.dev":        "podfit's own API",
@@ -206,7 +209,8 @@ const provisioningRights = "to ask for capacity before an eviction; without the 
 // ownRights are rights that only podfit has.
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
-	"vpa-recommender sizingprofiles":   "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
+	"vpa-recommender capacityplans":    "podfit's own API", "vpa-recommender capacityplans/status": "podfit's own API",
+	"vpa-recommender sizingprofiles": "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
 	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted, and to create placeholder pods; without the rights podfit goes on", "vpa-updater priorityclasses": "to find out whether it may create placeholder pods; without the right podfit goes on", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates": "podfit's own API", "vpa-admission-controller updatestates": "podfit's own API",
 	"vpa-updater namespaces": "their annotations that stop or delay changes", "vpa-updater configmaps": "the one that stops all changes",

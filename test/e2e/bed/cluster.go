@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,8 @@ type Options struct {
 	NodeMemory string
 	Metrics    time.Duration // scrape interval of metrics-server
 	Audit      bool          // write the audit log that Witness needs
+	Prometheus bool          // run Prometheus, which scrapes cAdvisor of the kubelets
+	StaticCPU  bool          // the kubelets have the static policy of the CPU manager
 	Progress   io.Writer     // receives the progress of the build
 }
 
@@ -37,6 +38,7 @@ type Cluster struct {
 	*Kube
 	*Process
 	Kubeconfig string // of its administrator
+	Prometheus string // URL, "" when there is none
 	Dir        string // where logs and identities are kept; removed when the cluster stops
 
 	control  string // URL
@@ -109,6 +111,12 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		}
 		args = append(args, "--audit-policy="+policy)
 	}
+	if o.Prometheus {
+		args = append(args, "--prometheus")
+	}
+	if o.StaticCPU {
+		args = append(args, "--cpu-manager=static")
+	}
 	p, err := Start(Command{
 		Name: "localcluster", Path: tool, Args: args, Dir: filepath.Join(o.Root, "localcluster"),
 		Log: filepath.Join(c.Dir, "localcluster.log"),
@@ -132,8 +140,8 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
 	var info struct {
-		Kubeconfig, Control, AuditLog string
-		Parts                         []struct {
+		Kubeconfig, Control, AuditLog, Prometheus string
+		Parts                                     []struct {
 			Name Part
 			PID  int
 		}
@@ -143,6 +151,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	}
 	c.Kubeconfig = info.Kubeconfig
 	c.control = info.Control
+	c.Prometheus = info.Prometheus
 	c.auditLog = info.AuditLog
 	c.pids = map[Part]int{}
 	for _, part := range info.Parts {
@@ -169,6 +178,7 @@ const (
 	APIServer     Part = "kube-apiserver"
 	MetricsServer Part = "metrics-server"
 	Controllers   Part = "kube-controller-manager"
+	Scheduler     Part = "kube-scheduler"
 )
 
 // PartTail returns the last lines of a part's output.
@@ -179,8 +189,8 @@ func (c *Cluster) PartTail(p Part, lines int) string {
 // PartPID returns the process ID of a part when the cluster was started.
 func (c *Cluster) PartPID(p Part) int { return c.pids[p] }
 
-// PIDs returns the process IDs of all parts when the cluster was started.
-func (c *Cluster) PIDs() []int { return slices.Collect(maps.Values(c.pids)) }
+// Parts returns the process IDs of all parts when the cluster was started.
+func (c *Cluster) Parts() map[Part]int { return maps.Clone(c.pids) }
 
 // StopPart stops a part and returns when it has exited.
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -96,6 +97,10 @@ func (b *bench) build(ctx context.Context) (err error) {
 	return err
 }
 
+// idleParts are stopped, because they have nothing to do with what is measured and share its machine: the pods are created on the hollow
+// node, which has no kubelet to scrape.
+var idleParts = []bed.Part{bed.Scheduler, bed.MetricsServer}
+
 // startCluster starts everything but the updater. If it fails, nothing is left running.
 func (b *bench) startCluster(ctx context.Context) (err error) {
 	tool := filepath.Join(b.root, ".cache", "bin", "localcluster")
@@ -129,6 +134,11 @@ func (b *bench) startCluster(ctx context.Context) (err error) {
 	}
 	if err := bed.Until(ready, 100*time.Millisecond, b.cluster.Registered); err != nil {
 		return err
+	}
+	for _, part := range idleParts {
+		if err := b.cluster.StopPart(ctx, part); err != nil {
+			return err
+		}
 	}
 	if b.node, err = startNode(ctx, b.client, b.Starts); err != nil {
 		return err
@@ -247,7 +257,7 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, all := cpuSeconds(b.cluster.PartPID(bed.APIServer)), b.allCPU()
+	cpu := b.usedCPU()
 	b.tracker.begin(time.Now())
 	if err := b.startUpdater(ctx); err != nil {
 		return nil, err
@@ -261,9 +271,7 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 	if !b.updater.Running() {
 		return r, fmt.Errorf("the updater exited: %w\n%s", b.updater.Err(), b.updater.Tail(40))
 	}
-	r.updaterCPU = cpuSeconds(b.updater.PID())
-	r.serverCPU = cpuSeconds(b.cluster.PartPID(bed.APIServer)) - server
-	r.allCPU = r.updaterCPU + b.allCPU() - all
+	r.cpu = b.usedCPU().minus(cpu)
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, b.updater.Tail(40))
 	}
@@ -275,13 +283,26 @@ func (b *bench) update(ctx context.Context) (*result, error) {
 	return r, b.tracker.violation()
 }
 
-// allCPU returns the CPU time of this process and of all processes that it has started, except the updater.
-func (b *bench) allCPU() float64 {
-	sum := 0.0
-	for _, pid := range append(b.cluster.PIDs(), b.admission.PID(), os.Getpid()) {
-		sum += cpuSeconds(pid)
+// The processes that are not parts of the control plane.
+const (
+	updaterProcess   = "updater"
+	admissionProcess = "podfit admission-controller"
+	benchProcess     = "this benchmark (kubelet of the hollow node, checker)"
+)
+
+// usedCPU returns the CPU time of all processes.
+func (b *bench) usedCPU() cpuTimes {
+	used := cpuTimes{admissionProcess: cpuSeconds(b.admission.PID()), benchProcess: cpuSeconds(os.Getpid())}
+	if b.updater != nil {
+		used[updaterProcess] = cpuSeconds(b.updater.PID())
 	}
-	return sum
+	for part, pid := range b.cluster.Parts() {
+		if slices.Contains(idleParts, part) {
+			continue
+		}
+		used[string(part)] = cpuSeconds(pid)
+	}
+	return used
 }
 
 func (b *bench) startUpdater(ctx context.Context) (err error) {

@@ -151,3 +151,21 @@ func TestParse_flags_areChecked(t *testing.T) {
 		t.Errorf("the common flags were changed: %v", limitFlags)
 	}
 }
+
+func TestPrint_result_showsRequestsAndCPUTimePerEviction(t *testing.T) {
+	r := &result{
+		tracker: newTracker(2, 1), cpu: cpuTimes{"kube-apiserver": 9, updaterProcess: 3}.minus(cpuTimes{"kube-apiserver": 1, updaterProcess: 2}),
+		requests: counts{{"POST", "pods", "eviction", "201"}: 10, {"POST", "events", "", "201"}: 25, {"LIST", "poddisruptionbudgets", "", "200"}: 5},
+	}
+	var out bytes.Buffer
+	r.print(&out)
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"They used 9.0 CPU seconds", "8.0 800.00 kube-apiserver 1.0 100.00 updater",
+		"25 2.50 POST events: 201 10 1.00 POST pods/eviction: 201 5 0.50 LIST poddisruptionbudgets: 200",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}

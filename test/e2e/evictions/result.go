@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"podfit.dev/podfit/test/e2e/bed"
 )
 
 // A result is what a run measured.
@@ -26,8 +28,7 @@ type result struct {
 	*tracker
 	took                  time.Duration // from the start of the updater until all pods have the recommended requests
 	requests              counts
-	updaterCPU, serverCPU float64 // seconds
-	allCPU                float64 // seconds, of all components and this command
+	cpu                   cpuTimes
 	loadBefore, loadAfter string
 }
 
@@ -38,15 +39,38 @@ func (r *result) print(out io.Writer) {
 	fmt.Fprintln(t, "updater\tVPAs\tpods\tsatisfied\tseconds, p50\tp95\tlast\tfewest ready pods of 2\tevictions\trefused\tAPI writes\tCPU seconds, updater\tAPI server\tload average\t")
 	evictions, refused := r.requests.evictions()
 	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s → %s\t\n", r.Updater, r.VPAs, r.VPAs*r.replicas, len(r.seconds), r.quantile(0.5), r.quantile(0.95), r.quantile(1),
-		r.least, evictions, refused, r.requests.writes(), r.updaterCPU, r.serverCPU, r.loadBefore, r.loadAfter)
+		r.least, evictions, refused, r.requests.writes(), r.cpu[updaterProcess], r.cpu[string(bed.APIServer)], r.loadBefore, r.loadAfter)
 	t.Flush()
 	cores := runtime.NumCPU()
-	fmt.Fprintf(out, "\nAll components share this machine. They used %.0f CPU seconds, which takes %d cores at least %.0f s.\n", r.allCPU, cores, r.allCPU/float64(cores))
-	fmt.Fprintf(out, "Writes to the API server by all clients, in %s:\n", r.took.Round(100*time.Millisecond))
-	for _, k := range r.requests.largest(15) {
-		fmt.Fprintf(out, "  %6d  %s\n", r.requests[k], k)
-	}
+	all := r.cpu.sum()
+	fmt.Fprintf(out, "\nAll components share this machine. They used %.1f CPU seconds, which takes %d cores at least %.0f s.\n", all, cores, all/float64(cores))
+	r.printCPU(out, evictions)
+	r.printRequests(out, evictions)
 }
+
+// printCPU prints the CPU time of each process.
+func (r *result) printCPU(out io.Writer, evictions int) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out)
+	fmt.Fprintln(t, "CPU seconds\tms per eviction\t process\t")
+	for _, name := range r.cpu.largest() {
+		fmt.Fprintf(t, "%.1f\t%.2f\t %s\t\n", r.cpu[name], 1000*perEviction(r.cpu[name], evictions), name)
+	}
+	t.Flush()
+}
+
+// printRequests prints the requests of each kind to the API server, by all clients.
+func (r *result) printRequests(out io.Writer, evictions int) {
+	fmt.Fprintf(out, "\nRequests to the API server by all clients, in %s:\n", r.took.Round(100*time.Millisecond))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "requests\tper eviction\t request\t")
+	for _, k := range r.requests.largest(20) {
+		fmt.Fprintf(t, "%d\t%.2f\t %s\t\n", r.requests[k], perEviction(float64(r.requests[k]), evictions), k)
+	}
+	t.Flush()
+}
+
+func perEviction(amount float64, evictions int) float64 { return amount / float64(max(evictions, 1)) }
 
 // A request is a kind of requests in the metrics of the API server.
 type request struct{ verb, resource, subresource, code string }
@@ -132,13 +156,37 @@ func (c counts) evictions() (done, refused int) {
 	return done, refused
 }
 
-// largest returns the kinds of writes with the largest numbers.
+// largest returns the kinds of requests with the largest numbers.
 func (c counts) largest(most int) []request {
 	kinds := slices.SortedFunc(maps.Keys(c), func(a, b request) int {
 		return cmp.Or(cmp.Compare(c[b], c[a]), strings.Compare(a.String(), b.String()))
 	})
-	kinds = slices.DeleteFunc(kinds, func(k request) bool { return !k.isWrite() })
 	return kinds[:min(most, len(kinds))]
+}
+
+// cpuTimes contains the CPU seconds of processes, by name.
+type cpuTimes map[string]float64
+
+func (c cpuTimes) minus(o cpuTimes) cpuTimes {
+	out := cpuTimes{}
+	for name, seconds := range c {
+		out[name] = seconds - o[name]
+	}
+	return out
+}
+
+func (c cpuTimes) sum() (all float64) {
+	for _, seconds := range c {
+		all += seconds
+	}
+	return all
+}
+
+// largest returns the processes, those with the most CPU time first.
+func (c cpuTimes) largest() []string {
+	return slices.SortedFunc(maps.Keys(c), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c[b], c[a]), strings.Compare(a, b))
+	})
 }
 
 // cpuSeconds returns the CPU time that a process has used, or 0 if that cannot be read.

@@ -125,7 +125,7 @@ func (w *Write) isDuty() bool {
 	switch w.Resource {
 	case "pods":
 		return w.Subresource != "" || w.Verb == "patch"
-	case "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories", "updatestates":
+	case "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories", "updatestates", "capacityplans":
 		return true
 	}
 	return false

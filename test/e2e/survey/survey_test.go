@@ -221,6 +221,7 @@ func write(t *testing.T, url string, from, to time.Time) {
 	for _, replica := range []string{"a", "b"} {
 		add("kube_pod_container_status_restarts_total", "kills", "db-0", kills, "container", "app", "instance", replica)
 		add("kube_pod_container_status_last_terminated_reason", "kills", "db-0", constant(1), "container", "app", "reason", "OOMKilled", "instance", replica)
+		add("kube_pod_container_resource_requests", "kills", "db-0", constant(2e8), "container", "app", "resource", "memory", "unit", "byte", "instance", replica)
 	}
 	add("container_cpu_cfs_periods_total", "kills", "db-0", rate(10), "container", "app")
 	add("container_cpu_cfs_throttled_periods_total", "kills", "db-0", rate(3), "container", "app")

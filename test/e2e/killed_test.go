@@ -1,0 +1,170 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+// A killing kills an updater with SIGKILL each time the cluster is in a step for the first time, and starts the next one.
+type killing struct {
+	*place
+	component bed.Component
+	updater   *bed.Podfit
+	step      func(context.Context) (string, error) // the present step; "" if there is none to kill at
+	killedAt  map[string]bool
+}
+
+// until observes the steps until done returns nil.
+func (k *killing) until(what string, within time.Duration, done func(context.Context) error) {
+	k.Helper()
+	k.killedAt = map[string]bool{}
+	ctx, cancel := context.WithTimeout(k.Context(), within)
+	defer cancel()
+	if err := bed.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+		step, err := k.step(ctx)
+		if err != nil {
+			return err
+		}
+		if step != "" && !k.killedAt[step] {
+			k.killedAt[step] = true
+			k.updater.Kill()
+			if k.updater, err = k.Cluster.Run(k.Context(), k.binary, k.component); err != nil {
+				k.Fatal(err)
+			}
+			k.endsWithTest(k.updater)
+		}
+		return done(ctx)
+	}); err != nil {
+		k.Fatalf("%s, within %v, killed at %v: %v", what, within, slices.Sorted(maps.Keys(k.killedAt)), err)
+	}
+	k.Logf("killed at %v", slices.Sorted(maps.Keys(k.killedAt)))
+}
+
+// TestUpdater_killedAtStepsOfASurge_noReplicaIsLeft kills the updater with SIGKILL after each of its writes for a surge, and while the
+// additional pod starts. The pod is replaced once, no pod is missing, and no replica is too many at the end. The workload has one replica,
+// because an updater that was killed during a pass changes no other pod of the workload for five minutes.
+func TestUpdater_killedAtStepsOfASurge_noReplicaIsLeft(t *testing.T) {
+	p := newPlace(t, killedSurges) // the shared updater ignores this namespace
+	u := bed.Updater().Named("updater-of-surges").With("--updater-interval=2s", "--vpa-object-namespace="+killedSurges)
+	single := steady("single")
+	single.Replicas = 1
+	a := strings.Replace(single.ownAutoscaler("Recreate"), "metadata: {name: single}", "metadata: {name: single, annotations: {podfit.dev/mover: surge}}", 1)
+	p.apply(single.manifest(), a)
+	seen := map[types.UID]bool{}
+	for _, pod := range p.start("single", 1) {
+		seen[pod.UID] = true
+	}
+	least := p.leastReady("single")
+	p.advise("350m", "262144k", "single")
+	first, err := p.healthy(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.endsWithTest(first)
+	most := 0
+	k := killing{place: p, component: u, updater: first, step: func(ctx context.Context) (string, error) {
+		d, err := p.AppsV1().Deployments(p.ns).Get(ctx, "single", metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		pods, err := p.pods(ctx, "single")
+		if err != nil {
+			return "", err
+		}
+		chosen := false
+		for i := range pods {
+			seen[pods[i].UID] = true
+			chosen = chosen || pods[i].Annotations[corev1.PodDeletionCost] != ""
+		}
+		most = max(most, len(pods))
+		if d.Annotations["podfit.dev/surge"] == "" {
+			return "", nil
+		}
+		return fmt.Sprintf("%d replicas, %d pods, old pod chosen: %v", *d.Spec.Replicas, len(pods), chosen), nil
+	}}
+	k.until("all pods have the target and the surges have ended", 3*time.Minute, func(ctx context.Context) error {
+		if err := p.sized("single", 1, advisedSize)(ctx); err != nil {
+			return err
+		}
+		d, err := p.AppsV1().Deployments(p.ns).Get(ctx, "single", metav1.GetOptions{})
+		if err == nil && (d.Annotations["podfit.dev/surge"] != "" || *d.Spec.Replicas != 1) {
+			err = fmt.Errorf("%d replicas, record %q", *d.Spec.Replicas, d.Annotations["podfit.dev/surge"])
+		}
+		return err
+	})
+	if len(k.killedAt) < 3 {
+		t.Errorf("the updater was killed at %d steps, want 3 or more", len(k.killedAt))
+	}
+	if most > 2 || len(seen) != 2 {
+		t.Errorf("there were up to %d pods at a time and %d in all, want at most 2 and 2: the pod is replaced once", most, len(seen))
+	}
+	if n := least(); n < 1 {
+		t.Errorf("%d pods were ready, want 1", n)
+	}
+	p.always("nothing more happens", 8*time.Second, func(ctx context.Context) error {
+		pods, err := p.pods(ctx, "single")
+		for i := range pods {
+			if pods[i].Annotations[corev1.PodDeletionCost] != "" || !seen[pods[i].UID] {
+				return fmt.Errorf("pod %s is new, or has a deletion cost", pods[i].Name)
+			}
+		}
+		return err
+	})
+}
+
+// TestUpdater_killedAtStepsOfAPlaceholder_noPlaceholderIsLeft kills the updater with SIGKILL when a placeholder pod exists, when the pod
+// is evicted, and when the placeholder pod is gone. The pod is evicted once, and no placeholder pod is left.
+func TestUpdater_killedAtStepsOfAPlaceholder_noPlaceholderIsLeft(t *testing.T) {
+	p, old, addNode := withFullNode(t, killedPlaceholders, 1)
+	existed, node := false, ""
+	k := killing{place: p, component: capacityUpdater(), updater: p.own, step: func(ctx context.Context) (string, error) {
+		held, err := p.placeholders(ctx)
+		if err != nil {
+			return "", err
+		}
+		evicted := len(p.evictions())
+		switch {
+		case len(held) == 0 && !existed:
+			return "", nil
+		case len(held) == 0:
+			return fmt.Sprintf("%d evictions, no placeholder pod", evicted), nil
+		}
+		existed = true
+		placed := held[0].Spec.NodeName != ""
+		if !placed && node == "" && len(held) == 1 && time.Since(held[0].CreationTimestamp.Time) > 3*time.Second {
+			node = addNode()
+		}
+		return fmt.Sprintf("%d evictions, placeholder pod has a node: %v", evicted, placed), nil
+	}}
+	k.until("the pod has the new size, and no placeholder pod is left", 10*time.Minute, func(ctx context.Context) error {
+		if err := p.sized("steady", 1, "app cpu=3 memory=262144k")(ctx); err != nil {
+			return err
+		}
+		held, err := p.placeholders(ctx)
+		if err == nil && len(held) > 0 {
+			err = fmt.Errorf("%d placeholder pods are left", len(held))
+		}
+		return err
+	})
+	if len(k.killedAt) < 3 {
+		t.Errorf("the updater was killed at %d steps, want 3 or more", len(k.killedAt))
+	}
+	if done := p.evictions(); len(done) != 1 || done[0].Name != old[0].Name {
+		t.Errorf("evictions %v, want one of %s", done, old[0].Name)
+	}
+	p.scheduledAtOnce("steady", node)
+}
