@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
 # The modules with tests, and all modules.
-TESTED := . $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod test/*/go.mod))
+TESTED := . $(patsubst %/go.mod,%,$(wildcard tools/*/go.mod localcluster/go.mod test/*/go.mod))
 MODULES := $(TESTED) $(patsubst %/go.mod,%,$(wildcard localcluster/*/go.mod tools/go.mod))
 TOOL := go tool -modfile=tools/go.mod
 STEP := tools/step
@@ -34,9 +34,17 @@ build: ## Build bin/podfit, a static binary, and bin/THIRD-PARTY-LICENSES.txt, t
 	@tools/licenses bin/THIRD-PARTY-LICENSES.txt
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podfit.dev/podfit/internal/app/process.Version=$(VERSION)' -o bin/podfit .
 
+# Images have the time of the commit, so that the same commit gives the same bytes.
+PLATFORMS ?= linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x
+
+.PHONY: images
+images: ## Build dist/images, an OCI layout with podfit's images, without Docker; PLATFORMS=linux/amd64 for one architecture
+	@$(STEP) "images for $(PLATFORMS)" go -C tools/image run . --root=$(CURDIR) --out=$(CURDIR)/dist/images --version=$(VERSION) \
+		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} --platforms=$(PLATFORMS)
+
 # The tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
 .PHONY: test
-test: build localcluster ## Run all tests of all modules, at the end those on the local cluster
+test: build localcluster test-bigendian ## Run all tests of all modules, at the end those on the local cluster
 	@mkdir -p $(dir $(LOG)) && : > $(LOG)
 	@failed=0; for module in $(TESTED); do \
 		env=; flags=; \
@@ -49,6 +57,10 @@ test: build localcluster ## Run all tests of all modules, at the end those on th
 	printf '\n=== all tests\n'; grep -E '^(ok|FAIL|--- FAIL)[[:space:]:]' $(LOG) || true; \
 	if [ -z "$(TESTFLAGS)" ]; then $(STEP) "statement coverage is above the floors" tools/coverage $(LOG) || failed=1; fi; \
 	exit $$failed
+
+.PHONY: test-bigendian
+test-bigendian: ## Run the tests of stored formats as on s390x, under qemu (skipped if qemu-user is not installed)
+	@$(STEP) "stored formats on a big-endian machine" tools/bigendian
 
 .PHONY: localcluster
 localcluster: ## Build the local cluster: a real control plane with simulated nodes (about 10 CPU minutes the first time)
@@ -125,4 +137,4 @@ demo: ## Show podfit at work on the local cluster; KEEP=1 keeps the cluster runn
 
 .PHONY: clean
 clean: ## Remove build output and caches
-	rm -rf bin .cache
+	rm -rf bin dist .cache

@@ -1,0 +1,80 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// The chart and the kustomization contain the same alerts as deploy/monitoring, and their PodMonitor selects all pods of podfit.
+func TestMonitoring_eachWay_hasAlertsAndScrapesAllPods(t *testing.T) {
+	manifests := files(t, "deploy/monitoring/*.yaml")
+	var alerts any
+	for _, o := range manifests {
+		if o.GetKind() == "PrometheusRule" {
+			alerts = o.Object["spec"]
+		}
+	}
+	set := []string{"monitoring.podMonitor.enabled=true", "monitoring.podMonitor.labels.release=prometheus", "monitoring.prometheusRule.enabled=true"}
+	for name, all := range map[string]objects{
+		"manifests": slices.Concat(manifests, files(t, "deploy/*.yaml"), files(t, "deploy/all-in-one/*.yaml")),
+		"kustomize": build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/monitoring]\n")),
+		"chart":     render(t, set...),
+		"single":    render(t, append(set, "mode=single")...),
+	} {
+		found := 0
+		for _, o := range all {
+			switch o.GetKind() {
+			case "PrometheusRule":
+				found++
+				if diff := cmp.Diff(alerts, o.Object["spec"]); diff != "" {
+					t.Errorf("%s: alerts; run make generate\n%s", name, diff)
+				}
+			case "PodMonitor":
+				found++
+				checkMonitor(t, name, o, of[appsv1.Deployment](t, all, "Deployment"))
+			}
+		}
+		if found != 2 {
+			t.Errorf("%s: %d objects of the Prometheus operator", name, found)
+		}
+	}
+}
+
+func checkMonitor(t *testing.T, name string, monitor *unstructured.Unstructured, deployments []*appsv1.Deployment) {
+	t.Helper()
+	var spec struct {
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port string `json:"port"`
+		} `json:"podMetricsEndpoints"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(monitor.Object["spec"].(map[string]any), &spec); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deployments {
+		if d.Namespace != monitor.GetNamespace() || !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+			t.Errorf("%s: %v does not select the pods of %s", name, selector, d.Name)
+		}
+		has := false
+		for _, p := range d.Spec.Template.Spec.Containers[0].Ports {
+			has = has || p.Name == spec.PodMetricsEndpoints[0].Port
+		}
+		if !has {
+			t.Errorf("%s: %s has no port %s", name, d.Name, spec.PodMetricsEndpoints[0].Port)
+		}
+	}
+}
