@@ -28,10 +28,21 @@ func (l *Ledger) NeedsDryRun(w cluster.Workload) bool {
 	return l.doubt || l.evictions[w].ineffective > 0
 }
 
-// IsUndiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why.
-func (l *Ledger) IsUndiagnosed(w cluster.Workload) bool {
+// Undiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why. It also returns the time of the
+// last dry run, which did not show it; zero if there was none.
+func (l *Ledger) Undiagnosed(w cluster.Workload) (asked time.Time, open bool) {
 	e := l.evictions[w]
-	return e.judged && !e.diagnosed
+	return e.asked, e.judged && !e.diagnosed
+}
+
+// DryRunFailed records a dry run that does not show whether a replacement would get the recommended requests, for example because podfit has
+// no right to create pods.
+func (l *Ledger) DryRunFailed(now time.Time, w cluster.Workload) {
+	e, known := l.evictions[w]
+	if known {
+		e.asked = now
+		l.evictions[w] = e
+	}
 }
 
 // LastUnsized returns the result of the last dry run for a workload, and whether it found that a replacement would not get the recommended

@@ -30,9 +30,13 @@ func TestNeedsDryRun_evictionOfAnotherWorkloadHadNoEffect_untilOneHas(t *testing
 	if l.NeedsDryRun(db) || l.NeedsDryRun(web) {
 		t.Error("a dry run is needed before the effect of an eviction is known")
 	}
+	isUndiagnosed := func(w cluster.Workload) bool {
+		_, open := l.Undiagnosed(w)
+		return open
+	}
 	old := withCPU(pods[0], "old", noon.Add(time.Minute), 1000)
 	l.Learn(noon.Add(time.Minute), viewOf(1, old), wants(fits(100), old))
-	if !l.NeedsDryRun(db) || !l.NeedsDryRun(web) || !l.IsUndiagnosed(db) || l.IsUndiagnosed(web) {
+	if !l.NeedsDryRun(db) || !l.NeedsDryRun(web) || !isUndiagnosed(db) || isUndiagnosed(web) {
 		t.Error("no dry run is needed after an eviction without effect, or another workload is undiagnosed")
 	}
 	evict(pods[1])
