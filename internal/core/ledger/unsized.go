@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -60,6 +61,7 @@ func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
 func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, failed string) bool {
 	w := WorkloadOf(d.Pod)
 	e, known := l.evictions[w]
+	replacement = unboosted(replacement, d.With)
 	if replacement != nil && hasRequests(replacement, d.With) {
 		e.unsized = nil
 		e.diagnosed = true
@@ -95,4 +97,23 @@ func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
 		}
 	}
 	return out
+}
+
+// unboosted returns a replacement in which containers with a CPU startup boost have the recommended CPU, which they get after the boost.
+func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
+	isBoosted := func(c cluster.Container) bool { return c.Boosted != nil }
+	if replacement == nil || !slices.ContainsFunc(replacement.Containers, isBoosted) {
+		return replacement
+	}
+	out := *replacement
+	out.Containers = slices.Clone(replacement.Containers)
+	for i := range out.Containers {
+		c := &out.Containers[i]
+		for k := range with {
+			if cpu, ok := with[k].Requests.Get(cluster.CPU); ok && c.Boosted != nil && with[k].Container == c.Name {
+				c.Requests = c.Requests.Set(cluster.CPU, cpu)
+			}
+		}
+	}
+	return &out
 }
