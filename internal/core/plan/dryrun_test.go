@@ -154,3 +154,32 @@ func TestPass_dryRunsShowNothing_eachWorkloadGetsItsTurn(t *testing.T) {
 		}
 	}
 }
+
+// The rate limit allows one action per pass. A namespace whose replacements would not get their size does not use up all of them.
+func TestPass_dryRunsStopEvictionsOfANamespace_othersGetTheirTurn(t *testing.T) {
+	w, b := manyInVain(20), DefaultBudget()
+	other, a := shrinking(2)
+	a.Namespace, a.Target.Namespace = "bank", "bank"
+	for _, p := range other.Governed[0].Pods {
+		p.Namespace, p.UID, p.Controller, p.Top = "bank", "bank"+p.UID, a.Target, a.Target
+	}
+	w.Governed = append(w.Governed, other.Governed...)
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+	now := noon.Add(7 * time.Hour)
+	w.Ledger.MarkServed(noon, other.Governed[0].Pods[0])
+	for range 5 {
+		pass := Begin(now, w, b)
+		for i, d := range actions(pass) {
+			switch {
+			case i > 0:
+				pass.Skipped(d, decision.RateLimited)
+			case d.Pod.Namespace == "bank":
+				return
+			default:
+				pass.DryRun(d, unsized(d.Pod), "")
+			}
+		}
+		now = now.Add(time.Minute)
+	}
+	t.Error("the other namespace got no turn in 5 passes")
+}
