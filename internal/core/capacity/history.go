@@ -257,6 +257,14 @@ func weight(r cluster.Resources) float64 {
 
 func abs(v float64) float64 { return max(v, -v) }
 
+// Last returns the last day with values, 0 if there is none.
+func (h *History) Last() Day {
+	if len(h.Days) == 0 {
+		return 0
+	}
+	return h.Days[len(h.Days)-1].Day
+}
+
 // Points returns the values of a resource for a forecast.
 func (h *History) Points(res cluster.Resource) []Point {
 	var out []Point
