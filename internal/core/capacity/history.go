@@ -275,12 +275,14 @@ func weight(r cluster.Resources) float64 {
 
 func abs(v float64) float64 { return max(v, -v) }
 
-// Last returns the last day with values, 0 if there is none.
-func (h *History) Last() Day {
-	if len(h.Days) == 0 {
-		return 0
+// Last returns the last day with values until today, 0 if there is none. Later days are from before the clock was set back.
+func (h *History) Last(today Day) Day {
+	for i := len(h.Days) - 1; i >= 0; i-- {
+		if h.Days[i].Day <= today {
+			return h.Days[i].Day
+		}
 	}
-	return h.Days[len(h.Days)-1].Day
+	return 0
 }
 
 // Points returns the values of a resource for a forecast.

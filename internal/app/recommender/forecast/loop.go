@@ -152,14 +152,14 @@ func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool 
 		if slices.ContainsFunc(pools, func(p capacity.Pool) bool { return p.Name == name }) {
 			continue
 		}
-		if today-h.Last() > forgetAfter {
+		if today-h.Last(today) > forgetAfter {
 			delete(l.histories, name)
 			continue
 		}
 		absent = append(absent, name)
 	}
 	slices.SortFunc(absent, func(a, b string) int {
-		return cmp.Or(cmp.Compare(l.histories[b].Last(), l.histories[a].Last()), compare(a, b))
+		return cmp.Or(cmp.Compare(l.histories[b].Last(today), l.histories[a].Last(today)), compare(a, b))
 	})
 	for _, name := range absent {
 		if len(out) >= capacity.MostPools {

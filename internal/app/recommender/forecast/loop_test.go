@@ -507,6 +507,21 @@ func TestLoop_poolWithoutNodes_keepsItsHistoryForFourWeeks(t *testing.T) {
 	}
 }
 
+// While the clock is ahead by years, the values of a day are recorded. They do not keep the pool after that.
+func TestLoop_clockWasAheadAndPoolIsGone_isForgotten(t *testing.T) {
+	b := newBench(t)
+	now := b.scene(20)
+	b.pass(now.AddDate(5, 0, 0))
+	b.world.pods = nil
+	b.world.nodes = []cluster.Node{{Name: "m0", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{"karpenter.sh/nodepool=blue"}}}
+	for d := range 31 {
+		b.pass(now.AddDate(0, 0, 1+d))
+	}
+	if h := b.loop.histories["worker"]; h != nil {
+		t.Errorf("the pool is kept with %d days, the last one on %s", len(h.Days), h.Days[len(h.Days)-1].Day)
+	}
+}
+
 func TestLoop_dryRun_writesNothing(t *testing.T) {
 	b := newBench(t)
 	b.dry = true
