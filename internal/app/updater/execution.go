@@ -197,12 +197,15 @@ func (e *execution) diagnose(ctx context.Context) {
 	var workers errgroup.Group
 	for _, d := range e.pass.Undiagnosed() {
 		workers.Go(func() error {
-			if replacement, failed, known := e.dryRun(ctx, &d); known {
-				e.record(func() []decision.Decision {
+			replacement, failed, known := e.dryRun(ctx, &d)
+			e.record(func() []decision.Decision {
+				if known {
 					e.pass.Diagnosed(d, replacement, failed)
-					return nil
-				})
-			}
+				} else {
+					e.pass.NotDiagnosed(d)
+				}
+				return nil
+			})
 			return nil
 		})
 	}

@@ -45,14 +45,11 @@ func (s *State) IsOfNamespace() bool { return s.Workload == NamespaceState(s.Wor
 // Announce records that a pass acts on pods of workloads of a namespace, and returns the state of the namespace with all its announcements.
 // Workloads for which the state has no room are not announced.
 func (l *Ledger) Announce(now time.Time, namespace string, workloads []cluster.Workload) State {
-	size := 0
-	for w := range l.acting {
-		if w.Namespace == namespace {
-			size += actingSize(w)
-		}
-	}
+	size := l.announcedSize(namespace)
 	for _, w := range workloads {
-		if _, known := l.acting[w]; !known {
+		_, known := l.acting[w]
+		_, inherited := l.inherits[w]
+		if !known && !inherited {
 			if w.Namespace != namespace || size+actingSize(w) > maxActingSize {
 				continue
 			}
@@ -61,6 +58,22 @@ func (l *Ledger) Announce(now time.Time, namespace string, workloads []cluster.W
 		l.acting[w] = now.Truncate(actingPrecision)
 	}
 	return l.announcements()[namespace]
+}
+
+// announcedSize returns the size of all announcements of a namespace, with those of the updater before this one.
+func (l *Ledger) announcedSize(namespace string) int {
+	size := 0
+	for w := range l.acting {
+		if w.Namespace == namespace {
+			size += actingSize(w)
+		}
+	}
+	for w := range l.inherits {
+		if _, known := l.acting[w]; !known && w.Namespace == namespace {
+			size += actingSize(w)
+		}
+	}
+	return size
 }
 
 func actingSize(w cluster.Workload) int {

@@ -60,6 +60,7 @@ type eviction struct {
 	judged      bool            // the effect of this eviction is counted
 	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
 	diagnosed   bool            // there was a dry run since
+	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
 
 	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
 	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none

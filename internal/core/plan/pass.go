@@ -243,6 +243,9 @@ func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.
 // Stopped is Skipped with a reason that has more than a code.
 func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
 	own := &p.entries[p.at(d)]
+	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
+		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
+	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
 		p.group(own).trial = false
 	}

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -92,10 +93,11 @@ func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload][]quotaRefusal {
 // turnFor is how long a refused resize may wait for its turn after its back-off.
 const turnFor = 15 * time.Minute
 
-// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again.
+// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again, and at most for a
+// day: if the later attempts were refused for another reason, they do not show whether the quota has room by now.
 func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 	last, ok := s.w.Ledger.LastFailure(p, decision.Resize)
-	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
+	if !ok || last.OverQuota == nil || s.now.Sub(last.OverQuotaAt) >= ledger.HistoryTTL || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
 		return
 	}
 	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}

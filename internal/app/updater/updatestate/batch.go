@@ -154,6 +154,7 @@ func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays)
 			continue
 		}
 		record.EndAnnouncement(w)
+		delete(r.batched, w) // the next write of the namespace leaves it out
 	}
 }
 
