@@ -98,13 +98,14 @@ type Attempt struct {
 	Do         decision.Act
 	With       []policy.Fitted // the requests and limits of the containers that were asked for
 
-	Newest   time.Time    // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
-	Rescue   bool         // a container was OOM-killed and gets more memory
-	Part     bool         // Resize: With is a part of the increase; the rest follows when the node has room
-	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
-	Memory   int64        // Delete: bytes that the replacement gets
-	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
-	Early    bool         // the attempt was made before the end of the back-off, because more pods are ready
+	Newest   time.Time            // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
+	Rescue   bool                 // a container was OOM-killed and gets more memory
+	Part     bool                 // Resize: With is a part of the increase; the rest follows when the node has room
+	RoomFor  *cluster.Pod         // the pod that gets the room of this one; nil if there is none
+	Memory   int64                // Delete: bytes that the replacement gets
+	Repeated bool                 // Delete: the replacement of an earlier deletion was OOM-killed, too
+	Total    cluster.PodResources // Resize: what the pods of the workload requested at least, if a quota refused it; zero if unknown
+	Early    bool                 // the attempt was made before the end of the back-off, because more pods are ready
 }
 
 // newest returns when the newest pod of the workload was created, by the API server's clock.

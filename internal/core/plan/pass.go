@@ -114,6 +114,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	tried := own.attempt(p.now, d)
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
+	if r.QuotaUsed && own.scope != nil {
+		tried.Total = p.requestedAtLeast(own.scope)
+	}
 	p.w.Ledger.Refused(p.now, tried, r, ready)
 	if r.Kind == decision.DeniedByQuota && own.scope != nil && own.scope.quotasAsked {
 		p.noteQuotaRefusal(own.scope, own.Pod)
@@ -123,6 +126,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.canaryChanged(own, false)
 	}
 	last, _ := p.w.Ledger.LastFailure(d.Pod, d.Do)
+	if d.Do == decision.Resize {
+		last, _ = p.lastResize(own)
+	}
 	if d.Fallback && last.IsLasting() {
 		return p.replaceInstead(own, last)
 	}

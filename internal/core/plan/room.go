@@ -156,7 +156,7 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 // standsForEviction reports whether a resize is tried once more before the pod is evicted, see triesAgain. It is tried in full: the refusal
 // of a part would not lead to the eviction.
 func (s *pass) standsForEviction(d *entry) bool {
-	last, failed := s.w.Ledger.LastFailure(d.Pod, decision.Resize)
+	last, failed := s.lastResize(d)
 	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
 }
 
@@ -308,7 +308,7 @@ func (t *candidate) whileShortOfRoom() {
 	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
 	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
 	_, known := t.quotaView() // the checks for an eviction read known quotas
-	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	last, failed := t.lastResize(t.d)
 	switch {
 	case failed && !known && last.IsOverQuota(t.now, t.d.With) && t.now.Before(last.Until(t.b.Delays)):
 		t.leave(last.Reason(t.b.Delays, decision.Resize)) // room on the node would not help

@@ -21,6 +21,7 @@ type quotaRefusal struct {
 	text  string // of the API server
 	with  []policy.Fitted
 	grows cluster.PodResources // what the resize asked for in addition
+	total cluster.PodResources // what the pods of the workload requested
 }
 
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
@@ -37,6 +38,9 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	grows := t.growth(t.d.Pod, t.d.With)
 	waits := change.Grows(t.d.Pod, t.d.With) && t.shrinking[t.d.Pod.Controller]
 	for _, r := range refusals {
+		if t.hasFreed(t.d, r.total, grows) {
+			continue
+		}
 		if waits {
 			return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
 		}
@@ -100,7 +104,7 @@ func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 	if !ok || last.OverQuota == nil || s.now.Sub(last.OverQuotaAt) >= ledger.HistoryTTL || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
 		return
 	}
-	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}
+	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota), total: last.OverQuotaTotal}
 	if last.Kind == decision.DeniedByQuota {
 		r.text = last.Text
 	}
