@@ -62,10 +62,10 @@ func TestPass_quotaRefusesRestAndNodeStaysFull_restIsRequestedAgain(t *testing.T
 		pass := Begin(noon.Add(time.Duration(minute)*time.Minute), w, b)
 		pass.Learn()
 		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
-		switch {
-		case own.Do == decision.Evict:
+		if own.Do == decision.Evict {
 			t.Fatalf("the pod is evicted after %d minutes", minute)
-		case own.Do == decision.Resize:
+		}
+		if own.Do == decision.Resize {
 			attempts++
 			pass.Refused(own, refused)
 		}

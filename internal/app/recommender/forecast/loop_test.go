@@ -382,11 +382,9 @@ func TestLoop_deletedPlanCannotBeCreated_historyIsKeptInMemory(t *testing.T) {
 // The number of pools is bounded. Those that had nodes last are kept, in each pass the same.
 func TestLoop_tooManyPoolsWithoutNodes_lastOnesAreKept(t *testing.T) {
 	b := newBench(t)
-	now := start
 	for i := range 2 * capacity.MostPools {
-		now = start.AddDate(0, 0, i/2)
 		b.world.nodes = []cluster.Node{{Name: "n", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{fmt.Sprintf("karpenter.sh/nodepool=p%02d", (i*7)%32)}}}
-		b.pass(now)
+		b.pass(start.AddDate(0, 0, i/2))
 	}
 	for i := range 2 * capacity.MostPools {
 		name := fmt.Sprintf("p%02d", (i*7)%32)
