@@ -175,16 +175,23 @@ func TestAlerts_scenarios_fireWhenExpected(t *testing.T) {
 	}
 }
 
-// Each metric and label of the alerts is one of podfit's: docs/metrics.md is generated from the code.
-func TestAlerts_metrics_exist(t *testing.T) {
+// documented returns the metrics of docs/metrics.md with their labels.
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
 	text, err := os.ReadFile(root + "/docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	known := map[string][]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 		known[m[1]] = strings.Split(strings.TrimSpace(m[2]), ", ")
 	}
+	return known
+}
+
+// Each metric and label of the alerts is one of podfit's: docs/metrics.md is generated from the code.
+func TestAlerts_metrics_exist(t *testing.T) {
+	known := documented(t)
 	// Labels that a scrape adds.
 	scraped := []string{"namespace", "pod", "container", "job", "instance", "le"}
 	for _, r := range alerts(t) {

@@ -4,11 +4,16 @@
 package packaging
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -46,6 +51,37 @@ func TestMonitoring_eachWay_hasAlertsAndScrapesAllPods(t *testing.T) {
 		}
 		if found != 2 {
 			t.Errorf("%s: %d objects of the Prometheus operator", name, found)
+		}
+	}
+}
+
+// The chart and the kustomization contain the boards of deploy/monitoring/boards, where Grafana's sidecar finds them.
+func TestMonitoring_boards_areConfigMapsWithTheLabelOfGrafana(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "deploy/monitoring/boards/*.json"))
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("%d boards, %v", len(paths), err)
+	}
+	for name, all := range map[string]objects{
+		"kustomize": build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/monitoring]\n")),
+		"chart":     render(t, "monitoring.dashboards.enabled=true"),
+	} {
+		found := map[string]string{}
+		for _, m := range of[corev1.ConfigMap](t, all, "ConfigMap") {
+			if m.Labels["grafana_dashboard"] == "1" && m.Namespace == "kube-system" {
+				maps.Copy(found, m.Data)
+			}
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := found["podfit-"+filepath.Base(path)]; strings.TrimSpace(got) != strings.TrimSpace(string(text)) {
+				t.Errorf("%s: %s has %d bytes, want %d; run make generate", name, filepath.Base(path), len(got), len(text))
+			}
+		}
+		if len(found) != len(paths) {
+			t.Errorf("%s: boards %v", name, slices.Sorted(maps.Keys(found)))
 		}
 	}
 }
