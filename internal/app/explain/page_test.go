@@ -26,13 +26,13 @@ func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 	})
 }
 
-func TestPage_panic_isAnErrorAndIsKept(t *testing.T) {
+func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		p := NewPage(nil, func() Running { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
 		for range 3 {
 			if _, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true); err == nil {
-				t.Error("a panic is no error")
+				t.Error("no error after a panic")
 			}
 		}
 		if calls != 1 {
