@@ -60,3 +60,15 @@ func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
 		t.Error("an explanation of the whole cluster is shown to a viewer who may not see it")
 	}
 }
+
+func TestPage_otherExplanationIsKept_onlyOldOnesAreDeleted(t *testing.T) {
+	p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	old, current := question{workload: cluster.Workload{Name: "old"}}, question{workload: cluster.Workload{Name: "current"}}
+	p.keep(old, answer{until: now}, now.Add(-time.Second))
+	p.keep(current, answer{until: now.Add(time.Second)}, now.Add(-time.Second))
+	p.keep(question{}, answer{until: now.Add(keepFor)}, now)
+	if _, ok := p.kept[old]; ok || len(p.kept) != 2 {
+		t.Errorf("%d explanations are kept, the old one: %t; want 2 without the old one", len(p.kept), ok)
+	}
+}
