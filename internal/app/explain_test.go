@@ -323,6 +323,8 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 		"no CRD of them": {statesPath, 404, absent, []string{"The records of the updater (UpdateState) were not read", "RESIZE in place"}},
 		"events":         {"/api/v1/namespaces/shop/events", 403, denied, []string{"Events were not read", "RESIZE in place"}},
 		"metrics":        {"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods", 404, absent, []string{"has no Metrics API", "RESIZE in place"}},
+		"usage":          {metricsPath, 403, denied, []string{"The current usage was not read", "RESIZE in place"}},
+		"profiles":       {"/apis/podfit.dev/v1alpha1/sizingprofiles", 403, denied, []string{"SizingProfiles were not read", "RESIZE in place"}},
 		"VPAs":           {vpasPath, 403, denied, []string{"Cannot read verticalpodautoscalers", "No VPA governs these pods", "podfit recommend deploy/cart -n shop"}},
 		"no VPA kind":    {vpasPath, 404, absent, []string{"has no kind VerticalPodAutoscaler", "podfit recommend deploy/cart -n shop"}},
 		"other pods":     {podsPath, 403, denied, []string{"only namespace shop was read", "RESIZE in place"}},

@@ -98,6 +98,9 @@ func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
 	for _, request := range s.sent() {
 		_, path, _ := strings.Cut(request, " ")
 		path, _, _ = strings.Cut(path, "?")
+		if strings.Contains(path, "/leases/") {
+			t.Errorf("the page read the status lease of another namespace: %s", request)
+		}
 		for _, private := range []string{"pods", "nodes", "events", "verticalpodautoscalers", "verticalpodautoscalercheckpoints", "usagehistories", "updatestates", "deployments", "replicasets"} {
 			if strings.HasSuffix(path, "/"+private) && !strings.Contains(path, "/namespaces/shop/") {
 				t.Errorf("the page sent %s", request)

@@ -5,7 +5,6 @@ package capacity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -112,7 +111,7 @@ func (j *job) locate(ctx context.Context, clients *kube.Clients) (*endpoint, err
 	}
 	found, err := discovery.Choose(services, objects)
 	if err != nil {
-		return nil, errors.Join(err, errors.New("set --prometheus"))
+		return nil, err // it has the remedy
 	}
 	address, err := inspection.ServiceProxy(clients, found.Key, found.Scheme, found.Port, found.Path)
 	if err != nil {

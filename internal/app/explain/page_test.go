@@ -26,13 +26,13 @@ func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 	})
 }
 
-func TestPage_panic_isAnErrorAndIsKept(t *testing.T) {
+func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		p := NewPage(nil, func() Running { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
 		for range 3 {
 			if _, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true); err == nil {
-				t.Error("a panic is no error")
+				t.Error("no error after a panic")
 			}
 		}
 		if calls != 1 {
@@ -58,5 +58,17 @@ func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
 	}
 	if _, ok := p.recall(question{cluster.Workload{Name: fmt.Sprint(10*maxKept - 1)}, false}, now); ok {
 		t.Error("an explanation of the whole cluster is shown to a viewer who may not see it")
+	}
+}
+
+func TestPage_otherExplanationIsKept_onlyOldOnesAreDeleted(t *testing.T) {
+	p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	old, current := question{workload: cluster.Workload{Name: "old"}}, question{workload: cluster.Workload{Name: "current"}}
+	p.keep(old, answer{until: now}, now.Add(-time.Second))
+	p.keep(current, answer{until: now.Add(time.Second)}, now.Add(-time.Second))
+	p.keep(question{}, answer{until: now.Add(keepFor)}, now)
+	if _, ok := p.kept[old]; ok || len(p.kept) != 2 {
+		t.Errorf("%d explanations are kept, the old one: %t; want 2 without the old one", len(p.kept), ok)
 	}
 }

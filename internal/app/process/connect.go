@@ -30,7 +30,7 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 			return nil, err
 		}
 		if !found {
-			p.Log.Warn("There are 0 autoscalers (VPA objects); podfit waits for some",
+			p.Log.Warn("No VPA objects found; podfit waits until one is created",
 				slog.String("namespace", c.Namespace), slog.String("remedy", "try podfit recommend, which needs none"))
 		}
 	}

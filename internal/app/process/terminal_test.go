@@ -71,7 +71,7 @@ func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	if _, err := c.Connect(t.Context(), p, "test"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"There are 0 autoscalers", "try podfit recommend"} {
+	for _, want := range []string{"No VPA objects found", "try podfit recommend"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log is %q, want %q in it", out.String(), want)
 		}

@@ -91,7 +91,7 @@ func (c *horizontalConflict) message(a *cluster.Autoscaler, pods []*cluster.Pod)
 	case policy.ScalePointMissing:
 		s += fmt.Sprintf("podfit has not recorded the scale point on the HPA yet, and does not change %s until then. If this lasts, the log of the updater has the cause.", request)
 	case policy.ScalePointStopped:
-		s += fmt.Sprintf("Others have overwritten the target that podfit set %d times, so podfit does not change the HPA and %s any more. "+
+		s += fmt.Sprintf("Another client has overwritten the target that podfit set %d times, so podfit no longer changes the HPA and %s. "+
 			"Exclude spec.metrics of the HPA from the tool that overwrites it, then remove the annotation %s of the HPA.",
 			cluster.MostResets, request, v1alpha1.AnnotationScalePoint)
 	case policy.ScalePointPreserved:

@@ -987,7 +987,7 @@ func TestRecommender_profilesWithDifferentModelState_conflictIsReported(t *testi
 }
 
 // Such a profile stores no model state.
-func TestRecommender_restartWithProfileWithoutStoredState_holdsNothing(t *testing.T) {
+func TestRecommender_restartWithProfileWithoutStoredState_recommendationsAreNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.profiles = map[string]string{"mine": `{"base": "default", "histogram": {"weight": "request"}}`}

@@ -30,7 +30,7 @@ func TestSettings_flags_setWhatDeterminesTheNumbers(t *testing.T) {
 		t.Errorf("at most %d millicores, want 2000", got.CPU)
 	}
 	if !s.IsNamed(&cluster.Autoscaler{Recommender: "tight"}) || s.IsNamed(&cluster.Autoscaler{Recommender: "other"}) {
-		t.Error("the recommender is tight, and no other")
+		t.Error("IsNamed must be true only for VPAs that name this recommender")
 	}
 	if s.Store() == nil || s.Catalog() == nil {
 		t.Error("no store or catalog")

@@ -55,7 +55,7 @@ type Config struct {
 
 	CapacityBeforeEviction string // off or ask
 	PlaceholderImage       string // what placeholder pods run
-	ProvisioningClass      string // of ProvisioningRequests
+	ProvisioningClass      string // class name of the ProvisioningRequests to create
 
 	Prometheus PrometheusConfig
 

@@ -319,7 +319,7 @@ func TestUpdater_othersResetTheTarget_podfitStops(t *testing.T) {
 		if len(y.hpa.Points) != 1 || !y.hpa.Points[0].Stopped() {
 			t.Errorf("records %+v, want one that says that podfit has stopped", y.hpa.Points)
 		}
-		if n := strings.Count(text.String(), "Others overwrite the target"); n != 1 {
+		if n := strings.Count(text.String(), "Another client overwrites the target"); n != 1 {
 			t.Errorf("logged %d times, want 1", n)
 		}
 		before := y.writes

@@ -93,7 +93,7 @@ func TestAsks_fraction_isTheLeastChange(t *testing.T) {
 	without := running()
 	without.Containers[0].Requests = none
 	if !AsksOther(without, sized(cluster.Amounts(1, 1), none), 0.5) {
-		t.Error("a first request is no other size")
+		t.Error("a first request does not count as a change of the size")
 	}
 	if AsksLessThan(sized(cluster.Amounts(1, 1), none), []policy.Fitted{{Container: "other", Requests: cluster.Amounts(9, 9)}}, 0) {
 		t.Error("the requests of another container are compared")

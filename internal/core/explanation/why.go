@@ -40,7 +40,7 @@ type Why struct {
 	Profile   string
 
 	Steps    recommend.Steps // to the estimate, by the algorithm
-	Estimate int64           // the target before bounds: the steps fold to it
+	Estimate int64           // the target before bounds: the result of Steps
 	Lower    recommend.Steps // to the lower bound of the range, before bounds
 	Upper    recommend.Steps // to the upper one
 	Bounds   []policy.Bound  // of the recommendation, then of the pod

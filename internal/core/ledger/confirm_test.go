@@ -38,6 +38,6 @@ func TestLedger_resizeWithoutAnswerWasCarriedOut_countsAsDone(t *testing.T) {
 	resized := withCPU(pod, pod.UID, pod.Created, 100)
 	l.Learn(noon.Add(2*time.Hour), viewOf(1, resized), wants(fits(100), resized))
 	if _, failed := l.LastFailure(pod, decision.Resize); !failed {
-		t.Error("a refusal is forgotten because another program resized the pod")
+		t.Error("the refusal was deleted after another client resized the pod")
 	}
 }

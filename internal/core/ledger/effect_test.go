@@ -142,7 +142,7 @@ func TestShortages_missingReplacement_isReportedAfterItsTime(t *testing.T) {
 	}
 	l.Learn(noon.Add(within), missing, nil)
 	if l.Missing(db) != 1 {
-		t.Error("the missing replacement is forgotten")
+		t.Error("the missing replacement is not counted")
 	}
 	whole := viewOf(3, pods[1], pods[2], withCPU(pods[0], "new", noon.Add(time.Second), 100))
 	if _, complete := l.Shortages(noon.Add(within), whole, within); !complete[db] {

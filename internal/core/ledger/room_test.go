@@ -28,7 +28,7 @@ func TestLedger_shortageEnds_isForgotten(t *testing.T) {
 	}
 	l.Learn(noon, View{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(200)}})
 	if len(l.lacking) != 1 {
-		t.Error("the shortage was forgotten while the pod lacks a part")
+		t.Error("the shortage was deleted although the pod still lacks a part of the increase")
 	}
 	l.Learn(noon, View{}, []decision.Decision{{Pod: p, Autoscaler: a, With: fits(100)}})
 	if len(l.lacking) != 0 {
@@ -37,6 +37,6 @@ func TestLedger_shortageEnds_isForgotten(t *testing.T) {
 	l.Done(noon, Attempt{Pod: p, Do: decision.Resize, With: fits(150), Part: true})
 	l.Learn(noon, View{}, nil)
 	if len(l.lacking) != 0 {
-		t.Error("the shortage is kept although the pod is gone")
+		t.Error("the shortage is stored although the pod was deleted")
 	}
 }

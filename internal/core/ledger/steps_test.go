@@ -141,7 +141,7 @@ func TestLedger_changesOfTheLastHour_areStoredAndForgotten(t *testing.T) {
 	}
 	l.Learn(noon.Add(30*time.Minute), View{}, nil)
 	if len(l.Changes()) != 1 {
-		t.Error("a change is forgotten within the hour")
+		t.Error("a change of the last hour is not counted")
 	}
 	l.Learn(noon.Add(2*rollout.Span), View{}, nil)
 	if len(l.Changes()) != 0 {

@@ -47,7 +47,7 @@ func (l *Ledger) DryRunFailed(now time.Time, w cluster.Workload) {
 }
 
 // LastUnsized returns the result of the last dry run for a workload, and whether it found that a replacement would not get the recommended
-// requests. A replacement that gets them ends that.
+// requests. The result is deleted as soon as a replacement gets the recommended requests.
 func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
 	u := l.evictions[w].unsized
 	if u == nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Condition is whether a part of podfit works.
+// A Condition says whether a part of podfit works.
 type Condition uint8
 
 // The conditions.

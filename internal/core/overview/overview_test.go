@@ -251,7 +251,7 @@ func decide(p *cluster.Pod, act decision.Act, code decision.ReasonCode) decision
 		With:       []policy.Fitted{{Container: "app", Requests: cluster.Amounts(200, 300*mi)}}}
 }
 
-func TestJournal_samePodLeftAgain_isRecordedOnce(t *testing.T) {
+func TestJournal_podLeftUnchangedInEachPass_isRecordedOnce(t *testing.T) {
 	w := deployment("shop", "web")
 	p, q := pod(w, "a", cluster.Amounts(100, 300*mi)), pod(w, "b", cluster.Resources{}.Set(cluster.Memory, 300*mi))
 	fits := decide(q, decision.Leave, decision.Fits)

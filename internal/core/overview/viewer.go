@@ -13,8 +13,8 @@ type User struct {
 // A Viewer is who sees a page. The zero value sees nothing.
 type Viewer struct {
 	Name       string          // "" without authentication
-	All        bool            // all namespaces, and nodes
-	Namespaces map[string]bool // otherwise these
+	All        bool            // the viewer may see all namespaces, and nodes
+	Namespaces map[string]bool // namespaces that the viewer may see if All is false
 }
 
 // Sees reports whether the viewer may see objects of a namespace.

@@ -325,7 +325,7 @@ func TestLeakOf_profilesThatKeepPeaks_reportTheLeak(t *testing.T) {
 	b := newBench(balanced())
 	b.use(8*day, always(0.1, 500*mib))
 	if _, leaks := LeakOf(b.book.Series(cart, "app"), 0, b.now); leaks {
-		t.Error("steady usage is taken for a leak")
+		t.Error("steady usage is reported as a leak")
 	}
 }
 

@@ -87,7 +87,7 @@ func TestAnew_lowHours_givesTheUsualRequest(t *testing.T) {
 	low := b.estimate().Target
 	m := b.memo()
 	if !m.memory.inLow || !m.cpu.inLow {
-		t.Fatal("these are no low hours")
+		t.Fatal("no low hours were detected")
 	}
 	before, _ := m.AppendBinary(nil)
 	for name, h := range map[string]*usage.ContainerHistory{"outside of low hours": OutsideLowHours(history), "decided anew": first(Anew(history, b.p))} {

@@ -78,8 +78,8 @@ type StepName string
 // The names of steps, with what their Evidence contains.
 const (
 	StepHighestDay   StepName = "highest-day"     // memory: the highest peak of the last Days days; From, Until: its hour
-	StepSecondDay    StepName = "second-day"      // toward the second highest peak of these days; Amount, From, Until: this peak
-	StepLongSecond   StepName = "long-second"     // toward the second highest peak of the longer past of Days days; Amount, From, Until
+	StepSecondDay    StepName = "second-day"      // between the highest and the second highest peak of these days; Amount, From, Until: this peak
+	StepLongSecond   StepName = "long-second"     // the same, over the longer period of Days days; Amount, From, Until
 	StepSpread       StepName = "spread"          // spiky usage; Amount: the usage below which a Share of the hours of a week stays
 	StepWindow       StepName = "window"          // margin of a look-back window that was chosen for this container; Days
 	StepRecurring    StepName = "recurring"       // a peak that was reached on the same day of two weeks in a row
@@ -91,7 +91,7 @@ const (
 	StepLeakBound    StepName = "leak-bound"      // the bound of the profile while a leak is suspected; From
 	StepMaximum      StepName = "maximum"         // of any amount
 	StepLowHours     StepName = "low-hours"       // the level of the hours with low usage; FirstHour, Hours (UTC)
-	StepUsual        StepName = "usual"           // low hours are not above the usual level
+	StepUsual        StepName = "usual"           // the usual level, which limits the level of low hours
 	StepKept         StepName = "kept"            // unchanged since From; Amount: what a new decision gives; Kept, Until, Share: why it is kept
 	StepPeak         StepName = "peak"            // CPU: the peak of the last Hours hours; From, Until: its hour
 	StepFactor       StepName = "factor"          // of the profile

@@ -11,7 +11,7 @@ const AnnotationFreeze = "podfit.dev/freeze"
 // Rules are all rules that apply to an autoscaler.
 type Rules struct {
 	Autoscaler *cluster.Autoscaler
-	Namespace  cluster.ChangeRules // of the namespace of the autoscaler
+	Namespace  cluster.ChangeRules // from the annotations of the autoscaler's namespace
 	Cluster    cluster.Freeze
 }
 

@@ -165,11 +165,11 @@ func TestCatalog_deletedProfile_isForgottenAfterTTL(t *testing.T) {
 	c.Forget(start.Add(time.Hour), []*cluster.Autoscaler{a})
 	c.Forget(start.Add(ModelStateTTL+time.Hour-1), nil)
 	if !c.Contains(a) {
-		t.Error("forgotten too early")
+		t.Error("profile was deleted before ModelStateTTL had passed")
 	}
 	c.Forget(start.Add(ModelStateTTL+time.Hour), nil)
 	if c.Contains(a) {
-		t.Error("not forgotten")
+		t.Error("profile was not deleted after ModelStateTTL")
 	}
 }
 

@@ -123,7 +123,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 }
 
 // A deadline that is too far in the future does not keep a replica for ever.
-func TestNext_deadlineFarInTheFuture_isTakenBack(t *testing.T) {
+func TestNext_deadlineFarInTheFuture_surgeIsReverted(t *testing.T) {
 	record := cluster.Surge{Replicas: 1, UID: "old", Deadline: noon.Add(1000 * time.Hour)}
 	if m := Next(noon, surgingDeployment(2, 1, &record), surgePods("old"), false); m.Do != TakeBack {
 		t.Errorf("step %d", m.Do)

@@ -50,7 +50,7 @@ func diaryOf(t *testing.T, b *Store) []int {
 	t.Helper()
 	d, ok := b.Series(cart, "app").Extension().(*diary)
 	if !ok {
-		t.Fatal("there is no diary")
+		t.Fatal("the history has no hourly peaks")
 	}
 	return d.seconds
 }

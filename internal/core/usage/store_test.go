@@ -205,7 +205,7 @@ func TestObserve_firstMemorySampleIsZero_windowFollowsLaterSamples(t *testing.T)
 			first.Pod, first.Container, first.At = p.Key, "app", noon
 			b.Observe(first)
 			if !b.Series(cart, "app").Memory.IsEmpty() {
-				t.Error("a container that used nothing left a peak")
+				t.Error("a container without usage has a peak")
 			}
 			b.Observe(sample(p, "app", noon.Add(time.Minute), 0.1, 300*mib))
 			wantPeaks(t, b.Series(cart, "app"), noon.Add(day+time.Minute), map[float64]float64{300 * mib: 1})
@@ -564,7 +564,7 @@ func TestExtension_acceptedSamples_areObservedAndRestored(t *testing.T) {
 	b.Track(p)
 	b.Observe(sample(p, "app", noon, 0.1, 200*mib))
 	if b.Series(cart, "app").Extension() != nil {
-		t.Error("there is an extension that nobody asked for")
+		t.Error("the store has an extension that was not requested")
 	}
 	b.Extend(cart, func() Extension { return new(recorder) })
 	b.Observe(sample(p, "app", noon.Add(time.Minute), 0.2, 0))

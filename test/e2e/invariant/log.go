@@ -197,7 +197,7 @@ func (v Violation) String() string {
 	return s
 }
 
-// Limits are the numbers that the rules turn on.
+// Limits are the values that the rules compare with.
 type Limits struct {
 	// Stale is how old the state may be that a decision is based on: the length of a pass and the delay of its watches.
 	Stale time.Duration

@@ -278,7 +278,7 @@ func TestLoop_newLeader_continuesWithTheStoredHistory(t *testing.T) {
 	}
 }
 
-func TestLoop_newWorkload_isAStepAndNamed(t *testing.T) {
+func TestLoop_newWorkload_reportsChangeWithItsName(t *testing.T) {
 	b := newBench(t)
 	now := b.scene(40)
 	for day := 1; day <= 5; day++ {

@@ -509,7 +509,7 @@ func (k *Checkpointer) Collect(ctx context.Context, now time.Time, all, ours []*
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && deleted:
 		k.collectedAt = before
-		k.log.Info("Deleted a part of the unused checkpoints and UsageHistories; the next pass continues",
+		k.log.Info("Deleted some of the unused checkpoints and UsageHistories; the next pass deletes more",
 			slog.Int("checkpoints", deletedCheckpoints), slog.Int("histories", deletedHistories))
 		return
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -258,7 +258,7 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 	s.remember(h, last)
 	switch {
 	case step.Stopped:
-		log.Warn("Others overwrite the target of a HorizontalPodAutoscaler; podfit does not change it any more",
+		log.Warn("Another client overwrites the target of a HorizontalPodAutoscaler; podfit stops changing it",
 			slog.String("remedy", "exclude spec.metrics of the HPA from the tool that overwrites it, then remove the annotation podfit.dev/scale-point of the HPA"))
 	case isRecord:
 		log.Info("Recorded the scale point of a HorizontalPodAutoscaler")

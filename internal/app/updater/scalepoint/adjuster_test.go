@@ -149,7 +149,7 @@ func TestAdjuster_othersResetTheTarget_stopsAndReportsOnce(t *testing.T) {
 		h.Utilization = []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}
 		y.hpa = &h
 	}
-	if y.logged("Others overwrite the target") != 1 || y.writes > 2*cluster.MostResets+3 {
+	if y.logged("Another client overwrites the target") != 1 || y.writes > 2*cluster.MostResets+3 {
 		t.Errorf("%d writes, log:\n%s", y.writes, y.log.String())
 	}
 }

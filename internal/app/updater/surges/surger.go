@@ -323,7 +323,7 @@ func (s *Surger) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 	}
 	s.forget(d.Workload)
 	s.metrics.surges.WithLabelValues(resultFailed).Inc()
-	s.log.Warn("Another client removed the record of a surge; spec.replicas is set back", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
+	s.log.Warn("Another client removed the record of a surge; podfit restores spec.replicas", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
 	return nil
 }
 

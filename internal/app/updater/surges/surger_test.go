@@ -191,7 +191,7 @@ func TestSurger_deploymentIsDeleted_nothingIsDone(t *testing.T) {
 	y.readErr = kube.ErrNotFound
 	y.passes(s, 60)
 	if len(s.begun)+len(s.records) > 0 {
-		t.Error("a Deployment that is gone is kept")
+		t.Error("a deleted Deployment is still stored")
 	}
 }
 

@@ -180,7 +180,7 @@ func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *led
 // ungroup makes the recorder announce each workload in its own object from now on. The caller holds the mutex.
 func (r *Recorder) ungroup(err error) {
 	if !r.ungrouped {
-		r.log.Warn("Announcements of a namespace cannot be stored; a burst of evictions costs more writes", slog.Any("error", err),
+		r.log.Warn("Announcements of a namespace cannot be stored; each workload is announced in its own object, which needs more writes", slog.Any("error", err),
 			slog.String("remedy", "install the CRDs: podfit crds | kubectl apply -f -"))
 	}
 	r.ungrouped = true

@@ -312,7 +312,7 @@ func TestProvisioningRequests_objectsOfOthers_areNeitherListedNorDeleted(t *test
 	}
 }
 
-func TestProvisioningRequests_available_namesTheProblem(t *testing.T) {
+func TestProvisioningRequests_notAvailable_namesTheProblem(t *testing.T) {
 	served := `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"autoscaling.x-k8s.io/v1","resources":[{"name":"provisioningrequests","namespaced":true,"kind":"ProvisioningRequest","verbs":["create"]}]}`
 	review := func(allowed bool) string {
 		return fmt.Sprintf(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, allowed)

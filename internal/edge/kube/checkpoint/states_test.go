@@ -407,7 +407,7 @@ func TestStates_fenceIsClosed_sendsNothing(t *testing.T) {
 		t.Error("a write behind a closed fence has no error")
 	}
 	if err := s.Delete(ctx, deployment("web")); err == nil {
-		t.Error("a deletion behind a closed fence has no error")
+		t.Error("no error for a deletion after the fence was closed")
 	}
 	if n := len(f.Requests()); n != sent {
 		t.Errorf("%d requests were sent", n-sent)

@@ -121,6 +121,6 @@ func TestClusterUID_cluster_isThatOfKubeSystem(t *testing.T) {
 		t.Errorf("got %q, %v", uid, err)
 	}
 	if _, err := ClusterUID(t.Context(), served(t, http.NotFoundHandler())); err == nil {
-		t.Error("a missing namespace is no error")
+		t.Error("no error for a missing namespace")
 	}
 }

@@ -20,7 +20,7 @@ import (
 func (w *World) addProfiles() {
 	c, err := kube.NewProfileObjects(w.clients)
 	if err != nil {
-		w.log.Warn("Cannot watch SizingProfiles; their canaries are not used", slog.Any("error", err))
+		w.log.Warn("Cannot watch SizingProfiles; the canary settings of profiles are not applied", slog.Any("error", err))
 		return
 	}
 	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) cluster.Canary { return projection.ProfileRollout(o.Name, o.Spec) })

@@ -152,7 +152,7 @@ func TestPlan_severalClusters_aLabelMustSelectOne(t *testing.T) {
 func TestPlan_invalidTime_isAnError(t *testing.T) {
 	f := newFake(map[string]int{"shop": 1})
 	if _, err := f.survey(t).Plan(t.Context(), nil, now, now.Add(-24*time.Hour)); err == nil {
-		t.Error("a time that ends before it starts is no error")
+		t.Error("no error for a period that ends before it starts")
 	}
 }
 

@@ -1,0 +1,102 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capacity
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+)
+
+func TestMatchers_clusterLabel_isQuoted(t *testing.T) {
+	for label, want := range map[string]string{"": "", "cluster=prod": `cluster="prod"`, `c=a"b`: `c="a\"b"`} {
+		c := Config{ClusterLabel: label}
+		if got := strings.Join(c.matchers(), ","); got != want {
+			t.Errorf("--cluster-label=%s: got %s, want %s", label, got, want)
+		}
+	}
+	if got := (&Config{}).matchers(); got != nil {
+		t.Errorf("got %q without --cluster-label, want none", got)
+	}
+}
+
+func TestValidate_prometheusHeader_needsNameAndOneLine(t *testing.T) {
+	for header, valid := range map[string]bool{
+		"X-Scope-OrgID: shop": true, "X:": true, "X": false, ": shop": false, " : shop": false, "X: a\r\nY: b": false, "X: a\nY: b": false,
+	} {
+		c := Defaults()
+		c.Headers = []string{header}
+		if err := c.Validate(); (err == nil) != valid {
+			t.Errorf("--prometheus-header=%q: error %v, valid should be %t", header, err, valid)
+		}
+	}
+}
+
+func TestCapacity_prometheusCannotBeLocated_errorNamesTheFlag(t *testing.T) {
+	const failure = `{"kind":"Status","status":"Failure","code":500,"reason":"InternalError","message":"broken"}`
+	for name, tt := range map[string]struct{ reply, want string }{
+		"no Service":              {"", "was found in the cluster"},
+		"Services cannot be read": {"GET /api/v1/services", "search for Prometheus: "},
+	} {
+		f := threeNodes(t)
+		if tt.reply != "" {
+			f.Reply(tt.reply, http.StatusInternalServerError, failure)
+		}
+		r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--source", "prometheus")
+		if r.code != 1 || !strings.Contains(r.errs, tt.want) || strings.Count(r.errs, "set --prometheus") != 1 {
+			t.Errorf("%s: exit code %d and %s, want 1, %q and the flag once", name, r.code, r.errs, tt.want)
+		}
+	}
+	t.Setenv(addressVariable, "localhost:9090")
+	if _, err := new(job).locate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_URL must be a URL") {
+		t.Errorf("the variable is no URL: error %v", err)
+	}
+}
+
+func TestCapacity_tokenFileIsMissing_isAnError(t *testing.T) {
+	f := threeNodes(t)
+	url, _ := prometheus(t, 40, 0)
+	if r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", url, "--prometheus-token-file", "/does/not/exist"); r.code != 1 || !strings.Contains(r.errs, "/does/not/exist") {
+		t.Errorf("exit code %d and %s, want 1 and the path", r.code, r.errs)
+	}
+}
+
+func TestCapacity_clusterWithoutNodes_isAnError(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	if r := run(t, "--kubeconfig", kubeconfig(t, f.URL())); r.code != 1 || !strings.Contains(r.errs, "the cluster has no nodes") {
+		t.Errorf("exit code %d, %s", r.code, r.errs)
+	}
+}
+
+func TestCapacity_planIsOutdatedAndPrometheusIsRead_reportHasNoAge(t *testing.T) {
+	f := threeNodes(t)
+	applyPlan(t, f, 20, 400, time.Now().Add(-48*time.Hour))
+	url, _ := prometheus(t, 40, 0)
+	r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", url)
+	if r.code != 0 || strings.Contains(r.out, "was last written on") {
+		t.Errorf("exit code %d, %s\n%s", r.code, r.errs, r.out)
+	}
+}
+
+func TestHeaders_request_hasThemAndTheOriginalIsUnchanged(t *testing.T) {
+	var got http.Header
+	h := &headers{roundTripper(func(r *http.Request) (*http.Response, error) {
+		got = r.Header
+		return new(http.Response), nil
+	}), []string{"X-Scope-OrgID:  shop ", "X-Scope-OrgID: b"}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.RoundTrip(r); err != nil || strings.Join(got.Values("X-Scope-OrgID"), ",") != "shop,b" || len(r.Header) != 0 {
+		t.Errorf("sent %v, the caller's request has %v, error %v", got, r.Header, err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
