@@ -108,7 +108,7 @@ type overviewView struct {
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Overview", "overview")
 	o := s.Overview.Visible(v)
 	view := overviewView{
 		At: o.At, Workloads: len(o.Rows), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
@@ -192,7 +192,7 @@ type workloadsView struct {
 const maxChoices = 200
 
 func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Workloads", "workloads")
 	o := s.Overview.Visible(v)
 	asked := overview.Query{
 		Text: q.text("q"), Namespace: q.text("namespace"), Risk: q.text("risk"), VPA: q.text("vpa"), Order: overview.Order(q.text("sort")), Page: q.page(), Size: pageSize,
@@ -255,7 +255,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 }
 
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Nodes", "nodes")
 	o := s.Overview.Visible(v)
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
 	for i := range o.Pools {
@@ -290,7 +290,7 @@ type reasonCount struct {
 }
 
 func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Activity", "activity")
 	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
 	var found []overview.Entry
 	reasons := []reasonCount{}
@@ -329,7 +329,7 @@ type profileView struct {
 }
 
 func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Profiles", "profiles")
 	o := s.Overview.Visible(v)
 	users := make(map[string]int)
 	for i := range o.Rows {
@@ -361,7 +361,7 @@ type aboutView struct {
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "About", "about")
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
 		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),

@@ -100,6 +100,7 @@ var headers = map[string]string{
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = &stream{ResponseWriter: w}
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
@@ -206,6 +207,10 @@ func (q query) page() int {
 
 // send writes a response, compressed if the client accepts that.
 func (h *handler) send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	if began, ok := w.(*stream); ok && began.head != nil {
+		began.end(body)
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Add("Vary", "Accept-Encoding")
