@@ -13,7 +13,7 @@ import (
 )
 
 // headPatience is how long a page waits for its data before the browser gets the head of the page, with which it loads style and scripts.
-const headPatience = 50 * time.Millisecond
+const headPatience = 20 * time.Millisecond
 
 // A stream is a response whose head may be sent before the rest of the page is known.
 type stream struct {
