@@ -131,10 +131,7 @@ func parsed(t *testing.T, text string) *resource.Quantity {
 }
 
 // An amountPair is CPU in millicores and memory in bytes.
-type amountPair struct {
-	CPU    int64 `json:"cpuMillicores"`
-	Memory int64 `json:"memoryBytes"`
-}
+type amountPair struct{ CPU, Memory int64 }
 
 // The numbers of the page are those of "podfit recommend --source cluster": the targets, the requests that could be freed, of each workload
 // and of the cluster, and the memory in manifests, which is in whole MiB.
@@ -168,9 +165,7 @@ func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	}
 
 	root := servePage(t, f.URL())
-	var page struct {
-		Freed amountPair `json:"couldBeFreed"`
-	}
+	var page struct{ RequestsFreed quantities }
 	kubetest.Eventually(t, "the page has read the cluster", func() bool {
 		text := readPage(t, root)
 		return strings.Contains(text, "Could be given back") && !strings.Contains(text, "still reading the cluster")
@@ -178,18 +173,18 @@ func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	if err := json.Unmarshal([]byte(readPage(t, root+"?format=json")), &page); err != nil {
 		t.Fatal(err)
 	}
+	pairOf := func(q quantities) amountPair { return amountPair{milli(t, q.CPU), bytesOf(t, q.Memory)} }
 	total := amountPair{milli(t, report.Summary.RequestsFreed.CPU), bytesOf(t, report.Summary.RequestsFreed.Memory)}
-	if page.Freed != total {
-		t.Errorf("could be freed: the page has %+v, the report %+v", page.Freed, total)
+	if pairOf(page.RequestsFreed) != total {
+		t.Errorf("could be freed: the page has %+v, the report %+v", page.RequestsFreed, total)
 	}
 	compared := 0
 	for i := range report.Containers {
 		c := &report.Containers[i]
 		var w struct {
-			Freed      amountPair `json:"couldBeFreed"`
-			Containers []struct {
-				Target amountPair
-				Kept   []string `json:"leftToHPA"`
+			RequestsFreed quantities
+			Containers    []struct {
+				CPU, Memory struct{ Target, Kept string }
 			}
 			Patch string
 		}
@@ -205,11 +200,12 @@ func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 		compared++
 		target := amountPair{milli(t, c.CPU.Target), bytesOf(t, c.Memory.Target)}
 		freed := amountPair{max(0, milli(t, c.RequestsFreed.CPU)), max(0, bytesOf(t, c.RequestsFreed.Memory))}
-		if w.Containers[0].Target != target || w.Freed != freed {
-			t.Errorf("%s: the page has the target %+v and frees %+v, the report %+v and %+v", c.Name, w.Containers[0].Target, w.Freed, target, freed)
+		shown := &w.Containers[0]
+		if pairOf(quantities{shown.CPU.Target, shown.Memory.Target}) != target || pairOf(w.RequestsFreed) != freed {
+			t.Errorf("%s: the page has %+v, the report the target %+v and %+v", c.Name, w, target, freed)
 		}
-		if kept := len(w.Containers[0].Kept) > 0; kept != (c.CPU.Kept != "") {
-			t.Errorf("%s: the page keeps %v, the report %q", c.Name, w.Containers[0].Kept, c.CPU.Kept)
+		if shown.CPU.Kept != c.CPU.Kept {
+			t.Errorf("%s: the page keeps %q, the report %q", c.Name, shown.CPU.Kept, c.CPU.Kept)
 		}
 		if !strings.Contains(w.Patch, "memory: "+c.Memory.NewRequest+"\n") {
 			t.Errorf("%s: the patch of the page is %s, the report requests %s", c.Name, w.Patch, c.Memory.NewRequest)

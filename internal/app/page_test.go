@@ -5,8 +5,11 @@ package app
 
 import (
 	"encoding/json"
+	"html"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,17 +32,38 @@ func (s *shop) sent() []string {
 // withoutNote returns an explanation without its last section, which contains the time.
 func withoutNote(text string) string {
 	text, _, _ = strings.Cut(text, "\nNOTE")
-	return text
+	return clockTime.ReplaceAllString(text, "by TIME")
 }
 
-// The explanation on the page of a workload is the text of podfit explain. However many viewers ask, the cluster is read once.
+// clockTime is when the next pass begins, which is a minute later if a minute ends between two explanations.
+var clockTime = regexp.MustCompile(`by \d\d:\d\d`)
+
+// explanationOf returns an explanation as data, without its times: the page reads the cluster at another time.
+func explanationOf(t *testing.T, data []byte) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatalf("%v: %s", err, data)
+	}
+	delete(out, "at")
+	steps, _ := out["next"].([]any)
+	for _, step := range steps {
+		if step, ok := step.(map[string]any); ok {
+			delete(step, "by")
+		}
+	}
+	return out
+}
+
+// The explanation on the page of a workload is that of podfit explain, also as data. However many viewers ask, the cluster is read once.
 func TestPage_explanationAsked_isThatOfExplain(t *testing.T) {
 	s := newShop(t, 2)
 	want := withoutNote(s.text("deploy/cart"))
+	wantData := explanationOf(t, []byte(s.text("deploy/cart", "-o", "json")))
 	page := servePage(t, s.url) + "workloads/shop/Deployment/cart"
-	var seen struct{ Explain string }
+	var seen struct{ Explanation json.RawMessage }
 	read := func(query string) {
-		seen.Explain = ""
+		seen.Explanation = nil
 		if err := json.Unmarshal([]byte(readPage(t, page+"?format=json"+query)), &seen); err != nil {
 			t.Error(err)
 		}
@@ -47,7 +71,7 @@ func TestPage_explanationAsked_isThatOfExplain(t *testing.T) {
 	kubetest.Eventually(t, "the page shows the workload", func() bool { return strings.Contains(readPage(t, page), "?explain=1#explain") })
 	before := len(s.sent())
 	for range 3 {
-		if read(""); seen.Explain != "" {
+		if read(""); seen.Explanation != nil {
 			t.Error("the page has an explanation that was not asked for")
 		}
 	}
@@ -64,7 +88,12 @@ func TestPage_explanationAsked_isThatOfExplain(t *testing.T) {
 	}
 	viewers.Wait()
 	read("&explain=1")
-	if got := withoutNote(seen.Explain); got != want || !strings.Contains(got, "NEXT") {
+	if got := explanationOf(t, seen.Explanation); !reflect.DeepEqual(got, wantData) || len(got) < 10 {
+		t.Errorf("the page explains\n%v\nwant\n%v", got, wantData)
+	}
+	_, shown, _ := strings.Cut(html.UnescapeString(readPage(t, page+"?explain=1")), `tabindex="0"><pre>`)
+	shown, _, _ = strings.Cut(shown, "</pre>")
+	if got := withoutNote(shown); got != want || !strings.Contains(got, "NEXT") {
 		t.Errorf("the page explains\n%s\nwant\n%s", got, want)
 	}
 	lists := 0
@@ -91,7 +120,8 @@ func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
 	}
 	explainer := explainerOfPage(clients, slog.New(slog.DiscardHandler))
 	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
-	text, err := explainer.Explain(t.Context(), cart, false)
+	explanation, err := explainer.Explain(t.Context(), cart, false)
+	text := explanation.Text + string(explanation.Data)
 	if err != nil || !strings.Contains(text, "NEXT") || !strings.Contains(text, "Only namespace shop was read") {
 		t.Errorf("the explanation is %s (error %v)", text, err)
 	}

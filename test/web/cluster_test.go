@@ -255,11 +255,11 @@ func (s *site) sameNumbers() error {
 	if err != nil {
 		return err
 	}
-	var page struct{ Workloads, AtRisk int }
+	var page struct{ Workloads, WorkloadsAtRisk int }
 	if err := json.Unmarshal([]byte(body), &page); err != nil {
 		return err
 	}
-	if page.Workloads != want.Summary.Workloads || page.AtRisk != want.Summary.WorkloadsAtRisk || want.Summary.Workloads < 4 {
+	if page.Workloads != want.Summary.Workloads || page.WorkloadsAtRisk != want.Summary.WorkloadsAtRisk || want.Summary.Workloads < 4 {
 		return fmt.Errorf("the page has %+v, podfit recommend %+v", page, want.Summary)
 	}
 	for _, c := range want.Containers {

@@ -34,8 +34,8 @@ func small() web.Config {
 // explained is an explainer with a fixed text.
 type explained struct{}
 
-func (explained) Explain(context.Context, cluster.Workload, bool) (string, error) {
-	return "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n", nil
+func (explained) Explain(context.Context, cluster.Workload, bool) (web.Explanation, error) {
+	return web.Explanation{Text: "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n"}, nil
 }
 
 // settled waits until the scripts of a page have run.

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/explanation"
+	"podfit.dev/podfit/internal/edge/web"
 )
 
 // The bounds of a Page.
@@ -49,9 +50,9 @@ type question struct {
 }
 
 type answer struct {
-	text  string
-	err   error
-	until time.Time
+	explanation web.Explanation
+	err         error
+	until       time.Time
 }
 
 // NewPage returns a Page. jobs returns new settings for each explanation. If assumed is true, the flags of the jobs are read from their
@@ -63,29 +64,29 @@ func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, log *slog
 // errBusy is the error for viewers who waited for the explanation of another viewer.
 var errBusy = errors.New("podfit is explaining another workload; try again")
 
-// Explain returns the text of "podfit explain" for a workload. Unless whole is true, it reads nothing outside of the namespace of the
+// Explain returns the output of "podfit explain" for a workload. Unless whole is true, it reads nothing outside of the namespace of the
 // workload, because the viewer may not see more.
-func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (string, error) {
+func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (web.Explanation, error) {
 	q := question{w, whole}
 	if a, ok := p.recall(q, time.Now()); ok {
-		return a.text, a.err
+		return a.explanation, a.err
 	}
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	select {
 	case p.turn <- struct{}{}:
 	case <-waiting.Done():
-		return "", errBusy
+		return web.Explanation{}, errBusy
 	}
 	defer func() { <-p.turn }()
 	if a, ok := p.recall(q, time.Now()); ok { // made while this viewer waited
-		return a.text, a.err
+		return a.explanation, a.err
 	}
 	var a answer
-	a.text, a.err = p.make(ctx, q)
+	a.explanation, a.err = p.make(ctx, q)
 	a.until = time.Now().Add(keepFor)
 	p.keep(q, a, time.Now())
-	return a.text, a.err
+	return a.explanation, a.err
 }
 
 // recall returns an explanation that was made before.
@@ -112,7 +113,7 @@ func (p *Page) keep(q question, a answer, now time.Time) {
 }
 
 // make reads the cluster and explains a workload. It does not end when the viewer leaves, so that the next one gets the explanation.
-func (p *Page) make(ctx context.Context, q question) (text string, err error) {
+func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.log.Error("Cannot explain a workload because of an internal error", slog.String("workload", q.workload.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
@@ -130,11 +131,11 @@ func (p *Page) make(ctx context.Context, q question) (text string, err error) {
 		return exactly(q.workload, s)
 	})
 	if err != nil {
-		return "", err
+		return web.Explanation{}, err
 	}
-	var out bytes.Buffer
-	err = report.WriteText(&out, e)
-	return out.String(), err
+	var text, data bytes.Buffer
+	err = errors.Join(report.WriteText(&text, e), report.WriteJSON(&data, e))
+	return web.Explanation{Text: text.String(), Data: data.Bytes()}, err
 }
 
 // exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/web"
 )
 
 func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
@@ -51,8 +52,8 @@ func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
 	now := time.Now()
 	for i := range 10 * maxKept {
 		q := question{cluster.Workload{Name: fmt.Sprint(i)}, true}
-		p.keep(q, answer{text: "x", until: now.Add(keepFor)}, now)
-		if a, ok := p.recall(q, now); !ok || a.text != "x" || len(p.kept) > maxKept {
+		p.keep(q, answer{explanation: web.Explanation{Text: "x"}, until: now.Add(keepFor)}, now)
+		if a, ok := p.recall(q, now); !ok || a.explanation.Text != "x" || len(p.kept) > maxKept {
 			t.Fatalf("explanation %d is kept: %v, of %d", i, ok, len(p.kept))
 		}
 	}

@@ -38,9 +38,9 @@ func firstByte(b *testing.B, client *http.Client, address string) (took time.Dur
 	return at.Sub(began), size
 }
 
-// largePage returns a page of 10,000 workloads with 100,000 pods.
-func largePage() (*source, http.Handler) {
-	l := newLarge(10_000, 10)
+// largePage returns a page of a large cluster.
+func largePage(workloads, podsEach int) (*source, http.Handler) {
+	l := newLarge(workloads, podsEach)
 	s := newSource(&source{world: l, usage: l, events: &l.fake, store: &l.fake, archive: &l.fake, registrations: &l.fake, allPods: true, log: slog.New(slog.DiscardHandler)})
 	return s, web.New(web.Config{Source: s})
 }
@@ -48,7 +48,7 @@ func largePage() (*source, http.Handler) {
 // BenchmarkPage_firstByte measures the time until the first byte of each page arrives over HTTP, for a cluster of 10,000 workloads with 100,000
 // pods. In the first view, nothing is computed yet; in the others the overview is computed anew every five seconds, as podfit does it.
 func BenchmarkPage_firstByte(b *testing.B) {
-	s, handler := largePage()
+	s, handler := largePage(10_000, 10)
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	b.Run("first view", func(b *testing.B) {
@@ -77,6 +77,38 @@ func BenchmarkPage_firstByte(b *testing.B) {
 			reportTimes(b, all)
 			b.ReportMetric(float64(size)/1024, "gzip-KiB")
 		})
+	}
+}
+
+// A page of a cluster with ten times the workloads allocates no more, because it renders at most 100 rows of an overview that is computed once.
+func TestPage_tenTimesTheWorkloads_rendersWithTheSameAllocations(t *testing.T) {
+	allocations := func(workloads int, path string) float64 {
+		s, handler := largePage(workloads, 2)
+		visit := func() {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Host = "localhost"
+			w := httptest.NewRecorder()
+			if handler.ServeHTTP(w, r); w.Code != http.StatusOK {
+				t.Fatalf("%s: status %d", path, w.Code)
+			}
+		}
+		visit()
+		s.surplus.mu.Lock()
+		running := s.surplus.running
+		s.surplus.mu.Unlock()
+		if running != nil {
+			<-running
+		}
+		visit()
+		s.state.mu.Lock()
+		s.state.at = time.Now().Add(time.Hour) // it is not computed again during the measurement
+		s.state.mu.Unlock()
+		return testing.AllocsPerRun(5, visit)
+	}
+	for _, path := range []string{"/", "/workloads", "/nodes"} {
+		if few, many := allocations(1000, path), allocations(10_000, path); many > 1.2*few+200 {
+			t.Errorf("%s: %.0f allocations with 10,000 workloads, %.0f with 1,000", path, many, few)
+		}
 	}
 }
 

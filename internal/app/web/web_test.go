@@ -124,7 +124,8 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 	var page struct {
 		Workloads        int
 		WorkloadsWithVPA int
-		Pods, AtRisk     int
+		Pods             int
+		AtRisk           int `json:"workloadsAtRisk"`
 	}
 	kubetest.Eventually(t, "the page shows the pods", func() bool {
 		if err := json.Unmarshal([]byte(read(t, root+"?format=json")), &page); err != nil {

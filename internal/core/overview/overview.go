@@ -91,8 +91,10 @@ type Container struct {
 	freed    cluster.Resources // over all pods, as in review.Row; negative if the requests rise
 	pods     int
 	newest   time.Time
-	seen     *review.Evidence // OOM kills in the status of pods; nil if there are none
-	evidence *review.Evidence // of stored usage; shared
+	seen     *review.Evidence         // OOM kills in the status of pods; nil if there are none
+	evidence *review.Evidence         // of stored usage; shared
+	keptBy   [len(cluster.All)]string // names of the HPAs of Kept
+	waste    review.Severity
 }
 
 // sizeCount counts the pods that have the same requests and limits.
@@ -150,6 +152,7 @@ func Of(w *World) *Overview {
 		o.Totals.add(&row.Totals)
 		o.Rows = append(o.Rows, *row)
 	}
+	o.rankWaste()
 	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int {
 		if c := a.Since.Compare(b.Since); c != 0 {
 			return c

@@ -4,8 +4,11 @@
 package overview
 
 import (
+	"time"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // Surplus is the part of the requests that could be given back, by the rules of podfit recommend.
@@ -15,7 +18,14 @@ type Surplus struct {
 	Assumed  bool
 	Money    map[cluster.Workload]float64 // of a workload in a month; negative if its requests rise
 	Total    float64                      // of all workloads whose requests fall
+	Shares   map[usage.Ref]Share          // of containers with a recommendation; nil without prices
 	Packing  review.Packing
+}
+
+// A Share is the part of a container in the surplus.
+type Share struct {
+	Money float64 // as Surplus.Money
+	Waste review.Severity
 }
 
 // SurplusOf reviews the requests of a cluster against the recommendations in the status of VPAs. It packs all pods on the nodes, so it takes
@@ -31,8 +41,10 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 		return out
 	}
 	out.Money = make(map[cluster.Workload]float64, len(o.Rows))
+	out.Shares = make(map[usage.Ref]Share, len(report.Rows))
 	for i := range report.Rows {
 		row := &report.Rows[i]
+		out.Shares[usage.Ref{Workload: row.Workload, Container: row.Container}] = Share{report.Money(row), row.Waste}
 		out.Money[row.Workload] += report.Money(row)
 	}
 	out.Total = report.Summary.Recoverable
@@ -80,4 +92,48 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		}
 	}
 	return out
+}
+
+// Reviewed returns the container as podfit recommend reviews it, and whether its waste is known. Money and waste are those of the surplus if
+// prices are known; otherwise assumed prices rank the waste.
+func (c *Container) Reviewed(r *Row, now time.Time, s *Surplus) (row review.Row, ranked bool) {
+	subject := c.subject(r, now)
+	subject.Replicas = c.pods
+	row = review.RowOf(subject)
+	row.Findings = c.Findings
+	row.Risk = review.Harmless
+	if len(c.Findings) > 0 {
+		row.Risk = c.Findings[0].Severity
+	}
+	for _, res := range cluster.All {
+		if row.Confidence > review.None && c.pods > 0 && row.Request.Has.Has(res) {
+			row.Freed = row.Freed.Set(res, c.freed.Amount(res))
+		}
+	}
+	if s == nil || s.Shares == nil {
+		row.Waste = c.waste
+		return row, true
+	}
+	share, known := s.Shares[usage.Ref{Workload: r.Workload, Container: c.Name}]
+	row.Weight, row.Waste = share.Money, share.Waste
+	return row, known || row.Freed.CPU == 0 && row.Freed.Memory == 0
+}
+
+// weight is the assumed price of what the container could give back in a month.
+func (c *Container) weight() float64 { return review.AssumedPrice().Of(c.freed) }
+
+// rankWaste sets the waste of all containers by assumed prices.
+func (o *Overview) rankWaste() {
+	total := 0.0
+	for i := range o.Rows {
+		for j := range o.Rows[i].Containers {
+			total += max(o.Rows[i].Containers[j].weight(), 0)
+		}
+	}
+	for i := range o.Rows {
+		for j := range o.Rows[i].Containers {
+			c := &o.Rows[i].Containers[j]
+			c.waste = review.WasteOf(c.weight(), total)
+		}
+	}
 }

@@ -87,9 +87,9 @@ func (c *Container) subject(r *Row, now time.Time) *review.Subject {
 	for k, res := range cluster.All {
 		switch {
 		case c.Free.Has(res):
-			s.Kept[k].Reason = review.NotControlled
+			s.Kept[k] = review.Kept{Reason: review.NotControlled, By: r.VPA}
 		case c.Kept.Has(res):
-			s.Kept[k].Reason = review.ScaledByHPA
+			s.Kept[k] = review.Kept{Reason: review.ScaledByHPA, By: c.keptBy[k]}
 		}
 	}
 	return s

@@ -48,9 +48,10 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 			c.Estimate = advice.Estimate
 			c.Uncapped = advice.Uncapped
 		}
-		for _, res := range cluster.All {
-			if state, _ := policy.HorizontalOf(a, name, res); state.IsLeft() {
+		for i, res := range cluster.All {
+			if state, first := policy.HorizontalOf(a, name, res); state.IsLeft() {
 				c.Kept = c.Kept.With(res)
+				c.keptBy[i] = first.HPA.Name
 			}
 			if !a.Policy(name).Controls().Has(res) {
 				c.Free = c.Free.With(res)

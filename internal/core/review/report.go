@@ -173,14 +173,19 @@ func (r *Report) rankWaste() {
 	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		switch {
-		case row.Weight <= 0 || row.Confidence == None:
-		case row.Weight >= muchWaste*total:
-			row.Waste = SeverityHigh
-		default:
-			row.Waste = SeverityLow
-		}
+		row.Waste = WasteOf(row.Weight, total)
 	}
+}
+
+// WasteOf returns the waste of a row whose requests cost too much by weight, in a cluster in which all rows together cost too much by total.
+func WasteOf(weight, total float64) Severity {
+	switch {
+	case weight <= 0:
+		return Harmless
+	case weight >= muchWaste*total:
+		return SeverityHigh
+	}
+	return SeverityLow
 }
 
 // byRisk orders rows: highest risk first, then most money, then by name.

@@ -92,6 +92,9 @@ type Judgement struct {
 	Confidence Confidence
 }
 
+// RowOf reviews one subject whose limits are kept. Its price and waste are not set, because they depend on all subjects.
+func RowOf(s *Subject) Row { return new(Report).row(s) }
+
 // Judge judges the present requests of a subject, as New does for a Row. pods is the number of its pods.
 func Judge(s *Subject, pods int) Judgement {
 	out := Judgement{Confidence: s.Evidence.Confidence()}

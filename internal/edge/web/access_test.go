@@ -186,14 +186,14 @@ func TestAccess_rightsInSomeNamespaces_otherNamespacesAreInvisible(t *testing.T)
 		}
 	}
 	var all, some struct {
-		Workloads            int
-		CouldBeSavedPerMonth float64
-		NodesThatCouldGo     int
-		Totals               []struct{ Requested, Capacity float64 }
+		Workloads                  int
+		RequestsFreedMoneyPerMonth float64
+		NodesThatCouldGo           int
+		Totals                     []struct{ Requested, Capacity float64 }
 	}
 	decode(t, get(h, "GET", "/?format=json", bearer("admin")), &all)
 	decode(t, get(h, "GET", "/?format=json", bearer("shopkeeper")), &some)
-	if all.NodesThatCouldGo == 0 || some.NodesThatCouldGo != 0 || some.CouldBeSavedPerMonth >= all.CouldBeSavedPerMonth || all.CouldBeSavedPerMonth == 0 {
+	if all.NodesThatCouldGo == 0 || some.NodesThatCouldGo != 0 || some.RequestsFreedMoneyPerMonth >= all.RequestsFreedMoneyPerMonth || all.RequestsFreedMoneyPerMonth == 0 {
 		t.Errorf("admin sees %+v, shopkeeper %+v", all, some)
 	}
 	if all.Workloads != 10 || some.Workloads != 2 || some.Totals[0].Requested >= all.Totals[0].Requested || some.Totals[0].Capacity != 0 || all.Totals[0].Capacity == 0 {

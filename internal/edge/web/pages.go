@@ -72,35 +72,47 @@ func (p *page) Summary() (out []healthWord) {
 // A healthWord is the names of the parts in a condition.
 type healthWord struct{ Text, Condition string }
 
-// overviewView is the page /.
+// A pricesView is where prices are from.
+type pricesView struct {
+	Currency string `json:"currency"`
+	From     string `json:"from"`
+	Assumed  bool   `json:"assumed"`
+}
+
+// overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".
 type overviewView struct {
-	At        time.Time       `json:"time"`
-	Bars      []barView       `json:"totals"`
-	Workloads int             `json:"workloads"`
-	Pods      int             `json:"pods"`
-	Nodes     int             `json:"nodes,omitempty"`
-	VPAs      int             `json:"workloadsWithVPA"`
-	AtRisk    int             `json:"atRisk"`
-	Young     int             `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
-	Risks     []workloadView  `json:"risks"`
-	Freed     amounts         `json:"couldBeFreed"`
-	Savings   []workloadView  `json:"savings"`
-	Currency  string          `json:"currency,omitempty"`
-	Assumed   bool            `json:"pricesAssumed,omitempty"`
-	Money     float64         `json:"couldBeSavedPerMonth,omitempty"`
-	Removable int             `json:"nodesThatCouldGo,omitempty"`
-	Counts    overview.Counts `json:"lastDay"`
-	Since     time.Time       `json:"activitySince,omitzero"`
-	From      string          `json:"activityFrom"`
-	Activity  []entryView     `json:"activity"`
-	Health    []partView      `json:"health"`
+	At          time.Time       `json:"at"`
+	Requested   amounts         `json:"requested"`
+	Used        amounts         `json:"used"`
+	Recommended amounts         `json:"recommended"`
+	Capacity    amounts         `json:"capacity"`
+	Bars        []barView       `json:"totals"` // the same in cores and GiB
+	Workloads   int             `json:"workloads"`
+	Pods        int             `json:"pods"`
+	Nodes       int             `json:"nodes,omitempty"`
+	VPAs        int             `json:"workloadsWithVPA"`
+	AtRisk      int             `json:"workloadsAtRisk"`
+	Young       int             `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
+	Risks       []workloadView  `json:"risks"`
+	Freed       amounts         `json:"requestsFreed"`
+	Savings     []workloadView  `json:"savings"`
+	Prices      *pricesView     `json:"prices,omitempty"`
+	Currency    string          `json:"-"`
+	Money       float64         `json:"requestsFreedMoneyPerMonth,omitempty"`
+	Removable   int             `json:"nodesThatCouldGo,omitempty"`
+	Counts      overview.Counts `json:"lastDay"`
+	Since       time.Time       `json:"activitySince,omitzero"`
+	From        string          `json:"activityFrom"`
+	Activity    []entryView     `json:"activity"`
+	Health      []partView      `json:"health"`
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Overview", "overview")
 	o := s.Overview.Visible(v)
 	view := overviewView{
 		At: o.At, Workloads: len(o.Rows), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
+		Requested: amounts{o.Totals.Requested}, Used: amounts{o.Totals.Used}, Recommended: amounts{o.Totals.Recommended}, Capacity: amounts{o.Totals.Capacity},
 		Bars: []barView{barOf(cluster.CPU, &o.Totals), barOf(cluster.Memory, &o.Totals)},
 	}
 	var freed cluster.Resources
@@ -119,17 +131,17 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.AtRisk = risks.Total
 	money := s.moneyOf(o, v)
 	view.Currency, view.Money = money.currency, money.total
-	if s.Surplus != nil {
-		view.Assumed = s.Surplus.Assumed
-		if v.All {
-			view.Removable = s.Surplus.Packing.Gone
-		}
+	if s.Surplus != nil && v.All {
+		view.Removable = s.Surplus.Packing.Gone
 	}
-	view.Risks = viewsOf(risks.Rows, o.At)
+	if view.Currency != "" {
+		view.Prices = &pricesView{s.Surplus.Currency, s.Surplus.From, s.Surplus.Assumed}
+	}
+	view.Risks = s.viewsOf(risks.Rows)
 	view.Savings = []workloadView{}
 	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
 		if row.Saving() > 0 {
-			saving := viewOf(row, o.At)
+			saving := s.viewOf(row)
 			saving.Money = money.of[row.Workload]
 			view.Savings = append(view.Savings, saving)
 		}
@@ -166,7 +178,7 @@ func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
 
 // workloadsView is the page /workloads.
 type workloadsView struct {
-	At         time.Time        `json:"time"`
+	At         time.Time        `json:"at"`
 	Total      int              `json:"total"`
 	Page       int              `json:"page"`
 	Pages      int              `json:"pages"`
@@ -180,7 +192,7 @@ type workloadsView struct {
 const maxChoices = 200
 
 func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Workloads", "workloads")
 	o := s.Overview.Visible(v)
 	asked := overview.Query{
 		Text: q.text("q"), Namespace: q.text("namespace"), Risk: q.text("risk"), VPA: q.text("vpa"), Order: overview.Order(q.text("sort")), Page: q.page(), Size: pageSize,
@@ -191,7 +203,7 @@ func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.
 	found := o.Select(asked)
 	all := o.Namespaces()
 	view := workloadsView{
-		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: viewsOf(found.Rows, o.At), Query: asked,
+		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: s.viewsOf(found.Rows), Query: asked,
 		Namespaces: all[:min(len(all), maxChoices)], Orders: overview.Orders[:],
 	}
 	h.show(w, r, "workloads", pageOf("Workloads", "workloads", s, v, view), view)
@@ -207,7 +219,7 @@ func (v workloadsView) Number(step int) string {
 
 // nodesView is the page /nodes.
 type nodesView struct {
-	At      time.Time    `json:"time"`
+	At      time.Time    `json:"at"`
 	Visible bool         `json:"-"`
 	Pools   []poolView   `json:"pools"`
 	Resizes []resizeView `json:"resizes"`
@@ -243,7 +255,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 }
 
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Nodes", "nodes")
 	o := s.Overview.Visible(v)
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
 	for i := range o.Pools {
@@ -261,7 +273,7 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 
 // activityView is the page /activity.
 type activityView struct {
-	At      time.Time     `json:"time"`
+	At      time.Time     `json:"at"`
 	Since   time.Time     `json:"since,omitzero"`
 	From    string        `json:"from"`
 	Reason  string        `json:"reason,omitempty"`
@@ -278,7 +290,7 @@ type reasonCount struct {
 }
 
 func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Activity", "activity")
 	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
 	var found []overview.Entry
 	reasons := []reasonCount{}
@@ -317,7 +329,7 @@ type profileView struct {
 }
 
 func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "Profiles", "profiles")
 	o := s.Overview.Visible(v)
 	users := make(map[string]int)
 	for i := range o.Rows {
@@ -349,7 +361,7 @@ type aboutView struct {
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.Source.State(r.Context())
+	s := h.stateOf(w, r, "About", "about")
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
 		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),

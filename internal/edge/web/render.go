@@ -127,6 +127,8 @@ func self(r *http.Request) string {
 	return segment
 }
 
+const htmlType = "text/html; charset=utf-8"
+
 // show sends a page as HTML, as JSON with the parameter format=json, or as a file with save=1.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *page, data any) {
 	if r.URL.Query().Get("format") == "json" {
@@ -146,7 +148,7 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *p
 		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
 		return
 	}
-	h.send(w, r, http.StatusOK, "text/html; charset=utf-8", body)
+	h.send(w, r, http.StatusOK, htmlType, body)
 }
 
 func render(name string, p *page) ([]byte, error) {
@@ -176,5 +178,5 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 		body = []byte(template.HTMLEscapeString(text))
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	h.send(w, r, status, "text/html; charset=utf-8", body)
+	h.send(w, r, status, htmlType, body)
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -50,10 +51,16 @@ type Source interface {
 	History(ctx context.Context, row *overview.Row) (overview.History, error)
 }
 
-// An Explainer returns the text of "podfit explain".
+// An Explanation is the output of "podfit explain".
+type Explanation struct {
+	Text string
+	Data json.RawMessage // with -o json
+}
+
+// An Explainer explains workloads as "podfit explain" does.
 type Explainer interface {
-	// Explain explains a workload. Unless whole is true, the text contains nothing of other namespaces and of nodes.
-	Explain(ctx context.Context, w cluster.Workload, whole bool) (string, error)
+	// Explain explains a workload. Unless whole is true, the explanation contains nothing of other namespaces and of nodes.
+	Explain(ctx context.Context, w cluster.Workload, whole bool) (Explanation, error)
 }
 
 // Config is what a handler serves.
@@ -93,6 +100,7 @@ var headers = map[string]string{
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = &stream{ResponseWriter: w}
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
@@ -199,6 +207,10 @@ func (q query) page() int {
 
 // send writes a response, compressed if the client accepts that.
 func (h *handler) send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	if began, ok := w.(*stream); ok && began.head != nil {
+		began.end(body)
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Add("Vary", "Accept-Encoding")

@@ -256,11 +256,11 @@ func escape(s string) string {
 // explains is an explainer with a fixed text.
 type explains string
 
-func (e explains) Explain(context.Context, cluster.Workload, bool) (string, error) {
+func (e explains) Explain(context.Context, cluster.Workload, bool) (web.Explanation, error) {
 	if e == "" {
-		return "", errors.New("no history")
+		return web.Explanation{}, errors.New("no history")
 	}
-	return string(e), nil
+	return web.Explanation{Text: string(e), Data: json.RawMessage(`{"kind":"Explanation"}`)}, nil
 }
 
 func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
@@ -289,7 +289,7 @@ func TestWorkload_profilesAndRequests_areSideBySide(t *testing.T) {
 		Profiles []struct {
 			Container, Profile, OOMKilled      string
 			Selected                           bool
-			Target                             struct{ CPUMillicores, MemoryBytes int64 }
+			Target                             struct{ CPU, Memory string }
 			DaysAboveMemory, DaysOfMemoryPeaks int
 		}
 		Charts []struct {
@@ -304,7 +304,7 @@ func TestWorkload_profilesAndRequests_areSideBySide(t *testing.T) {
 		}
 	}
 	decode(t, get(h, "GET", "/workloads/shop/Deployment/cart?format=json"), &page)
-	if len(page.Profiles) != 8 || page.Profiles[0].Profile != "balanced" || !page.Profiles[0].Selected || page.Profiles[0].Target.MemoryBytes != 1276<<20 || page.Profiles[3].OOMKilled != "yes" || page.Profiles[3].DaysAboveMemory != 2 {
+	if len(page.Profiles) != 8 || page.Profiles[0].Profile != "balanced" || !page.Profiles[0].Selected || page.Profiles[0].Target.Memory != "1276Mi" || page.Profiles[3].OOMKilled != "yes" || page.Profiles[3].DaysAboveMemory != 2 {
 		t.Errorf("profiles %+v", page.Profiles)
 	}
 	text := body(t, get(h, "GET", "/workloads/shop/Deployment/cart"))

@@ -18,19 +18,9 @@ import (
 // amounts are an amount of CPU and memory in a page and its JSON.
 type amounts struct{ r cluster.Resources }
 
-// MarshalJSON implements json.Marshaler. An amount that is not known is absent.
+// MarshalJSON implements json.Marshaler. Amounts are Kubernetes quantities, and one that is not known is absent.
 func (a amounts) MarshalJSON() ([]byte, error) {
-	var out struct {
-		CPU    *int64 `json:"cpuMillicores,omitempty"`
-		Memory *int64 `json:"memoryBytes,omitempty"`
-	}
-	if v, ok := a.r.Get(cluster.CPU); ok {
-		out.CPU = &v
-	}
-	if v, ok := a.r.Get(cluster.Memory); ok {
-		out.Memory = &v
-	}
-	return json.Marshal(out)
+	return json.Marshal(review.QuantitiesOf(a.r))
 }
 
 // A workloadView is a row of a table.
@@ -49,29 +39,25 @@ type workloadView struct {
 	Requested   amounts         `json:"requested"`
 	Used        amounts         `json:"used"`
 	Recommended amounts         `json:"recommended"`
-	Freed       amounts         `json:"couldBeFreed"`
+	Freed       amounts         `json:"requestsFreed"`
 	Containers  []containerView `json:"containers"`
-	Money       float64         `json:"couldBeSavedPerMonth,omitempty"`
+	Money       float64         `json:"moneyPerMonth,omitempty"`
 }
 
+// A containerView is a container as "podfit recommend -o json" prints it, with what only the page shows.
 type containerView struct {
-	Name     string      `json:"name"`
-	Requests amounts     `json:"requests"`
-	Limits   amounts     `json:"limits"`
-	Lower    amounts     `json:"lowerBound"`
-	Target   amounts     `json:"target"`
-	Upper    amounts     `json:"upperBound"`
-	Used     amounts     `json:"highestUsage"`
-	Kept     []string    `json:"leftToHPA,omitempty"`
-	Free     []string    `json:"notControlledByVPA,omitempty"`
-	Kills    []time.Time `json:"oomKills,omitempty"`
+	review.Record
+	Lower   amounts     `json:"lowerBound"`
+	Target  amounts     `json:"statusTarget"` // also while it is too young to be recommended
+	Upper   amounts     `json:"upperBound"`
+	Used    amounts     `json:"highestUsage"`
+	Kills   []time.Time `json:"oomKills,omitempty"`
+	Sidecar bool        `json:"sidecar,omitempty"` // podfit recommend leaves it out
 
-	// As in podfit recommend, which leaves out sidecars.
-	Sidecar    bool   `json:"sidecar,omitempty"`
-	Confidence string `json:"confidence"`
-	Days       int    `json:"days"`
-	Risk       string `json:"risk"`
-	Why        string `json:"why,omitempty"`
+	Requests amounts  `json:"-"`
+	Limits   amounts  `json:"-"`
+	Kept     []string `json:"-"` // resources that are left to an HPA
+	Free     []string `json:"-"` // resources that the VPA does not control
 
 	raw *overview.Container
 }
@@ -87,7 +73,8 @@ func (c containerView) Left(resource string) string {
 	return ""
 }
 
-func viewOf(r *overview.Row, now time.Time) workloadView {
+// viewOf returns a row of the overview.
+func (s *State) viewOf(r *overview.Row) workloadView {
 	w := &r.Workload
 	v := workloadView{
 		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Profile: r.Profile,
@@ -98,9 +85,9 @@ func viewOf(r *overview.Row, now time.Time) workloadView {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		view := containerView{
-			Name: c.Name, Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate.Lower}, Target: amounts{c.Estimate.Target},
+			Record: s.recordOf(r, c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate.Lower}, Target: amounts{c.Estimate.Target},
 			Upper: amounts{c.Estimate.Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
-			Sidecar: c.Sidecar, Confidence: c.Confidence.String(), Days: c.Days, Risk: c.Risk().String(), Why: c.Why(now),
+			Sidecar: c.Sidecar,
 		}
 		for _, res := range cluster.All {
 			if c.Kept.Has(res) {
@@ -115,10 +102,24 @@ func viewOf(r *overview.Row, now time.Time) workloadView {
 	return v
 }
 
-func viewsOf(rows []*overview.Row, now time.Time) []workloadView {
+// recordOf returns a container as podfit recommend prints it. Its waste and price are absent until they are known.
+func (s *State) recordOf(r *overview.Row, c *overview.Container) review.Record {
+	row, ranked := c.Reviewed(r, s.Overview.At, s.Surplus)
+	var prices review.Prices
+	if s.Surplus != nil && ranked {
+		prices.Currency = s.Surplus.Currency
+	}
+	out := row.Record(s.Overview.At, &prices)
+	if !ranked {
+		out.Waste = ""
+	}
+	return out
+}
+
+func (s *State) viewsOf(rows []*overview.Row) []workloadView {
 	out := make([]workloadView, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, viewOf(r, now))
+		out = append(out, s.viewOf(r))
 	}
 	return out
 }

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"encoding/json"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -19,17 +20,19 @@ import (
 // workloadPage is the page of one workload.
 type workloadPage struct {
 	workloadView
-	At       time.Time     `json:"time"`
-	Charts   []chartView   `json:"charts"`
-	Activity []entryView   `json:"activity"`
-	Resizes  []resizeView  `json:"resizes"`
-	Commands []command     `json:"commands"`
-	Patch    string        `json:"patch,omitempty"`
-	Explain  string        `json:"explain,omitempty"`
-	Profiles []choiceView  `json:"profiles"`
-	Unknown  []unknownView `json:"profilesNotKnown"`
-	Trouble  string        `json:"historyProblem,omitempty"` // why the stored usage could not be read
-	NoPeaks  bool          `json:"-"`
+	At          time.Time       `json:"at"`
+	Charts      []chartView     `json:"charts"`
+	Activity    []entryView     `json:"activity"`
+	Resizes     []resizeView    `json:"resizes"`
+	Commands    []command       `json:"commands"`
+	Patch       string          `json:"patch,omitempty"`
+	Explain     string          `json:"-"`
+	Explained   json.RawMessage `json:"explanation,omitempty"` // as "podfit explain -o json" prints it
+	Unexplained string          `json:"explanationProblem,omitempty"`
+	Profiles    []choiceView    `json:"profiles"`
+	Unknown     []unknownView   `json:"profilesNotKnown"`
+	Trouble     string          `json:"historyProblem,omitempty"` // why the stored usage could not be read
+	NoPeaks     bool            `json:"-"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
 }
@@ -135,7 +138,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		h.fail(w, r, http.StatusNotFound, "There is no such workload, or you may not see its namespace.")
 		return
 	}
-	view := workloadPage{workloadView: viewOf(row, s.Overview.At), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []resizeView{}}
+	view := workloadPage{workloadView: s.viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []resizeView{}}
 	history, err := h.readHistory(r.Context(), row)
 	if err != nil {
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
@@ -158,8 +161,10 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.NoPeaks = !hasPeaks(&history)
 	view.CanExplain = h.Explain != nil
 	if h.Explain != nil && q.text("explain") != "" {
-		if view.Explain, err = h.Explain.Explain(r.Context(), row.Workload, v.All); err != nil {
-			view.Explain = "The explanation could not be made: " + err.Error()
+		explanation, err := h.Explain.Explain(r.Context(), row.Workload, v.All)
+		view.Explain, view.Explained = explanation.Text, explanation.Data
+		if err != nil {
+			view.Explain, view.Unexplained = "The explanation could not be made: "+err.Error(), err.Error()
 		}
 	}
 	p := pageOf(name+" in "+namespace, "workloads", s, v, view)

@@ -43,22 +43,6 @@ func trimmed(v float64, n int) string {
 	return s
 }
 
-// quantity formats an amount as a Kubernetes quantity, without rounding.
-func quantity(res cluster.Resource, v int64) string {
-	if res == cluster.CPU {
-		return cluster.Format(res, v)
-	}
-	for _, u := range [...]struct {
-		name string
-		size int64
-	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
-		if v >= u.size && v%u.size == 0 {
-			return strconv.FormatInt(v/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(v, 10)
-}
-
 // total formats a sum over pods: "96 cores", "210 GiB".
 func total(res cluster.Resource, v int64) string {
 	if res == cluster.CPU {
@@ -103,12 +87,4 @@ func count(n int, noun string) string {
 		noun += "s"
 	}
 	return grouped(float64(n)) + " " + noun
-}
-
-// resourceTitle returns the name of a resource in a text.
-func resourceTitle(res cluster.Resource) string {
-	if res == cluster.CPU {
-		return "CPU"
-	}
-	return res.String()
 }

@@ -33,7 +33,7 @@ type document struct {
 	Notes      []string       `json:"notes,omitempty"`
 	Prices     *documentPrice `json:"prices"` // null without prices
 	Summary    summary        `json:"summary"`
-	Containers []containerRow `json:"containers"`
+	Containers []core.Record  `json:"containers"`
 	Groups     []groupRow     `json:"groups,omitempty"` // with --group-by
 }
 
@@ -44,94 +44,26 @@ type documentPrice struct {
 }
 
 type summary struct {
-	Workloads   int      `json:"workloads"`
-	Pods        int      `json:"pods"`
-	Nodes       int      `json:"nodes"`
-	AtRisk      int      `json:"workloadsAtRisk"`
-	Without     int      `json:"containersWithoutRecommendation"`
-	Requested   *amounts `json:"requested,omitempty"`
-	Used        *amounts `json:"used,omitempty"`
-	Capacity    *amounts `json:"capacity,omitempty"`
-	Freed       amounts  `json:"requestsFreed"`
-	Recoverable *float64 `json:"requestsFreedMoneyPerMonth,omitempty"`
-	NodesGone   *int     `json:"nodesThatCouldGo,omitempty"`
-	NodesBefore *int     `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
-	NodesMoney  *float64 `json:"nodesThatCouldGoMoneyPerMonth,omitempty"`
-}
-
-type amounts struct {
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
-}
-
-type containerRow struct {
-	Namespace    string       `json:"namespace"`
-	Group        string       `json:"group,omitempty"`
-	Kind         string       `json:"kind"`
-	Name         string       `json:"name"`
-	Container    string       `json:"container"`
-	VPA          string       `json:"vpa,omitempty"`
-	Replicas     int          `json:"replicas"`
-	Risk         string       `json:"risk"`
-	Waste        string       `json:"waste"`
-	MoneyMonth   *float64     `json:"moneyPerMonth,omitempty"` // of the freed requests; negative if the requests rise
-	Freed        amounts      `json:"requestsFreed"`
-	Confidence   string       `json:"confidence"`
-	Provisional  bool         `json:"provisional,omitempty"`
-	Days         int          `json:"days"`
-	SamplesShare float64      `json:"shareOfHours"`
-	Why          string       `json:"why,omitempty"`
-	Findings     []findingRow `json:"findings"`
-	CPU          resourceRow  `json:"cpu"`
-	Memory       resourceRow  `json:"memory"`
-	Profiles     []profileRow `json:"profiles,omitempty"`
-	Template     *templateRow `json:"template,omitempty"` // of the pods of the workload; absent if it is not known
-}
-
-// A templateRow has what the pod template has, and whether the newest pod has something else.
-type templateRow struct {
-	Differs  bool    `json:"differs"`
-	Requests amounts `json:"requests"`
-	Limits   amounts `json:"limits"`
-}
-
-type findingRow struct {
-	Reason   string   `json:"reason"`
-	Severity string   `json:"severity"`
-	Resource string   `json:"resource"`
-	Text     string   `json:"text"`
-	Count    int      `json:"count,omitempty"`
-	Share    *float64 `json:"share,omitempty"`
-	Since    string   `json:"since,omitempty"`
-}
-
-// A resourceRow has the amounts of one resource. An absent amount is not set, or not known.
-type resourceRow struct {
-	Request    string `json:"request,omitempty"`
-	Limit      string `json:"limit,omitempty"`
-	Target     string `json:"target,omitempty"`     // the recommendation, as in the status of a VPA
-	NewRequest string `json:"newRequest,omitempty"` // what to request: the target in whole MiB, or the present request if it is kept
-	NewLimit   string `json:"newLimit,omitempty"`
-	Kept       string `json:"kept,omitempty"` // why the request is kept
-	By         string `json:"keptBy,omitempty"`
-	HPATarget  int32  `json:"hpaTargetPercent,omitempty"` // the target that the HPA needs with the new request
-}
-
-type profileRow struct {
-	Profile string  `json:"profile"`
-	Target  amounts `json:"target"`
-}
-
-// keptReasons are the names of the reasons in data formats.
-var keptReasons = map[core.KeptReason]string{
-	core.ScaledByHPA: "ScaledByHPA", core.SeveralMetrics: "SeveralMetricsOfHPA", core.FollowsHPA: "", core.NotControlled: "NotControlledByVPA", core.Provisional: "Provisional",
+	Workloads   int              `json:"workloads"`
+	Pods        int              `json:"pods"`
+	Nodes       int              `json:"nodes"`
+	AtRisk      int              `json:"workloadsAtRisk"`
+	Without     int              `json:"containersWithoutRecommendation"`
+	Requested   *core.Quantities `json:"requested,omitempty"`
+	Used        *core.Quantities `json:"used,omitempty"`
+	Capacity    *core.Quantities `json:"capacity,omitempty"`
+	Freed       core.Quantities  `json:"requestsFreed"`
+	Recoverable *float64         `json:"requestsFreedMoneyPerMonth,omitempty"`
+	NodesGone   *int             `json:"nodesThatCouldGo,omitempty"`
+	NodesBefore *int             `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
+	NodesMoney  *float64         `json:"nodesThatCouldGoMoneyPerMonth,omitempty"`
 }
 
 // document returns the report as data.
 func (p *printer) document() document {
 	d := document{
 		APIVersion: Version, Kind: "Recommendations", At: p.Now.UTC().Format(time.RFC3339), Cluster: p.Cluster, Source: p.Source,
-		Profiles: p.Profiles, Complete: len(p.Missing) == 0, Missing: append([]string{}, p.Missing...), Notes: p.Notes, Summary: p.summary(), Containers: []containerRow{},
+		Profiles: p.Profiles, Complete: len(p.Missing) == 0, Missing: append([]string{}, p.Missing...), Notes: p.Notes, Summary: p.summary(), Containers: []core.Record{},
 	}
 	if p.Window > 0 {
 		d.Window = window(p.Window)
@@ -143,7 +75,7 @@ func (p *printer) document() document {
 		d.Groups = p.groupRows()
 	}
 	for _, row := range p.all() {
-		d.Containers = append(d.Containers, p.containerRow(row))
+		d.Containers = append(d.Containers, p.record(row))
 	}
 	return d
 }
@@ -165,101 +97,35 @@ func (p *printer) all() []*core.Row {
 
 func (p *printer) summary() summary {
 	s := &p.Summary
-	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Without: s.Young, Freed: amountsOf(s.Freed)}
+	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
-		requested, capacity := amountsOf(s.Requested), amountsOf(s.Capacity)
+		requested, capacity := core.QuantitiesOf(s.Requested), core.QuantitiesOf(s.Capacity)
 		out.Requested, out.Capacity = &requested, &capacity
 		out.NodesGone, out.NodesBefore = &s.Packing.Gone, &s.Packing.Already
 	}
 	if !s.Used.Has.Empty() {
-		used := amountsOf(s.Used)
+		used := core.QuantitiesOf(s.Used)
 		out.Used = &used
 	}
 	if p.Prices.Known() {
-		out.Recoverable = cents(s.Recoverable)
+		out.Recoverable = core.Cents(s.Recoverable)
 		if s.Packing.Known {
-			out.NodesMoney = cents(s.Packing.Money)
+			out.NodesMoney = core.Cents(s.Packing.Money)
 		}
 	}
 	return out
 }
 
-func (p *printer) containerRow(row *core.Row) containerRow {
-	w := row.Workload
-	out := containerRow{
-		Namespace: w.Namespace, Group: w.Group, Kind: w.Kind, Name: w.Name, Container: row.Container, VPA: row.VPA, Replicas: max(len(row.Places), row.Replicas),
-		Risk: row.Risk.String(), Waste: row.Waste.String(), Freed: amountsOf(row.Freed), Confidence: row.Confidence.String(),
-		Provisional: row.Evidence.Provisional, Days: row.Evidence.Days(), SamplesShare: rounded(row.Evidence.Share(), 3), Why: p.why(row),
-		Findings: []findingRow{}, CPU: resourceRowOf(row, cluster.CPU), Memory: resourceRowOf(row, cluster.Memory),
-	}
-	if p.Prices.Known() {
-		out.MoneyMonth = cents(row.Weight)
-	}
-	if row.Template != nil {
-		out.Template = &templateRow{row.TemplateDiffers(), amountsOf(row.Template.Requests), amountsOf(row.Template.Limits)}
-	}
-	for i := range row.Findings {
-		f := &row.Findings[i]
-		x := findingRow{Reason: f.Kind.String(), Severity: f.Severity.String(), Resource: f.Resource.String(), Text: f.Text(p.Now), Count: f.Count}
-		if f.Share > 0 {
-			share := rounded(f.Share, 3)
-			x.Share = &share
-		}
-		if !f.Since.IsZero() {
-			x.Since = f.Since.UTC().Format(time.RFC3339)
-		}
-		out.Findings = append(out.Findings, x)
-	}
+// record returns a row as data. Names of other tools' objects in its texts have no control characters.
+func (p *printer) record(row *core.Row) core.Record {
+	out := row.Record(p.Now, &p.Prices)
+	out.Why = plain(out.Why)
 	if len(p.Profiles) > 1 {
 		for _, t := range row.Targets {
-			out.Profiles = append(out.Profiles, profileRow{t.Profile, amountsOf(t.Amount)})
+			out.Profiles = append(out.Profiles, core.ProfileRecord{Profile: t.Profile, Target: core.QuantitiesOf(t.Amount)})
 		}
 	}
 	return out
-}
-
-func resourceRowOf(row *core.Row, res cluster.Resource) resourceRow {
-	kept := row.Kept[index(res)]
-	out := resourceRow{
-		Request: quantityIn(row.Requests, res), Limit: quantityIn(row.Limits, res), Target: quantityIn(row.Target, res), Kept: keptReasons[kept.Reason],
-	}
-	if kept.IsKept() {
-		out.By = kept.By
-	}
-	if kept.Reason == core.FollowsHPA {
-		out.By, out.HPATarget = kept.By, kept.Percent
-	}
-	if row.Confidence > core.None {
-		out.NewRequest, out.NewLimit = quantityIn(row.Request, res), quantityIn(row.Limit, res)
-	}
-	return out
-}
-
-// quantityIn returns an amount as a quantity, "" if it is not set.
-func quantityIn(r cluster.Resources, res cluster.Resource) string {
-	v, ok := r.Get(res)
-	if !ok {
-		return ""
-	}
-	return quantity(res, v)
-}
-
-func amountsOf(r cluster.Resources) amounts {
-	return amounts{CPU: quantityIn(r, cluster.CPU), Memory: quantityIn(r, cluster.Memory)}
-}
-
-// cents rounds money to two decimals.
-func cents(v float64) *float64 {
-	v = rounded(v, 2)
-	return &v
-}
-
-func rounded(v float64, decimals int) float64 {
-	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'f', decimals, 64), 64)
-	if err != nil || r == 0 {
-		return 0 // not -0
-	}
-	return r
 }
 
 func (p *printer) json() {
@@ -302,7 +168,7 @@ func (p *printer) csv() {
 		cells = append(cells, numberIn(row.Freed, cluster.CPU), numberIn(row.Freed, cluster.Memory))
 		money := ""
 		if p.Prices.Known() {
-			money = strconv.FormatFloat(*cents(row.Weight), 'f', 2, 64)
+			money = strconv.FormatFloat(*core.Cents(row.Weight), 'f', 2, 64)
 		}
 		_ = w.Write(append(cells, money, inert(p.Prices.Currency), inert(p.why(row))))
 	}

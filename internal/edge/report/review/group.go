@@ -42,12 +42,12 @@ func groupName(g *core.Group) string {
 }
 
 type groupRow struct {
-	Name       string   `json:"name"`
-	Workloads  int      `json:"workloads"`
-	AtRisk     int      `json:"workloadsAtRisk"`
-	Pods       int      `json:"pods"`
-	Freed      amounts  `json:"requestsFreed"`
-	MoneyMonth *float64 `json:"moneyPerMonth,omitempty"`
+	Name       string          `json:"name"`
+	Workloads  int             `json:"workloads"`
+	AtRisk     int             `json:"workloadsAtRisk"`
+	Pods       int             `json:"pods"`
+	Freed      core.Quantities `json:"requestsFreed"`
+	MoneyMonth *float64        `json:"moneyPerMonth,omitempty"`
 }
 
 // groupRows returns the totals by group as data.
@@ -55,9 +55,9 @@ func (p *printer) groupRows() []groupRow {
 	out := []groupRow{}
 	for i := range p.options.Groups.All {
 		g := &p.options.Groups.All[i]
-		row := groupRow{Name: g.Name, Workloads: g.Workloads, AtRisk: g.AtRisk, Pods: g.Pods, Freed: amountsOf(g.Freed)}
+		row := groupRow{Name: g.Name, Workloads: g.Workloads, AtRisk: g.AtRisk, Pods: g.Pods, Freed: core.QuantitiesOf(g.Freed)}
 		if p.Prices.Known() {
-			row.MoneyMonth = cents(g.Weight)
+			row.MoneyMonth = core.Cents(g.Weight)
 		}
 		out = append(out, row)
 	}

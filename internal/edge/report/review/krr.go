@@ -140,7 +140,7 @@ func (p *printer) krrScan(row *core.Row) krrScan {
 	}
 	scan.Severity = krrSeverity(scan.Recommended)
 	if row.Confidence == core.None {
-		scan.Recommended.Info = krrAmounts{CPU: lack(row), Memory: lack(row)}
+		scan.Recommended.Info = krrAmounts{CPU: plain(row.Lack()), Memory: plain(row.Lack())}
 		scan.Object.Warnings = append(scan.Object.Warnings, "NoPrometheusPods")
 	}
 	return scan

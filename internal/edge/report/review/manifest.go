@@ -93,14 +93,14 @@ func resourcesOf(row *core.Row) map[string]any {
 	requests, limits := map[string]any{}, map[string]any{}
 	for _, res := range cluster.All {
 		if to, ok := row.Declare.Requests.Get(res); ok && to != row.Declared.Requests.Amount(res) {
-			requests[res.String()] = quantity(res, to)
+			requests[res.String()] = core.Quantity(res, to)
 		}
 		before, had := row.Declared.Limits.Get(res)
 		switch after, has := row.Declare.Limits.Get(res); {
 		case had && !has:
 			limits[res.String()] = nil
 		case has && after != before:
-			limits[res.String()] = quantity(res, after)
+			limits[res.String()] = core.Quantity(res, after)
 		}
 	}
 	out := map[string]any{}
@@ -258,7 +258,7 @@ func resourcesAfter(row *core.Row) map[string]any {
 		values := map[string]any{}
 		for _, res := range cluster.All {
 			if v, ok := amounts.Get(res); ok {
-				values[res.String()] = quantity(res, v)
+				values[res.String()] = core.Quantity(res, v)
 			}
 		}
 		if len(values) > 0 {

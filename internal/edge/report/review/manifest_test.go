@@ -66,7 +66,7 @@ func TestLack_cause_isTrue(t *testing.T) {
 		s.Evidence.To = now.Add(-time.Minute)
 		tt.change(&s)
 		r := core.New(core.Config{Now: now, Profiles: []string{"balanced"}}, []core.Subject{s})
-		if got := lack(&r.Rows[0]); got != tt.want {
+		if got := r.Rows[0].Lack(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}

@@ -462,37 +462,7 @@ func limitChange(row *core.Row, res cluster.Resource) string {
 }
 
 // why returns the findings of a row, or why there is no recommendation, and what the user must do with it.
-func (p *printer) why(row *core.Row) string {
-	var parts []string
-	for i := range row.Findings {
-		parts = append(parts, row.Findings[i].Text(p.Now))
-	}
-	if row.Confidence == core.None {
-		parts = append(parts, lack(row))
-	}
-	for i, res := range cluster.All {
-		if row.Kept[i].Reason == core.FollowsHPA {
-			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", resourceTitle(res), plain(row.Kept[i].By), row.Kept[i].Percent))
-		}
-	}
-	return strings.Join(parts, "; ")
-}
-
-// lack returns why there is no recommendation.
-func lack(row *core.Row) string {
-	switch {
-	case row.Evidence.Lack != "":
-		return plain(row.Evidence.Lack)
-	case row.Evidence.Confidence() > core.None: // for example a container that the VPA does not size
-		return "no recommendation, although its usage is known"
-	case row.Evidence.Samples == 0 && row.Evidence.Hours == 0:
-		return "no usage in the window"
-	case row.Evidence.Hours == 0:
-		return "too young: less than 1 hour with usage, 6 are needed"
-	default:
-		return fmt.Sprintf("too young: %s with usage, 6 are needed", count(row.Evidence.Hours, "hour"))
-	}
-}
+func (p *printer) why(row *core.Row) string { return plain(row.Why(p.Now)) }
 
 // confidence returns the confidence and the days that the samples cover.
 func confidence(row *core.Row) string {

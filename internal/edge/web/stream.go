@@ -1,0 +1,104 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// headPatience is how long a page waits for its data before the browser gets the head of the page, with which it loads style and scripts.
+const headPatience = 20 * time.Millisecond
+
+// A stream is a response whose head may be sent before the rest of the page is known.
+type stream struct {
+	http.ResponseWriter
+	head []byte         // that was sent; nil if nothing was
+	rest io.WriteCloser // compresses what follows the head; nil without compression
+}
+
+// stateOf returns the state of the cluster. If it is not known soon, the head of the page is sent first. JSON and files are sent only as a
+// whole.
+func (h *handler) stateOf(w http.ResponseWriter, r *http.Request, title, section string) *State {
+	q := r.URL.Query()
+	out, ok := w.(*stream)
+	if !ok || r.Method != http.MethodGet || q.Get("format") == "json" || q.Get("save") != "" {
+		return h.Source.State(r.Context())
+	}
+	type result struct {
+		state *State
+		cause any // of a panic
+	}
+	known := make(chan result, 1)
+	go func() {
+		var answer result
+		defer func() {
+			answer.cause = recover()
+			known <- answer
+		}()
+		answer.state = h.Source.State(r.Context())
+	}()
+	patience := time.NewTimer(headPatience)
+	defer patience.Stop()
+	var answer result
+	select {
+	case answer = <-known:
+	case <-patience.C:
+		out.begin(r, h.headOf(r, title, section))
+		answer = <-known
+	}
+	if answer.cause != nil {
+		panic(answer.cause)
+	}
+	return answer.state
+}
+
+// headOf returns the first part of a page, which does not depend on data; nil if it cannot be made.
+func (h *handler) headOf(r *http.Request, title, section string) []byte {
+	var out bytes.Buffer
+	if err := bundled().templates.ExecuteTemplate(&out, "head", &page{Title: title, Section: section, Root: root(r)}); err != nil {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// begin sends the head of a page.
+func (s *stream) begin(r *http.Request, head []byte) {
+	if len(head) == 0 {
+		return
+	}
+	header := s.Header()
+	header.Set("Content-Type", htmlType)
+	header.Add("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(s.ResponseWriter)
+		s.rest = z
+		_, _ = z.Write(head) // the client may be gone
+		_ = z.Flush()
+	} else {
+		_, _ = s.Write(head)
+	}
+	s.head = head
+	_ = http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// end sends the rest of a page whose head was sent. Anything else, such as an error page, cannot follow it: then the connection is closed, and
+// the browser shows that the page is not complete.
+func (s *stream) end(body []byte) {
+	rest, ok := bytes.CutPrefix(body, s.head)
+	if !ok {
+		panic(http.ErrAbortHandler)
+	}
+	if s.rest == nil {
+		_, _ = s.Write(rest)
+		return
+	}
+	_, _ = s.rest.Write(rest)
+	_ = s.rest.Close()
+}
