@@ -203,6 +203,27 @@ func TestShortages_someWereReplacedBeforeScaleDown_othersAreStillMissing(t *test
 	}
 }
 
+// The watch still shows a pod that a scale-down removes when it shows that two pods were evicted. The replacement of the first one is not
+// that of the second one.
+func TestShortages_scaleDownIsKnownBeforeReplacements_secondOneIsStillMissing(t *testing.T) {
+	pods := podsOf(4)
+	l := New()
+	for _, p := range pods[:2] {
+		l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, Newest: p.Created})
+	}
+	l.Learn(noon.Add(time.Second), viewOf(4, pods[2:]...), nil)
+	l.Learn(noon.Add(time.Minute), viewOf(3, pods[2:]...), nil)
+	born := withCPU(pods[0], "new-0", noon.Add(time.Minute), 100)
+	stale := viewOf(3, born, pods[2], pods[3])
+	if _, complete := l.Shortages(noon.Add(2*time.Minute), stale, time.Minute); complete[db] {
+		t.Fatal("the controller is complete")
+	}
+	l.Learn(noon.Add(2*time.Minute), stale, nil)
+	if short, _ := l.Shortages(noon.Add(3*time.Minute), viewOf(3, born, pods[2]), time.Minute); len(short) != 1 {
+		t.Error("no replacement is missing")
+	}
+}
+
 // An eviction without an answer counts until the pod is seen alive after the watch delay. The eviction before it is then the last again.
 func TestLedger_evictionWithoutAnswerNotCarriedOut_isTakenBack(t *testing.T) {
 	pods := podsOf(3)

@@ -178,7 +178,11 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 		out.allThere = now
 	}
 	if c.known && c.there < c.wanted {
-		out.evictions = last(c.evictions, c.wanted-c.there)
+		missing := c.wanted - c.there
+		if c.wanted < out.most { // the watch may still show pods that the scale-down removes, so only new pods show what was replaced
+			missing = max(missing, len(c.evictions)-max(0, len(c.created)-c.counted))
+		}
+		out.evictions = last(c.evictions, missing)
 		if first := out.evictions[0].newest; len(out.evictions) < len(c.evictions) {
 			out.counted = countAfter(c.created, first)
 		}

@@ -206,6 +206,13 @@ var known = map[string]*world{
 		}),
 	}},
 
+	// The number of replicas is known to be lower before the stale watch shows the evictions: one of two replacements exists.
+	"scaled down after the quota rejected one of two replacements, and the watch is stale": {Minutes: 60, Min: 2, Tolerance: 0.5, Lag: 3, Workloads: []workload{
+		grow("Recreate", 4).with(quota(1000)).with(func(w *workload) {
+			w.StatefulSet, w.Start, w.Scales = true, 15, []scaling{{At: 2, Replicas: 3}}
+		}),
+	}},
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
