@@ -36,7 +36,7 @@ type batch struct {
 }
 
 // beginBatches groups the workloads of a pass.
-func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []cluster.Workload) {
+func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []ledger.ActingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.batched, func(_ cluster.Workload, at time.Time) bool { return now.Before(at) || now.Sub(at) >= ledger.WatchDelay })
@@ -45,9 +45,10 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 	}
 	earlier := &batch{stored: true, started: true, done: make(chan struct{})} // that of a pass a short time ago
 	close(earlier.done)
-	groups := map[string][]cluster.Workload{}
+	groups := map[string][]ledger.ActingWorkload{}
 	seen := map[cluster.Workload]bool{}
-	for _, w := range workloads {
+	for _, a := range workloads {
+		w := a.Workload
 		state := r.exported[w]
 		if seen[w] || w.IsZero() || !mayWait(&state) {
 			continue
@@ -57,16 +58,16 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 			r.batches[w] = earlier
 			continue
 		}
-		groups[w.Namespace] = append(groups[w.Namespace], w)
+		groups[w.Namespace] = append(groups[w.Namespace], a)
 	}
 	for namespace, group := range groups {
 		if len(group) < minBatch {
 			continue
 		}
 		b := &batch{state: record.Announce(now, namespace, group), done: make(chan struct{})}
-		for _, w := range group {
-			if !record.Announced(w).IsZero() {
-				r.batches[w] = b
+		for _, a := range group {
+			if !record.Announced(a.Workload).IsZero() {
+				r.batches[a.Workload] = b
 			}
 		}
 	}
@@ -134,9 +135,10 @@ func (r *Recorder) isPruned(state *ledger.State) bool {
 	return r.ungrouped && state.IsOfNamespace()
 }
 
-// endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
-func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays) {
-	announced := record.Announcements()
+// endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none. Unless all is true, it keeps those that
+// count for the next passes.
+func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) {
+	announced := record.Announcements(now)
 	if len(announced) == 0 {
 		return
 	}
@@ -150,16 +152,20 @@ func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays)
 	for _, w := range announced {
 		action, open := current[w]
 		last, ok := r.written[w]
+		at, batched := r.batched[w]
+		if !all && batched && !now.Before(at) && now.Sub(at) < announcedFor {
+			continue
+		}
 		if open && (!ok || last.acting || action.After(last.action)) {
 			continue
 		}
-		record.EndAnnouncement(w)
+		record.EndAnnouncement(now, w)
 	}
 }
 
 // endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
 func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays) {
-	r.endAnnouncements(record, delays)
+	r.endAnnouncements(now, record, delays, true)
 	current := map[cluster.Workload]bool{}
 	var writes []stateUpdate
 	for _, state := range record.Export(delays) {

@@ -45,7 +45,7 @@ func newBurst(t *testing.T, workloads int) *burst {
 func (b *burst) pass(ctx context.Context) {
 	now := time.Now()
 	b.record.Learn(now, ledger.View{}, nil)
-	b.r.Begin(now, b.record, delays, b.workloads)
+	b.r.Begin(now, b.record, delays, acting(b.workloads))
 	for _, w := range b.workloads {
 		b.r.Announce(ctx, now, w)
 		b.evicted++
@@ -53,6 +53,15 @@ func (b *burst) pass(ctx context.Context) {
 		b.record.Done(now, ledger.Attempt{Pod: p, Do: decision.Evict})
 	}
 	b.r.Save(ctx, now, b.record, delays, false)
+}
+
+// acting returns workloads as actions on them are announced.
+func acting(workloads []cluster.Workload) []ledger.ActingWorkload {
+	var out []ledger.ActingWorkload
+	for _, w := range workloads {
+		out = append(out, ledger.ActingWorkload{Workload: w})
+	}
+	return out
 }
 
 func (b *burst) namespace() []ledger.ActingGroup {
