@@ -224,3 +224,31 @@ func TestBatch_manyWorkloads_memoryIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A pass found that the pod was gone, and a later one acts on the workload under the same announcement.
+func TestBatch_actionHasNoOutcome_announcementStaysWhileItCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 40)
+		all := b.workloads
+		now := time.Now()
+		b.r.Begin(now, b.record, delays, acting(all[:20]))
+		for _, w := range all[:20] {
+			b.r.Announce(t.Context(), now, w)
+		}
+		b.r.Save(t.Context(), now, b.record, delays, false)
+		time.Sleep(5 * time.Second)
+		b.workloads = all[20:]
+		b.pass(t.Context())
+		b.workloads = all[:20]
+		b.pass(t.Context())
+		stored := map[cluster.Workload]bool{}
+		for _, g := range b.namespace() {
+			for _, w := range g.Workloads {
+				stored[w.Workload] = true
+			}
+		}
+		if len(stored) != len(all) {
+			t.Errorf("%d workloads are announced, want all %d, because pods of all are evicted", len(stored), len(all))
+		}
+	})
+}
