@@ -27,7 +27,6 @@ type replacedBurst struct {
 	evicted  map[string]int                 // by pod UID
 	affected map[cluster.Workload]int       // evictions of a workload
 	first    map[cluster.Workload]time.Time // the first of them
-	absent   []*cluster.Pod
 }
 
 // evictionCase is what happens to the evictions and their replacements.

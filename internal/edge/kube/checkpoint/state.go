@@ -291,13 +291,7 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 	errs = decodePart(errs, "actingSince", parts.ActingSince, &acting)
 	errs = decodePart(errs, "actingNewestPod", parts.ActingNewestPod, &newest)
 	errs = decodePart(errs, "lastEviction", parts.LastEviction, &last)
-	for i, raw := range decodeList(&errs, "actingOn", parts.ActingOn, v1alpha1.MaxActingGroups) {
-		var g v1alpha1.ActingGroup
-		before := len(errs)
-		if errs = decodePart(errs, fmt.Sprintf("actingOn[%d]", i), raw, &g); len(errs) == before {
-			out.Acting = append(out.Acting, o.loadActing(&g))
-		}
-	}
+	out.Acting = o.loadAnnouncements(&errs, parts.ActingOn)
 	out.ActingSince, out.ActingNewest = fromMicro(&acting), fromSeconds(&newest)
 	out.LastEviction = fromMicro(&last)
 

@@ -4,6 +4,8 @@
 package checkpoint
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,19 @@ func storeActing(groups []ledger.ActingGroup) []v1alpha1.ActingGroup {
 			stored.Workloads = append(stored.Workloads, v1alpha1.ActingWorkload{WorkloadReference: reference(w.Workload), NewestPod: seconds(w.Newest)})
 		}
 		out = append(out, stored)
+	}
+	return out
+}
+
+// loadAnnouncements returns the announcements that can be decoded, and adds the errors of the others.
+func (o *updateStateObject) loadAnnouncements(errs *[]error, stored json.RawMessage) []ledger.ActingGroup {
+	var out []ledger.ActingGroup
+	for i, raw := range decodeList(errs, "actingOn", stored, v1alpha1.MaxActingGroups) {
+		var g v1alpha1.ActingGroup
+		before := len(*errs)
+		if *errs = decodePart(*errs, fmt.Sprintf("actingOn[%d]", i), raw, &g); len(*errs) == before {
+			out = append(out, o.loadActing(&g))
+		}
 	}
 	return out
 }
