@@ -42,6 +42,14 @@ images: ## Build dist/images, an OCI layout with podfit's images, without Docker
 	@$(STEP) "images for $(PLATFORMS)" go -C tools/image run . --root=$(CURDIR) --out=$(CURDIR)/dist/images --version=$(VERSION) \
 		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} --platforms=$(PLATFORMS)
 
+# The version is a tag, or else that of the chart with the commit. RELEASEPLATFORMS selects some of the platforms.
+RELEASEPLATFORMS ?=
+
+.PHONY: release
+release: ## Build dist: archives, images, chart, manifests, man pages, completions, bills of materials, checksums
+	@$(STEP) "release $(VERSION)" go -C tools/release run . --root=$(CURDIR) --out=$(CURDIR)/dist --version=$(VERSION) \
+		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(if $(RELEASEPLATFORMS),--platforms=$(RELEASEPLATFORMS))
+
 # The tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
 .PHONY: test
 test: build localcluster test-bigendian ## Run all tests of all modules, at the end those on the local cluster

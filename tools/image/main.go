@@ -44,6 +44,7 @@ type request struct {
 	version   string
 	created   time.Time
 	platforms []v1.Platform
+	binaries  string // folder with compiled binaries, or ""
 }
 
 func run(ctx context.Context, args []string, progress io.Writer) error {
@@ -52,6 +53,7 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	fs.StringVar(&r.root, "root", "../..", "podfit's repository")
 	fs.StringVar(&r.out, "out", "", "folder of the OCI layout; it is replaced")
 	fs.StringVar(&r.version, "version", "dev", "version of podfit, and tag of the images")
+	fs.StringVar(&r.binaries, "binaries", "", "folder with compiled binaries named podfit-OS-ARCHITECTURE; without it, they are compiled")
 	epoch := fs.Int64("epoch", 0, "Unix time of the images and of their files (SOURCE_DATE_EPOCH)")
 	platforms := fs.String("platforms", allPlatforms, "comma-separated list of platforms")
 	if err := fs.Parse(args); err != nil {
@@ -76,6 +78,9 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 		return err
 	}
 	return write(r, licenses, func(p v1.Platform) ([]byte, error) {
+		if r.binaries != "" {
+			return os.ReadFile(filepath.Join(r.binaries, "podfit-"+p.OS+"-"+p.Architecture))
+		}
 		fmt.Fprintf(progress, "compiling for %s\n", p.String())
 		return compile(ctx, r, p)
 	})

@@ -163,12 +163,13 @@ type CapacityPlanStatus struct {
 	// +listMapKey=name
 	Pools []CapacityPoolStatus `json:"pools,omitempty"`
 
-	// unplacedPods describes pending pods that no node accepts, because of their node selector, node affinity or tolerations.
+	// unplacedPods describes pending pods that no node accepts, because of their node selector, node affinity or tolerations, or because
+	// they are larger than every node.
 	// +optional
 	UnplacedPods *UnplacedPods `json:"unplacedPods,omitempty"`
 }
 
-// UnplacedPods are pending pods that no node accepts.
+// UnplacedPods are pending pods that no node accepts or can hold.
 type UnplacedPods struct {
 	// count is the number of pods.
 	Count int32 `json:"count"`

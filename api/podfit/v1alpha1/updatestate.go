@@ -315,6 +315,11 @@ type PodUpdate struct {
 	// overQuotaTime is the time of that refusal.
 	// +optional
 	OverQuotaTime *metav1.MicroTime `json:"overQuotaTime,omitempty"`
+
+	// overQuotaTotal is what the pods of the workload requested in total at the time of that refusal. When they request so much less
+	// that the refused increase fits below it, the refusal does not count any more.
+	// +optional
+	OverQuotaTotal *RequestedTotal `json:"overQuotaTotal,omitempty"`
 }
 
 // EvictionRounds describes the rounds of evictions of a workload. A round ends when a pod is evicted that was created after the round
@@ -408,6 +413,17 @@ type RequestedSize struct {
 	// inserted is true if the container has no recommendation of its own.
 	// +optional
 	Inserted bool `json:"inserted,omitempty"`
+}
+
+// RequestedTotal contains the requests and limits of several pods in total.
+type RequestedTotal struct {
+	// requests are the requests of the pods.
+	// +optional
+	Requests *RequestedAmounts `json:"requests,omitempty"`
+
+	// limits are the limits of the pods.
+	// +optional
+	Limits *RequestedAmounts `json:"limits,omitempty"`
 }
 
 // RequestedAmounts are amounts of resources.

@@ -130,13 +130,22 @@ func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *endpo
 		c.Labels = []survey.Label{{Name: name, Value: value}}
 	}
 	if !j.config.NoCache {
-		uid, err := inspection.ClusterUID(ctx, clients)
-		dir, dirErr := survey.DefaultDir()
-		if err == nil && dirErr == nil { // the cache only saves time
-			c.Cache = survey.OpenCache(dir, uid)
-		}
+		c.Cache = openCache(ctx, clients)
 	}
 	return survey.New(c)
+}
+
+// openCache returns the cache of a cluster. It only saves time, so a cause why there is none is a note of the report.
+func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
+	uid, err := inspection.ClusterUID(ctx, clients)
+	if err != nil {
+		return survey.WithoutCache(err)
+	}
+	dir, err := survey.DefaultDir()
+	if err != nil {
+		return survey.WithoutCache(err)
+	}
+	return survey.OpenCache(dir, uid)
 }
 
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends.

@@ -223,6 +223,24 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 	}
 }
 
+// Without the UID of the cluster, its cache cannot be found. Each run reads all days then, which takes minutes in a large cluster.
+func TestRecommend_clusterWithoutUID_noteSaysThatCacheIsNotUsed(t *testing.T) {
+	f := shop(t) // it has no namespace kube-system
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var report struct{ Notes []string }
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, &prometheus{pods: recordedPods()}), "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("got exit code %d and error %s", r.code, r.errs)
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(report.Notes, "\n")
+	if strings.Count(notes, "The cache is not used: ") != 1 || !strings.Contains(notes, "kube-system") {
+		t.Errorf("got notes %q", notes)
+	}
+}
+
 func TestRecommend_prometheus_usesUsageOfLiveAndDeletedPods(t *testing.T) {
 	f := shop(t)
 	p := &prometheus{pods: recordedPods()}

@@ -40,9 +40,15 @@ func TestUpdater_webhookIsDownForTenHours_onePodIsEvictedBefore(t *testing.T) {
 }
 
 // dryRunsOf makes dry runs fail.
-type dryRunsOf struct{ err error }
+type dryRunsOf struct {
+	err  error
+	made *int
+}
 
-func (r dryRunsOf) DryRun(context.Context, *cluster.Pod) (*cluster.Pod, error) { return nil, r.err }
+func (r dryRunsOf) DryRun(context.Context, *cluster.Pod) (*cluster.Pod, error) {
+	*r.made++
+	return nil, r.err
+}
 
 // A webhook with failurePolicy Fail cannot be called, so that a replacement would not be created. Other errors of the dry run say nothing.
 func TestUpdater_dryRunFails_onlyWebhooksNameACause(t *testing.T) {
@@ -59,10 +65,14 @@ func TestUpdater_dryRunFails_onlyWebhooksNameACause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newHostileCluster(cluster.Recreate)
-				y.admits, y.dryRuns = false, dryRunsOf{c.err}
+				made := 0
+				y.admits, y.dryRuns = false, dryRunsOf{c.err, &made}
 				reasons := y.during(t, 20*time.Minute)
 				if y.actions["evict"] != 1 {
 					t.Errorf("%d evictions, want 1", y.actions["evict"])
+				}
+				if made != 1 {
+					t.Errorf("%d dry runs in 20 minutes, want 1", made)
 				}
 				if !slices.ContainsFunc(reasons, func(r string) bool { return strings.HasPrefix(r, c.want.String()+":") && strings.Contains(r, c.text) }) {
 					t.Errorf("reasons %q, want %s with %q", reasons, c.want, c.text)

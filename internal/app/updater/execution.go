@@ -134,7 +134,7 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 		})
 	}
 	e.countFailure(&d, failureOf(&d, err))
-	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err)}
+	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
 	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	next := e.record(func() []decision.Decision { return e.pass.Refused(d, refusal) })
 	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
@@ -197,12 +197,15 @@ func (e *execution) diagnose(ctx context.Context) {
 	var workers errgroup.Group
 	for _, d := range e.pass.Undiagnosed() {
 		workers.Go(func() error {
-			if replacement, failed, known := e.dryRun(ctx, &d); known {
-				e.record(func() []decision.Decision {
+			replacement, failed, known := e.dryRun(ctx, &d)
+			e.record(func() []decision.Decision {
+				if known {
 					e.pass.Diagnosed(d, replacement, failed)
-					return nil
-				})
-			}
+				} else {
+					e.pass.NotDiagnosed(d)
+				}
+				return nil
+			})
 			return nil
 		})
 	}

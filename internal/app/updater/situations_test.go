@@ -207,7 +207,7 @@ func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
 		},
 		"webhook is down, and dry runs are refused": {
 			mode: cluster.Recreate, world: func(y *hostileCluster) {
-				y.admits, y.dryRuns = false, dryRunsOf{fmt.Errorf("dry run: %w", kube.ErrForbidden)}
+				y.admits, y.dryRuns = false, dryRunsOf{fmt.Errorf("dry run: %w", kube.ErrForbidden), new(int)}
 			},
 			short: bounds{1, 0, 1}, day: bounds{8, 0, 8}, cause: decision.BackingOff, text: "had no lasting effect",
 		},

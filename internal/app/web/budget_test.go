@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/edge/web"
 )
 
-// large is a cluster with many workloads of two pods, whose snapshot is made once, as podfit has it anyway.
+// large is a cluster with many workloads, whose snapshot is made once, as podfit has it anyway.
 type large struct {
 	fake
 	snapshot *cluster.Snapshot
@@ -37,13 +37,13 @@ func (l *large) Read(context.Context) (metrics.Reading, error) {
 	return metrics.Reading{Samples: l.samples}, nil
 }
 
-func newLarge(workloads int) *large {
+func newLarge(workloads, podsEach int) *large {
 	l := &large{}
 	var pods []*cluster.Pod
 	var autoscalers []*cluster.Autoscaler
 	for i := range workloads {
 		w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: fmt.Sprintf("team-%03d", i%200), Name: fmt.Sprintf("service-%05d", i)}
-		for j := range 2 {
+		for j := range podsEach {
 			p := &cluster.Pod{
 				Key: cluster.Key{Namespace: w.Namespace, Name: fmt.Sprint(w.Name, "-7d9f-", j)}, UID: fmt.Sprint(i, "-", j), Top: w, Controller: w, Phase: cluster.Running,
 				Node:       fmt.Sprintf("n%03d", i%500),
@@ -86,7 +86,7 @@ func TestBudget_tenThousandWorkloads_memoryIsSmall(t *testing.T) {
 		t.Skip("the race detector needs several times the memory")
 	}
 	const most = 20 << 20
-	l := newLarge(10_000)
+	l := newLarge(10_000, 2)
 	s := newSource(&source{world: l, usage: l, events: &l.fake, store: &l.fake, archive: &l.fake, registrations: &l.fake, allPods: true, log: slog.New(slog.DiscardHandler)})
 	handler := web.New(web.Config{Source: s})
 	before := resident(t)

@@ -34,7 +34,7 @@ func TestReading_ageOfTheValue_decidesWhetherACallerWaits(t *testing.T) {
 		"attempt has just ended":  {errors.New("x"), 0, false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &reading[int]{log: slog.New(slog.DiscardHandler)}
+			r := &reading[int]{attempts: attempts{log: slog.New(slog.DiscardHandler)}}
 			_, _, _ = r.get(t.Context(), fresh, func(context.Context) (int, error) { return 1, c.first })
 			synctest.Wait()
 			time.Sleep(c.pause)
@@ -57,7 +57,7 @@ func TestReading_ageOfTheValue_decidesWhetherACallerWaits(t *testing.T) {
 
 func TestReading_firstValue_isAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reading[int]{log: slog.New(slog.DiscardHandler)}
+		r := &reading[int]{attempts: attempts{log: slog.New(slog.DiscardHandler)}}
 		v, ok, err := r.get(t.Context(), freshUsage, func(context.Context) (int, error) {
 			time.Sleep(time.Second)
 			return 7, nil

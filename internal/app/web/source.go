@@ -116,9 +116,14 @@ func newSource(s *source) *source {
 
 // reading is a value that a goroutine makes, so that no page waits for it for long.
 type reading[T any] struct {
+	attempts
+	value T
+}
+
+// attempts is what readings of all types have in common. The compiler makes its methods once, and those of reading for each type.
+type attempts struct {
 	log     *slog.Logger
 	mu      sync.Mutex
-	value   T
 	at      time.Time // end of the last attempt
 	read    time.Time // of the value
 	err     error     // of the last attempt
@@ -156,26 +161,13 @@ const readTimeout = 10 * time.Second
 // get returns the last value, and starts to make a new one if it is too old. It waits only if there is none that may be shown. ok is
 // false if there is still none.
 func (r *reading[T]) get(ctx context.Context, f freshness, read func(context.Context) (T, error)) (value T, ok bool, err error) {
-	r.mu.Lock()
-	if r.running == nil && time.Since(r.at) >= max(f.age, time.Duration(f.rest)*r.took) {
-		r.start(ctx, cmp.Or(f.limit, readTimeout), read)
-	}
-	running := r.running
-	usable := !r.read.IsZero() && time.Since(r.read) < f.stale
-	waited := r.at.IsZero() || time.Since(r.at) >= f.stale // the attempt before has not just failed
-	r.mu.Unlock()
-	if running != nil && !usable && waited {
-		wait := time.NewTimer(f.patience)
-		defer wait.Stop()
-		select {
-		case <-running:
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-	}
+	r.refresh(ctx, f, func(ctx context.Context) (func(), error) {
+		made, err := read(ctx)
+		return func() { r.value = made }, err
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.read.IsZero() || time.Since(r.read) >= f.stale {
+	if !r.usable(f) {
 		return value, false, r.err
 	}
 	return r.value, true, r.err
@@ -188,13 +180,38 @@ func (r *reading[T]) peek() (value T, ok bool, at time.Time) {
 	return r.value, !r.read.IsZero(), r.read
 }
 
+// usable reports whether the last value may be shown. The mutex is held.
+func (r *attempts) usable(f freshness) bool { return !r.read.IsZero() && time.Since(r.read) < f.stale }
+
+// refresh starts to make a new value if the last one is too old, and waits for it if there is none that may be shown. read returns what
+// stores the value.
+func (r *attempts) refresh(ctx context.Context, f freshness, read func(context.Context) (func(), error)) {
+	r.mu.Lock()
+	if r.running == nil && time.Since(r.at) >= max(f.age, time.Duration(f.rest)*r.took) {
+		r.start(ctx, cmp.Or(f.limit, readTimeout), read)
+	}
+	running := r.running
+	wanted := !r.usable(f) && (r.at.IsZero() || time.Since(r.at) >= f.stale) // otherwise the attempt before has just failed
+	r.mu.Unlock()
+	if running == nil || !wanted {
+		return
+	}
+	wait := time.NewTimer(f.patience)
+	defer wait.Stop()
+	select {
+	case <-running:
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+}
+
 // start makes a new value. The mutex is held.
-func (r *reading[T]) start(ctx context.Context, limit time.Duration, read func(context.Context) (T, error)) {
+func (r *attempts) start(ctx context.Context, limit time.Duration, read func(context.Context) (func(), error)) {
 	done := make(chan struct{})
 	r.running = done
 	began := time.Now()
 	go func() {
-		var value T
+		var store func()
 		var err error
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -209,13 +226,13 @@ func (r *reading[T]) start(ctx context.Context, limit time.Duration, read func(c
 			r.err = err
 			r.running = nil
 			if err == nil {
-				r.value = value
+				store()
 				r.read = r.at
 			}
 		}()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
-		value, err = read(ctx)
+		store, err = read(ctx)
 	}()
 }
 

@@ -187,11 +187,12 @@ func (h *History) Record(now time.Time, p *Pool) {
 
 func (h *History) grow(r *Record, p *Pool) {
 	if h.Loads != nil {
-		for _, c := range compare(h.Loads, p.Loads, h.Partial, r.Day) {
+		changes := compare(h.Loads, p.Loads, h.Partial, r.Day)
+		for _, c := range changes {
 			part := r.Growth.of(c.Cause)
 			*part = part.Add(c.Amount)
-			h.change(c)
 		}
+		h.change(changes)
 	}
 	h.Loads, h.Partial = p.Loads, false
 	if h.Loads == nil {
@@ -199,24 +200,41 @@ func (h *History) grow(r *Record, p *Pool) {
 	}
 }
 
-// change adds a change to those of the same day, workload and cause. A workload that leaves and comes back on one day has not changed.
-func (h *History) change(c Change) {
-	same := func(o *Change, cause Cause) bool {
-		return o.Day == c.Day && o.Workload == c.Workload && o.Cause == cause
+// A changeKey identifies the change to which others are added.
+type changeKey struct {
+	day      Day
+	workload cluster.Workload
+	cause    Cause
+}
+
+// keyOf returns the key of a change. A workload that leaves and comes back on one day has not changed, so both have the same key.
+func keyOf(c *Change) changeKey {
+	cause := c.Cause
+	if cause == Left {
+		cause = Arrived
 	}
-	opposite := map[Cause]Cause{Arrived: Left, Left: Arrived, Scaled: Scaled, Resized: Resized}[c.Cause]
+	return changeKey{c.Day, c.Workload, cause}
+}
+
+// change adds changes to those of the same day, workload and cause.
+func (h *History) change(changes []Change) {
+	index := make(map[changeKey]int, len(h.Changes)+len(changes))
 	for i := range h.Changes {
-		o := &h.Changes[i]
-		if !same(o, c.Cause) && !same(o, opposite) {
+		index[keyOf(&h.Changes[i])] = i
+	}
+	for i := range changes {
+		c := &changes[i]
+		key := keyOf(c)
+		at, known := index[key]
+		if !known {
+			index[key] = len(h.Changes)
+			h.Changes = append(h.Changes, *c)
 			continue
 		}
+		o := &h.Changes[at]
 		o.Amount = o.Amount.Add(c.Amount)
-		if o.Amount.CPU == 0 && o.Amount.Memory == 0 {
-			h.Changes = slices.Delete(h.Changes, i, i+1)
-		}
-		return
 	}
-	h.Changes = append(h.Changes, c)
+	h.Changes = slices.DeleteFunc(h.Changes, func(c Change) bool { return c.Amount.CPU == 0 && c.Amount.Memory == 0 })
 }
 
 func largest(a, b cluster.Resources) cluster.Resources {
@@ -242,7 +260,7 @@ func (h *History) trim(today Day) {
 func LargestChanges(all []Change, n int) []Change {
 	out := slices.Clone(all)
 	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(weight(b.Amount), weight(a.Amount)) })
-	out = out[:min(n, len(out))]
+	out = slices.Clone(out[:min(n, len(out))]) // does not keep the memory of the others
 	slices.SortStableFunc(out, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), a.Workload.Compare(b.Workload), cmp.Compare(a.Cause, b.Cause))
 	})
@@ -256,6 +274,16 @@ func weight(r cluster.Resources) float64 {
 }
 
 func abs(v float64) float64 { return max(v, -v) }
+
+// Last returns the last day with values until today, 0 if there is none. Later days are from before the clock was set back.
+func (h *History) Last(today Day) Day {
+	for i := len(h.Days) - 1; i >= 0; i-- {
+		if h.Days[i].Day <= today {
+			return h.Days[i].Day
+		}
+	}
+	return 0
+}
 
 // Points returns the values of a resource for a forecast.
 func (h *History) Points(res cluster.Resource) []Point {

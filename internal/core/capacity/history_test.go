@@ -233,3 +233,26 @@ func TestAdvice_situations_haveTheirText(t *testing.T) {
 		t.Errorf("full: %q", r.AdviceText())
 	}
 }
+
+// In a cluster with many short-lived workloads, all of them change between two maxima. The work grows with their number, not its square.
+func TestRecord_manyWorkloadsChange_keepsTheLargest(t *testing.T) {
+	pool := func(day, n int) *Pool {
+		p := &Pool{Requested: cluster.Amounts(int64(100*n), 0)}
+		for i := range n {
+			w := cluster.Workload{Group: "batch", Kind: "Job", Namespace: "ci", Name: fmt.Sprintf("job-%d-%06d", day, i)}
+			p.Loads = append(p.Loads, Load{Workload: w, Pods: 1, Requests: cluster.Amounts(100, gib)})
+		}
+		return p
+	}
+	h := new(History)
+	const jobs = 50_000 // with quadratic work, this takes minutes
+	at := Day(20_000).Time()
+	h.Record(at, pool(0, jobs))
+	h.Record(at.AddDate(0, 0, 1), pool(1, jobs))
+	if n := len(h.Changes); n != MostChanges {
+		t.Errorf("%d changes are kept, want %d", n, MostChanges)
+	}
+	if g := h.Days[1].Growth; g.New.CPU != 100*jobs || g.Gone.CPU != -100*jobs {
+		t.Errorf("growth %+v", g)
+	}
+}

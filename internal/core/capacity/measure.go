@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A World is the state of a cluster at one moment.
@@ -55,14 +56,14 @@ type Load struct {
 	Requests cluster.Resources
 }
 
-// Unplaced are the pending pods that no pool accepts.
+// Unplaced are the pending pods that no pool accepts, or that are larger than every node that accepts them.
 type Unplaced struct {
 	Pods     int
 	Requests cluster.Resources
 	Example  cluster.Key // the first by name
 }
 
-// Measure returns the pools, sorted by name, and the pods that no pool accepts.
+// Measure returns the pools, sorted by name, and the pods that no pool can take.
 func Measure(w *World) ([]Pool, Unplaced) {
 	m := newMeasurer(w)
 	for _, p := range w.Snapshot.Pods {
@@ -228,7 +229,7 @@ func surplusOf(p *cluster.Pod, a *cluster.Autoscaler) cluster.Resources {
 }
 
 // addPending counts the pods without a node of the cluster in the pool where most pods of their workload run, or else in the emptiest pool,
-// of those that accept them.
+// of those with nodes that accept and can hold them.
 func (m *measurer) addPending() {
 	names := make([]string, 0, len(m.pools))
 	for name := range m.pools {
@@ -239,7 +240,7 @@ func (m *measurer) addPending() {
 	for _, name := range names {
 		booked[name] = m.pools[name].booked()
 	}
-	accepted := map[acceptance][]string{}
+	accepted := map[acceptance][]acceptor{}
 	type chosen struct {
 		pool *tally
 		pod  *cluster.Pod
@@ -252,6 +253,10 @@ func (m *measurer) addPending() {
 			candidates = m.accepting(p)
 			accepted[kind] = candidates
 		}
+		if p.Node == "" { // a pod that is on a node was not too large
+			requests := p.Requested()
+			candidates = slices.DeleteFunc(slices.Clone(candidates), func(a acceptor) bool { return !a.holds(requests) })
+		}
 		if len(candidates) == 0 {
 			m.unplaced.add(p)
 			continue
@@ -263,10 +268,10 @@ func (m *measurer) addPending() {
 			}
 			return 0
 		}
-		best := slices.MinFunc(candidates, func(a, b string) int {
-			return cmp.Or(cmp.Compare(pods(b), pods(a)), cmp.Compare(booked[a], booked[b]), strings.Compare(a, b))
+		best := slices.MinFunc(candidates, func(a, b acceptor) int {
+			return cmp.Or(cmp.Compare(pods(b.pool), pods(a.pool)), cmp.Compare(booked[a.pool], booked[b.pool]), strings.Compare(a.pool, b.pool))
 		})
-		all = append(all, chosen{m.pools[best], p})
+		all = append(all, chosen{m.pools[best.pool], p})
 	}
 	for _, c := range all {
 		c.pool.Pending++
@@ -294,16 +299,37 @@ func (u *Unplaced) add(p *cluster.Pod) {
 		u.Example = p.Key
 	}
 	u.Pods++
-	u.Requests = u.Requests.Add(p.Requested())
+	requests := p.Requested() // of any size
+	u.Requests = cluster.Amounts(integer.Sum(u.Requests.CPU, requests.CPU), integer.Sum(u.Requests.Memory, requests.Memory))
+}
+
+// An acceptor is a pool with nodes that accept a pod by their labels and taints.
+type acceptor struct {
+	pool    string
+	most    cluster.Resources // the most that one of these nodes can hold of each resource
+	unknown bool              // what one of these nodes can hold is not known
+}
+
+// holds reports whether a node of the pool can hold a pod if nothing else runs there. More nodes of this kind would not help other pods.
+func (a *acceptor) holds(requests cluster.Resources) bool {
+	return a.unknown || requests.CPU <= a.most.CPU && requests.Memory <= a.most.Memory
 }
 
 // accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
-func (m *measurer) accepting(p *cluster.Pod) []string {
-	var out []string
+func (m *measurer) accepting(p *cluster.Pod) []acceptor {
+	var out []acceptor
 	for i := range m.Nodes {
-		if at, known := slices.BinarySearch(out, m.names[i]); !known && m.accepts(&m.Nodes[i], p) {
-			out = slices.Insert(out, at, m.names[i])
+		n := &m.Nodes[i]
+		if !m.accepts(n, p) {
+			continue
 		}
+		at, known := slices.BinarySearchFunc(out, m.names[i], func(a acceptor, name string) int { return strings.Compare(a.pool, name) })
+		if !known {
+			out = slices.Insert(out, at, acceptor{pool: m.names[i]})
+		}
+		a := &out[at]
+		a.most = cluster.Amounts(max(a.most.CPU, n.Allocatable.CPU), max(a.most.Memory, n.Allocatable.Memory))
+		a.unknown = a.unknown || n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0
 	}
 	return out
 }

@@ -113,6 +113,41 @@ func TestMeasure_pendingPods_countWhereTheyWillRun(t *testing.T) {
 	}
 }
 
+// Anybody who may create pods can request any amount. A pod that no node could ever hold does not make a pool full: more nodes would not help.
+func TestMeasure_pendingPodIsLargerThanEveryNode_isUnplaced(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cpu, memory int64
+		unplaced    int
+	}{
+		"as large as a node": {15_000, 60 * gib, 0},
+		"too much CPU":       {15_001, gib, 1},
+		"too much memory":    {100, 1 << 50, 1},
+	} {
+		pods := []*cluster.Pod{podOf("web-1", "web", "n1", 1000, gib)}
+		for i := range 3 {
+			p := podOf(fmt.Sprint("large-", i), "web", "", tt.cpu, tt.memory)
+			p.Phase = cluster.Pending
+			pods = append(pods, p)
+		}
+		pools, unplaced := measure(&World{Nodes: []cluster.Node{nodeOf("n1"), nodeOf("n2")}}, pods...)
+		if got := pools[OtherNodes]; unplaced.Pods != 3*tt.unplaced || got.Pending != 3-unplaced.Pods || tt.unplaced > 0 && got.Requested != cluster.Amounts(1000, gib) {
+			t.Errorf("%s: unplaced %+v, requested %v of %d pending pods", name, unplaced, got.Requested, got.Pending)
+		}
+	}
+}
+
+func TestMeasure_manyHugePendingPods_sumIsBounded(t *testing.T) {
+	pods := make([]*cluster.Pod, 9000)
+	for i := range pods {
+		pods[i] = podOf(fmt.Sprint("huge-", i), "web", "", 1<<50, 1<<50)
+		pods[i].Phase = cluster.Pending
+	}
+	_, unplaced := measure(&World{Nodes: []cluster.Node{nodeOf("n1")}}, pods...)
+	if unplaced.Requests.CPU <= 0 || unplaced.Requests.Memory <= 0 {
+		t.Errorf("unplaced %+v", unplaced)
+	}
+}
+
 func TestMeasure_recommendations_areWhatCouldBeGivenBack(t *testing.T) {
 	w := &World{Nodes: []cluster.Node{nodeOf("n1")}}
 	target := func(name string, cpu, memory int64) *cluster.Autoscaler {

@@ -10,6 +10,9 @@ type Refusal struct {
 	Kind RefusalKind
 	Text string // from the API server
 
+	// QuotaUsed is true if a ResourceQuota would allow the action if other pods requested less. It is set only if Kind is DeniedByQuota.
+	QuotaUsed bool
+
 	// RetryAfter is the delay before the next attempt that the API server asks for; 0 if it asks for none.
 	RetryAfter time.Duration
 }

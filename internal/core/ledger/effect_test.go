@@ -172,6 +172,37 @@ func TestShortages_enoughOldPods_areCompleteAfterTheWatchDelay(t *testing.T) {
 	}
 }
 
+// Three pods were evicted, and two of them were replaced. When the controller is scaled down, the watch still shows two surplus pods that
+// are gone. The two new pods are not the replacement of the third one, which is still missing.
+func TestShortages_someWereReplacedBeforeScaleDown_othersAreStillMissing(t *testing.T) {
+	pods := podsOf(6)
+	l := New()
+	for _, p := range pods[:3] {
+		l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, Newest: p.Created})
+	}
+	born := []*cluster.Pod{withCPU(pods[0], "new-0", noon.Add(time.Minute), 100), withCPU(pods[1], "new-1", noon.Add(time.Minute), 100)}
+	l.Learn(noon.Add(2*time.Minute), viewOf(6, append(born, pods[3:]...)...), nil)
+	if n := l.Missing(db); n != 1 {
+		t.Fatalf("%d replacements are missing, want 1", n)
+	}
+	for minute := 10; minute < 12; minute++ {
+		now, stale := noon.Add(time.Duration(minute)*time.Minute), viewOf(4, append(born, pods[3:]...)...)
+		if _, complete := l.Shortages(now, stale, time.Minute); complete[db] {
+			t.Fatalf("minute %d: the controller is complete", minute)
+		}
+		l.Learn(now, stale, nil)
+	}
+	shown := viewOf(4, append(born, pods[3])...)
+	l.Learn(noon.Add(12*time.Minute), shown, nil)
+	if short, _ := l.Shortages(noon.Add(13*time.Minute), shown, time.Minute); len(short) != 1 {
+		t.Error("no replacement is missing")
+	}
+	whole := viewOf(4, append(born, pods[3], withCPU(pods[2], "new-2", noon.Add(13*time.Minute), 100))...)
+	if _, complete := l.Shortages(noon.Add(14*time.Minute), whole, time.Minute); !complete[db] {
+		t.Error("the controller is not complete although the third pod was replaced")
+	}
+}
+
 // An eviction without an answer counts until the pod is seen alive after the watch delay. The eviction before it is then the last again.
 func TestLedger_evictionWithoutAnswerNotCarriedOut_isTakenBack(t *testing.T) {
 	pods := podsOf(3)

@@ -73,13 +73,14 @@ type PodState struct {
 // A FailedState describes an attempt that was refused, or whose outcome is unknown.
 type FailedState struct {
 	decision.Refusal
-	Transient   int       // consecutive last attempts with a transient failure
-	Lost        time.Time // time of the last attempt without an answer
-	LostSince   time.Time // time of the first of the consecutive last attempts without an answer
-	Failing     time.Time // time of the first of the consecutive transient failures
-	Ready       int       // pods of the group that were ready
-	OverQuota   []policy.Fitted
-	OverQuotaAt time.Time
+	Transient      int       // consecutive last attempts with a transient failure
+	Lost           time.Time // time of the last attempt without an answer
+	LostSince      time.Time // time of the first of the consecutive last attempts without an answer
+	Failing        time.Time // time of the first of the consecutive transient failures
+	Ready          int       // pods of the group that were ready
+	OverQuota      []policy.Fitted
+	OverQuotaAt    time.Time
+	OverQuotaTotal cluster.PodResources // what the pods of the workload requested then; zero if unknown
 }
 
 // An EvictionState is the last eviction of a pod of a workload whose replacement has not been observed with the expected requests.
@@ -306,7 +307,7 @@ func (l *Ledger) exportPods(b Delays, state func(cluster.Workload) *State) {
 			Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With,
 			Failed: &FailedState{
 				Refusal: r.Refusal, Transient: r.Transient, Lost: r.Lost, LostSince: r.LostSince, Failing: r.Failing, Ready: r.Ready,
-				OverQuota: bounded(r.OverQuota), OverQuotaAt: r.OverQuotaAt,
+				OverQuota: bounded(r.OverQuota), OverQuotaAt: r.OverQuotaAt, OverQuotaTotal: r.OverQuotaTotal,
 			},
 		})
 	}

@@ -60,6 +60,7 @@ type eviction struct {
 	judged      bool            // the effect of this eviction is counted
 	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
 	diagnosed   bool            // there was a dry run since
+	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
 
 	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
 	assumed   bool      // only the announcement of this eviction is known, see assume
@@ -98,13 +99,14 @@ type Attempt struct {
 	Do         decision.Act
 	With       []policy.Fitted // the requests and limits of the containers that were asked for
 
-	Newest   time.Time    // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
-	Rescue   bool         // a container was OOM-killed and gets more memory
-	Part     bool         // Resize: With is a part of the increase; the rest follows when the node has room
-	RoomFor  *cluster.Pod // the pod that gets the room of this one; nil if there is none
-	Memory   int64        // Delete: bytes that the replacement gets
-	Repeated bool         // Delete: the replacement of an earlier deletion was OOM-killed, too
-	Early    bool         // the attempt was made before the end of the back-off, because more pods are ready
+	Newest   time.Time            // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
+	Rescue   bool                 // a container was OOM-killed and gets more memory
+	Part     bool                 // Resize: With is a part of the increase; the rest follows when the node has room
+	RoomFor  *cluster.Pod         // the pod that gets the room of this one; nil if there is none
+	Memory   int64                // Delete: bytes that the replacement gets
+	Repeated bool                 // Delete: the replacement of an earlier deletion was OOM-killed, too
+	Total    cluster.PodResources // Resize: what the pods of the workload requested at least, if a quota refused it; zero if unknown
+	Early    bool                 // the attempt was made before the end of the back-off, because more pods are ready
 }
 
 // newest returns when the newest pod of the workload was created, by the API server's clock.

@@ -35,8 +35,9 @@ type FailedAttempt struct {
 	With      []policy.Fitted // what a resize asked for
 
 	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
-	OverQuota   []policy.Fitted
-	OverQuotaAt time.Time
+	OverQuota      []policy.Fitted
+	OverQuotaAt    time.Time
+	OverQuotaTotal cluster.PodResources // Attempt.Total of that attempt
 }
 
 // A refusedKey identifies a refused action on a pod.
@@ -94,9 +95,9 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 			next.LostSince = now
 		}
 	}
-	next.OverQuota, next.OverQuotaAt = before.OverQuota, before.OverQuotaAt
+	next.OverQuota, next.OverQuotaAt, next.OverQuotaTotal = before.OverQuota, before.OverQuotaAt, before.OverQuotaTotal
 	if r.Kind == decision.DeniedByQuota {
-		next.OverQuota, next.OverQuotaAt = d.With, now
+		next.OverQuota, next.OverQuotaAt, next.OverQuotaTotal = d.With, now, d.Total
 	}
 	l.refusals[key] = next
 	if d.Do == decision.Delete && r.Kind == decision.OutcomeIsUnknown {

@@ -17,6 +17,7 @@ type pendingReplacements struct {
 	workload   cluster.Workload  // of the pods, see WorkloadOf
 	evictions  []pendingEviction // oldest first
 	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
+	counted    int               // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
 	most       int               // maximum number of pods that the controller has wanted since; 0 if it is not known
 }
 
@@ -93,8 +94,8 @@ type replacementState struct {
 	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
-	evicted        int // leaving pods that were evicted, or may have been
-	created        int // pods that were created after the first pending eviction
+	evicted        int         // leaving pods that were evicted, or may have been
+	created        []time.Time // creation of the pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
 	none           bool // the controller is known to want none
@@ -105,7 +106,10 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	if len(l.pending) == 0 {
 		return nil
 	}
-	type count struct{ there, leaving, evicted, created int }
+	type count struct {
+		there, leaving, evicted int
+		created                 []time.Time
+	}
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
@@ -127,7 +131,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 				live[p.UID] = true
 			}
 			if p.Created.After(owed[0].newest) {
-				c.created++
+				c.created = append(c.created, p.Created)
 			}
 			counts[p.Controller] = c
 		}
@@ -155,9 +159,10 @@ func (c *replacementState) isComplete(now time.Time) bool {
 }
 
 // isSettled reports whether the watch shows the replacements of the evicted pods. After a scale-down, there may be enough pods
-// although there are no replacements: the watch still shows the pods that the scale-down has removed.
+// although there are no replacements: the watch still shows the pods that the scale-down has removed. Pods that replaced others of the
+// evicted pods before do not count again.
 func (c *replacementState) isSettled(now time.Time) bool {
-	return c.created >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(WatchDelay))
+	return len(c.created)-c.counted >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(WatchDelay))
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
@@ -174,8 +179,20 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	}
 	if c.known && c.there < c.wanted {
 		out.evictions = last(c.evictions, c.wanted-c.there)
+		if first := out.evictions[0].newest; len(out.evictions) < len(c.evictions) {
+			out.counted = countAfter(c.created, first)
+		}
 	}
 	return out
+}
+
+func countAfter(times []time.Time, t time.Time) (n int) {
+	for _, o := range times {
+		if o.After(t) {
+			n++
+		}
+	}
+	return n
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions

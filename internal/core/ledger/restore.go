@@ -93,7 +93,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, FailedAttempt{
 			Refusal: decision.Refusal{Kind: f.Kind, Text: Shortened(f.Text)}, At: at, Attempts: max(1, boundedCount(p.Attempts)), Transient: boundedCount(f.Transient),
 			Lost: past(now, f.Lost), LostSince: past(now, f.LostSince), Failing: failingSince(f.Kind, at, past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
-			OverQuota: f.OverQuota, OverQuotaAt: past(now, f.OverQuotaAt),
+			OverQuota: f.OverQuota, OverQuotaAt: past(now, f.OverQuotaAt), OverQuotaTotal: f.OverQuotaTotal,
 		})
 	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return

@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -28,10 +29,21 @@ func (l *Ledger) NeedsDryRun(w cluster.Workload) bool {
 	return l.doubt || l.evictions[w].ineffective > 0
 }
 
-// IsUndiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why.
-func (l *Ledger) IsUndiagnosed(w cluster.Workload) bool {
+// Undiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why. It also returns the time of the
+// last dry run, which did not show it; zero if there was none.
+func (l *Ledger) Undiagnosed(w cluster.Workload) (asked time.Time, open bool) {
 	e := l.evictions[w]
-	return e.judged && !e.diagnosed
+	return e.asked, e.judged && !e.diagnosed
+}
+
+// DryRunFailed records a dry run that does not show whether a replacement would get the recommended requests, for example because podfit has
+// no right to create pods.
+func (l *Ledger) DryRunFailed(now time.Time, w cluster.Workload) {
+	e, known := l.evictions[w]
+	if known {
+		e.asked = now
+		l.evictions[w] = e
+	}
 }
 
 // LastUnsized returns the result of the last dry run for a workload, and whether it found that a replacement would not get the recommended
@@ -49,6 +61,7 @@ func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
 func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, failed string) bool {
 	w := WorkloadOf(d.Pod)
 	e, known := l.evictions[w]
+	replacement = unboosted(replacement, d.With)
 	if replacement != nil && hasRequests(replacement, d.With) {
 		e.unsized = nil
 		e.diagnosed = true
@@ -87,4 +100,23 @@ func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
 		}
 	}
 	return out
+}
+
+// unboosted returns a replacement in which containers with a CPU startup boost have the recommended CPU, which they get after the boost.
+func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
+	isBoosted := func(c cluster.Container) bool { return c.Boosted != nil }
+	if replacement == nil || !slices.ContainsFunc(replacement.Containers, isBoosted) {
+		return replacement
+	}
+	out := *replacement
+	out.Containers = slices.Clone(replacement.Containers)
+	for i := range out.Containers {
+		c := &out.Containers[i]
+		for k := range with {
+			if cpu, ok := with[k].Requests.Get(cluster.CPU); ok && c.Boosted != nil && with[k].Container == c.Name {
+				c.Requests = c.Requests.Set(cluster.CPU, cpu)
+			}
+		}
+	}
+	return &out
 }

@@ -18,6 +18,11 @@ func created(cpu int64, sized bool) *cluster.Pod {
 	return &cluster.Pod{Sized: sized, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(cpu, 1<<30)}}}
 }
 
+// boosted returns the container of a pod in a dry run that has a CPU startup boost.
+func boosted(cpu, memory int64) *cluster.Pod {
+	return &cluster.Pod{Sized: true, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(cpu, memory), Boosted: new(cluster.Applied)}}}
+}
+
 // After an eviction without effect, dry runs are needed for all workloads, until an eviction has an effect anywhere.
 func TestNeedsDryRun_evictionOfAnotherWorkloadHadNoEffect_untilOneHas(t *testing.T) {
 	l := New()
@@ -30,9 +35,13 @@ func TestNeedsDryRun_evictionOfAnotherWorkloadHadNoEffect_untilOneHas(t *testing
 	if l.NeedsDryRun(db) || l.NeedsDryRun(web) {
 		t.Error("a dry run is needed before the effect of an eviction is known")
 	}
+	isUndiagnosed := func(w cluster.Workload) bool {
+		_, open := l.Undiagnosed(w)
+		return open
+	}
 	old := withCPU(pods[0], "old", noon.Add(time.Minute), 1000)
 	l.Learn(noon.Add(time.Minute), viewOf(1, old), wants(fits(100), old))
-	if !l.NeedsDryRun(db) || !l.NeedsDryRun(web) || !l.IsUndiagnosed(db) || l.IsUndiagnosed(web) {
+	if !l.NeedsDryRun(db) || !l.NeedsDryRun(web) || !isUndiagnosed(db) || isUndiagnosed(web) {
 		t.Error("no dry run is needed after an eviction without effect, or another workload is undiagnosed")
 	}
 	evict(pods[1])
@@ -54,11 +63,13 @@ func TestDryRun_replacement_showsWhetherItIsSized(t *testing.T) {
 		want        Unsized
 		sized       bool
 	}{
-		"it gets the requests":            {replacement: created(102, true), sized: true},
-		"the webhook was not called":      {replacement: created(1000, false), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 1000, Want: 100}},
-		"something else changes requests": {replacement: created(400, true), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 400, Want: 100, Called: true}},
-		"the container is missing":        {replacement: new(cluster.Pod), want: Unsized{}},
-		"it would not be created":         {failed: "failed calling webhook", want: Unsized{Failed: "failed calling webhook"}},
+		"it gets the requests":                {replacement: created(102, true), sized: true},
+		"it is boosted while it starts":       {replacement: boosted(300, 1<<30), sized: true},
+		"it is boosted, but has other memory": {replacement: boosted(300, 1<<20), want: Unsized{Container: "app", Resource: cluster.Memory, Got: 1 << 20, Want: 1 << 30, Called: true}},
+		"the webhook was not called":          {replacement: created(1000, false), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 1000, Want: 100}},
+		"something else changes requests":     {replacement: created(400, true), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 400, Want: 100, Called: true}},
+		"the container is missing":            {replacement: new(cluster.Pod), want: Unsized{}},
+		"it would not be created":             {failed: "failed calling webhook", want: Unsized{Failed: "failed calling webhook"}},
 	} {
 		for _, known := range []bool{false, true} { // whether an eviction is recorded
 			l, pod := New(), podsOf(1)[0]

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -143,13 +144,13 @@ func Of(w *World) *Overview {
 			o.Resizes = append(o.Resizes, Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
 		}
 	}
-	for _, row := range rows {
+	o.Rows = make([]Row, 0, len(rows))
+	for _, row := range slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) }) {
 		row.finish(w.Now)
 		o.Totals.add(&row.Totals)
 		o.Rows = append(o.Rows, *row)
 	}
-	slices.SortFunc(o.Rows, func(a, b Row) int { return a.Workload.Compare(b.Workload) })
-	slices.SortFunc(o.Resizes, func(a, b Resize) int {
+	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int {
 		if c := a.Since.Compare(b.Since); c != 0 {
 			return c
 		}
@@ -161,6 +162,21 @@ func Of(w *World) *Overview {
 	}
 	o.Pools = poolsOf(w, used)
 	return o
+}
+
+// sorted returns values in an order; equal ones keep theirs. It sorts pointers: the compiler makes one copy of the sort function for all
+// pointers, but another one of many kilobytes for each type of value.
+func sorted[T any](values []T, compare func(a, b *T) int) []T {
+	pointers := make([]*T, len(values))
+	for i := range values {
+		pointers[i] = &values[i]
+	}
+	slices.SortStableFunc(pointers, compare)
+	out := make([]T, 0, len(values))
+	for _, v := range pointers {
+		out = append(out, *v)
+	}
+	return out
 }
 
 // addStatic adds a static pod to the totals.

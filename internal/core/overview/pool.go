@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,13 +61,12 @@ func poolsOf(w *World, used map[place]cluster.Resources) []Pool {
 		pool.add(n, requested[n.Name])
 	}
 	out := make([]Pool, 0, len(pools))
-	for _, pool := range pools {
+	for _, pool := range slices.SortedFunc(maps.Values(pools), func(a, b *Pool) int { return strings.Compare(a.Name+" "+a.Label, b.Name+" "+b.Label) }) {
 		out = append(out, *pool)
 	}
 	if len(out) == 1 && out[0].Label == "" {
 		out[0].Name = "all nodes"
 	}
-	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name+" "+a.Label, b.Name+" "+b.Label) })
 	return out
 }
 

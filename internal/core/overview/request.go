@@ -50,13 +50,12 @@ func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b RequestStep) int {
+	return withoutRepetition(sorted(all, func(a, b *RequestStep) int {
 		if c := a.At.Compare(b.At); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Container, b.Container)
-	})
-	return withoutRepetition(all)
+	}))
 }
 
 // withoutRepetition drops steps that change nothing, and the oldest ones of a container that has too many.

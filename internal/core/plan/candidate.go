@@ -178,7 +178,7 @@ func (t *candidate) evictionBlocked() (decision.Reason, bool) {
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
 func (t *candidate) inPlace() {
 	p, with := t.d.Pod, t.d.With
-	last, tried := t.w.Ledger.LastFailure(p, decision.Resize)
+	last, tried := t.lastResize(t.d)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
@@ -292,7 +292,7 @@ func (t *candidate) quotaRefusedBefore() bool {
 	if _, known := t.quotaView(); known || !t.d.Autoscaler.Mode.Resizes() {
 		return false
 	}
-	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	last, failed := t.lastResize(t.d)
 	return failed && last.IsOverQuota(t.now, t.d.With)
 }
 

@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"slices"
+	"time"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -40,22 +43,40 @@ func (p *Pass) DryRun(d decision.Decision, replacement *cluster.Pod, failed stri
 const maxDiagnoses = 10
 
 // Undiagnosed returns one pod of each workload whose last eviction had no effect for an unknown cause. A dry run of its replacement may show
-// the cause, see Diagnosed. It is called after Learn.
+// the cause, see Diagnosed. After a dry run that did not, see NotDiagnosed, the next one is made after the first delay of evictions without
+// effect, and after those of other workloads. It is called after Learn.
 func (p *Pass) Undiagnosed() []decision.Decision {
-	var out []decision.Decision
+	type open struct {
+		decision.Decision
+		asked time.Time
+	}
+	var all []open
 	seen := map[cluster.Workload]bool{}
 	for i := range p.ds {
 		d := &p.ds[i]
 		w := ledger.WorkloadOf(d.Pod)
-		if seen[w] || d.Do != decision.Leave || d.Wanted.Code == decision.Fits || !p.w.Ledger.IsUndiagnosed(w) {
+		if seen[w] || d.Do != decision.Leave || d.Wanted.Code == decision.Fits {
+			continue
+		}
+		asked, undiagnosed := p.w.Ledger.Undiagnosed(w)
+		since := p.now.Sub(asked) // negative if the clock was set back
+		if !undiagnosed || !asked.IsZero() && since >= 0 && since < p.b.EvictionBackoff {
 			continue
 		}
 		seen[w] = true
-		if out = append(out, *d); len(out) == maxDiagnoses {
-			break
-		}
+		all = append(all, open{*d, asked})
+	}
+	slices.SortStableFunc(all, func(a, b open) int { return a.asked.Compare(b.asked) })
+	var out []decision.Decision
+	for _, d := range all[:min(len(all), maxDiagnoses)] {
+		out = append(out, d.Decision)
 	}
 	return out
+}
+
+// NotDiagnosed reports that a dry run for a decision of Undiagnosed did not show the cause.
+func (p *Pass) NotDiagnosed(d decision.Decision) {
+	p.w.Ledger.DryRunFailed(p.now, ledger.WorkloadOf(d.Pod))
 }
 
 // Diagnosed reports the replacement of a pod in a dry run, as DryRun does. Pods of the workload that are left because evictions have no

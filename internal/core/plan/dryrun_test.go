@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -107,4 +108,78 @@ func TestPass_evictionHadNoEffect_isDiagnosedOnce(t *testing.T) {
 	if n := len(again.Undiagnosed()); n != 0 {
 		t.Errorf("%d pods to diagnose again, want none", n)
 	}
+}
+
+// manyInVain returns a world with workloads whose last eviction had no effect for an unknown cause.
+func manyInVain(workloads int) World {
+	w := World{Ledger: ledger.New(), Scales: map[cluster.Workload]cluster.Scale{}}
+	var states []ledger.State
+	for i := range workloads {
+		one, a := shrinking(2)
+		top := a.Target
+		top.Name = fmt.Sprintf("db%d", i)
+		a.Name, a.Target = top.Name, top
+		for _, p := range one.Governed[0].Pods {
+			p.Name, p.UID, p.Controller, p.Top = top.Name+"-"+p.Name, top.Name+p.UID, top, top
+		}
+		w.Governed = append(w.Governed, one.Governed...)
+		w.Scales[top] = cluster.Scale{Known: true, Replicas: 2}
+		states = append(states, ledger.State{Workload: top, Eviction: &ledger.EvictionState{At: noon, Newest: noon.Add(-time.Hour), Ineffective: 6, Judged: true}})
+	}
+	w.Ledger.Restore(noon, states)
+	return w
+}
+
+// Dry runs that get no answer, for example because podfit has no right to create pods, are repeated after a delay, and those of other
+// workloads are made before that.
+func TestPass_dryRunsShowNothing_eachWorkloadGetsItsTurn(t *testing.T) {
+	const workloads = 45
+	w, b := manyInVain(workloads), DefaultBudget()
+	asked := map[string]int{}
+	for minute := range 60 {
+		pass := Begin(noon.Add(time.Duration(minute)*time.Minute), w, b)
+		pass.Learn()
+		open := pass.Undiagnosed()
+		if len(open) > 10 {
+			t.Fatalf("%d dry runs in one pass, want at most 10", len(open))
+		}
+		for _, d := range open {
+			asked[d.Autoscaler.Name]++
+			pass.NotDiagnosed(d)
+		}
+	}
+	for i := range workloads {
+		if n := asked[fmt.Sprintf("db%d", i)]; n != 2 {
+			t.Errorf("db%d: %d dry runs in an hour, want 2", i, n)
+		}
+	}
+}
+
+// The rate limit allows one action per pass. A namespace whose replacements would not get their size does not use up all of them.
+func TestPass_dryRunsStopEvictionsOfANamespace_othersGetTheirTurn(t *testing.T) {
+	w, b := manyInVain(20), DefaultBudget()
+	other, a := shrinking(2)
+	a.Namespace, a.Target.Namespace = "bank", "bank"
+	for _, p := range other.Governed[0].Pods {
+		p.Namespace, p.UID, p.Controller, p.Top = "bank", "bank"+p.UID, a.Target, a.Target
+	}
+	w.Governed = append(w.Governed, other.Governed...)
+	w.Scales[a.Target] = cluster.Scale{Known: true, Replicas: 2}
+	now := noon.Add(7 * time.Hour)
+	w.Ledger.MarkServed(noon, other.Governed[0].Pods[0])
+	for range 5 {
+		pass := Begin(now, w, b)
+		for i, d := range actions(pass) {
+			switch {
+			case i > 0:
+				pass.Skipped(d, decision.RateLimited)
+			case d.Pod.Namespace == "bank":
+				return
+			default:
+				pass.DryRun(d, unsized(d.Pod), "")
+			}
+		}
+		now = now.Add(time.Minute)
+	}
+	t.Error("the other namespace got no turn in 5 passes")
 }

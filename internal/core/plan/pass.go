@@ -114,6 +114,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	tried := own.attempt(p.now, d)
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
+	if r.QuotaUsed && own.scope != nil {
+		tried.Total = p.requestedAtLeast(own.scope)
+	}
 	p.w.Ledger.Refused(p.now, tried, r, ready)
 	if r.Kind == decision.DeniedByQuota && own.scope != nil && own.scope.quotasAsked {
 		p.noteQuotaRefusal(own.scope, own.Pod)
@@ -123,6 +126,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.canaryChanged(own, false)
 	}
 	last, _ := p.w.Ledger.LastFailure(d.Pod, d.Do)
+	if d.Do == decision.Resize {
+		last, _ = p.lastResize(own)
+	}
 	if d.Fallback && last.IsLasting() {
 		return p.replaceInstead(own, last)
 	}
@@ -243,6 +249,9 @@ func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.
 // Stopped is Skipped with a reason that has more than a code.
 func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
 	own := &p.entries[p.at(d)]
+	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
+		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
+	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
 		p.group(own).trial = false
 	}

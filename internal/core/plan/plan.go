@@ -71,7 +71,7 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
+	sc := &scope{pods: g.Pods, judged: judged, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
 	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
@@ -124,6 +124,7 @@ type pass struct {
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
 	pods      []*cluster.Pod
+	judged    []decision.Decision // about those of the pods that live
 	groups    map[cluster.Workload]*group
 	effective map[cluster.Workload]bool
 	newest    time.Time          // when the newest of the pods was created

@@ -62,7 +62,7 @@ func (t *candidate) evictionRefused() (decision.Reason, bool) {
 
 // resizeRefused blocks a resize during the back-off after a refusal.
 func (t *candidate) resizeRefused() (decision.Reason, bool) {
-	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	r, ok := t.lastResize(t.d)
 	if !ok || t.retries || !t.now.Before(r.Until(t.b.Delays)) || r.Kind.DependsOnSize() && t.asksEnoughLess(r) || t.asksLessThanQuotaRefused(r) {
 		return decision.Reason{}, false
 	}

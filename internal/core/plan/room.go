@@ -156,7 +156,7 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 // standsForEviction reports whether a resize is tried once more before the pod is evicted, see triesAgain. It is tried in full: the refusal
 // of a part would not lead to the eviction.
 func (s *pass) standsForEviction(d *entry) bool {
-	last, failed := s.w.Ledger.LastFailure(d.Pod, decision.Resize)
+	last, failed := s.lastResize(d)
 	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
 }
 
@@ -302,20 +302,19 @@ func (t *candidate) rest() room.Amount {
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
 // after Budget.DeferredFor, but only if its requests are outside their bounds, and if no quota refused the rest of the increase: it
-// would refuse the replacement, too. If the quotas are not known, the pod is first asked for the rest, so that a quota can refuse it.
+// would refuse the replacement, too. If the quotas are not known, the pod is first asked for the rest, so that a quota can refuse it. After
+// such a refusal, it is asked again when the back-off ends.
 func (t *candidate) whileShortOfRoom() {
 	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
 	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
 	_, known := t.quotaView() // the checks for an eviction read known quotas
-	last, failed := t.w.Ledger.LastFailure(t.d.Pod, decision.Resize)
+	last, failed := t.lastResize(t.d)
 	switch {
 	case failed && !known && last.IsOverQuota(t.now, t.d.With) && t.now.Before(last.Until(t.b.Delays)):
 		t.leave(last.Reason(t.b.Delays, decision.Resize)) // room on the node would not help
-	case failed && !known && last.IsOverQuota(t.now, t.d.With):
-		t.leave(r)
 	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:
 		t.leave(r)
-	case !known && !t.w.Ledger.IsAskedInFull(t.d.Pod) && t.d.Autoscaler.Mode.Evicts():
+	case !known && t.d.Autoscaler.Mode.Evicts() && (!t.w.Ledger.IsAskedInFull(t.d.Pod) || failed && last.IsOverQuota(t.now, t.d.With)):
 		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
 	default:
 		t.evictOr(decision.ResizeWaiting, r)

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -20,6 +21,7 @@ type quotaRefusal struct {
 	text  string // of the API server
 	with  []policy.Fitted
 	grows cluster.PodResources // what the resize asked for in addition
+	total cluster.PodResources // what the pods of the workload requested
 }
 
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
@@ -36,6 +38,9 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	grows := t.growth(t.d.Pod, t.d.With)
 	waits := change.Grows(t.d.Pod, t.d.With) && t.shrinking[t.d.Pod.Controller]
 	for _, r := range refusals {
+		if t.hasFreed(t.d, r.total, grows) {
+			continue
+		}
 		if waits {
 			return decision.Reason{Code: decision.OverQuota, Text: r.text}, true
 		}
@@ -92,13 +97,14 @@ func (s *pass) quotaRefusals(sc *scope) map[cluster.Workload][]quotaRefusal {
 // turnFor is how long a refused resize may wait for its turn after its back-off.
 const turnFor = 15 * time.Minute
 
-// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again.
+// noteQuotaRefusal adds the refusal of a pod's resize by a quota. It counts until the resize must have been tried again, and at most for a
+// day: if the later attempts were refused for another reason, they do not show whether the quota has room by now.
 func (s *pass) noteQuotaRefusal(sc *scope, p *cluster.Pod) {
 	last, ok := s.w.Ledger.LastFailure(p, decision.Resize)
-	if !ok || last.OverQuota == nil || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
+	if !ok || last.OverQuota == nil || s.now.Sub(last.OverQuotaAt) >= ledger.HistoryTTL || !s.now.Before(last.Until(s.b.Delays).Add(turnFor)) {
 		return
 	}
-	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota)}
+	r := quotaRefusal{at: last.OverQuotaAt, with: last.OverQuota, grows: s.growth(p, last.OverQuota), total: last.OverQuotaTotal}
 	if last.Kind == decision.DeniedByQuota {
 		r.text = last.Text
 	}

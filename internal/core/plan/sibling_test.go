@@ -243,3 +243,32 @@ func TestPlan_quotaRefusedPodWhoseResizeIsDeferred_resizeIsTriedInsteadOfEvictio
 		})
 	}
 }
+
+// A quota that podfit cannot read refused the resize of a pod once, and a webhook refuses it since. After a day, what the quota refused counts
+// neither for the pod nor for the others of its controller.
+func TestPass_webhookRefusesForADayAfterQuota_podIsEvicted(t *testing.T) {
+	w, _ := growing(4)
+	b := DefaultBudget()
+	b.Tolerance = 1
+	pod := w.Governed[0].Pods[0]
+	var evicted time.Duration
+	for after := time.Duration(0); after < 48*time.Hour && evicted == 0; after += 100 * time.Minute {
+		pass := Begin(noon.Add(after), w, b)
+		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		if own.Do != decision.Resize {
+			t.Fatalf("after %v: %s because %s, want a resize", after, own.Do, own.Reason)
+		}
+		kind := decision.Denied
+		if after == 0 {
+			kind = decision.DeniedByQuota
+		}
+		for _, d := range pass.Refused(own, decision.Refusal{Kind: kind, Text: "refused"}) {
+			if d.Do == decision.Evict && d.Pod == pod {
+				evicted = after
+			}
+		}
+	}
+	if evicted < ledger.HistoryTTL || evicted > ledger.HistoryTTL+2*time.Hour {
+		t.Errorf("the pod is evicted after %v, want %v", evicted, ledger.HistoryTTL)
+	}
+}

@@ -18,18 +18,19 @@ import (
 
 // The reasons for which the API server refuses a write, as far as callers distinguish them. Refused adds them to an error.
 var (
-	ErrNotFound     = errors.New("not found")         // the object does not exist
-	ErrConflict     = errors.New("changed")           // the object has changed, or another one has its name
-	ErrBudget       = errors.New("disruption budget") // a PodDisruptionBudget does not allow the eviction now
-	ErrNodeCapacity = errors.New("node too small")    // the resize exceeds the allocatable resources of the node
-	ErrQuota        = errors.New("quota exceeded")    // a ResourceQuota or LimitRange does not allow it
-	ErrForbidden    = errors.New("forbidden")         // an admission plugin or access control does not allow it
-	ErrDenied       = errors.New("denied")            // an admission webhook denied it, or the request is bad for another reason
-	ErrWebhook      = errors.New("webhook failed")    // the API server could not call an admission webhook
-	ErrInvalid      = errors.New("invalid")           // such as a resize that would change the pod's QoS class
-	ErrUnsupported  = errors.New("not supported")     // this API server has no such subresource
-	ErrBusy         = errors.New("server overloaded") // try again later
-	ErrUnreachable  = errors.New("no connection")     // no connection to the API server could be opened, so it got no request
+	ErrNotFound     = errors.New("not found")                        // the object does not exist
+	ErrConflict     = errors.New("changed")                          // the object has changed, or another one has its name
+	ErrBudget       = errors.New("disruption budget")                // a PodDisruptionBudget does not allow the eviction now
+	ErrNodeCapacity = errors.New("node too small")                   // the resize exceeds the allocatable resources of the node
+	ErrQuota        = errors.New("quota exceeded")                   // a ResourceQuota or LimitRange does not allow it
+	ErrQuotaUsed    = fmt.Errorf("%w: used by other pods", ErrQuota) // a ResourceQuota has not enough left
+	ErrForbidden    = errors.New("forbidden")                        // an admission plugin or access control does not allow it
+	ErrDenied       = errors.New("denied")                           // an admission webhook denied it, or the request is bad for another reason
+	ErrWebhook      = errors.New("webhook failed")                   // the API server could not call an admission webhook
+	ErrInvalid      = errors.New("invalid")                          // such as a resize that would change the pod's QoS class
+	ErrUnsupported  = errors.New("not supported")                    // this API server has no such subresource
+	ErrBusy         = errors.New("server overloaded")                // try again later
+	ErrUnreachable  = errors.New("no connection")                    // no connection to the API server could be opened, so it got no request
 )
 
 // A refusal is an error of the API server with one of the reasons above.
@@ -37,7 +38,7 @@ type refusal struct{ reason, err error }
 
 func (r refusal) Error() string        { return r.err.Error() }
 func (r refusal) Unwrap() error        { return r.err }
-func (r refusal) Is(target error) bool { return target == r.reason }
+func (r refusal) Is(target error) bool { return errors.Is(r.reason, target) }
 
 // Refused adds the reason to an error of the API server. It returns other errors, and nil, unchanged.
 func Refused(err error) error {
@@ -87,6 +88,8 @@ func reasonOf(err error) error {
 		switch {
 		case apierrors.HasStatusCause(err, "NodeCapacity"), strings.Contains(text, "node didn't have enough allocatable"):
 			return ErrNodeCapacity
+		case strings.Contains(text, exceededQuota):
+			return ErrQuotaUsed
 		case isQuota(text):
 			return ErrQuota
 		}
@@ -149,10 +152,13 @@ func IsOtherUID(err error) bool {
 	return concernsUID(err) || strings.Contains(err.Error(), "UID in precondition")
 }
 
-// isQuota reports whether a ResourceQuota or a LimitRange does not allow a request.
+// exceededQuota is in the message about a request for more than a ResourceQuota has left.
+const exceededQuota = "exceeded quota"
+
+// isQuota reports whether a ResourceQuota or a LimitRange does not allow a request, whatever other pods request.
 func isQuota(text string) bool {
 	for _, words := range []string{
-		"exceeded quota", "failed quota", "insufficient quota", // ResourceQuota
+		"failed quota", "insufficient quota", // ResourceQuota: an amount is not set, or no quota covers the pod
 		" usage per Container is ", " usage per Pod is ", "max limit to request ratio per ", // LimitRange
 	} {
 		if strings.Contains(text, words) {

@@ -148,7 +148,7 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.config.Timeout)
 }
 
-// samples appends the values of a matrix. It does not validate them; usage.Book rejects invalid values.
+// samples appends the values of a matrix. It does not validate them; usage.Store rejects invalid values.
 func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace string, matrix model.Matrix) []usage.Sample {
 	for _, series := range matrix {
 		pod := cluster.Key{Namespace: namespace, Name: string(series.Metric[model.LabelName(c.config.PodLabel)])}

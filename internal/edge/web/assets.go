@@ -4,29 +4,34 @@
 package web
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/hex"
-	"io/fs"
+	"encoding/json"
+	"html/template"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"podfit.dev/podfit/internal/look"
 )
 
-//go:embed assets
-var files embed.FS
+//go:generate go test . -run TestFiles_packed -update
 
-// uPlotLicense is the license of the charts, which the page of podfit's own version shows.
+// packed are the files of the folders assets and templates: a JSON object with their texts by path, compressed. It is a third of their size.
 //
-//go:embed assets/uplot-1.6.32/LICENSE
-var uPlotLicense string
+//go:embed files.json.gz
+var packed []byte
 
-// ownStyle is the file with the style of these pages. It is served together with the common one.
-const ownStyle = "app.css"
+// Paths of single files.
+const (
+	ownStyle     = "assets/app.css"              // the style of these pages; it is served together with the common one
+	uPlotLicense = "assets/uplot-1.6.32/LICENSE" // which the page of podfit's own version shows
+)
 
 // An asset is a file that pages load. Its name contains a checksum, so browsers may keep it.
 type asset struct {
@@ -34,42 +39,59 @@ type asset struct {
 	body, small []byte // small is compressed
 }
 
-// assets are the files by the name in their URL, and assetURLs these names by the path of the file.
-var assets, assetURLs = loadAssets()
+// A bundle is everything that the pages consist of.
+type bundle struct {
+	templates *template.Template
+	assets    map[string]asset  // by the name in the URL
+	urls      map[string]string // these names by the name of the file
+	license   string            // of the charts
+
+	style  template.CSS // of offline pages
+	policy string       // allows exactly this style, and no scripts
+}
+
+// bundled is unpacked at its first use: most commands show no page.
+var bundled = sync.OnceValue(unpack)
 
 var contentTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
-func loadAssets() (byName map[string]asset, names map[string]string) {
-	byName = make(map[string]asset)
-	names = make(map[string]string)
-	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
-		extension := path.Ext(file)
-		if err != nil || entry.IsDir() || contentTypes[extension] == "" {
-			return err
+// unpack returns the files. They are a part of this binary, so it panics if they are not valid.
+func unpack() *bundle {
+	files := make(map[string]string)
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&files)
+	}
+	if err != nil {
+		panic(err)
+	}
+	style := look.Style(files[ownStyle])
+	b := &bundle{
+		templates: template.New("").Funcs(functions), assets: make(map[string]asset), urls: make(map[string]string), license: files[uPlotLicense],
+		style: template.CSS(style), policy: look.Policy(style),
+	}
+	files[ownStyle] = style
+	for file, text := range files {
+		base, extension := path.Base(file), path.Ext(file)
+		if extension == ".html" {
+			template.Must(b.templates.New(base).Parse(text))
+			continue
 		}
-		body, err := files.ReadFile(file)
-		if err != nil {
-			return err
+		if contentTypes[extension] == "" {
+			continue
 		}
-		base := path.Base(file)
-		if base == ownStyle {
-			body = []byte(look.Style(string(body)))
-		}
+		body := []byte(text)
 		sum := sha256.Sum256(body)
 		name := strings.TrimSuffix(base, extension) + "-" + hex.EncodeToString(sum[:6]) + extension
-		byName[name] = asset{contentTypes[extension], body, compressed(body, gzip.BestCompression)}
-		names[base] = name
-		return nil
-	})
-	if err != nil {
-		panic(err) // the files are part of this binary
+		b.assets[name] = asset{contentTypes[extension], body, compressed(body, gzip.BestCompression)}
+		b.urls[base] = name
 	}
-	return byName, names
+	return b
 }
 
 // asset sends a file.
 func (h *handler) asset(w http.ResponseWriter, r *http.Request, name string) {
-	a, ok := h.assets[name]
+	a, ok := bundled().assets[name]
 	if !ok {
 		h.fail(w, r, http.StatusNotFound, "There is no such file.")
 		return

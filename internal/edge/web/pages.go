@@ -352,7 +352,7 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	s := h.Source.State(r.Context())
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: uPlotLicense, Health: healthOf(s, v),
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),
 	}
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From

@@ -5,7 +5,6 @@ package web
 
 import (
 	"bytes"
-	"embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -16,13 +15,10 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/look"
 )
 
-//go:embed templates
-var templateFiles embed.FS
-
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
+// functions are those that templates call.
+var functions = template.FuncMap{
 	"amount":  formatAmount,
 	"cores":   func(a amounts) string { return number(float64(a.r.CPU) / 1000) },
 	"gib":     func(a amounts) string { return number(float64(a.r.Memory) / (1 << 30)) },
@@ -36,7 +32,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
 	"list":    func(values ...any) []any { return values },
-}).ParseFS(templateFiles, "templates/*.html"))
+}
 
 // An item is a link of the navigation.
 type item struct{ Root, Path, ID, Text, Section string }
@@ -73,7 +69,7 @@ type page struct {
 }
 
 // Assets of the layout.
-func (p *page) asset(base string) string { return p.Root + "assets/" + assetURLs[base] }
+func (p *page) asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
 
 // Asset returns the relative address of a file.
 func (p *page) Asset(base string) string { return p.asset(base) }
@@ -140,7 +136,7 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *p
 	p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version
 	if r.URL.Query().Get("save") != "" {
 		p.Offline = true
-		p.Style, p.Policy = offlineStyle, offlinePolicy
+		p.Style, p.Policy = bundled().style, bundled().policy
 		w.Header().Set("Content-Disposition", `attachment; filename="podfit-`+name+`.html"`)
 	}
 	body, err := render(name, p)
@@ -155,7 +151,7 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *p
 
 func render(name string, p *page) ([]byte, error) {
 	var out bytes.Buffer
-	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
+	if err := bundled().templates.ExecuteTemplate(&out, name+".html", p); err != nil {
 		return nil, fmt.Errorf("render page %s: %w", name, err)
 	}
 	return out.Bytes(), nil
@@ -181,16 +177,4 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	h.send(w, r, status, "text/html; charset=utf-8", body)
-}
-
-// The style of offline pages and the policy that allows exactly this style, and no scripts.
-var offlineStyle, offlinePolicy = offline()
-
-func offline() (template.CSS, string) {
-	own, err := files.ReadFile("assets/" + ownStyle)
-	if err != nil {
-		panic(err) // the file is part of this binary
-	}
-	style := look.Style(string(own))
-	return template.CSS(style), look.Policy(style)
 }

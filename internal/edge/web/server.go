@@ -68,17 +68,15 @@ type Config struct {
 }
 
 // handler serves the pages. Its own methods see only requests that passed all checks.
-type handler struct {
-	Config
-	assets map[string]asset
-}
+type handler struct{ Config }
 
 // New returns the handler of all pages. It sets the security headers on every response, also on errors.
 func New(c Config) http.Handler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &handler{Config: c, assets: assets}
+	bundled() // so that no viewer waits for it
+	return &handler{c}
 }
 
 // headers are set on every response.

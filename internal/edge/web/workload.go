@@ -85,18 +85,17 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 
 // allChoices returns the profiles by container, also those of which nothing is known.
 func allChoices(sizes []overview.ProfileSize) []choiceView {
-	out := []choiceView{}
-	index := make(map[[2]string]int)
+	found := []*choiceView{}
+	index := make(map[[2]string]*choiceView)
 	for i := range sizes {
 		s := &sizes[i]
 		key := [2]string{s.Container, s.Profile}
-		at, known := index[key]
+		c, known := index[key]
 		if !known {
-			at = len(out)
-			index[key] = at
-			out = append(out, choiceView{Container: s.Container, Profile: s.Profile, Own: s.Own, Killed: "unknown"})
+			c = &choiceView{Container: s.Container, Profile: s.Profile, Own: s.Own, Killed: "unknown"}
+			index[key] = c
+			found = append(found, c)
 		}
-		c := &out[at]
 		if s.Target > 0 {
 			c.Target.r = c.Target.r.Set(s.Resource, s.Target)
 		} else if c.Reason == "" {
@@ -106,7 +105,11 @@ func allChoices(sizes []overview.ProfileSize) []choiceView {
 			c.Above, c.Days, c.Killed = s.DaysAbove, s.Days, s.Killed
 		}
 	}
-	slices.SortStableFunc(out, func(a, b choiceView) int { return strings.Compare(a.Container, b.Container) })
+	slices.SortStableFunc(found, func(a, b *choiceView) int { return strings.Compare(a.Container, b.Container) })
+	out := make([]choiceView, 0, len(found))
+	for _, c := range found {
+		out = append(out, *c)
+	}
 	return out
 }
 

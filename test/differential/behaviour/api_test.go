@@ -135,6 +135,12 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 			p.overSince = time.Now()
 		}
 		p.over = over
+		switch {
+		case over:
+			p.overTotal = w.requests()
+		case p.done:
+			p.overTotal = size{}
+		}
 	}
 	s.note("%s %s: %s", verb, p.pod.Name, said)
 }

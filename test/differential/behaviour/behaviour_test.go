@@ -163,6 +163,17 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 				evictUnchecked(s, s.workloads[0].pods[len(s.workloads[0].pods)-1])
 			}
 		}, "no pods are lost to a quota"},
+		"does not try again after a refusal": {day(grow("Recreate", 3).with(func(w *workload) {
+			w.Faults = []fault{{Verb: "evict", What: denied403, When: window{To: 20}}}
+		})), until(10), "no fewer pods are satisfied"},
+		"does not evict after the quota is free": {freedQuota, until(2), "no fewer pods are satisfied"},
+		"says that another pod is rescued":       {rescuing(grow("Recreate", 3).with(killed)), says(decision.RescueInProgress), "every reason is correct"},
+		"says that a disruption budget is violated by other pods": {
+			rescuing(grow("Recreate", 3).with(killed)), says(decision.BudgetOfOthers), "every reason is correct",
+		},
+		"waits an hour for the resize of a pod that is down": {rescuing(grow("InPlaceOrRecreate", 3).with(killed).with(func(w *workload) {
+			w.Resizing.How = "silent"
+		})), waitsForResizes, "refusals are reported"},
 		"evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
 			evictUnchecked(s, s.workloads[0].pods[0])
 		}, "the update mode is respected"},
@@ -174,6 +185,48 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// until returns an updater that ends in a minute. Its last reasons stay.
+func until(minute int) func(context.Context, *simulation, *podfit) {
+	return func(ctx context.Context, s *simulation, p *podfit) {
+		if s.minute() < minute {
+			p.pass(ctx)
+		}
+	}
+}
+
+// killed makes containers that have the size of the template be OOM-killed, and protects their pods.
+func killed(w *workload) { w.OOM, w.PDBs = outOfMemory{NeedMB: 256, Every: 2}, []pdb{{}} }
+
+// says returns an updater whose evictions are refused, and that gives the same reason for each pod.
+func says(code decision.ReasonCode) func(context.Context, *simulation, *podfit) {
+	return func(_ context.Context, s *simulation, p *podfit) {
+		if s.minute() == 5 {
+			for _, o := range s.workloads[0].pods {
+				evictUnchecked(s, o)
+			}
+		}
+		p.leavesAll(s, code)
+	}
+}
+
+// leavesAll stores the decision to leave each pod.
+func (p *podfit) leavesAll(s *simulation, code decision.ReasonCode) {
+	for _, o := range s.workloads[0].pods {
+		p.decided([]decision.Decision{{Pod: projection.Pod(o.pod, new(projection.Interner)), Reason: decision.Reason{Code: code}}})
+	}
+}
+
+// waitsForResizes tries to evict all pods, resizes them, and waits.
+func waitsForResizes(ctx context.Context, s *simulation, p *podfit) {
+	if s.minute() == 5 {
+		for _, o := range s.workloads[0].pods {
+			evictUnchecked(s, o)
+		}
+		resizeAll(ctx, s, p)
+	}
+	p.leavesAll(s, decision.ResizeRunning)
 }
 
 // evictUnchecked evicts a pod without checking any limit.

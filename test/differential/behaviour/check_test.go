@@ -401,8 +401,10 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 		return true // it has its turn again, and the next attempt leads to a deletion or an event
 	case c.sim.world.Rate > 0 && minute-c.since(w, p, minute, "evict") <= reportWithin+3*c.turn():
 		return true // each pod gets one attempt in a turn, and it may take three OOM kills until one leads to a deletion or an event
+	case why == decision.ResizeRunning && p.served >= c.oldest():
+		return minute-p.resized <= 60 // both updaters wait an hour for the resize of a pod that serves between two OOM kills
 	case why == decision.ResizeRunning:
-		return minute-p.resized <= 60 // then it is evicted instead
+		return minute-p.resized <= stuckAfter+1+c.sim.world.Lag // one that is down waits ten minutes for it, and is evicted instead
 	case c.killsInWatch(p) >= 3:
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
@@ -475,12 +477,14 @@ func (c *checker) isCorrect(w *simulated, p *replica, d decision.Decision, minut
 var conditions = map[string]func(observation) bool{
 	"BudgetSpent": isShort,
 	"FewKills": func(o observation) bool {
-		return o.p.pod.Status.ContainerStatuses[0].RestartCount < 3 && refused("evict", "disruption budget", "")(o)
+		return o.p.pod.Status.ContainerStatuses[0].RestartCount < 3 && refused("evict", disruptionBudget, "")(o)
 	},
-	"RescueInProgress": isShort,
-	"BudgetOfOthers":   refused("evict", "disruption budget", ""),
-	"NotEnoughMemory":  func(o observation) bool { return o.w.OOM.NeedMB > 0 && o.state().evicted >= 0 },
-	"NotReady":         isShort,
+	"RescueInProgress": isRescuingOther,
+	"BudgetOfOthers": func(o observation) bool {
+		return refused("evict", disruptionBudget, "")(o) && o.isBudgetOfOthers()
+	},
+	"NotEnoughMemory": func(o observation) bool { return o.w.OOM.NeedMB > 0 && o.state().evicted >= 0 },
+	"NotReady":        isShort,
 	"ReplacementMissing": func(o observation) bool {
 		return o.w.count().pods < o.w.Replicas && (o.state().evicted >= 0 || o.w.evictedLeaving)
 	},
@@ -536,7 +540,7 @@ var conditions = map[string]func(observation) bool{
 		}
 		// A quota that podfit cannot read refused the resize of another pod, which is not tried again before its back-off ends.
 		beside := !o.sim.world.Quotas && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
-			return p.over && o.minute-p.last["resize"] <= 105
+			return p.over && o.minute-p.last["resize"] <= 105 && !o.w.hasFreed(o.p, p.overTotal, o.minute)
 		})
 		return beside || o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
 	},
@@ -566,7 +570,7 @@ var conditions = map[string]func(observation) bool{
 	"EvictionRefused":       refused("evict", "", "disruption budget does not"),
 	"ServerNotReached":      func(o observation) bool { return o.p.replies["evict"] == notSent || o.p.replies["resize"] == notSent },
 	"DeletionRefused":       refused("delete", "", ""), // the stale watch shows an outdated version of the pod, which is a precondition
-	"DisruptionBudget":      refused("evict", "violate the pod's disruption budget", ""),
+	"DisruptionBudget":      refused("evict", disruptionBudget, ""),
 	"ResizeRefused":         refused("resize", "", "exceeded quota"),
 	"ResizeOverQuota":       refused("resize", "exceeded", ""),
 	"NotSmallerThanRefused": refused("resize", "node didn't have enough", ""),
@@ -612,6 +616,42 @@ func (o observation) hasRoom() bool {
 		}
 	}
 	return used.CPU <= o.sim.world.Node.CPU && used.Memory <= o.sim.world.Node.Memory
+}
+
+// disruptionBudget is in the reply to an eviction that a disruption budget does not allow.
+const disruptionBudget = "violate the pod's disruption budget"
+
+// isRescuingOther reports whether the replacement of a deleted pod is not ready yet, or the deletion may have been carried out. A stale
+// watch shows later that it is ready.
+func isRescuingOther(o observation) bool {
+	st := o.state()
+	recent := func(at int) bool { return o.minute-at <= unclear+o.sim.world.Lag }
+	if st.deleted >= 0 && (recent(st.deletedAt) || o.sim.world.Lag > 0 || !o.isReplaced(o.w, st.deleted)) {
+		return true
+	}
+	return slices.ContainsFunc(o.w.pods, func(p *replica) bool { return p.replies["delete"] == noReply && recent(p.last["delete"]) })
+}
+
+// isBudgetOfOthers reports whether the disruption budget would not allow the eviction if the pods that were OOM-killed minutes ago were
+// ready. A stale watch shows later which ones are.
+func (o observation) isBudgetOfOthers() bool {
+	of := 0
+	for _, b := range o.w.PDBs {
+		if b.FirstOnly && o.number != 0 {
+			continue
+		}
+		of++
+		healthy, desired := o.w.health(b)
+		for _, p := range o.w.pods {
+			if (!b.FirstOnly || p.number == 0) && p.pod.DeletionTimestamp == nil && !isReady(p.pod) && p.killed > o.oldest()-rescueFor {
+				healthy++
+			}
+		}
+		if healthy < desired {
+			return true
+		}
+	}
+	return of > 1 || o.sim.world.Lag > 0
 }
 
 // isShort reports whether pods are missing or not ready, or were changed recently, or may have been changed.
@@ -989,8 +1029,10 @@ var differences = []difference{
 	{
 		name: "resizes over quota", reason: "podfit does not evict a pod whose replacement the quota rejects; upstream does, and its other pods use the free quota",
 		explains: func(o observation) bool {
-			// Without the right to read quotas, podfit does not know that the quota has room again while resizes fail for another reason.
-			unknown := o.p != nil && !o.sim.world.Quotas && o.p.over && isTemporary(o.p.replies["resize"])
+			// Without the right to read quotas, podfit knows what a quota refused, and not how much the quota has left. While resizes fail
+			// for another reason, the quota does not answer. podfit knows only that there is room again when the workload requests so
+			// much less than at the time of the refusal. Upstream evicts the pod whether or not there is room.
+			unknown := o.p != nil && !o.sim.world.Quotas && o.p.overTotal != size{} && isRefusal(o.p.replies["resize"]) && !o.w.hasFreed(o.p, o.p.overTotal, o.minute)
 			return o.p != nil && (unknown || o.w.exceedsQuota(o.p, o.minute))
 		},
 	},
@@ -1061,6 +1103,11 @@ var differences = []difference{
 			}
 			few := o.why().Code == decision.TooFewReplicas
 			rescue := o.why().Code == decision.RescueInProgress || o.why().Code == decision.FewKills || o.why().Code == decision.BudgetOfOthers
+			// These are reasons not to delete a pod, which is only considered after a disruption budget refused its eviction. They have no
+			// time of the next eviction, but it is the same: upstream repeats the eviction every minute, and podfit after its back-off.
+			if rescue && (!o.sim.world.Rescue || o.p.killed < 0 || !refused("evict", disruptionBudget, "")(o)) {
+				return false
+			}
 			// Neither updater evicts pods of a workload with too few pods.
 			evictable := o.w.Replicas >= o.w.minimum(o.sim.world)
 			// A pod whose resize exceeds a quota is not evicted; the resize is repeated after the back-off, even if the quota is free

@@ -84,6 +84,7 @@ type replica struct {
 	tried     map[string]int         // requests since the pod or its recommendation changed, by verb
 	replies   map[string]string      // the last replies, by verb
 	over      bool                   // the last definite reply to a resize was a quota refusal
+	overTotal size                   // what the pods of the workload requested when a quota last refused a resize; zero after a resize
 	overSince time.Time              // when that reply was sent, since the last other reply
 	sent      time.Time              // when the request in progress was sent
 	done      bool                   // the last request was carried out

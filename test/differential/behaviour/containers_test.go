@@ -86,6 +86,23 @@ func (w *simulated) restarts(has, next *corev1.Pod) bool {
 	return false
 }
 
+// requests returns the requests of all pods of the workload.
+func (w *simulated) requests() (sum size) {
+	for _, p := range w.pods {
+		sum.CPU += cpu(p.pod)
+		sum.Memory += memory(p.pod) >> 20
+	}
+	return sum
+}
+
+// hasFreed reports whether all pods exist, and request no more than in an earlier total if a pod gets the recommended size.
+func (w *simulated) hasFreed(p *replica, before size, minute int) bool {
+	to, now := w.total(minute), w.requests()
+	more := size{max(0, to.CPU-cpu(p.pod)), max(0, to.Memory-memory(p.pod)>>20)}
+	fits := (more.CPU == 0 || now.CPU+more.CPU <= before.CPU) && (more.Memory == 0 || now.Memory+more.Memory <= before.Memory)
+	return fits && w.count().pods >= w.Replicas
+}
+
 // total returns the requests of a pod with the recommended size.
 func (w *simulated) total(minute int) size {
 	n, t := int64(len(w.names())), w.wanted(minute)

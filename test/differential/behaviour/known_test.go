@@ -196,6 +196,16 @@ var known = map[string]*world{
 	// The replacement of the first evicted pod is awaited for hours.
 	"a webhook denies each resize, and a quota rejects the replacement": day(grow("InPlaceOrRecreate", 6).with(refuses("resize", denied403, false)).with(quota(0))),
 
+	// A quota refuses the resizes once, and a webhook refuses them since. The scale-down frees the quota.
+	"a quota that refused resizes is free after a scale-down, and a webhook denies them": freedQuota,
+
+	// Two of three evicted pods are replaced. After the scale-down, the stale watch shows more pods than the controller wants.
+	"scaled down after the quota rejected one of three replacements, and the watch is stale": {Minutes: 60, Min: 2, Tolerance: 0.5, Lag: 3, Workloads: []workload{
+		grow("Recreate", 6).with(quota(2000)).with(func(w *workload) {
+			w.StatefulSet, w.Delay, w.Start, w.Scales = true, 1, 15, []scaling{{At: 15, Replicas: 4}}
+		}),
+	}},
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
@@ -212,6 +222,14 @@ var known = map[string]*world{
 		grow("InPlaceOrRecreate", 3).with(refuses("resize", nodeTooBig, false)).with(quota(2000))),
 	"a quota rejects the replacement": day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
+
+// freedQuota is a world in which a quota refuses resizes before a webhook does, and a scale-down frees the quota.
+var freedQuota = &world{Minutes: 120, Min: 2, Tolerance: 0.5, Workloads: []workload{
+	grow("InPlaceOrRecreate", 5).with(quota(500)).with(func(w *workload) {
+		w.Faults = []fault{{Verb: "resize", What: denied403, When: window{From: 1}}}
+		w.Fine, w.Scales = []int{1, 3, 4}, []scaling{{At: 2, Replicas: 2}}
+	}),
+}}
 
 // stale returns a world in which the watches of updaters are some minutes behind.
 func stale(minutes int, ws ...workload) *world {

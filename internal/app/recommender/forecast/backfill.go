@@ -45,6 +45,8 @@ func (l *Loop) fill(ctx context.Context, now time.Time, nodes []cluster.Node, s 
 		b.before = from
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
 	hours, err := l.Past.Requests(ctx, prom.RequestsQuery{From: from.Time(), To: b.before.Time().Add(-time.Second), Allocatable: allocatable})
 	if err != nil {
 		if b.failures++; b.failures >= backfillFailures {

@@ -4,6 +4,7 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,9 @@ import (
 const (
 	interval     = time.Minute      // between two passes
 	writeEvery   = 10 * time.Minute // the least time between two writes, unless conditions, dates or pools change
-	writeTimeout = 30 * time.Second // of the requests of one pass
+	readTimeout  = 30 * time.Second // of reading the plan
+	fillTimeout  = 30 * time.Second // of reading a week of the past from Prometheus, so that a slow one delays no write
+	writeTimeout = 30 * time.Second // of writing the plan
 	retryAfter   = 10 * time.Minute // the time without requests after the plan was not available
 	forgetAfter  = capacity.GrowthDays
 )
@@ -105,8 +108,6 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 	if len(nodes) == 0 || slices.ContainsFunc(l.World.Stale(now), func(feed string) bool { return feed == "pods" || feed == "nodes" }) {
 		return // what is missing would look like a fall of requests
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
 	if !now.Before(l.retryAt) {
 		l.refresh(ctx, now)
 	}
@@ -142,16 +143,26 @@ func (l *Loop) record(now time.Time, pools []capacity.Pool) {
 }
 
 // withAbsent adds the pools that have no nodes now but have a history, such as a pool that an autoscaler has scaled to zero. It forgets those
-// that have had none for four weeks.
+// that have had none for four weeks and, if there are too many pools, those that have had none for the longest time.
 func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool {
 	out := slices.Clone(pools)
 	today := capacity.DayOf(now)
+	var absent []string
 	for name, h := range l.histories {
 		if slices.ContainsFunc(pools, func(p capacity.Pool) bool { return p.Name == name }) {
 			continue
 		}
-		n := len(h.Days)
-		if n == 0 || today-h.Days[n-1].Day > forgetAfter || len(out) >= capacity.MostPools {
+		if today-h.Last(today) > forgetAfter {
+			delete(l.histories, name)
+			continue
+		}
+		absent = append(absent, name)
+	}
+	slices.SortFunc(absent, func(a, b string) int {
+		return cmp.Or(cmp.Compare(l.histories[b].Last(today), l.histories[a].Last(today)), compare(a, b))
+	})
+	for _, name := range absent {
+		if len(out) >= capacity.MostPools {
 			delete(l.histories, name)
 			continue
 		}
@@ -163,11 +174,13 @@ func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool 
 
 // refresh reads the object: its spec, its version, and before the first record its history. It creates the object if there is none.
 func (l *Loop) refresh(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	plan, err := l.Plans.Read(ctx)
 	if errors.Is(err, kube.ErrNotFound) {
 		if l.loaded && l.version != "" { // deleting the object discards the history
 			l.histories = map[string]*capacity.History{}
-			l.before, l.written, l.backfill = nil, written{}, backfill{}
+			l.version, l.before, l.written, l.backfill = "", nil, written{}, backfill{}
 			l.Log.Info("The CapacityPlan was deleted; its history starts again")
 		}
 		plan, err = &v1alpha1.CapacityPlan{}, nil
@@ -212,6 +225,8 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 		return
 	}
 	status.Updated = &metav1.Time{Time: now.Truncate(time.Second)}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	version, err := l.Plans.WriteStatus(ctx, l.version, &status)
 	switch {
 	case err == nil:

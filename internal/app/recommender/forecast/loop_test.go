@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,6 +99,7 @@ type bench struct {
 	past  past
 	used  *Usage
 	dry   bool
+	local bool // the API server is in this process, for synctest
 }
 
 func newBench(t *testing.T) *bench {
@@ -109,7 +111,11 @@ func newBench(t *testing.T) *bench {
 // elect starts a new term of leadership.
 func (b *bench) elect() {
 	b.t.Helper()
-	clients, err := kube.ClientsFor(b.api.Config())
+	config := kubetest.LocalConfig(b.api)
+	if !b.local {
+		config = b.api.Config()
+	}
+	clients, err := kube.ClientsFor(config)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -356,6 +362,38 @@ func TestLoop_deletedPlan_historyStartsAgain(t *testing.T) {
 	}
 }
 
+// Without the right to create the plan again, the history that starts after its deletion grows in memory.
+func TestLoop_deletedPlanCannotBeCreated_historyIsKeptInMemory(t *testing.T) {
+	b := newBench(t)
+	now := b.scene(30)
+	b.api.Delete(plansPath, planKey)
+	b.api.Reply("POST "+plansPath, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"cannot create"}`)
+	for day := range 20 {
+		b.pass(now.AddDate(0, 0, day+1))
+	}
+	if n := len(b.loop.histories["worker"].Days); n != 20 {
+		t.Errorf("%d days in memory 20 days after the deletion", n)
+	}
+	if n := strings.Count(b.log.String(), "its history starts again"); n != 1 {
+		t.Errorf("logged %d times that the history starts again, want once", n)
+	}
+}
+
+// The number of pools is bounded. Those that had nodes last are kept, in each pass the same.
+func TestLoop_tooManyPoolsWithoutNodes_lastOnesAreKept(t *testing.T) {
+	b := newBench(t)
+	for i := range 2 * capacity.MostPools {
+		b.world.nodes = []cluster.Node{{Name: "n", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{fmt.Sprintf("karpenter.sh/nodepool=p%02d", (i*7)%32)}}}
+		b.pass(start.AddDate(0, 0, i/2))
+	}
+	for i := range 2 * capacity.MostPools {
+		name := fmt.Sprintf("p%02d", (i*7)%32)
+		if _, kept := b.loop.histories[name]; kept != (i >= capacity.MostPools) {
+			t.Errorf("pool %d, %s: kept %v", i, name, kept)
+		}
+	}
+}
+
 func TestLoop_otherWriter_conflictIsResolvedInTheNextPass(t *testing.T) {
 	b := newBench(t)
 	now := b.scene(20)
@@ -467,6 +505,21 @@ func TestLoop_poolWithoutNodes_keepsItsHistoryForFourWeeks(t *testing.T) {
 	}
 }
 
+// While the clock is ahead by years, the values of a day are recorded. They do not keep the pool after that.
+func TestLoop_clockWasAheadAndPoolIsGone_isForgotten(t *testing.T) {
+	b := newBench(t)
+	now := b.scene(20)
+	b.pass(now.AddDate(5, 0, 0))
+	b.world.pods = nil
+	b.world.nodes = []cluster.Node{{Name: "m0", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{"karpenter.sh/nodepool=blue"}}}
+	for d := range 31 {
+		b.pass(now.AddDate(0, 0, 1+d))
+	}
+	if h := b.loop.histories["worker"]; h != nil {
+		t.Errorf("the pool is kept with %d days, the last one on %s", len(h.Days), h.Days[len(h.Days)-1].Day)
+	}
+}
+
 func TestLoop_dryRun_writesNothing(t *testing.T) {
 	b := newBench(t)
 	b.dry = true
@@ -546,4 +599,25 @@ func TestLoop_prometheusFails_isLoggedOnceAndGivenUp(t *testing.T) {
 	if from.queries != backfillFailures || strings.Count(b.log.String(), "Cannot read the history of requests") != 1 {
 		t.Errorf("%d queries, log %s", from.queries, b.log.String())
 	}
+}
+
+// hangingPast is a Prometheus that never answers.
+type hangingPast struct{}
+
+func (hangingPast) Requests(ctx context.Context, _ prom.RequestsQuery) ([]capacity.NodeHour, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The plan is written although all the time for Prometheus is used up, and no log message names the API server as the cause.
+func TestLoop_prometheusHangs_planIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, api: kubetest.NewLocalAPI(t), local: true, world: newWorld(), used: new(Usage), past: hangingPast{}}
+		b.elect()
+		b.world.run("web", 10, cluster.Amounts(1500, 3<<30))
+		b.pass(time.Now())
+		if got := b.status("pools", 0, "cpu", "requested"); got != "15" || strings.Contains(b.log.String(), "Cannot write") {
+			t.Errorf("requested %v, log %s", got, b.log.String())
+		}
+	})
 }

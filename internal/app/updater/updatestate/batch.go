@@ -135,9 +135,8 @@ func (r *Recorder) isPruned(state *ledger.State) bool {
 	return r.ungrouped && state.IsOfNamespace()
 }
 
-// endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none. Unless all is true, it keeps those that
-// count for the next passes.
-func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) {
+// endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
+func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays ledger.Delays) {
 	announced := record.Announcements(now)
 	if len(announced) == 0 {
 		return
@@ -152,20 +151,17 @@ func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays
 	for _, w := range announced {
 		action, open := current[w]
 		last, ok := r.written[w]
-		at, batched := r.batched[w]
-		if !all && batched && !now.Before(at) && now.Sub(at) < announcedFor {
-			continue
-		}
 		if open && (!ok || last.acting || action.After(last.action)) {
 			continue
 		}
 		record.EndAnnouncement(now, w)
+		delete(r.batched, w) // the next write of the namespace leaves it out
 	}
 }
 
 // endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
 func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays) {
-	r.endAnnouncements(now, record, delays, true)
+	r.endAnnouncements(now, record, delays)
 	current := map[cluster.Workload]bool{}
 	var writes []stateUpdate
 	for _, state := range record.Export(delays) {

@@ -96,6 +96,36 @@ func TestBatch_passesFollowEachOther_oneAnnouncementCountsForSomeTime(t *testing
 	})
 }
 
+// Nothing was done to a workload, so its announcement is removed by the next one of its namespace. Then it does not count any more.
+func TestBatch_announcementWasRemoved_workloadIsAnnouncedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 10)
+		idle, others := b.workloads[:5], b.workloads[5:]
+		announce := func(workloads []cluster.Workload) {
+			b.r.Begin(time.Now(), b.record, delays, acting(workloads))
+			for _, w := range workloads {
+				b.r.Announce(t.Context(), time.Now(), w)
+			}
+		}
+		announce(idle)
+		b.r.Save(t.Context(), time.Now(), b.record, delays, false)
+		time.Sleep(15 * time.Second)
+		announce(others)
+		announce(idle)
+		stored := map[cluster.Workload]bool{}
+		for _, g := range b.namespace() {
+			for _, w := range g.Workloads {
+				stored[w.Workload] = true
+			}
+		}
+		for _, w := range b.workloads {
+			if !stored[w] && b.store.objects[w].ActingSince.IsZero() {
+				t.Errorf("the updater acts on %s, and no stored object shows it", w.Name)
+			}
+		}
+	})
+}
+
 // Without another pass, for example with a long interval, the outcomes are stored when the announcement is not enough any more.
 func TestBatch_noPassFollows_outcomesAreStoredAfterTheSettleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

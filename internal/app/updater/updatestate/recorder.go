@@ -311,7 +311,7 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		r.drop = nil
 	}
 	r.saving.Wait() // at most for storeTimeout
-	r.endAnnouncements(now, record, delays, all)
+	r.endAnnouncements(now, record, delays)
 	var atOnce, later []stateUpdate
 	for _, w := range r.dueWrites(now, record, delays, all) {
 		if r.parallel && !all && w.mayWait {

@@ -28,8 +28,8 @@ type Replacements struct {
 // NewReplacements returns the client.
 func NewReplacements(c *kube.Clients) *Replacements { return &Replacements{core: c.Core} }
 
-// DryRun returns the containers that a replacement of the pod would have now: their requests and limits, and whether the admission
-// controller would set them (Sized). It needs the rights to list and create pods. An error wraps one of the refusals of package kube: ErrNotFound if the
+// DryRun returns the containers that a replacement of the pod would have now: their requests and limits, which of them have a CPU startup
+// boost, and whether the admission controller would set them (Sized). It needs the rights to list and create pods. An error wraps one of the refusals of package kube: ErrNotFound if the
 // pod does not exist any more, ErrWebhook if a webhook that must admit pods cannot be called. Other errors say nothing about a
 // replacement: for example, a ResourceQuota counts the pod, which still exists, and a webhook may not support dry runs.
 func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod, error) {
@@ -49,7 +49,11 @@ func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod
 	for i := range created.Spec.Containers {
 		c := &created.Spec.Containers[i]
 		requests, limits := kube.SizeOf(&c.Resources)
-		out.Containers = append(out.Containers, cluster.Container{Name: c.Name, Requests: requests, Limits: limits})
+		container := cluster.Container{Name: c.Name, Requests: requests, Limits: limits}
+		if _, boosted := created.Annotations[v1.AnnotationStartupBoostPrefix+c.Name]; boosted {
+			container.Boosted = new(cluster.Applied)
+		}
+		out.Containers = append(out.Containers, container)
 	}
 	return out, nil
 }

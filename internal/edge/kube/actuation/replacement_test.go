@@ -59,6 +59,7 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 		}
 		answer := got.DeepCopy()
 		answer.Annotations["vpaUpdates"] = "Pod resources updated by web"
+		answer.Annotations["vpaCpuStartupBoost/app"] = `{"requests":{"cpu":"100m"},"limits":{}}`
 		answer.Spec.Containers[0].Resources.Requests = kube.Quantities(cluster.Amounts(700, 250<<20))
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(answer)
@@ -84,7 +85,7 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the created pod differs (-want +got):\n%s", diff)
 	}
-	wanted := &cluster.Pod{Key: p.Key, Sized: true, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(700, 250<<20), Limits: cluster.Amounts(1<<20, 1<<20)}}}
+	wanted := &cluster.Pod{Key: p.Key, Sized: true, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(700, 250<<20), Limits: cluster.Amounts(1<<20, 1<<20), Boosted: new(cluster.Applied)}}}
 	if diff := cmp.Diff(wanted, replacement); diff != "" {
 		t.Errorf("the replacement differs (-want +got):\n%s", diff)
 	}

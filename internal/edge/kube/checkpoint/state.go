@@ -141,7 +141,7 @@ func storePod(p *ledger.PodState) v1alpha1.PodUpdate {
 		out.LastUnanswered = micro(f.Lost)
 		out.UnansweredSince = micro(f.LostSince)
 		out.FailingSince = micro(f.Failing)
-		out.OverQuota, out.OverQuotaTime = storeSizes(f.OverQuota), micro(f.OverQuotaAt)
+		out.OverQuota, out.OverQuotaTime, out.OverQuotaTotal = storeSizes(f.OverQuota), micro(f.OverQuotaAt), storeTotal(f.OverQuotaTotal)
 	}
 	return out
 }
@@ -197,6 +197,13 @@ func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
 		})
 	}
 	return out
+}
+
+func storeTotal(t cluster.PodResources) *v1alpha1.RequestedTotal {
+	if t == (cluster.PodResources{}) {
+		return nil
+	}
+	return &v1alpha1.RequestedTotal{Requests: storeAmounts(t.Requests), Limits: storeAmounts(t.Limits)}
 }
 
 func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
@@ -452,7 +459,8 @@ func loadPod(raw json.RawMessage) (ledger.PodState, error) {
 	}
 	with, err := loadSizes(u.Requested)
 	over, overErr := loadSizes(u.OverQuota)
-	if err := errors.Join(err, overErr); err != nil {
+	total, totalErr := loadTotal(u.OverQuotaTotal)
+	if err := errors.Join(err, overErr, totalErr); err != nil {
 		return ledger.PodState{}, err
 	}
 	out := ledger.PodState{UID: u.UID, Name: u.Name, Do: do, At: fromMicro(&u.LastTime), Attempts: int(u.Attempts), With: with}
@@ -474,7 +482,7 @@ func loadPod(raw json.RawMessage) (ledger.PodState, error) {
 	}
 	out.Failed = &ledger.FailedState{
 		Refusal: decision.Refusal{Kind: kind, Text: u.Message}, Transient: int(u.TransientFailures), Ready: int(u.ReadyPods),
-		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), Failing: fromMicro(u.FailingSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime),
+		Lost: fromMicro(u.LastUnanswered), LostSince: fromMicro(u.UnansweredSince), Failing: fromMicro(u.FailingSince), OverQuota: over, OverQuotaAt: fromMicro(u.OverQuotaTime), OverQuotaTotal: total,
 	}
 	return out, nil
 }
@@ -491,6 +499,15 @@ func loadSizes(sizes []v1alpha1.RequestedSize) ([]policy.Fitted, error) {
 		out = append(out, policy.Fitted{Container: s.Container, Requests: requests, Limits: limits, Inserted: s.Inserted})
 	}
 	return out, nil
+}
+
+func loadTotal(t *v1alpha1.RequestedTotal) (cluster.PodResources, error) {
+	if t == nil {
+		return cluster.PodResources{}, nil
+	}
+	requests, err := loadAmounts(t.Requests)
+	limits, limitsErr := loadAmounts(t.Limits)
+	return cluster.PodResources{Requests: requests, Limits: limits}, errors.Join(err, limitsErr)
 }
 
 func loadAmounts(a *v1alpha1.RequestedAmounts) (cluster.Resources, error) {

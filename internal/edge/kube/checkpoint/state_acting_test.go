@@ -68,6 +68,29 @@ func TestStates_crdWithoutAnnouncements_writeHasAnError(t *testing.T) {
 	}
 }
 
+// A new updater announces other workloads while the announcements of the one before it count. All of them fit in an object that can be read.
+func TestStates_announcementsOfTwoUpdaters_areLoaded(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	of := func(prefix string) (all []cluster.Workload) {
+		for i := range 900 {
+			all = append(all, deployment(fmt.Sprintf("%s-%s-%04d", strings.Repeat("w", 30), prefix, i)))
+		}
+		return all
+	}
+	next := ledger.New()
+	next.Restore(noon, []ledger.State{ledger.New().Announce(noon, "shop", of("old"))})
+	state := next.Announce(noon, "shop", of("new"))
+	mustStore(t, newStates(t, f, StorageOptions{}), state)
+	third := ledger.New()
+	third.Restore(noon, []ledger.State{loadStates(t, newStates(t, f, StorageOptions{}))[state.Workload]})
+	for _, w := range append(of("old"), of("new")...) {
+		_, interrupted := third.Interrupted(noon, w)
+		if announced := !next.Announced(w).IsZero() || strings.Contains(w.Name, "old"); interrupted != announced {
+			t.Fatalf("%s: interrupted %v, want %v", w.Name, interrupted, announced)
+		}
+	}
+}
+
 // Two updaters write by turns, because a request of the one that has lost the lease was delayed.
 func TestStates_twoWritersOfAnAnnouncement_lastOneWins(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -47,7 +48,7 @@ type States struct {
 
 // A stateAt is the name, the version and a checksum of a stored state.
 type stateAt struct {
-	name, version string
+	name, version string // the version is "" if the object may not exist: the answer to its creation was lost
 	uid           types.UID
 	sum           uint64 // 0: differs from every checksum
 }
@@ -201,19 +202,22 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 
 func (s *States) write(ctx context.Context, w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) error {
 	if at, ok := s.at(w); ok {
-		err := s.patch(ctx, w, at, status, sum)
+		err := s.replace(ctx, w, at, status, sum)
 		switch {
 		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
 			s.forget(w)
 		case apierrors.IsConflict(err):
 			return s.overwrite(ctx, w, at.name, status, sum)
-		default:
+		case !errors.Is(err, errForeign):
 			return err
 		}
 	}
 	for _, name := range [...]string{historyName(w), hashedHistoryName(w)} {
 		err := s.create(ctx, w, name, status, sum)
 		if !apierrors.IsAlreadyExists(err) {
+			if isLost(err) {
+				s.learn(&updateStateObject{Metadata: metav1.ObjectMeta{Name: name}}, w, 0)
+			}
 			return err
 		}
 		if err := s.overwrite(ctx, w, name, status, sum); !errors.Is(err, errForeign) {
@@ -221,6 +225,27 @@ func (s *States) write(ctx context.Context, w cluster.Workload, status *v1alpha1
 		}
 	}
 	return errors.New("both names are in use by states of other workloads")
+}
+
+// replace replaces the status of an object that is known, or whose creation had no answer.
+func (s *States) replace(ctx context.Context, w cluster.Workload, at stateAt, status *v1alpha1.UpdateStateStatus, sum uint64) error {
+	if at.version == "" {
+		return s.overwrite(ctx, w, at.name, status, sum)
+	}
+	err := s.patch(ctx, w, at, status, sum)
+	if isLost(err) { // the object may have the new status, so no status is known to be the stored one
+		at.sum = 0
+		s.mu.Lock()
+		s.known[w] = at
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// isLost reports whether a request may have been carried out: it has no answer, or one that does not refuse it.
+func isLost(err error) bool {
+	var status apierrors.APIStatus
+	return err != nil && !errors.Is(err, ErrPruned) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
 // overwrite stores a status in an object that another client has created or changed.
@@ -299,6 +324,17 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 	at, ok := s.at(w)
 	if !ok {
 		return nil
+	}
+	if at.version == "" {
+		read, err := s.read(ctx, w, at.name)
+		if apierrors.IsNotFound(err) && !kube.IsNoHandler(err) || errors.Is(err, errForeign) {
+			s.forget(w)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read update state of %s: %w", w, kube.Refused(err))
+		}
+		at = read
 	}
 	preconditions := metav1.Preconditions{ResourceVersion: &at.version}
 	if at.uid != "" {

@@ -99,6 +99,7 @@ func fullState() ledger.State {
 				Failed: &ledger.FailedState{
 					Refusal: decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
 					Ready: 3, OverQuota: with, OverQuotaAt: noon.Add(-time.Hour),
+					OverQuotaTotal: cluster.PodResources{Requests: cluster.Amounts(2500, 3<<30), Limits: cluster.Resources{}.Set(cluster.Memory, 4<<30)},
 				}},
 		},
 	}

@@ -74,11 +74,15 @@ func Recent(ctx context.Context, c *kube.Clients, namespace string) ([]overview.
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
-	out := make([]overview.Entry, 0, len(list.Items))
+	events := make([]*corev1.Event, len(list.Items))
 	for i := range list.Items {
-		out = append(out, entryOfEvent(&list.Items[i]))
+		events[i] = &list.Items[i]
 	}
-	slices.SortStableFunc(out, func(a, b overview.Entry) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(events, func(a, b *corev1.Event) int { return timeOfEvent(b).Compare(timeOfEvent(a)) })
+	out := make([]overview.Entry, 0, len(events))
+	for _, e := range events {
+		out = append(out, entryOfEvent(e))
+	}
 	return out, nil
 }
 

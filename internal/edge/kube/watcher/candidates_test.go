@@ -62,12 +62,18 @@ func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 
 // relistAutoscalers replaces the autoscalers of a world with n autoscalers that reference one target.
 func relistAutoscalers(w *World, n int) map[cluster.Key]*autoscalerEntry {
+	all := autoscalersOfOneTarget(n)
+	w.autoscalers.Replace(all)
+	return all
+}
+
+// autoscalersOfOneTarget returns n autoscalers that reference one target.
+func autoscalersOfOneTarget(n int) map[cluster.Key]*autoscalerEntry {
 	all := make(map[cluster.Key]*autoscalerEntry, n)
 	for i := range n {
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", i)}, Target: web, Created: time.Unix(int64(i*7919%n), 0)}
 		all[a.Key] = &autoscalerEntry{Autoscaler: a}
 	}
-	w.autoscalers.Replace(all)
 	return all
 }
 
@@ -88,6 +94,26 @@ func TestWorld_manyAutoscalersOfOneTarget_relistIsNotQuadratic(t *testing.T) {
 	t.Logf("%.0f bytes for each of 1,000, %.0f for each of 8,000", few, many)
 	if many > 2*few {
 		t.Errorf("%.0f bytes for each of 8,000, want at most twice the %.0f for each of 1,000", many, few)
+	}
+}
+
+// While the mutex is held once, at most one piece of the autoscalers gets its place in the order of their target.
+func TestWorld_manyAutoscalersOfOneTarget_relistHoldsTheMutexForOnePieceAtATime(t *testing.T) {
+	const n = 20_000
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{})
+	mu := new(countingMutex)
+	w.autoscalers.mu = mu
+	place := w.autoscalers.changed
+	w.autoscalers.changed = func(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+		mu.see()
+		return place(key, before, now)
+	}
+	all := autoscalersOfOneTarget(n)
+	for step, list := range []map[cluster.Key]*autoscalerEntry{all, all, nil} {
+		mu.all = 0
+		if w.autoscalers.Replace(list); mu.most > pieceSize || mu.all != n {
+			t.Errorf("list %d: up to %d autoscalers per lock and %d in total, want at most %d and exactly %d", step, mu.most, mu.all, pieceSize, n)
+		}
 	}
 }
 

@@ -80,6 +80,11 @@ func OpenCache(dir, clusterUID string) *Cache {
 	return c
 }
 
+// WithoutCache returns a cache that has no effect. The first Part has a note with the cause.
+func WithoutCache(cause error) *Cache {
+	return &Cache{note: fmt.Sprintf("The cache is not used: %v.", cause)}
+}
+
 // trim deletes the files of the oldest days until the cache has at most a number of bytes, and files that are too old, such as
 // temporary files of killed processes.
 func (c *Cache) trim(limit int64) error {

@@ -66,7 +66,7 @@ func TestTable_example_containsTheFacts(t *testing.T) {
 		"Largest changes: shop/Deployment/cart scaled -0.5 cores (2026-11-21); shop/Deployment/cart arrived +8 cores (2026-11-20).",
 		"The largest pod that still fits: by CPU 12 cores and 30 GiB on n1, by memory 0.5 cores and 60 GiB on n2.",
 		"Cannot lose a node: 154 cores of cpu are requested, and 128 cores remain", "2 pods are pending; their requests count.", "1 workload has no recommendation",
-		"1 pod is pending that no node accepts, such as ml/train", "A note.", "Incomplete: no right to list verticalpodautoscalers.",
+		"1 pod is pending that no node accepts or can hold, such as ml/train", "A note.", "Incomplete: no right to list verticalpodautoscalers.",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)

@@ -221,7 +221,7 @@ func have(n int, noun string) string {
 func notes(r *Report) []string {
 	var out []string
 	if u := &r.Unplaced; u.Pods > 0 {
-		out = append(out, fmt.Sprintf("%s pending that no node accepts, such as %s; they count in no pool.", are(u.Pods, "pod"), plain(u.Example.String())))
+		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", are(u.Pods, "pod"), plain(u.Example.String())))
 	}
 	for _, n := range r.Notes {
 		out = append(out, plain(n))
