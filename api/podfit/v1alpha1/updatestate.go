@@ -116,6 +116,11 @@ type UpdateStateStatus struct {
 	// +optional
 	ActingSince *metav1.MicroTime `json:"actingSince,omitempty"`
 
+	// actingNewestPod is the creation time of the newest pod of the workload before these changes, by the clock of the API server. If an
+	// updater ends before the outcomes are recorded, the next one takes pods that were created later for replacements.
+	// +optional
+	ActingNewestPod *metav1.Time `json:"actingNewestPod,omitempty"`
+
 	// actingOn lists workloads on whose pods the updater acts, or has acted in the last minutes, by time. Only the UpdateState whose target
 	// is the Namespace has it. It replaces actingSince if the updater changes pods of many workloads of a namespace at once. If an updater
 	// is killed, the next one changes no pods of these workloads for 5 minutes after this time.
@@ -199,7 +204,18 @@ type ActingGroup struct {
 	// workloads are the topmost controllers of the pods.
 	// +kubebuilder:validation:MaxItems=3000
 	// +listType=atomic
-	Workloads []WorkloadReference `json:"workloads"`
+	Workloads []ActingWorkload `json:"workloads"`
+}
+
+// ActingWorkload is a workload on whose pods the updater acts.
+type ActingWorkload struct {
+	WorkloadReference `json:",inline"`
+
+	// newestPod is the creation time of the newest pod of the workload before the actions, by the clock of the API server. If the updater is
+	// killed, the next one takes pods that were created later for replacements. If they do not have the recommended resources, it evicts no
+	// pod of the workload until the end of the back-off of an eviction without effect.
+	// +optional
+	NewestPod *metav1.Time `json:"newestPod,omitempty"`
 }
 
 // WaitingPods are pods that should change and wait for the same reason.

@@ -494,12 +494,24 @@ func (u *updater) restore(stored []ledger.State) {
 	}
 }
 
-// actedOn returns the workloads on which a pass acts, once for each pod.
-func actedOn(decisions []decision.Decision) []cluster.Workload {
-	var out []cluster.Workload
+// actedOn returns the workloads on which a pass acts, in the order of its decisions.
+func actedOn(decisions []decision.Decision) []ledger.ActingWorkload {
+	var out []ledger.ActingWorkload
+	index := map[cluster.Workload]int{}
 	for i := range decisions {
-		if decisions[i].Do != decision.Leave {
-			out = append(out, ledger.WorkloadOf(decisions[i].Pod))
+		w := ledger.WorkloadOf(decisions[i].Pod)
+		if _, known := index[w]; !known && decisions[i].Do != decision.Leave {
+			index[w] = len(out)
+			out = append(out, ledger.ActingWorkload{Workload: w})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for i := range decisions {
+		n, acted := index[ledger.WorkloadOf(decisions[i].Pod)]
+		if acted && decisions[i].Pod.Created.After(out[n].Newest) {
+			out[n].Newest = decisions[i].Pod.Created
 		}
 	}
 	return out

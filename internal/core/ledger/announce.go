@@ -16,17 +16,36 @@ import (
 // changes none of their pods for WatchDelay after Since, as with State.ActingSince.
 type ActingGroup struct {
 	Since     time.Time
-	Workloads []cluster.Workload // of the namespace of the state
+	Workloads []ActingWorkload // of the namespace of the state
+}
+
+// An ActingWorkload is a workload on whose pods the updater acts.
+type ActingWorkload struct {
+	cluster.Workload
+
+	// Newest is when the newest pod of the workload was created before the actions, by the API server's clock. Pods that were created later
+	// may be replacements. If it is zero, the next updater waits, but assumes no eviction.
+	Newest time.Time
+}
+
+// An announcement records that an updater acts on pods of a workload, or has acted.
+type announcement struct {
+	since  time.Time
+	newest time.Time // see ActingWorkload.Newest
 }
 
 const (
 	// actingPrecision is the precision of ActingGroup.Since. It bounds the number of groups, and is small compared with WatchDelay.
 	actingPrecision = 10 * time.Second
+	// oldPrecision is the precision of ActingGroup.Since from WatchDelay on.
+	oldPrecision = 5 * time.Minute
+	// announcementTTL is how long an announcement is kept whose outcomes are not known or cannot be stored.
+	announcementTTL = time.Hour
 	// maxActingSize bounds the announced workloads of a namespace, in bytes of the stored object. It is enough for 1,000 workloads with
 	// names of 40 bytes.
-	maxActingSize = 96 << 10
+	maxActingSize = 144 << 10
 	// actingOverhead is the size of a stored workload without its names.
-	actingOverhead = 40
+	actingOverhead = 80
 	// goneTime is how long after its eviction a pod that is gone is part of the stored state.
 	goneTime = 30 * time.Second
 	// SettleTime is how long a state with nothing but evictions is not stored if its workload is announced. It is goneTime and the usual time
@@ -44,36 +63,38 @@ func (s *State) IsOfNamespace() bool { return s.Workload == NamespaceState(s.Wor
 
 // Announce records that a pass acts on pods of workloads of a namespace, and returns the state of the namespace with all its announcements.
 // Workloads for which the state has no room are not announced.
-func (l *Ledger) Announce(now time.Time, namespace string, workloads []cluster.Workload) State {
-	size := l.announcedSize(namespace)
-	for _, w := range workloads {
-		_, known := l.acting[w]
-		_, inherited := l.inherits[w]
-		if !known && !inherited {
-			if w.Namespace != namespace || size+actingSize(w) > maxActingSize {
-				continue
-			}
-			size += actingSize(w)
-		}
-		l.acting[w] = now.Truncate(actingPrecision)
-	}
-	return l.announcements()[namespace]
-}
-
-// announcedSize returns the size of all announcements of a namespace, with those of the updater before this one.
-func (l *Ledger) announcedSize(namespace string) int {
+func (l *Ledger) Announce(now time.Time, namespace string, workloads []ActingWorkload) State {
 	size := 0
-	for w := range l.acting {
+	known := l.openAnnouncements()
+	for w := range known {
 		if w.Namespace == namespace {
 			size += actingSize(w)
 		}
 	}
-	for w := range l.inherits {
-		if _, known := l.acting[w]; !known && w.Namespace == namespace {
-			size += actingSize(w)
+	for _, a := range workloads {
+		if _, ok := known[a.Workload]; !ok {
+			if a.Namespace != namespace || size+actingSize(a.Workload) > maxActingSize {
+				continue
+			}
+			size += actingSize(a.Workload)
 		}
+		l.acting[a.Workload] = announcement{now.Truncate(actingPrecision), l.NewestToAnnounce(now, a)}
 	}
-	return size
+	return l.announcements()[namespace]
+}
+
+// NewestToAnnounce returns the creation time after which a pod of a workload may be the replacement of an eviction with an unknown effect: of
+// one that follows, or of an earlier one.
+func (l *Ledger) NewestToAnnounce(now time.Time, a ActingWorkload) time.Time {
+	newest := a.Newest
+	if newest.IsZero() {
+		newest = now.Truncate(time.Second).Add(-time.Second)
+	}
+	e, open := l.evictions[a.Workload]
+	if open && !e.judged && !e.newest.IsZero() && e.newest.Before(newest) {
+		return e.newest
+	}
+	return newest
 }
 
 func actingSize(w cluster.Workload) int {
@@ -81,15 +102,30 @@ func actingSize(w cluster.Workload) int {
 }
 
 // Announced returns when a pass was announced that acts on pods of a workload, in the state of its namespace. It is zero if none is.
-func (l *Ledger) Announced(w cluster.Workload) time.Time { return l.acting[w] }
+func (l *Ledger) Announced(w cluster.Workload) time.Time { return l.acting[w].since }
 
-// Announcements returns the workloads that are announced in the states of their namespaces, sorted.
-func (l *Ledger) Announcements() []cluster.Workload {
-	return slices.SortedFunc(maps.Keys(l.acting), cluster.Workload.Compare)
+// Announcements returns the workloads that are announced in the states of their namespaces, sorted, without those whose actions are still
+// unknown because the updater before this one was killed.
+func (l *Ledger) Announcements(now time.Time) []cluster.Workload {
+	known := maps.Clone(l.acting)
+	for w, a := range l.inherits {
+		if isOver(now, a) && !l.isAssumed(w) {
+			known[w] = a
+		}
+	}
+	return slices.SortedFunc(maps.Keys(known), cluster.Workload.Compare)
 }
 
 // EndAnnouncement records that the outcomes of the actions on a workload are stored, or that there are none.
-func (l *Ledger) EndAnnouncement(w cluster.Workload) { delete(l.acting, w) }
+func (l *Ledger) EndAnnouncement(now time.Time, w cluster.Workload) {
+	delete(l.acting, w)
+	if isOver(now, l.inherits[w]) {
+		delete(l.inherits, w)
+	}
+}
+
+// isOver reports whether the next updater acts again on pods of the workload of an announcement.
+func isOver(now time.Time, a announcement) bool { return now.Sub(a.since) > WatchDelay+actingPrecision }
 
 // IsSettling reports whether a state consists of evictions only, none of which is known to have failed. The announcement of its workload is
 // enough for some time, because most evictions have their replacement by then, and leave no record.
@@ -108,8 +144,8 @@ func (l *Ledger) inherit(now time.Time, s *State) {
 	for _, g := range s.Acting {
 		at := past(now, g.Since)
 		for _, w := range g.Workloads {
-			if w.Namespace == s.Workload.Namespace && !at.IsZero() && at.After(l.inherits[w]) {
-				l.inherits[w] = at
+			if w.Namespace == s.Workload.Namespace && !at.IsZero() && at.After(l.inherits[w.Workload].since) {
+				l.inherits[w.Workload] = announcement{at, w.Newest}
 			}
 		}
 	}
@@ -124,20 +160,18 @@ func (l *Ledger) exportAnnouncements(state func(cluster.Workload) *State) {
 
 // announcements returns the states of namespaces: the announcements of this updater, and those of the one before it that still count.
 func (l *Ledger) announcements() map[string]State {
-	since := maps.Clone(l.inherits)
-	maps.Copy(since, l.acting)
-	groups := map[string]map[time.Time][]cluster.Workload{}
-	for w, at := range since {
+	groups := map[string]map[time.Time][]ActingWorkload{}
+	for w, a := range l.openAnnouncements() {
 		if groups[w.Namespace] == nil {
-			groups[w.Namespace] = map[time.Time][]cluster.Workload{}
+			groups[w.Namespace] = map[time.Time][]ActingWorkload{}
 		}
-		groups[w.Namespace][at] = append(groups[w.Namespace][at], w)
+		groups[w.Namespace][a.since] = append(groups[w.Namespace][a.since], ActingWorkload{w, a.newest})
 	}
 	out := make(map[string]State, len(groups))
 	for namespace, byTime := range groups {
 		s := State{Workload: NamespaceState(namespace)}
 		for _, at := range slices.SortedFunc(maps.Keys(byTime), time.Time.Compare) {
-			slices.SortFunc(byTime[at], cluster.Workload.Compare)
+			slices.SortFunc(byTime[at], func(a, b ActingWorkload) int { return a.Compare(b.Workload) })
 			s.Acting = append(s.Acting, ActingGroup{Since: at, Workloads: byTime[at]})
 		}
 		out[namespace] = s
@@ -145,11 +179,29 @@ func (l *Ledger) announcements() map[string]State {
 	return out
 }
 
-// forgetAnnouncements forgets those that do not count any more.
+// openAnnouncements returns the announcements of this updater, and those of the one before it.
+func (l *Ledger) openAnnouncements() map[cluster.Workload]announcement {
+	out := maps.Clone(l.inherits)
+	maps.Copy(out, l.acting)
+	return out
+}
+
+// forgetAnnouncements forgets those that do not count any more. An announcement counts until the effect of its evictions is known and stored.
 func (l *Ledger) forgetAnnouncements(now time.Time) {
-	isOld := func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > WatchDelay+actingPrecision }
-	maps.DeleteFunc(l.acting, isOld)
-	maps.DeleteFunc(l.inherits, isOld)
+	maps.DeleteFunc(l.interrupted, func(w cluster.Workload, a announcement) bool { return now.Sub(a.since) > WatchDelay && !l.isAssumed(w) })
+	maps.DeleteFunc(l.inherits, func(w cluster.Workload, a announcement) bool {
+		_, open := l.evictions[w]
+		return isOver(now, a) && !open
+	})
+	for _, all := range []map[cluster.Workload]announcement{l.acting, l.inherits} {
+		maps.DeleteFunc(all, func(_ cluster.Workload, a announcement) bool { return now.Sub(a.since) > announcementTTL })
+		for w, a := range all {
+			if isOver(now, a) { // the exact time does not matter any more, and the number of groups is bounded
+				a.since = a.since.Truncate(oldPrecision)
+				all[w] = a
+			}
+		}
+	}
 }
 
 // noteReplaced records which evicted pods are gone and were evicted some time ago. The ledger keeps them for WatchDelay, but a restart needs

@@ -13,10 +13,10 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-func announced(n int, prefix string) []cluster.Workload {
-	var out []cluster.Workload
+func announced(n int, prefix string) []ActingWorkload {
+	var out []ActingWorkload
 	for i := range n {
-		out = append(out, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprintf("%s-%04d", prefix, i)})
+		out = append(out, ActingWorkload{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprintf("%s-%04d", prefix, i)}})
 	}
 	return out
 }
@@ -25,13 +25,13 @@ func TestAnnounce_updaterIsKilled_nextOneWaitsForTheWatch(t *testing.T) {
 	all := announced(7, "web")
 	first := New()
 	stored := first.Announce(noon, "shop", all)
-	if _, interrupted := first.Interrupted(noon, all[0]); interrupted {
+	if _, interrupted := first.Interrupted(noon, all[0].Workload); interrupted {
 		t.Error("the updater that announces is interrupted")
 	}
 	next := New()
 	next.Restore(noon.Add(time.Second), []State{stored})
 	for after, want := range map[time.Duration]bool{time.Minute: true, WatchDelay - time.Minute: true, WatchDelay + time.Minute: false} {
-		if _, got := next.Interrupted(noon.Add(after), all[3]); got != want {
+		if _, got := next.Interrupted(noon.Add(after), all[3].Workload); got != want {
 			t.Errorf("interrupted %v after %v, want %v", got, after, want)
 		}
 	}
@@ -42,18 +42,22 @@ func TestAnnounce_updaterIsKilled_nextOneWaitsForTheWatch(t *testing.T) {
 		t.Errorf("exported is %+v, want the announcement, and no state for each workload", got)
 	}
 	next.Learn(noon.Add(WatchDelay+time.Minute), View{}, nil)
+	if got := next.Export(Delays{}); len(got) != 1 || len(got[0].Acting) != 1 || len(got[0].Acting[0].Workloads) != len(all) {
+		t.Errorf("exported is %+v after the wait, want the announcement, because the outcomes are not known", got)
+	}
+	next.Learn(noon.Add(announcementTTL+time.Minute), View{}, nil)
 	if got := next.Export(Delays{}); len(got) != 0 {
-		t.Errorf("exported is %+v after the wait, want nothing", got)
+		t.Errorf("exported is %+v in the end, want nothing", got)
 	}
 }
 
 // A user can change the object of a namespace, but not stop actions in another one, or for longer than WatchDelay.
 func TestRestore_announcementOfAnotherNamespaceOrTheFuture_hasBoundedEffect(t *testing.T) {
-	web := announced(1, "web")[0]
+	web := announced(1, "web")[0].Workload
 	other := web
 	other.Namespace = "other"
 	l := New()
-	l.Restore(noon, []State{{Workload: NamespaceState("shop"), Acting: []ActingGroup{{Since: noon.Add(24 * time.Hour), Workloads: []cluster.Workload{web, other, {}}}}}})
+	l.Restore(noon, []State{{Workload: NamespaceState("shop"), Acting: []ActingGroup{{Since: noon.Add(24 * time.Hour), Workloads: []ActingWorkload{{Workload: web}, {Workload: other}, {}}}}}})
 	if _, interrupted := l.Interrupted(noon, other); interrupted {
 		t.Error("a workload of another namespace is interrupted")
 	}
@@ -70,10 +74,10 @@ func TestAnnounce_tooManyWorkloads_othersAreNotAnnounced(t *testing.T) {
 	if n == len(all) || n < 500 {
 		t.Errorf("%d of %d workloads are announced, want as many as an object has room for", n, len(all))
 	}
-	if got := len(l.Announcements()); got != n {
+	if got := len(l.Announcements(noon)); got != n {
 		t.Errorf("%d workloads are recorded, want %d", got, n)
 	}
-	l.EndAnnouncement(s.Acting[0].Workloads[0])
+	l.EndAnnouncement(noon, s.Acting[0].Workloads[0].Workload)
 	if s = l.Announce(noon, "shop", all[len(all)-1:]); len(s.Acting[0].Workloads) != n {
 		t.Errorf("%d workloads are announced, want the last one instead of the first", len(s.Acting[0].Workloads))
 	}
@@ -86,7 +90,7 @@ func TestAnnounce_manyPasses_groupsAreBounded(t *testing.T) {
 	for i := range all {
 		at := noon.Add(time.Duration(i) * time.Second)
 		l.Learn(at, View{}, nil)
-		if s := l.Announce(at, "shop", all[i:i+1]); len(s.Acting) > 33 {
+		if s := l.Announce(at, "shop", all[i:i+1]); len(s.Acting) > 45 { // of 10 s, and of 5 minutes after the wait
 			t.Fatalf("%d groups after %d passes", len(s.Acting), i)
 		}
 	}

@@ -27,6 +27,9 @@ type State struct {
 	// all outcomes are. The caller sets it in the state that it stores before it acts.
 	ActingSince time.Time
 
+	// ActingNewest is ActingWorkload.Newest of these actions. Only set with ActingSince.
+	ActingNewest time.Time
+
 	// Acting lists the workloads that are announced together. Only the state of a namespace has it, and it has nothing else; see
 	// NamespaceState.
 	Acting []ActingGroup
@@ -195,11 +198,18 @@ func (l *Ledger) Export(b Delays) []State {
 		}
 		return s
 	}
-	for w, at := range l.interrupted {
-		state(w).ActingSince = at
+	for w, a := range l.interrupted {
+		s := state(w)
+		s.ActingSince, s.ActingNewest = a.since, a.newest
 	}
 	l.exportAnnouncements(state)
 	for w, e := range l.evictions {
+		if e.assumed { // the announcement says so
+			if e.before != nil {
+				state(w).Eviction = e.before.export()
+			}
+			continue
+		}
 		state(w).Eviction = e.export()
 	}
 	for _, controller := range l.MissingReplacements() {

@@ -43,12 +43,12 @@ type Ledger struct {
 	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
 	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
 
-	pods        map[string]podRef              // the pods of resizes, refusals and evicted, by UID
-	interrupted map[cluster.Workload]time.Time // restored workloads: the start of a pass whose outcomes are not recorded
+	pods        map[string]podRef                 // the pods of resizes, refusals and evicted, by UID
+	interrupted map[cluster.Workload]announcement // restored workloads: a pass whose outcomes are not recorded
 
-	acting   map[cluster.Workload]time.Time // workloads that are announced in the state of their namespace, see Announce
-	inherits map[cluster.Workload]time.Time // likewise by the updater before this one
-	replaced map[string]bool                // pods of evicted that are gone, by UID
+	acting   map[cluster.Workload]announcement // workloads that are announced in the state of their namespace, see Announce
+	inherits map[cluster.Workload]announcement // likewise by the updater before this one
+	replaced map[string]bool                   // pods of evicted that are gone, by UID
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -63,6 +63,7 @@ type eviction struct {
 	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
 
 	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	assumed   bool      // only the announcement of this eviction is known, see assume
 	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
 }
 
@@ -83,8 +84,8 @@ func New() *Ledger {
 	return &Ledger{
 		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]FailedAttempt{},
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]time.Time{},
-		acting: map[cluster.Workload]time.Time{}, inherits: map[cluster.Workload]time.Time{}, replaced: map[string]bool{},
+		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]announcement{},
+		acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}, replaced: map[string]bool{},
 		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
 		asks: map[cluster.Workload]CapacityState{}, keeps: map[string]keptRequest{},
@@ -151,7 +152,7 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 func (l *Ledger) expect(now time.Time, d Attempt) {
 	last, open := l.evictions[WorkloadOf(d.Pod)]
 	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective}
-	if open && !last.judged && last.uncertain == "" && sameRequests(last.with, d.With) {
+	if open && !last.judged && last.uncertain == "" && (last.assumed || sameRequests(last.with, d.With)) {
 		next.newest = last.newest
 	}
 	l.evictions[WorkloadOf(d.Pod)] = next
@@ -170,7 +171,8 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.noteShown(ds)
 	l.forgetShortages(ds)
 	l.learnCapacity(now, v.Requests, ds)
-	l.judge(l.Effective(ds))
+	l.specify(ds)
+	l.judge(now, l.Effective(ds))
 	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
 			delete(l.pending, c.controller)
@@ -178,7 +180,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 		}
 		l.pending[c.controller] = c.remaining(now)
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > HistoryTTL })
+	l.forgetAssumptions(now)
 	l.forgetServed(now)
 	l.forgetSpends(now)
 	l.forgetChanges(now)
@@ -187,7 +189,6 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > HistoryTTL })
 	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > WatchDelay })
-	maps.DeleteFunc(l.interrupted, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > WatchDelay })
 	l.forgetAnnouncements(now)
 	l.noteReplaced(now, ds)
 	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > HistoryTTL })
@@ -204,16 +205,20 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 }
 
 // judge records which evictions had an effect. If one had none, those of other workloads are in doubt until one has.
-func (l *Ledger) judge(effective map[cluster.Workload]bool) {
+func (l *Ledger) judge(now time.Time, effective map[cluster.Workload]bool) {
 	helped, failed := false, false
 	for workload, help := range effective {
 		e := l.evictions[workload]
 		switch {
+		case help && e.assumed && now.Before(e.at.Add(WatchDelay)): // the watch may not show the replacement yet
 		case help:
 			helped = true
 			delete(l.evictions, workload)
 		case !e.judged:
 			failed = true
+			if e.assumed { // now it is known
+				e.assumed, e.before = false, nil
+			}
 			e.ineffective, e.judged = e.ineffective+1, true
 			l.evictions[workload] = e
 		}
@@ -238,7 +243,10 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		if !ok || !d.Pod.Created.After(e.newest) {
 			continue
 		}
-		if d.With == nil && !hasRequests(d.Pod, e.with) {
+		if e.assumed && e.with == nil {
+			e.with = d.With
+		}
+		if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
 			continue // nothing is recommended for it, for example because the update mode is Off now
 		}
 		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
@@ -269,6 +277,10 @@ func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.
 		return 0, time.Time{}
 	case known && !e.judged:
 		return e.ineffective + 1, e.at
+	case e.assumed && e.before == nil:
+		return 0, time.Time{}
+	case e.assumed: // nothing shows that it was carried out
+		return e.before.ineffective, e.before.at
 	}
 	return e.ineffective, e.at
 }

@@ -21,6 +21,7 @@ func (l *Ledger) Restore(now time.Time, states []State) {
 	for i := range states {
 		l.restore(now, &states[i])
 	}
+	l.assume(now)
 }
 
 func (l *Ledger) restore(now time.Time, s *State) {
@@ -32,7 +33,7 @@ func (l *Ledger) restore(now time.Time, s *State) {
 		return
 	}
 	if at := past(now, s.ActingSince); !at.IsZero() {
-		addNew(l.interrupted, s.Workload, at)
+		addNew(l.interrupted, s.Workload, announcement{at, s.ActingNewest})
 	}
 	if at := past(now, s.LastEviction); !at.IsZero() {
 		addNew(l.progress, s.Workload, at)
@@ -167,10 +168,10 @@ func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool
 	if len(l.interrupted)+len(l.inherits) == 0 {
 		return time.Time{}, false
 	}
-	at, ok := l.interrupted[w]
-	if inherited, too := l.inherits[w]; too && inherited.After(at) {
-		at, ok = inherited, true
+	last, ok := l.interrupted[w]
+	if inherited, too := l.inherits[w]; too && inherited.since.After(last.since) {
+		last, ok = inherited, true
 	}
-	until := at.Add(WatchDelay)
+	until := last.since.Add(WatchDelay)
 	return until, ok && now.Before(until)
 }

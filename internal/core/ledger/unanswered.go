@@ -17,10 +17,8 @@ func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
 	l.expect(now, d)
 	next := l.evictions[workload]
 	next.uncertain = d.Pod.UID
-	if known && before.uncertain == "" {
-		next.before = &before
-	} else if known {
-		next.before = before.before
+	if known {
+		next.before = before.certain()
 	}
 	l.evictions[workload] = next
 }

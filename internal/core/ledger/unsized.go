@@ -73,6 +73,9 @@ func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, fail
 	if !known {
 		e = eviction{newest: d.newest(now), with: d.With, ineffective: 1, judged: true}
 	}
+	if e.assumed { // the pods still need an eviction, and one would have no effect
+		e.assumed, e.before, e.with = false, nil, d.With
+	}
 	e.at = now
 	e.ineffective = max(e.ineffective, 1)
 	e.diagnosed = true

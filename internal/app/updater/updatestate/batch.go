@@ -36,7 +36,7 @@ type batch struct {
 }
 
 // beginBatches groups the workloads of a pass.
-func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []cluster.Workload) {
+func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []ledger.ActingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.batched, func(_ cluster.Workload, at time.Time) bool { return now.Before(at) || now.Sub(at) >= ledger.WatchDelay })
@@ -45,9 +45,10 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 	}
 	earlier := &batch{stored: true, started: true, done: make(chan struct{})} // that of a pass a short time ago
 	close(earlier.done)
-	groups := map[string][]cluster.Workload{}
+	groups := map[string][]ledger.ActingWorkload{}
 	seen := map[cluster.Workload]bool{}
-	for _, w := range workloads {
+	for _, a := range workloads {
+		w := a.Workload
 		state := r.exported[w]
 		if seen[w] || w.IsZero() || !mayWait(&state) {
 			continue
@@ -57,16 +58,16 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 			r.batches[w] = earlier
 			continue
 		}
-		groups[w.Namespace] = append(groups[w.Namespace], w)
+		groups[w.Namespace] = append(groups[w.Namespace], a)
 	}
 	for namespace, group := range groups {
 		if len(group) < minBatch {
 			continue
 		}
 		b := &batch{state: record.Announce(now, namespace, group), done: make(chan struct{})}
-		for _, w := range group {
-			if !record.Announced(w).IsZero() {
-				r.batches[w] = b
+		for _, a := range group {
+			if !record.Announced(a.Workload).IsZero() {
+				r.batches[a.Workload] = b
 			}
 		}
 	}
@@ -135,8 +136,8 @@ func (r *Recorder) isPruned(state *ledger.State) bool {
 }
 
 // endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
-func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays) {
-	announced := record.Announcements()
+func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays ledger.Delays) {
+	announced := record.Announcements(now)
 	if len(announced) == 0 {
 		return
 	}
@@ -153,14 +154,14 @@ func (r *Recorder) endAnnouncements(record *ledger.Ledger, delays ledger.Delays)
 		if open && (!ok || last.acting || action.After(last.action)) {
 			continue
 		}
-		record.EndAnnouncement(w)
+		record.EndAnnouncement(now, w)
 		delete(r.batched, w) // the next write of the namespace leaves it out
 	}
 }
 
 // endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
 func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays) {
-	r.endAnnouncements(record, delays)
+	r.endAnnouncements(now, record, delays)
 	current := map[cluster.Workload]bool{}
 	var writes []stateUpdate
 	for _, state := range record.Export(delays) {

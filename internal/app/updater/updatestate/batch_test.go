@@ -45,7 +45,7 @@ func newBurst(t *testing.T, workloads int) *burst {
 func (b *burst) pass(ctx context.Context) {
 	now := time.Now()
 	b.record.Learn(now, ledger.View{}, nil)
-	b.r.Begin(now, b.record, delays, b.workloads)
+	b.r.Begin(now, b.record, delays, acting(b.workloads))
 	for _, w := range b.workloads {
 		b.r.Announce(ctx, now, w)
 		b.evicted++
@@ -53,6 +53,15 @@ func (b *burst) pass(ctx context.Context) {
 		b.record.Done(now, ledger.Attempt{Pod: p, Do: decision.Evict})
 	}
 	b.r.Save(ctx, now, b.record, delays, false)
+}
+
+// acting returns workloads as actions on them are announced.
+func acting(workloads []cluster.Workload) []ledger.ActingWorkload {
+	var out []ledger.ActingWorkload
+	for _, w := range workloads {
+		out = append(out, ledger.ActingWorkload{Workload: w})
+	}
+	return out
 }
 
 func (b *burst) namespace() []ledger.ActingGroup {
@@ -93,7 +102,7 @@ func TestBatch_announcementWasRemoved_workloadIsAnnouncedAgain(t *testing.T) {
 		b := newBurst(t, 10)
 		idle, others := b.workloads[:5], b.workloads[5:]
 		announce := func(workloads []cluster.Workload) {
-			b.r.Begin(time.Now(), b.record, delays, workloads)
+			b.r.Begin(time.Now(), b.record, delays, acting(workloads))
 			for _, w := range workloads {
 				b.r.Announce(t.Context(), time.Now(), w)
 			}
@@ -106,7 +115,7 @@ func TestBatch_announcementWasRemoved_workloadIsAnnouncedAgain(t *testing.T) {
 		stored := map[cluster.Workload]bool{}
 		for _, g := range b.namespace() {
 			for _, w := range g.Workloads {
-				stored[w] = true
+				stored[w.Workload] = true
 			}
 		}
 		for _, w := range b.workloads {
@@ -242,6 +251,34 @@ func TestBatch_manyWorkloads_memoryIsBounded(t *testing.T) {
 		most := 10 * int(ledger.WatchDelay/(10*time.Second)+2)
 		if n := len(b.r.batched); n > most {
 			t.Errorf("%d announcements are remembered, want at most %d", n, most)
+		}
+	})
+}
+
+// A pass found that the pod was gone, and a later one acts on the workload under the same announcement.
+func TestBatch_actionHasNoOutcome_announcementStaysWhileItCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 40)
+		all := b.workloads
+		now := time.Now()
+		b.r.Begin(now, b.record, delays, acting(all[:20]))
+		for _, w := range all[:20] {
+			b.r.Announce(t.Context(), now, w)
+		}
+		b.r.Save(t.Context(), now, b.record, delays, false)
+		time.Sleep(5 * time.Second)
+		b.workloads = all[20:]
+		b.pass(t.Context())
+		b.workloads = all[:20]
+		b.pass(t.Context())
+		stored := map[cluster.Workload]bool{}
+		for _, g := range b.namespace() {
+			for _, w := range g.Workloads {
+				stored[w.Workload] = true
+			}
+		}
+		if len(stored) != len(all) {
+			t.Errorf("%d workloads are announced, want all %d, because pods of all are evicted", len(stored), len(all))
 		}
 	})
 }

@@ -73,6 +73,7 @@ type Recorder struct {
 	unsaved  time.Time      // of the first save whose writes have not begun
 
 	exported map[cluster.Workload]ledger.State // before the actions of this pass
+	newest   map[cluster.Workload]time.Time    // what an announcement of this pass says of a workload
 	batches  map[cluster.Workload]*batch       // workloads that this pass announces together
 
 	mu          sync.Mutex                      // guards the following while pods are changed
@@ -259,8 +260,9 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 }
 
 // Begin prepares the actions of a pass on workloads, which may contain duplicates.
-func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Delays, workloads []cluster.Workload) {
+func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Delays, workloads []ledger.ActingWorkload) {
 	r.exported, r.batches = map[cluster.Workload]ledger.State{}, map[cluster.Workload]*batch{}
+	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
 	r.acting = map[cluster.Workload]*sync.Once{}
 	r.mu.Unlock()
@@ -269,6 +271,9 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Del
 	}
 	for _, state := range record.Export(delays) {
 		r.exported[state.Workload] = state
+	}
+	for _, w := range workloads {
+		r.newest[w.Workload] = record.NewestToAnnounce(now, w)
 	}
 	r.beginBatches(now, record, workloads)
 }
@@ -288,7 +293,7 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 	r.mu.Unlock()
 	once.Do(func() {
 		state := r.exported[w]
-		state.Workload, state.ActingSince = w, now
+		state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
 		ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 		defer cancel()
 		r.write(ctx, now, &state, true, r.decide(w))
@@ -306,7 +311,7 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		r.drop = nil
 	}
 	r.saving.Wait() // at most for storeTimeout
-	r.endAnnouncements(record, delays)
+	r.endAnnouncements(now, record, delays)
 	var atOnce, later []stateUpdate
 	for _, w := range r.dueWrites(now, record, delays, all) {
 		if r.parallel && !all && w.mayWait {

@@ -22,7 +22,7 @@ import (
 )
 
 // stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
-const stateTooLarge = v1alpha1.MaxUpdateStateSize + 96<<10
+const stateTooLarge = v1alpha1.MaxUpdateStateSize + 160<<10
 
 // outcomeDone is the outcome of an action that was carried out.
 const outcomeDone = "Done"
@@ -61,7 +61,7 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 // its limits.
 func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 	out := v1alpha1.UpdateStateStatus{
-		ActingSince: micro(s.ActingSince), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
+		ActingSince: micro(s.ActingSince), ActingNewestPod: seconds(s.ActingNewest), LastEviction: micro(s.LastEviction), OmittedPods: int32(s.Omitted),
 		Evictions: storeEviction(s.Eviction), LastDeletion: storeDeletion(s.Deletion), Capacity: storeCapacity(s.Capacity),
 	}
 	if r := s.Rounds; r != nil {
@@ -287,23 +287,19 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 		return out, nil
 	}
 	var parts struct {
-		ActingSince, ActingOn, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
+		ActingSince, ActingNewestPod, ActingOn, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
 	}
 	if err := json.Unmarshal(o.Status, &parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
 	}
 	var errs []error
 	var acting, last metav1.MicroTime
+	var newest metav1.Time
 	errs = decodePart(errs, "actingSince", parts.ActingSince, &acting)
+	errs = decodePart(errs, "actingNewestPod", parts.ActingNewestPod, &newest)
 	errs = decodePart(errs, "lastEviction", parts.LastEviction, &last)
-	for i, raw := range decodeList(&errs, "actingOn", parts.ActingOn, v1alpha1.MaxActingGroups) {
-		var g v1alpha1.ActingGroup
-		before := len(errs)
-		if errs = decodePart(errs, fmt.Sprintf("actingOn[%d]", i), raw, &g); len(errs) == before {
-			out.Acting = append(out.Acting, o.loadActing(&g))
-		}
-	}
-	out.ActingSince = fromMicro(&acting)
+	out.Acting = o.loadAnnouncements(&errs, parts.ActingOn)
+	out.ActingSince, out.ActingNewest = fromMicro(&acting), fromSeconds(&newest)
 	out.LastEviction = fromMicro(&last)
 
 	var eviction v1alpha1.EvictionRecord

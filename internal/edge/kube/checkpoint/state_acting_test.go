@@ -12,16 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func announcement(workloads int) ledger.State {
 	record := ledger.New()
-	var all []cluster.Workload
+	var all []ledger.ActingWorkload
 	for i := range workloads {
-		all = append(all, deployment(fmt.Sprintf("%s-%04d", strings.Repeat("w", 35), i)))
+		all = append(all, ledger.ActingWorkload{Workload: deployment(fmt.Sprintf("%s-%04d", strings.Repeat("w", 35), i)), Newest: noon.Add(time.Duration(i) * time.Second)})
 	}
 	record.Announce(noon.Add(-time.Minute), "shop", all[:workloads/2])
 	return record.Announce(noon, "shop", all)
@@ -112,7 +111,7 @@ func TestStates_brokenAnnouncement_validGroupsAreLoaded(t *testing.T) {
 	f.Apply(statesPath, `{"metadata":{"namespace":"shop","name":"x"},"spec":{"target":{"kind":"Namespace","name":"shop"}},
 		"status":{"actingOn":[{"since":"yesterday"},{"since":"2026-03-01T12:00:00.000000Z","workloads":[{"kind":"Deployment","group":"apps","name":"web"}]},7]}}`)
 	got := loadStates(t, newStates(t, f, StorageOptions{}))[ledger.NamespaceState("shop")]
-	if len(got.Acting) != 1 || len(got.Acting[0].Workloads) != 1 || got.Acting[0].Workloads[0] != deployment("web") {
+	if len(got.Acting) != 1 || len(got.Acting[0].Workloads) != 1 || got.Acting[0].Workloads[0] != (ledger.ActingWorkload{Workload: deployment("web")}) {
 		t.Errorf("got %+v, want the announcement of web", got)
 	}
 }

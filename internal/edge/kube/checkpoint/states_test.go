@@ -74,7 +74,7 @@ func fullState() ledger.State {
 	rs := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-1"}
 	return ledger.State{
 		Waiting:  []ledger.WaitingState{{Reason: "BackingOff", Pods: 3, First: "web-1", NotBefore: noon.Add(time.Hour)}, {Reason: "TooFewReplicas", Pods: 1, First: "web-2"}},
-		Workload: web, ActingSince: noon, LastEviction: noon.Add(-time.Minute), Omitted: 3,
+		Workload: web, ActingSince: noon, ActingNewest: noon.Add(-time.Hour), LastEviction: noon.Add(-time.Minute), Omitted: 3,
 		Capacity: &ledger.CapacityState{
 			UID: "uid-4", Pod: "web-1-d", Requested: noon, Failures: 2, Failed: noon.Add(-time.Hour), Text: "exceeded quota: compute",
 		},

@@ -1,0 +1,88 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// assume records an eviction for each announcement of the updater before this one whose outcome is not stored. That updater was killed, and
+// may have evicted a pod of the workload. A pod that was created after the announcement shows that, and whether it had an effect. If there is
+// no such pod when the watch must show it (WatchDelay), no pod was evicted, or it has no replacement yet, and the assumption blocks nothing.
+func (l *Ledger) assume(now time.Time) {
+	for w, a := range l.inherits {
+		l.assumeEviction(now, w, a)
+	}
+	for w, a := range l.interrupted {
+		l.assumeEviction(now, w, a)
+	}
+}
+
+func (l *Ledger) assumeEviction(now time.Time, w cluster.Workload, a announcement) {
+	stored, known := l.evictions[w]
+	if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.at.Before(a.since)) {
+		return
+	}
+	next := eviction{at: a.since, newest: a.newest, assumed: true}
+	if known {
+		next.before = stored.certain()
+	}
+	if next.before != nil {
+		next.ineffective = next.before.ineffective
+	}
+	l.evictions[w] = next
+}
+
+// certain returns the eviction if it was carried out, and otherwise the one before it; nil if there is none.
+func (e eviction) certain() *eviction {
+	if e.uncertain != "" || e.assumed {
+		return e.before
+	}
+	return &e
+}
+
+// isAssumed reports whether nothing is known of the last eviction of a workload but its announcement.
+func (l *Ledger) isAssumed(w cluster.Workload) bool { return l.evictions[w].assumed }
+
+// specify records which requests the replacement of an assumed eviction should get: those that it should get now, because the earlier ones
+// are not stored.
+func (l *Ledger) specify(ds []decision.Decision) {
+	open := map[cluster.Workload]bool{}
+	for w, e := range l.evictions {
+		if e.assumed && e.with == nil {
+			open[w] = true
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	for i := range ds {
+		d := &ds[i]
+		w := WorkloadOf(d.Pod)
+		if !open[w] || d.With == nil || !d.Pod.Created.After(l.evictions[w].newest) {
+			continue
+		}
+		e := l.evictions[w]
+		e.with = d.With
+		l.evictions[w] = e
+	}
+}
+
+// forgetAssumptions forgets assumed evictions that no pod has confirmed. The eviction before is the last one again.
+func (l *Ledger) forgetAssumptions(now time.Time) {
+	for w, e := range l.evictions {
+		switch {
+		case !e.assumed || now.Sub(e.at) <= announcementTTL:
+		case e.before != nil:
+			l.evictions[w] = *e.before
+		default:
+			delete(l.evictions, w)
+		}
+	}
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > HistoryTTL })
+}
