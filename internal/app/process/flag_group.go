@@ -36,3 +36,16 @@ func FlagGroups(c *cobra.Command) []string {
 func FlagGroupOf(f *pflag.Flag) string {
 	return strings.Join(f.Annotations[flagGroup], "")
 }
+
+// ineffective is the annotation of flags that are accepted only because existing manifests use them.
+const ineffective = "podfit.dev/no-effect"
+
+// Ineffective marks a flag that is accepted only because existing manifests use it.
+func Ineffective(fs *pflag.FlagSet, name string) {
+	if err := fs.SetAnnotation(name, ineffective, []string{"true"}); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// HasNoEffect reports whether a flag is marked by Ineffective.
+func HasNoEffect(f *pflag.Flag) bool { return len(f.Annotations[ineffective]) > 0 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -57,9 +56,6 @@ func (c *LogConfig) given(flag string) bool { return c.fs != nil && c.fs.Changed
 // noEffect ends the help of flags that are accepted and ignored.
 const noEffect = " Accepted for compatibility; has no effect."
 
-// HasNoEffect reports whether a flag is accepted only because existing manifests use it.
-func HasNoEffect(f *pflag.Flag) bool { return strings.HasSuffix(f.Usage, " has no effect.") }
-
 // Flags binds the configuration to flags, with klog's names.
 func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 	c.fs, c.ignored = fs, map[string]*string{}
@@ -72,6 +68,7 @@ func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 		v := k.value
 		c.ignored[k.name] = &v
 		fs.StringVar(&v, k.name, k.value, k.help+noEffect)
+		Ineffective(fs, k.name)
 		if k.isBool {
 			fs.Lookup(k.name).NoOptDefVal = "true"
 		}

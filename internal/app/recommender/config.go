@@ -96,6 +96,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.CheckpointsGC, "checkpoints-gc-interval", c.CheckpointsGC, "Time between two garbage collections of checkpoints. A garbage collection deletes checkpoints whose VPA no longer exists.")
 	fs.DurationVar(&c.CheckpointsTimeout, "checkpoints-timeout", c.CheckpointsTimeout, "Maximum time that one pass spends on writing checkpoints.")
 	fs.IntVar(&c.MinCheckpoints, "min-checkpoints", c.MinCheckpoints, "Deprecated. This flag has no effect.")
+	process.Ineffective(fs, "min-checkpoints")
 	fs.IntVar(&c.Workers, "update-worker-count", c.Workers, "Number of workers that write recommendations and checkpoints concurrently. At least 1.")
 	fs.BoolVar(&c.CapacityPlan, "capacity-plan", c.CapacityPlan, "If true, keep the CapacityPlan object up to date: how much of each pool of nodes is requested, and when it will be full. It requires that all namespaces are watched.")
 	fs.BoolVar(&c.MemorySaver, "memory-saver", c.MemorySaver, "If true, keep usage history only of pods that a VPA targets.")

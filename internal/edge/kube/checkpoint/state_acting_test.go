@@ -71,9 +71,9 @@ func TestStates_crdWithoutAnnouncements_writeHasAnError(t *testing.T) {
 // A new updater announces other workloads while the announcements of the one before it count. All of them fit in an object that can be read.
 func TestStates_announcementsOfTwoUpdaters_areLoaded(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	of := func(prefix string) (all []cluster.Workload) {
+	of := func(prefix string) (all []ledger.ActingWorkload) {
 		for i := range 900 {
-			all = append(all, deployment(fmt.Sprintf("%s-%s-%04d", strings.Repeat("w", 30), prefix, i)))
+			all = append(all, ledger.ActingWorkload{Workload: deployment(fmt.Sprintf("%s-%s-%04d", strings.Repeat("w", 30), prefix, i)), Newest: noon})
 		}
 		return all
 	}
@@ -84,8 +84,8 @@ func TestStates_announcementsOfTwoUpdaters_areLoaded(t *testing.T) {
 	third := ledger.New()
 	third.Restore(noon, []ledger.State{loadStates(t, newStates(t, f, StorageOptions{}))[state.Workload]})
 	for _, w := range append(of("old"), of("new")...) {
-		_, interrupted := third.Interrupted(noon, w)
-		if announced := !next.Announced(w).IsZero() || strings.Contains(w.Name, "old"); interrupted != announced {
+		_, interrupted := third.Interrupted(noon, w.Workload)
+		if announced := !next.Announced(w.Workload).IsZero() || strings.Contains(w.Name, "old"); interrupted != announced {
 			t.Fatalf("%s: interrupted %v, want %v", w.Name, interrupted, announced)
 		}
 	}
