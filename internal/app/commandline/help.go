@@ -98,6 +98,9 @@ func flagGroups(c *cobra.Command) (groups []flagGroup, note string) {
 	if hidden == 0 {
 		return groups, ""
 	}
+	if hidden == 1 {
+		return groups[:len(groups)-1], fmt.Sprintf("1 more flag is accepted for compatibility and has no effect; --%s lists it.", HelpAll)
+	}
 	return groups[:len(groups)-1], fmt.Sprintf("%d more flags are accepted for compatibility and have no effect; --%s lists them.", hidden, HelpAll)
 }
 

@@ -30,6 +30,7 @@ func tree(ran *[]string) *cobra.Command {
 	long.Flags().String("storage", "checkpoint", "Where history is stored.")
 	long.Flags().Int("min-replicas", 2, "Minimum number of replicas.")
 	long.Flags().Bool("old", false, "Accepted for compatibility; has no effect.")
+	process.Ineffective(long.Flags(), "old")
 	Prepare(long)
 	grouped := &cobra.Command{Use: "explain KIND/NAME", Short: "Explain a workload", Long: "Explains a workload.", RunE: run}
 	grouped.Flags().StringP("output", "o", "text", "Format of the `FORM`.")
@@ -79,7 +80,7 @@ Flags:
 Further flags, with the names and defaults of the Vertical Pod Autoscaler:
       --recheck duration      Time between two checks.
 
-1 more flags are accepted for compatibility and have no effect; --help-all lists them.
+1 more flag is accepted for compatibility and has no effect; --help-all lists it.
 `,
 		"explain --help": `Explains a workload.
 

@@ -492,7 +492,7 @@ var conditions = map[string]func(observation) bool{
 	"SameSize":       func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
 		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
-		return o.state().futile && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+		return o.isFutile() && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
 			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == decision.RateLimited || why == decision.OutOfTime)
 		})
@@ -594,6 +594,11 @@ func (o observation) isTooLarge() bool {
 		t, node := o.w.total(a.At), o.sim.world.Node
 		return a.At <= o.minute && (t.CPU > node.CPU || t.Memory > node.Memory)
 	})
+}
+
+// isFutile reports whether an eviction had no effect: the replacement did not have the recommended size, or it fits no node.
+func (o observation) isFutile() bool {
+	return o.state().futile || o.isTooLarge() && o.state().evicted >= 0
 }
 
 // hasRoom reports whether the node of the pod has room for the recommended target. As for the scheduler, a pod that is asked to shrink
@@ -968,7 +973,7 @@ var differences = []difference{
 		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements did not have the recommended size",
 		explains: func(o observation) bool {
 			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
-			return backs && (o.state().futile || o.isTooLarge() && o.state().evicted >= 0)
+			return backs && o.isFutile()
 		},
 	},
 	{
