@@ -57,7 +57,7 @@ func TestMonitoring_eachWay_hasAlertsAndScrapesAllPods(t *testing.T) {
 
 // The chart and the kustomization contain the boards of deploy/monitoring/boards, where Grafana's sidecar finds them.
 func TestMonitoring_boards_areConfigMapsWithTheLabelOfGrafana(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(root, "deploy/monitoring/boards/*.json"))
+	paths, err := filepath.Glob(filepath.Join(root, "deploy", "monitoring", "boards", "*.json"))
 	if err != nil || len(paths) != 4 {
 		t.Fatalf("%d boards, %v", len(paths), err)
 	}

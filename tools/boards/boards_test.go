@@ -21,7 +21,7 @@ func TestGenerate_boards_matchTheFilesOfTheRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, folder := range []string{"deploy/monitoring/boards", "deploy/chart/files/monitoring/boards"} {
-			want, err := os.ReadFile(filepath.Join("../..", folder, name+".json"))
+			want, err := os.ReadFile(filepath.Join("..", "..", folder, name+".json"))
 			if err != nil || string(got) != string(want) {
 				t.Errorf("%s/%s.json is out of date (%v); run make generate", folder, name, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -81,7 +82,7 @@ func versionOf(text, chart string) (string, error) {
 
 func platformsOf(text string) (out []platform, err error) {
 	for name := range strings.SplitSeq(text, ",") {
-		if !strings.Contains(","+allPlatforms+",", ","+name+",") || name == "" {
+		if !slices.Contains(strings.Split(allPlatforms, ","), name) {
 			return nil, fmt.Errorf("--platforms must be a list of %s, got %q", strings.ReplaceAll(allPlatforms, ",", ", "), name)
 		}
 		os, arch, _ := strings.Cut(name, "/")

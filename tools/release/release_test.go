@@ -315,7 +315,7 @@ func TestWritePlatform_windows_writesZipArchives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer z.Close()
+		t.Cleanup(func() { _ = z.Close() })
 		var names []string
 		for _, f := range z.File {
 			names = append(names, f.Name)

@@ -112,7 +112,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		want    string
 	}{
 		"node/n3":             {nodes, `there is no node "n3"; did you mean n`},
-		"node/n3 ":            {controllers{}, "or nodes cannot be listed"},
+		"node/n4":             {controllers{}, "or nodes cannot be listed"},
 		"pod/db-1":            {nodes, "did you mean db-0?"},
 		"pod/nothing-similar": {nodes, `there is no pod "nothing-similar" in namespace shop; select the namespace with -n`},
 		"vpa/queues":          {nodes, "did you mean queue?"},
@@ -122,7 +122,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		"cluster/db2":         {nodes, `there is no cluster "db2" with pods or a VPA in namespace shop`},
 		"deploi/web":          {nodes, `unknown kind "deploi"; did you mean deploy/web?`},
 	} {
-		r, err := parseReference([]string{strings.TrimSpace(text)})
+		r, err := parseReference([]string{text})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -176,7 +176,8 @@ func (b *bench) writes() int {
 	return n
 }
 
-func (b *bench) metric(name, pool, resource string, more ...string) float64 {
+// metric returns the value of a metric that has all of the values of labels.
+func (b *bench) metric(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.reg.Gather()
 	if err != nil {
@@ -191,8 +192,8 @@ func (b *bench) metric(name, pool, resource string, more ...string) float64 {
 			for _, l := range m.GetLabel() {
 				values[l.GetValue()] = true
 			}
-			ok := values[pool] && values[resource]
-			for _, v := range more {
+			ok := true
+			for _, v := range labels {
 				ok = ok && values[v]
 			}
 			if ok {
