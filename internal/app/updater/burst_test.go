@@ -79,11 +79,11 @@ func TestBurst_updaterIsKilledAtAnyWrite_nextOneRepeatsNothing(t *testing.T) {
 		first := g.leader(t, killedPods{g, k}, store)
 		first.pass(ctx, time.Now())
 		time.Sleep(2 * time.Second)
-		k.dead = true
+		k.kill()
 		kill()
 		synctest.Wait()
 		for range 4 {
-			k.dead, k.killAt = false, 0
+			k.spare()
 			next := g.leader(t, killedPods{g, k}, store)
 			ctx, kill := context.WithCancel(t.Context())
 			next.pass(ctx, time.Now())

@@ -49,6 +49,33 @@ func (k *killer) write(change func() error) error {
 	return errKilled
 }
 
+func (k *killer) isDead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dead
+}
+
+// kill kills the updater now.
+func (k *killer) kill() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead = true
+}
+
+// restart lets the next updater write.
+func (k *killer) restart() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead = false
+}
+
+// spare is restart, and the next updater is not killed at a write.
+func (k *killer) spare() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead, k.killAt = false, 0
+}
+
 // killedPods is a podChanger whose caller is killed.
 type killedPods struct {
 	podChanger
@@ -94,7 +121,7 @@ func terms(t *testing.T, y *fakeCluster, w world, pods podChanger, k *killer, st
 	t.Helper()
 	store := killedStates{newMemoryStates(), k}
 	start := func() *updater {
-		k.dead = false
+		k.restart()
 		u := newUpdater(y.config, w, killedPods{pods, k}, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		u.storeIn(store)
 		if err := u.loadStates(t.Context()); err != nil {
@@ -106,7 +133,7 @@ func terms(t *testing.T, y *fakeCluster, w world, pods podChanger, k *killer, st
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Minute) {
 		step(time.Now())
 		u.pass(t.Context(), time.Now())
-		if k.dead {
+		if k.isDead() {
 			u = start()
 		}
 	}

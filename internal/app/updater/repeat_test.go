@@ -126,16 +126,14 @@ func (b *replacedBurst) leaders(t *testing.T, k *killer, first, later, total tim
 		over := time.Now().Add(min(term, time.Until(end)))
 		ctx, kill := context.WithCancel(t.Context())
 		u := b.leader(t, store, k)
-		for !k.dead && time.Now().Before(over) {
+		for !k.isDead() && time.Now().Before(over) {
 			u.pass(ctx, time.Now())
 			time.Sleep(min(time.Minute, time.Until(over)))
 		}
-		k.mu.Lock()
-		k.dead = true
-		k.mu.Unlock()
+		k.kill()
 		kill()
 		synctest.Wait()
-		k.dead, k.killAt = false, 0
+		k.spare()
 	}
 }
 

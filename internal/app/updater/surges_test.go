@@ -191,7 +191,7 @@ func (y *surgeCluster) reconcile(now time.Time) {
 
 // start returns an updater as after a start of the process.
 func (y *surgeCluster) start() *updater {
-	y.dead = false
+	y.restart()
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.surges = surges.New(y, y, y, &u.config.Common, u.metrics.surges, u.health, u.log)
 	if y.states != nil {
@@ -220,7 +220,7 @@ func (y *surgeCluster) run(minutes int) {
 	for range 2 * minutes {
 		y.check()
 		u.pass(y.t.Context(), y.now)
-		if y.dead {
+		if y.isDead() {
 			u = y.start()
 		}
 		y.check()
@@ -297,7 +297,7 @@ func TestSurge_updaterIsKilledOften_endsWithTheOldReplicas(t *testing.T) {
 					y.killAt = y.requests + every
 				}
 				u.pass(t.Context(), y.now)
-				if y.dead {
+				if y.isDead() {
 					u = y.start()
 				}
 				y.check()
