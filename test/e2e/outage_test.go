@@ -233,7 +233,8 @@ func (p *place) outlast(outage time.Duration, was map[string]int) {
 }
 
 // recovers waits until the controllers of the cluster create and replace pods. After an outage, each of their watches restarts
-// after a back-off of up to a minute, which does not depend on podfit.
+// after a back-off of up to a minute, which does not depend on podfit. If the ReplicaSet controller has missed the creation of a pod that it
+// waits for, it replaces none for five minutes more.
 func (p *place) recovers() {
 	p.Helper()
 	p.apply(spec{Name: "probe", Requests: "{cpu: 10m, memory: 50Mi}"}.manifest())
@@ -245,7 +246,7 @@ func (p *place) recovers() {
 	if err := p.CoreV1().Pods(p.ns).Delete(p.Context(), pods[0].Name, metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.eventually("the cluster replaces pods again", 3*time.Minute, func(ctx context.Context) error {
+	p.eventually("the cluster replaces pods again", 7*time.Minute, func(ctx context.Context) error {
 		now, err := p.running(ctx, "probe", 2)
 		if err == nil && slices.Equal(uids(now), uids(pods)) {
 			err = errors.New("the pods are not replaced yet")
