@@ -99,9 +99,6 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 			watch:   p.open,
 			project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
 		}, s, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { f.Run(ctx) })
 		stale := func() bool {
 			now := f.State()
 			return now.IsStale(time.Now())
@@ -109,6 +106,9 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 		if !stale() {
 			t.Error("not stale before the first list")
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx) })
 		for range 3600 {
 			time.Sleep(time.Second)
 			if stale() {
