@@ -64,7 +64,7 @@ const (
 )
 
 var workload = board{
-	name: "workload", title: "Workload", description: "Usage, requests, recommendations and changes of the pods of a namespace. Recommendations need the metrics of kube-state-metrics for custom resources.",
+	name: "workload", title: "Workload", description: "Usage, requests, recommendations and changes of the pods of a namespace. Recommendations need --export-recommendations, or kube-state-metrics with a configuration for custom resources.",
 	variables: []variable{
 		{"namespace", "label_values(kube_pod_container_resource_requests, namespace)"},
 		{"pod", `label_values(kube_pod_container_resource_requests{namespace=~"$namespace"}, pod)`},

@@ -49,6 +49,7 @@ type dependencies struct {
 	storage  history.Storage
 	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
+	exporter *exporter // nil: recommendations are not exported
 	health   *process.Health
 	log      *slog.Logger
 
@@ -68,6 +69,7 @@ type recommender struct {
 	checkpointer *history.Checkpointer
 	backfill     *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics      *Metrics
+	exporter     *exporter // nil: recommendations are not exported
 	health       *process.Health
 	log          *slog.Logger
 
@@ -126,6 +128,10 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		return nil, err
 	}
 	d := dependencies{world: world, usage: source, metrics: m, health: h, log: p.Log}
+	if c.ExportAdvice {
+		d.exporter = newExporter()
+		p.Registry.MustRegister(d.exporter)
+	}
 	if c.Storage == "prometheus" {
 		client, err := c.History.Client(m.history)
 		if err != nil {
@@ -178,6 +184,7 @@ func (r *recommender) term(ctx context.Context, p *process.Process) error {
 // lead starts the recommender and makes passes until ctx ends. Then it stores what the last pass did not. It returns an error only if ctx
 // ends before the stored usage history is loaded.
 func (r *recommender) lead(ctx context.Context, pass func(context.Context, time.Time)) error {
+	defer r.exporter.publish(nil) // the next leader exports them
 	if r.backfill != nil {
 		done := r.awaitBackfill(ctx)
 		defer func() { <-done }()
@@ -235,7 +242,7 @@ func newRecommender(c Config, d dependencies) *recommender {
 	r := &recommender{
 		config: c, catalog: catalog, workloads: sizing.NewWorkloads(),
 		profiles:   &profileReader{lister: d.profiles, catalog: catalog, log: d.log},
-		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, health: d.health, log: d.log,
+		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, exporter: d.exporter, health: d.health, log: d.log,
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:      make([]uint64, len(usage.Rejections())),
@@ -302,6 +309,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	snapshot := r.world.Snapshot()
 	r.readProfiles(ctx, now, snapshot)
 	v := r.look(snapshot)
+	r.exporter.publish(v.served)
 	r.configure(now, v)
 	r.restore(now, v)
 	watch.Step("LoadVPAs")
