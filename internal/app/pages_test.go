@@ -1,0 +1,84 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+var (
+	codeBlock  = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
+	inlineCode = regexp.MustCompile("`(podfit [^`]+)`")
+	ownCommand = regexp.MustCompile(`(?m)^(?:\$ )?(?:kubectl )?(podfit .*)$`)
+	word       = regexp.MustCompile(`(?:[^\s'"]+|'[^']*'|"[^"]*")+`)
+)
+
+// commandsOf returns the commands of podfit in a page: those in code blocks and in the text.
+func commandsOf(page string) (all []string) {
+	for _, block := range codeBlock.FindAllStringSubmatch(page, -1) {
+		for _, m := range ownCommand.FindAllStringSubmatch(strings.ReplaceAll(block[1], "\\\n", " "), -1) {
+			all = append(all, m[1])
+		}
+	}
+	for _, m := range inlineCode.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
+		all = append(all, strings.ReplaceAll(m[1], "\n", " "))
+	}
+	return all
+}
+
+// Each command of podfit in the documentation exists, with the flags that are shown.
+func TestPages_commandsOfPodfit_exist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	total := 0
+	for _, path := range append(pages, "../../README.md", "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range commandsOf(string(text)) {
+			total++
+			if err := parseCommand(command); err != nil {
+				t.Errorf("%s: %s: %v", filepath.Base(path), command, err)
+			}
+		}
+	}
+	if total < 80 {
+		t.Errorf("only %d commands were found", total)
+	}
+}
+
+// parseCommand parses a command as a shell and podfit do, up to a comment or a pipe. Words in capitals are placeholders.
+func parseCommand(command string) error {
+	command, _, _ = strings.Cut(command, " #")
+	command, _, _ = strings.Cut(strings.ReplaceAll(command, `\|`, "|"), " |")
+	command, _, _ = strings.Cut(command, " > ")
+	var words []string
+	for _, w := range word.FindAllString(command, -1)[1:] {
+		words = append(words, strings.Trim(w, `'"`))
+	}
+	if words[0] == strings.ToUpper(words[0]) {
+		return nil
+	}
+	c, rest, err := Root(Streams{Out: io.Discard, Err: io.Discard}).Find(words)
+	if err != nil {
+		return err
+	}
+	c.Flags().ParseErrorsAllowlist = pflag.ParseErrorsAllowlist{}
+	err = c.ParseFlags(rest)
+	if missing := (*pflag.ValueRequiredError)(nil); errors.As(err, &missing) {
+		return nil // the text names a flag without a value
+	}
+	return err
+}
