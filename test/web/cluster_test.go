@@ -224,12 +224,12 @@ func TestCluster_podfitAtWork_pagesAreCleanAndSurviveTheAPIServer(t *testing.T) 
 	for _, look := range []struct {
 		dark  bool
 		width int64
-	}{{false, 1280}, {true, 360}, {false, 2560}} {
+	}{{false, 1280}, {true, 1280}, {false, 360}, {true, 360}, {false, 2560}} {
 		p := open(t, look.dark, look.width)
 		for _, page := range clusterPages {
 			p.do(t, chromedp.Navigate(s.root+page.path))
 			evaluate[any](t, p, settled)
-			picture(t, p, fmt.Sprintf("cluster-%s-%d", page.name, look.width))
+			picture(t, p, fmt.Sprintf("cluster-%s-%s-%d", page.name, map[bool]string{false: "light", true: "dark"}[look.dark], look.width))
 			if wide := evaluate[int64](t, p, "document.documentElement.scrollWidth"); wide > look.width {
 				t.Errorf("%s is %d pixels wide in a window of %d", page.name, wide, look.width)
 			}

@@ -282,10 +282,30 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	if priceErr != nil {
 		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
 	}
-	state.Custom, _ = s.world.ProfileNames()
+	state.Custom = s.customProfiles(ctx)
 	s.addActivity(ctx, state)
 	s.addHealth(ctx, &state.Health, now)
 	return state, nil
+}
+
+// customProfiles returns the SizingProfiles of the cluster.
+func (s *source) customProfiles(ctx context.Context) []web.CustomProfile {
+	names, _ := s.world.ProfileNames()
+	if len(names) == 0 {
+		return nil
+	}
+	out := make([]web.CustomProfile, len(names))
+	catalog, ok, _ := s.catalog.get(ctx, freshCatalog, s.archive.Catalog)
+	for i, name := range names {
+		out[i].Name = name
+		if !ok {
+			continue
+		}
+		if choice := catalog.Of(&cluster.Autoscaler{Recommender: name}); choice.Usable && choice.Name == name {
+			out[i] = web.CustomProfile{Profile: choice.Profile, Known: true}
+		}
+	}
+	return out
 }
 
 // addEvidence adds what the stored usage shows. Without it, recommendations count as provisional, and only the OOM kills are known that the

@@ -50,6 +50,7 @@ type fake struct {
 	owned      bool // the pod belongs to target
 	saved      *usage.Checkpoint
 	storeErr   error
+	profiles   []recommend.Profile // valid SizingProfiles
 }
 
 func (f *fake) Snapshot() *cluster.Snapshot {
@@ -121,7 +122,14 @@ func (f *fake) State(context.Context, cluster.Workload) (ledger.State, bool, err
 }
 
 func (f *fake) Catalog(ctx context.Context) (*sizing.Catalog, error) {
-	return sizing.NewCatalog(recommend.DefaultParams(), false), f.wait(ctx)
+	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
+	var names []string
+	for _, p := range f.profiles {
+		catalog.Learn(p.Name, "1", p)
+		names = append(names, p.Name)
+	}
+	catalog.Listed(names)
+	return catalog, f.wait(ctx)
 }
 
 func (f *fake) Namespace(ctx context.Context, namespace string) (archived, error) {

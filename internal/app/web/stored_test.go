@@ -129,6 +129,21 @@ func TestEvidence_storedKillAndHours_areJudged(t *testing.T) {
 	}
 }
 
+// The parameters of a SizingProfile are known if it is valid. The catalog has the default profile for names that it does not know.
+func TestState_sizingProfiles_haveTheirParametersIfTheyAreValid(t *testing.T) {
+	night, _ := recommend.Builtin("cost")
+	night.Name, night.About = "night", "at night"
+	for name, c := range map[string]struct {
+		profiles []recommend.Profile
+		about    string
+	}{"valid": {[]recommend.Profile{night}, "at night"}, "invalid": {nil, ""}} {
+		custom := sourceOf(&fake{profiles: c.profiles}).State(t.Context()).Custom
+		if len(custom) != 1 || custom[0].Name != "night" || custom[0].Known != (c.about != "") || custom[0].About != c.about {
+			t.Errorf("%s: %+v", name, custom)
+		}
+	}
+}
+
 // The history of a workload has what each profile recommends, and how the request changed.
 func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
 	saved, histories := storedBy(t, "balanced", 9)

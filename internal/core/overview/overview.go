@@ -6,6 +6,7 @@ package overview
 import (
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -277,9 +278,8 @@ func (o *Overview) For(namespaces map[string]bool) *Overview {
 
 // Row returns the row of a workload by namespace, kind and name, or nil. A group is compared only if it is not "".
 func (o *Overview) Row(namespace, kind, name, group string) *Row {
-	from, _ := slices.BinarySearchFunc(o.Rows, cluster.Workload{Namespace: namespace, Kind: kind, Name: name}, func(r Row, w cluster.Workload) int {
-		return r.Workload.Compare(w)
-	})
+	first := cluster.Workload{Namespace: namespace, Kind: kind, Name: name}
+	from := sort.Search(len(o.Rows), func(i int) bool { return o.Rows[i].Workload.Compare(first) >= 0 })
 	for i := from; i < len(o.Rows); i++ {
 		w := o.Rows[i].Workload
 		if w.Namespace != namespace || w.Kind != kind || w.Name != name {

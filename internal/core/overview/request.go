@@ -4,7 +4,6 @@
 package overview
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -72,8 +71,12 @@ func withoutRepetition(all []RequestStep) []RequestStep {
 		count[s.Container]++
 		out = append(out, s)
 	}
-	return slices.DeleteFunc(out, func(s RequestStep) bool {
+	kept := out[:0]
+	for _, s := range out {
 		count[s.Container]--
-		return count[s.Container] >= maxSteps
-	})
+		if count[s.Container] < maxSteps {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }

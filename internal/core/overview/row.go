@@ -6,7 +6,7 @@ package overview
 import (
 	"cmp"
 	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -38,8 +38,8 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 
 // container returns a container of the row, and adds it if it is new.
 func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
-	at, found := slices.BinarySearchFunc(r.Containers, name, func(c Container, name string) int { return strings.Compare(c.Name, name) })
-	if found {
+	at := sort.Search(len(r.Containers), func(i int) bool { return r.Containers[i].Name >= name })
+	if at < len(r.Containers) && r.Containers[at].Name == name {
 		return &r.Containers[at]
 	}
 	c := Container{Name: name, evidence: w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)}
@@ -62,7 +62,9 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 		c.Confidence = c.evidence.Confidence()
 		c.Days = c.evidence.Days()
 	}
-	r.Containers = slices.Insert(r.Containers, at, c)
+	r.Containers = append(r.Containers, c)
+	copy(r.Containers[at+1:], r.Containers[at:])
+	r.Containers[at] = c
 	return &r.Containers[at]
 }
 

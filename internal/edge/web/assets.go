@@ -50,8 +50,18 @@ type bundle struct {
 	policy string       // allows exactly this style, and no scripts
 }
 
-// bundled is unpacked at its first use: most commands show no page.
-var bundled = sync.OnceValue(unpack)
+// unpackOnce sets unpacked at its first call: most commands show no page. It is not a sync.OnceValue, because the linker keeps all exported
+// methods of the types that generic functions are made for: here 13 KB of html/template that no page needs.
+var (
+	unpacked   *bundle
+	unpackOnce = sync.OnceFunc(func() { unpacked = unpack() })
+)
+
+// bundled returns the files.
+func bundled() *bundle {
+	unpackOnce()
+	return unpacked
+}
 
 var contentTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 

@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 )
 
@@ -316,16 +317,21 @@ func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.V
 // profilesView is the page /profiles.
 type profilesView struct {
 	Profiles []profileView `json:"profiles"`
-	Custom   []string      `json:"sizingProfiles"`
+	Custom   []profileView `json:"sizingProfiles"`
 }
 
 type profileView struct {
-	Name   string  `json:"name"`
-	About  string  `json:"about"`
-	Budget float64 `json:"memoryBudgetPercent,omitempty"`
-	CPU    int     `json:"minimumCPUMillicores"`
-	Memory int     `json:"minimumMemoryMiB"`
-	Users  int     `json:"workloads"`
+	Name    string  `json:"name"`
+	About   string  `json:"about"`
+	Invalid bool    `json:"invalid,omitempty"` // the parameters are not known
+	Budget  float64 `json:"memoryBudgetPercent,omitempty"`
+	CPU     int     `json:"minimumCPUMillicores"`
+	Memory  int     `json:"minimumMemoryMiB"`
+	Users   int     `json:"workloads"`
+}
+
+func profileViewOf(p *recommend.Profile, users int) profileView {
+	return profileView{Name: p.Name, About: p.About, Budget: p.OOMBudget * 100, CPU: int(p.FloorMillicores), Memory: int(p.FloorMegabytes), Users: users}
 }
 
 func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -337,9 +343,14 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 			users[o.Rows[i].Profile]++
 		}
 	}
-	view := profilesView{Custom: append([]string{}, s.Custom...)}
-	for _, p := range profileList() {
-		view.Profiles = append(view.Profiles, profileView{p.Name, p.About, p.OOMBudget * 100, int(p.FloorMillicores), int(p.FloorMegabytes), users[p.Name]})
+	view := profilesView{Custom: []profileView{}}
+	for _, p := range recommend.Builtins() {
+		view.Profiles = append(view.Profiles, profileViewOf(&p, users[p.Name]))
+	}
+	for i := range s.Custom {
+		c := profileViewOf(&s.Custom[i].Profile, users[s.Custom[i].Name])
+		c.Invalid = !s.Custom[i].Known
+		view.Custom = append(view.Custom, c)
 	}
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
 }

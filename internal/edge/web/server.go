@@ -37,8 +37,15 @@ type State struct {
 	Contact  time.Time // when the API server last answered, by the watch that was silent for longest
 	Loading  []string  // resources that have not been listed yet
 	Problems []string  // what is out of date or not known, as sentences
-	Custom   []string  // names of SizingProfiles
 	Pending  bool      // the overview is not computed yet, so it is empty
+
+	Custom []CustomProfile // the SizingProfiles of the cluster, by name
+}
+
+// A CustomProfile is a SizingProfile of the cluster.
+type CustomProfile struct {
+	recommend.Profile      // only its name, unless Known
+	Known             bool // its parameters are valid and have been read
 }
 
 // Complete reports whether all that podfit may read has been read once.
@@ -235,6 +242,3 @@ func compressed(body []byte, level int) []byte {
 	_ = z.Close()
 	return out.Bytes()
 }
-
-// profileList are the profiles that the profile page shows.
-func profileList() []recommend.Profile { return recommend.Builtins() }

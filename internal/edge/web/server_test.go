@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -374,6 +375,35 @@ func TestJSON_nothingIsKnown_listsAreEmptyAndNotNull(t *testing.T) {
 			if text := body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "null") {
 				t.Errorf("%s: status %d: %s", path, r.StatusCode, text)
 			}
+		}
+	}
+}
+
+// SizingProfiles have the same parameters on the page as built-in profiles. Those of an invalid one are not known.
+func TestProfiles_ofTheCluster_haveTheirParameters(t *testing.T) {
+	type profile struct {
+		Name, About          string
+		Invalid              bool
+		MemoryBudgetPercent  float64
+		MinimumCPUMillicores int
+		MinimumMemoryMiB     int
+		Workloads            int
+	}
+	var page struct{ SizingProfiles []profile }
+	if err := json.Unmarshal([]byte(body(t, get(handler(webtest.Small()), "GET", "/profiles?format=json"))), &page); err != nil {
+		t.Fatal(err)
+	}
+	want := []profile{
+		{Name: "night-batch", About: "Batch jobs that run at night", MemoryBudgetPercent: 5, MinimumCPUMillicores: 10, MinimumMemoryMiB: 64},
+		{Name: "misspelled", Invalid: true},
+	}
+	if !slices.Equal(page.SizingProfiles, want) {
+		t.Errorf("SizingProfiles %+v, want %+v", page.SizingProfiles, want)
+	}
+	text := body(t, get(handler(webtest.Small()), "GET", "/profiles"))
+	for _, part := range []string{"Batch jobs that run at night", "5 %", "64 Mi", "kubectl describe sizingprofile misspelled"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the page does not contain %q", part)
 		}
 	}
 }

@@ -62,9 +62,11 @@ func (u unknownView) Names() string { return strings.Join(u.Profiles, ", ") }
 // choicesOf returns what the profiles would recommend, by container, and the profiles of which nothing is known.
 func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
 	unknown = []unknownView{}
-	known = slices.DeleteFunc(allChoices(sizes), func(c choiceView) bool {
+	known = []choiceView{}
+	for _, c := range allChoices(sizes) {
 		if c.Own || !c.Target.r.Has.Empty() {
-			return false
+			known = append(known, *c)
+			continue
 		}
 		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == c.Reason })
 		if at < 0 {
@@ -74,8 +76,7 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 		if u := &unknown[at]; !slices.Contains(u.Profiles, c.Profile) {
 			u.Profiles = append(u.Profiles, c.Profile)
 		}
-		return true
-	})
+	}
 	first := 0
 	for i := range known {
 		if known[i].Container != known[first].Container {
@@ -87,7 +88,7 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 }
 
 // allChoices returns the profiles by container, also those of which nothing is known.
-func allChoices(sizes []overview.ProfileSize) []choiceView {
+func allChoices(sizes []overview.ProfileSize) []*choiceView {
 	found := []*choiceView{}
 	index := make(map[[2]string]*choiceView)
 	for i := range sizes {
@@ -109,11 +110,7 @@ func allChoices(sizes []overview.ProfileSize) []choiceView {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b *choiceView) int { return strings.Compare(a.Container, b.Container) })
-	out := make([]choiceView, 0, len(found))
-	for _, c := range found {
-		out = append(out, *c)
-	}
-	return out
+	return found
 }
 
 // A command is a command line that a viewer may copy.

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,15 +25,21 @@ import (
 )
 
 const (
-	workloads = 5000
-	pods      = 3 // of each workload
-	days      = 14
+	pods = 3 // of each workload
+	days = 14
 
 	ahead = 3 * time.Hour // samples exist until then, because writing them takes minutes
 )
 
+// The size of the cluster. With samples every 30 seconds the blocks of 5,000 workloads have 4 GB.
+var (
+	workloadCount  = flag.Int("workloads", 5000, "number of workloads")
+	sampleInterval = flag.Duration("interval", 5*time.Minute, "time between two samples of Prometheus")
+)
+
 // BenchmarkRecommend_prometheusWith5000Workloads runs the binary against a simulated API server with 5,000 Deployments, 15,000 pods and 22,500
-// containers, and a real Prometheus with 14 days of their usage: without a cache, and with one. It reports the time, the peak memory of the
+// containers, and a real Prometheus with 14 days of their usage, one sample in five minutes: without a cache, and with one. The flags -workloads
+// and -interval of the test select another size. It reports the time, the peak memory of the
 // process, and the queries and samples that Prometheus counts. The time depends on what else the machine does, so it also reports the processor
 // time of podfit and of Prometheus.
 //
@@ -82,7 +89,7 @@ func measured(b *testing.B, name, binary, url, cache string, args ...string) {
 		b.Fatal(err)
 	}
 	without := slices.ContainsFunc(report.Containers, func(c struct{ Confidence string }) bool { return c.Confidence != "high" })
-	if want := workloads * 3 / 2; len(report.Containers) != want || !report.Complete || without {
+	if want := *workloadCount * 3 / 2; len(report.Containers) != want || !report.Complete || without {
 		b.Errorf("%s: %d containers, want %d, complete: %v, all with high confidence: %v", name, len(report.Containers), want, report.Complete, !without)
 	}
 	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
@@ -133,7 +140,8 @@ func prometheus(b *testing.B, root string) string {
 	blocks := os.Getenv("TSDB_BLOCKS")
 	if blocks == "" {
 		blocks = filepath.Join(dir, "data")
-		write := exec.CommandContext(b.Context(), "go", "run", ".", "-dir="+blocks, fmt.Sprintf("-workloads=%d", workloads), fmt.Sprintf("-days=%d", days+1), fmt.Sprintf("-end=%d", time.Now().Add(ahead).Unix()))
+		write := exec.CommandContext(b.Context(), "go", "run", ".", "-dir="+blocks, fmt.Sprintf("-workloads=%d", *workloadCount), fmt.Sprintf("-days=%d", days+1),
+			"-interval="+sampleInterval.String(), fmt.Sprintf("-end=%d", time.Now().Add(ahead).Unix()))
 		write.Dir = filepath.Join(root, "test", "tsdb")
 		if out, err := write.CombinedOutput(); err != nil {
 			b.Fatalf("write the blocks of Prometheus: %v: %s", err, out)
@@ -190,10 +198,10 @@ func cluster(b *testing.B) string {
 	b.Helper()
 	f := kubetest.NewFakeAPI(b)
 	f.Apply("/api/v1/namespaces", `{"metadata":{"name":"kube-system","uid":"6f4c1c1e-0000-4000-8000-000000000001"}}`) // names the cache
-	for i := range workloads / 5 {
+	for i := range *workloadCount / 5 {
 		f.Apply("/api/v1/nodes", fmt.Sprintf(`{"metadata":{"name":"node-%d"},"status":{"allocatable":{"cpu":"32","memory":"128Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`, i))
 	}
-	for i := range workloads {
+	for i := range *workloadCount {
 		namespace, name := fmt.Sprintf("team-%d", i%50), fmt.Sprintf("w%d", i)
 		containers := `{"name":"app","image":"x","resources":{"requests":{"cpu":"1","memory":"2Gi"}}}`
 		if i%2 == 1 {
@@ -207,7 +215,7 @@ func cluster(b *testing.B) string {
 			pod := fmt.Sprintf("%s-x2k9%c", set, "bcd"[k])
 			f.Apply(kubetest.PodsPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"creationTimestamp":"2026-01-01T00:00:00Z","ownerReferences":[
 				{"apiVersion":"apps/v1","kind":"ReplicaSet","name":%q,"uid":"u","controller":true}]},"spec":{"nodeName":"node-%d","containers":[%s]},"status":{"phase":"Running"}}`,
-				namespace, pod, pod, set, (3*i+k)%1000, containers))
+				namespace, pod, pod, set, (3*i+k)%(*workloadCount/5), containers))
 		}
 	}
 	path := filepath.Join(b.TempDir(), "kubeconfig")

@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/web"
@@ -58,6 +59,13 @@ func (s *Source) Load(resources ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = web.State{Overview: &overview.Overview{At: Now}, Loading: resources, Pending: len(resources) == 0}
+}
+
+// nightBatch is a SizingProfile.
+func nightBatch() recommend.Profile {
+	p := recommend.Profile{Name: "night-batch", About: "Batch jobs that run at night", OOMBudget: 0.05}
+	p.FloorMillicores, p.FloorMegabytes = 10, 64
+	return p
 }
 
 // FailHistory makes History return an error.
@@ -123,7 +131,9 @@ func Small() *Source {
 	w.Nodes = nodes(5)
 	s.state = web.State{
 		Overview: overview.Of(&w), Contact: Now.Add(-38 * time.Second), ActivityFrom: "the decisions of this process", ActivitySince: Now.Add(-29 * time.Hour),
-		Custom: []string{"night-batch"}, Activity: activity(), Health: health(),
+		Custom: []web.CustomProfile{
+			{Profile: nightBatch(), Known: true}, {Profile: recommend.Profile{Name: "misspelled"}},
+		}, Activity: activity(), Health: health(),
 	}
 	w.AllPods = true
 	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
@@ -197,7 +207,8 @@ func Attack() *Source {
 	w.Snapshot = cluster.NewSnapshot(pods, autoscalers)
 	w.Nodes = nodes(2)
 	w.Nodes[0].Name, w.Nodes[0].Labels = Hostile, []string{"karpenter.sh/nodepool=" + Hostile}
-	s.state = web.State{Overview: overview.Of(&w), ActivityFrom: "events", Problems: []string{Hostile}, Loading: []string{Hostile}, Custom: []string{Hostile},
+	s.state = web.State{Overview: overview.Of(&w), ActivityFrom: "events", Problems: []string{Hostile}, Loading: []string{Hostile},
+		Custom: []web.CustomProfile{{Profile: recommend.Profile{Name: Hostile, About: Hostile}, Known: true}, {Profile: recommend.Profile{Name: Hostile}}},
 		Health: []overview.Part{{Name: Hostile, Condition: overview.Failing, Text: Hostile}}}
 	for _, e := range activity() {
 		e.Text, e.Reason, e.Change, e.VPA, e.Pod.Name = Hostile, Hostile, Hostile, Hostile, Hostile
