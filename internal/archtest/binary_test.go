@@ -13,7 +13,7 @@ import (
 
 // pageBytes is how much the web page may add to the stripped binary on amd64. It is more than the 300 KB that were planned: decision 7 says
 // what they consist of.
-const pageBytes = 590_000
+const pageBytes = 620_000
 
 // The web page adds little to the binary. The test builds podfit as "make build" does, and again with packages that do nothing in place of
 // those of the page. The sizes depend on the version of Go only.
