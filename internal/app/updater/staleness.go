@@ -21,7 +21,7 @@ func (u *updater) isCurrent(now time.Time) bool {
 	stale := u.stale(now)
 	switch {
 	case len(stale) > 0 && !u.outdated:
-		u.log.Warn("Not updating pods: the API server has not confirmed for minutes that these watches are up to date",
+		u.log.Warn("Not updating pods: these watches are not complete yet, or may be out of date",
 			slog.String("resource", strings.Join(stale, ",")))
 	case len(stale) == 0 && u.outdated:
 		u.log.Info("All watches are up to date again; updating pods")

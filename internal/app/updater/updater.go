@@ -390,7 +390,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
 	if !u.isCurrent(now) {
-		u.summarizePause(now, "the API server has not confirmed for minutes that the watches of the updater are up to date")
+		u.summarizePause(now, "the watches of the updater are not complete yet, or may be out of date")
 		return nil
 	}
 	var inProgress *plan.Surges
