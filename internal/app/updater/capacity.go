@@ -274,12 +274,12 @@ func aboutStep(step *plan.CapacityStep) cluster.Key {
 
 // tryCapacity carries out one step and reports its outcome.
 func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
-	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
-	defer cancel()
 	way := e.capacity.ways[step.Kind]
-	if way == nil {
+	if way == nil || step.Request == nil && !e.announceRequest(ctx, step) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
+	defer cancel()
 	log := e.log.With(slog.String("pod", aboutStep(step).String()), slog.String("kind", step.Kind.String()))
 	var err error
 	if step.Request == nil {

@@ -19,7 +19,6 @@ import (
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -41,6 +40,7 @@ type execution struct {
 	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
 	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
 	slowed    bool                     // a resize has waited for the rate limit in this pass
+	unused    map[decision.Act]int     // actions that the rate limit has allowed and that were not sent, because they could not be announced
 	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
 }
 
@@ -49,6 +49,7 @@ func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
 	e.exhausted = map[decision.Act]bool{}
+	e.unused = map[decision.Act]int{}
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
 	e.progress.L = &e.mu
 	var actions []decision.Decision
@@ -79,7 +80,7 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
 	for d, more := queues.next(l); more; d, more = queues.next(l) {
-		allowed := e.waitForRate(ctx, &d)
+		allowed := e.isHeld(&d) || e.waitForRate(ctx, &d)
 		e.sent(&d)
 		workers.Go(func() error {
 			defer queues.done()
@@ -108,12 +109,14 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	if e.guard.Holds(&d) {
 		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
 	}
-	e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	if reason, over := e.overQuota(&d); over {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
 	if next, unsized := e.staysUnsized(ctx, &d); unsized {
 		return next
+	}
+	if reason, announced := e.announce(ctx, &d); !announced {
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
 	}
 	err := e.perform(ctx, &d)
 	var stopped *freeze.Error
@@ -296,7 +299,7 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 	if ctx.Err() != nil || e.isExhausted(d.Do) {
 		return false
 	}
-	if limiter.Allow() {
+	if e.takeUnused(d) || limiter.Allow() {
 		return true
 	}
 	if d.Do == decision.Resize {

@@ -142,6 +142,7 @@ func (s slowStates) Write(ctx context.Context, _ time.Time, _ *ledger.State) (bo
 	return true, s.wait(ctx)
 }
 func (s slowStates) Delete(ctx context.Context, _ cluster.Workload) error { return s.wait(ctx) }
+func (slowStates) Name(w cluster.Workload) string                         { return w.Name }
 func (slowStates) Stored() []cluster.Workload                             { return nil }
 func (s slowStates) wait(ctx context.Context) error {
 	if err := s.limit.Wait(ctx); err != nil {

@@ -27,6 +27,8 @@ type replacedBurst struct {
 	evicted  map[string]int                 // by pod UID
 	affected map[cluster.Workload]int       // evictions of a workload
 	first    map[cluster.Workload]time.Time // the first of them
+	fault    announcementFault              // of the announcements,
+	faultFor time.Duration                  // for this time
 }
 
 // evictionCase is what happens to the evictions and their replacements.
@@ -120,7 +122,8 @@ func (b *replacedBurst) leader(t *testing.T, store updatestate.Store, k *killer)
 // terms, without a clean end.
 func (b *replacedBurst) leaders(t *testing.T, k *killer, first, later, total time.Duration) {
 	t.Helper()
-	store := killedStates{newMemoryStates(), k}
+	store := newFaultyStates(b.fault, b.faultFor)
+	store.k = k
 	end := time.Now().Add(total)
 	for term := first; time.Now().Before(end); term = later {
 		over := time.Now().Add(min(term, time.Until(end)))

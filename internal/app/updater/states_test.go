@@ -108,6 +108,8 @@ func (m *memoryStates) Stored() []cluster.Workload {
 	return slices.SortedFunc(maps.Keys(m.objects), cluster.Workload.Compare)
 }
 
+func (m *memoryStates) Name(w cluster.Workload) string { return strings.ToLower(w.Kind) + "-" + w.Name }
+
 // storeIn makes an updater keep its states in a store.
 func (u *updater) storeIn(store updatestate.Store) {
 	u.states = updatestate.New(store, false, u.metrics.states, u.log)

@@ -413,6 +413,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
+	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.provider(ctx, now)
 	watch.Step("ListPods")
@@ -437,7 +438,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock.waiting(func() {
 		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
-		u.states.Begin(now, u.ledger, u.budget.Delays, actedOn(decisions))
+		u.states.Begin(now, u.ledger, u.budget.Delays, actedOn(decisions, pass.CapacitySteps()))
 		e.diagnose(ctx)
 		e.execute(ctx)
 	})
@@ -494,15 +495,25 @@ func (u *updater) restore(stored []ledger.State) {
 	}
 }
 
-// actedOn returns the workloads on which a pass acts, in the order of its decisions.
-func actedOn(decisions []decision.Decision) []ledger.ActingWorkload {
+// actedOn returns the workloads on which a pass acts, in the order of its decisions, and those for which it creates requests for capacity.
+func actedOn(decisions []decision.Decision, steps []plan.CapacityStep) []ledger.ActingWorkload {
 	var out []ledger.ActingWorkload
 	index := map[cluster.Workload]int{}
-	for i := range decisions {
-		w := ledger.WorkloadOf(decisions[i].Pod)
-		if _, known := index[w]; !known && decisions[i].Do != decision.Leave {
+	add := func(p *cluster.Pod) {
+		w := ledger.WorkloadOf(p)
+		if _, known := index[w]; !known {
 			index[w] = len(out)
 			out = append(out, ledger.ActingWorkload{Workload: w})
+		}
+	}
+	for i := range decisions {
+		if decisions[i].Do != decision.Leave {
+			add(decisions[i].Pod)
+		}
+	}
+	for i := range steps {
+		if steps[i].Request == nil {
+			add(steps[i].Pod)
 		}
 	}
 	if len(out) == 0 {

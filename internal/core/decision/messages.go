@@ -442,6 +442,14 @@ var leaveMessages = []Message{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
+		Code: NotAnnounced, Example: Reason{Text: "UpdateState shop/deployment-web: exceeded quota: objects, requested: count/updatestates.podfit.dev=1", Until: exampleTime},
+		Meaning: "Before an eviction, a surge, a deletion, the change of a canary or a request for capacity, the updater stores in an `UpdateState` object that it acts, so that the next updater repeats nothing after a kill or a crash. This write failed or had no answer within 5 s, so the pod is left. " +
+			"The text has the object and the error. Resizes in place that restart no container, and evictions of OOM-killed pods that are not ready, do not wait. The pause before the next attempt doubles with each failure, from 10 s to 10 minutes. " +
+			"If many writes in a namespace fail in a row, all pods of the namespace wait.",
+		Remedy: "Remove the cause that the text names: an admission webhook or policy that denies or delays `updatestates.podfit.dev`, a ResourceQuota on `count/updatestates.podfit.dev`, or a missing right " +
+			"(`kubectl auth can-i create updatestates.podfit.dev -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`, likewise `patch`).",
+	},
+	{
 		Code: NoWayBack,
 		Meaning: "The VPA has a canary, and the pod would have to be evicted for its new size. The webhook reads from `UpdateState` objects which sizes were reverted, and the updater cannot store them, because the CRD or a right is missing. " +
 			"So new pods would get a size again that has failed. Such a workload is changed only by resizes in place. OOM-killed pods do not wait.",

@@ -114,7 +114,9 @@ const (
 
 	NotSizedAtAdmission // a dry run shows that a replacement would not get the recommended requests
 
-	lastCode = NotSizedAtAdmission
+	NotAnnounced // it cannot be stored that the updater acts, so a restart could repeat the action
+
+	lastCode = NotAnnounced
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -141,7 +143,7 @@ var codeNames = map[ReasonCode]string{
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
 	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
-	ResizeStalled: "ResizeStalled", NotSizedAtAdmission: "NotSizedAtAdmission",
+	ResizeStalled: "ResizeStalled", NotSizedAtAdmission: "NotSizedAtAdmission", NotAnnounced: "NotAnnounced",
 }
 
 // String returns the name of the reason.
@@ -360,6 +362,8 @@ func (r Reason) outcome() string {
 		return r.quote("The API server did not confirm the change, so the outcome is unknown") + nextAttempt(r.Until)
 	case ServerNotReached:
 		return r.quote("No connection to the API server could be opened, so the pod was not changed") + nextAttempt(r.Until)
+	case NotAnnounced:
+		return r.quote("The action is not carried out, because the updater cannot store its announcement, and a restart could repeat the action") + nextAttempt(r.Until)
 	case AwaitingReplacement:
 		return r.quote("The API server refused the resize") + ". The pod may be evicted when another evicted pod has its replacement"
 	case Interrupted:

@@ -54,15 +54,23 @@ func (t *candidate) noWayBack() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.NoWayBack}, lost && !s.Accepts(ledger.SizesOf(t.d.With))
 }
 
+// needsCanary reports whether the change of the pod needs a canary, and the workload has none yet.
+func (t *candidate) needsCanary() bool {
+	if !t.d.Autoscaler.Canary.On || t.d.Wanted.Code == decision.BoostOver {
+		return false
+	}
+	s := t.pass.canaries[ledger.WorkloadOf(t.d.Pod)]
+	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != t.d.Pod.UID
+	return !hasCanary && !s.Accepts(ledger.SizesOf(t.d.With))
+}
+
 // beCanary makes the pod the canary of its workload if its change needs one. The rescue of an OOM-killed pod does not wait for the canary,
 // and does not replace it.
 func (t *candidate) beCanary() {
-	a, w := t.d.Autoscaler, ledger.WorkloadOf(t.d.Pod)
-	s := t.pass.canaries[w]
-	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != t.d.Pod.UID
-	if !a.Canary.On || t.d.Wanted.Code == decision.BoostOver || hasCanary || s.Accepts(ledger.SizesOf(t.d.With)) {
+	if !t.needsCanary() {
 		return
 	}
+	w := ledger.WorkloadOf(t.d.Pod)
 	if t.scope.firsts == nil {
 		t.scope.firsts = map[cluster.Workload]*cluster.Pod{}
 	}

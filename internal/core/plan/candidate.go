@@ -50,6 +50,7 @@ var evictionChecks = []check{
 	{GateCanary, (*candidate).awaitsCanary},
 	{GateHourlyShare, (*candidate).overRadius},
 	{GateSurgeEffect, (*candidate).surgeNotReady},
+	notAnnounced(decision.Evict),
 	{GateBudget, (*candidate).overBudget},
 }
 
@@ -65,6 +66,7 @@ var replacementChecks = []check{
 	{GateEvictionRefusal, (*candidate).evictionRefused},
 	{GateCanary, (*candidate).awaitsCanary},
 	{GateHourlyShare, (*candidate).overRadius},
+	notAnnounced(decision.Evict),
 }
 
 // resizeChecks are the checks for a resize.
@@ -79,6 +81,7 @@ var resizeChecks = []check{
 	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
 	{GateCanary, (*candidate).awaitsCanary},
 	{GateHourlyShare, (*candidate).overRadius},
+	notAnnounced(decision.Resize),
 	{GateBudget, (*candidate).overBudgetInPlace},
 }
 
@@ -90,6 +93,7 @@ var unboostChecks = []check{
 	{GateResizeRefusal, (*candidate).resizeRefused},
 	{GateAdmission, (*candidate).replacementRefused},
 	{GateReplicas, (*candidate).replicasUnknown},
+	notAnnounced(decision.Resize),
 	{GateBudget, (*candidate).overBudgetInPlace},
 }
 

@@ -52,6 +52,7 @@ const (
 	GateData            GateName = "Data"            // a deletion loses no data
 	GateRescue          GateName = "Rescue"          // no other pod is deleted as a rescue
 	GateOthers          GateName = "Others"          // the disruption budget lacks only OOM-killed pods
+	GateAnnouncement    GateName = "Announcement"    // the updater can store that it acts, or the action needs no announcement
 	GateDeletionRefusal GateName = "DeletionRefusal" // the API server refused no deletion, or long ago
 )
 

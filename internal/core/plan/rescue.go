@@ -152,6 +152,7 @@ var rescueChecks = []check{
 	{GateEvictionRefusal, (*candidate).evictionRefused},
 	{GateReplicas, (*candidate).replicasUnknown},
 	{GateMinReplicas, (*candidate).tooFewToRescue},
+	notAnnounced(decision.Evict),
 	{GateBudget, (*candidate).overBudget},
 }
 
@@ -165,6 +166,7 @@ var rescueInPlaceChecks = []check{
 	{GateNodeSize, (*candidate).unplaceable},
 	{GateReplicas, (*candidate).replicasUnknown},
 	{GateMinReplicas, (*candidate).tooFewToRescueInPlace},
+	notAnnounced(decision.Resize),
 	{GateBudget, (*candidate).overBudgetInPlace},
 }
 
@@ -176,6 +178,7 @@ var deletionChecks = []check{
 	{GateReplicas, (*candidate).replicasUnknown},
 	{GateRescue, (*candidate).rescueInProgress},
 	{GateOthers, (*candidate).budgetOfOthers},
+	notAnnounced(decision.Delete),
 	{GateDeletionRefusal, (*candidate).deletionRefused},
 }
 

@@ -191,6 +191,7 @@ var shrinkChecks = []check{
 	{GateAdmission, (*candidate).replacementRefused},
 	{GateReplicas, (*candidate).replicasUnknown},
 	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
+	notAnnounced(decision.Resize),
 }
 
 // mayShrink reports whether a pod that is left may be resized in place to its lower target: no container restarts, and the kubelet

@@ -79,6 +79,7 @@ var surgeChecks = []check{
 	{GateSurgeEffect, (*candidate).surgeFailed},
 	{GateCanary, (*candidate).awaitsCanary},
 	{GateHourlyShare, (*candidate).overRadius},
+	notAnnounced(decision.Surge),
 }
 
 // moveSurgeChecks are the checks for a surge that makes room for another pod.

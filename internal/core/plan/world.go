@@ -67,6 +67,9 @@ type World struct {
 	// NotStored is true if the ledger cannot be stored, so that the admission controller does not know which sizes were reverted.
 	NotStored bool
 
+	// Unannounced are the workloads on which actions cannot be announced now.
+	Unannounced Unannounced
+
 	// Explained are the UIDs of the pods of which all gates are recorded (Pass.Gates). They have no effect on decisions.
 	Explained map[string]bool
 

@@ -90,12 +90,20 @@ func (r *Recorder) announceBatch(ctx context.Context, now time.Time, w cluster.W
 	return b.stored
 }
 
+// hasFailed reports whether the announcement was tried and is not stored.
+func (b *batch) hasFailed() bool {
+	select {
+	case <-b.done:
+		return !b.stored
+	default:
+		return false
+	}
+}
+
 // writeBatch stores an announcement.
 func (r *Recorder) writeBatch(ctx context.Context, now time.Time, b *batch) {
 	defer close(b.done)
-	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
-	defer cancel()
-	if b.stored = r.write(ctx, now, &b.state, true, r.decide(b.state.Workload)); !b.stored {
+	if b.stored = r.writeAnnouncement(ctx, now, &b.state) == nil; !b.stored {
 		return
 	}
 	r.mu.Lock()
@@ -167,7 +175,7 @@ func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *led
 	for _, state := range record.Export(delays) {
 		if state.IsOfNamespace() && !r.isPruned(&state) {
 			current[state.Workload] = true
-			writes = append(writes, stateUpdate{turn: r.decide(state.Workload), do: func(ctx context.Context, t turn) { r.write(ctx, now, &state, false, t) }})
+			writes = append(writes, stateUpdate{turn: r.decide(state.Workload), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &state, false, t) }})
 		}
 	}
 	for _, w := range r.store.Stored() {

@@ -71,3 +71,5 @@ func (m *memoryStates) Stored() []cluster.Workload {
 	defer m.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(m.objects), cluster.Workload.Compare)
 }
+
+func (m *memoryStates) Name(w cluster.Workload) string { return w.Name }

@@ -29,6 +29,8 @@ type Store interface {
 	Write(ctx context.Context, now time.Time, s *ledger.State) (bool, error)
 	Delete(ctx context.Context, w cluster.Workload) error
 	Stored() []cluster.Workload
+	// Name returns the name of the object of a workload, whether it exists or not.
+	Name(w cluster.Workload) string
 }
 
 const (
@@ -40,7 +42,7 @@ const (
 	announceTimeout = 5 * time.Second
 	// storeTimeout limits the writes after a pass. The next pass continues.
 	storeTimeout = 10 * time.Second
-	// stateBackoff is the pause after a failed write of an object. Each further one doubles it. Announcements do not pause.
+	// stateBackoff is the pause after a failed write of an object. Each further one doubles it. Announcements have a pause of their own.
 	stateBackoff     = 10 * time.Second
 	stateBackoffMost = 10 * time.Minute
 	// saveDelay is the time from a pass to the writes after it. In a rollout of sizes, the next action on a workload often follows.
@@ -76,11 +78,12 @@ type Recorder struct {
 	newest   map[cluster.Workload]time.Time    // what an announcement of this pass says of a workload
 	batches  map[cluster.Workload]*batch       // workloads that this pass announces together
 
-	mu          sync.Mutex                      // guards the following while pods are changed
-	unavailable bool                            // the CRD or a right is missing
-	loadAgainAt time.Time                       // if unavailable
-	failing     bool                            // the last writes failed, which was logged
-	acting      map[cluster.Workload]*sync.Once // workloads that this pass acts on
+	mu          sync.Mutex                         // guards the following while pods are changed
+	unavailable bool                               // the CRD or a right is missing
+	loadAgainAt time.Time                          // if unavailable
+	failing     bool                               // the last writes failed, which was logged
+	acting      map[cluster.Workload]*announcement // workloads that this pass acts on
+	held        holds
 	written     map[cluster.Workload]stateWrite // the last write of each object in this term
 	failures    map[cluster.Workload]stateFailure
 	slots       map[cluster.Workload]*stateSlot // objects with writes that are not done
@@ -166,6 +169,7 @@ type stateWrite struct {
 // New returns a Recorder, before Load. Without a store it keeps nothing. If parallel is true, Save does not wait for its writes.
 func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
+		held:  newHolds(),
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
 		failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{}, batched: map[cluster.Workload]time.Time{},
 	}
@@ -210,6 +214,7 @@ func (r *Recorder) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unavailable {
+		r.held = newHolds()
 		r.log.Info("UpdateStates can be stored again")
 	}
 	r.unavailable = false
@@ -264,7 +269,8 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Del
 	r.exported, r.batches = map[cluster.Workload]ledger.State{}, map[cluster.Workload]*batch{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
-	r.acting = map[cluster.Workload]*sync.Once{}
+	r.acting = map[cluster.Workload]*announcement{}
+	r.held.forget(now)
 	r.mu.Unlock()
 	if len(workloads) == 0 || !r.IsActive() {
 		return
@@ -276,28 +282,6 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Del
 		r.newest[w.Workload] = record.NewestToAnnounce(now, w)
 	}
 	r.beginBatches(now, record, workloads)
-}
-
-// Announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload
-// wait for it. A failed write blocks no action.
-func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Workload) {
-	if !r.IsActive() || w.IsZero() || r.announceBatch(ctx, now, w) {
-		return
-	}
-	r.mu.Lock()
-	once := r.acting[w]
-	if once == nil {
-		once = new(sync.Once)
-		r.acting[w] = once
-	}
-	r.mu.Unlock()
-	once.Do(func() {
-		state := r.exported[w]
-		state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
-		ctx, cancel := context.WithTimeout(ctx, announceTimeout)
-		defer cancel()
-		r.write(ctx, now, &state, true, r.decide(w))
-	})
 }
 
 // Save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
@@ -368,7 +352,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger
 	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		u := stateUpdate{turn: r.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { r.write(ctx, now, &due[i], false, t) }}
+		u := stateUpdate{turn: r.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }}
 		if !all {
 			u.heldUntil = r.heldUntil(now, &due[i])
 		}
@@ -490,19 +474,22 @@ func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
 func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
-// write stores a state, and returns whether it is stored.
-func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) bool {
+// errWaits is the error of a write that did not begin, because the one of the same object before has no answer yet.
+var errWaits = errors.New("an earlier write of the object has no answer yet")
+
+// write stores a state. It returns nil if the state is stored.
+func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) error {
 	if !r.await(ctx, t) {
-		return false
+		return errors.Join(errWaits, ctx.Err())
 	}
 	defer r.end(t)
 	if acting && mayWait(state) && !state.IsOfNamespace() && r.isAnnounced(now, state.Workload) {
-		return true
+		return nil
 	}
 	wrote, err := r.store.Write(ctx, now, state)
 	if err != nil {
 		r.fail(ctx, now, state.Workload, err)
-		return false
+		return err
 	}
 	if wrote {
 		r.metrics.writes.WithLabelValues(resultOK).Inc()
@@ -511,7 +498,10 @@ func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State
 	defer r.mu.Unlock()
 	delete(r.failures, state.Workload)
 	r.written[state.Workload] = stateWrite{at: now, action: state.LastAction(), acting: acting}
-	return true
+	if acting {
+		r.held.stored(state.Workload)
+	}
+	return nil
 }
 
 // isAnnounced reports whether the stored object shows that the updater acts on the workload since a short time.

@@ -68,13 +68,13 @@ func newLateStates(t *testing.T, workloads int) (*Recorder, *lateStates, *ledger
 		record.Refused(time.Now(), ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "no"}, 0)
 		all = append(all, w)
 	}
-	r.acting = map[cluster.Workload]*sync.Once{}
+	r.acting = map[cluster.Workload]*announcement{}
 	return r, store, record, all
 }
 
 // announceAll announces actions of another pass on all workloads.
 func (l *lateStates) announceAll(r *Recorder, workloads []cluster.Workload) {
-	r.acting = map[cluster.Workload]*sync.Once{}
+	r.acting = map[cluster.Workload]*announcement{}
 	for _, w := range workloads {
 		l.announcing.Go(func() { r.Announce(l.t.Context(), time.Now(), w) })
 	}

@@ -184,6 +184,14 @@ func (s *States) Stored() []cluster.Workload {
 	return out
 }
 
+// Name returns the name of the object of a workload, whether it exists or not.
+func (s *States) Name(w cluster.Workload) string {
+	if at, ok := s.at(w); ok {
+		return at.name
+	}
+	return historyName(w)
+}
+
 // Write stores a state if it differs from the stored one, and returns whether it did. now is the time of the write in the object.
 func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) (bool, error) {
 	status := updateStateStatus(state)

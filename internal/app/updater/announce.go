@@ -1,0 +1,65 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+)
+
+// mustAnnounce reports whether a decision is carried out only if it was announced.
+func (e *execution) mustAnnounce(d *decision.Decision) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pass.MustAnnounce(*d)
+}
+
+// isHeld reports whether a decision is not carried out, because it is known that it cannot be announced. It takes nothing from the rate limit.
+func (e *execution) isHeld(d *decision.Decision) bool {
+	_, held := e.states.Held(e.now, ledger.WorkloadOf(d.Pod))
+	return held && e.mustAnnounce(d)
+}
+
+// announce stores that the updater acts on the workload of a decision. If that fails and the decision must be announced, it returns why and
+// false. The rate limit then allows another action instead.
+func (e *execution) announce(ctx context.Context, d *decision.Decision) (why decision.Reason, announced bool) {
+	w := ledger.WorkloadOf(d.Pod)
+	_, held := e.states.Held(e.now, w)
+	why, announced = e.states.Announce(ctx, e.now, w)
+	if announced || !e.mustAnnounce(d) {
+		return decision.Reason{}, true
+	}
+	if !held {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.unused[laneOf(d).do]++
+	}
+	return why, false
+}
+
+// takeUnused uses what an action that was not sent has taken from the rate limit. It reports whether there was one.
+func (e *execution) takeUnused(d *decision.Decision) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.unused[laneOf(d).do] == 0 {
+		return false
+	}
+	e.unused[laneOf(d).do]--
+	return true
+}
+
+// announceRequest announces a request for capacity, which precedes an eviction. It reports whether it may be created.
+func (e *execution) announceRequest(ctx context.Context, step *plan.CapacityStep) bool {
+	why, announced := e.states.Announce(ctx, e.now, ledger.WorkloadOf(step.Pod))
+	if !announced {
+		e.record(func() []decision.Decision {
+			e.pass.NotAnnounced(step, why)
+			return nil
+		})
+	}
+	return announced
+}

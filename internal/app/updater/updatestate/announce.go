@@ -1,0 +1,98 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updatestate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+)
+
+// An announcement is the write before the first action of a pass on a workload.
+type announcement struct {
+	once   sync.Once
+	reason decision.Reason // why it is not stored
+	failed bool
+}
+
+// Announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload wait for
+// it. If it cannot be stored, Announce returns why, and false. It returns true if states cannot be stored in this cluster.
+func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Workload) (why decision.Reason, announced bool) {
+	if !r.IsActive() || w.IsZero() || r.announceBatch(ctx, now, w) {
+		return decision.Reason{}, true
+	}
+	r.mu.Lock()
+	a := r.acting[w]
+	if a == nil {
+		a = new(announcement)
+		r.acting[w] = a
+	}
+	r.mu.Unlock()
+	a.once.Do(func() {
+		state := r.exported[w]
+		state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
+		if r.writeAnnouncement(ctx, now, &state) == nil || !r.IsActive() {
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		a.reason, a.failed = r.held.of(now, w)
+		if !a.failed { // the pass has ended
+			a.reason, a.failed = decision.Reason{Code: decision.OutOfTime}, true
+		}
+	})
+	return a.reason, !a.failed
+}
+
+// Held reports whether an action on a workload cannot be announced now, and why. It writes nothing.
+func (r *Recorder) Held(now time.Time, w cluster.Workload) (decision.Reason, bool) {
+	if b := r.batches[w]; b != nil && !b.hasFailed() {
+		return decision.Reason{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.store == nil || r.unavailable || w.IsZero() {
+		return decision.Reason{}, false
+	}
+	return r.held.of(now, w)
+}
+
+// Unannounced returns the workloads on which actions cannot be announced now.
+func (r *Recorder) Unannounced(now time.Time) plan.Unannounced {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.store == nil || r.unavailable {
+		return plan.Unannounced{}
+	}
+	return r.held.export(now)
+}
+
+// writeAnnouncement stores a state with an announcement, unless writes like it have failed a short time ago.
+func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *ledger.State) error {
+	w := state.Workload
+	r.mu.Lock()
+	_, held := r.held.of(now, w)
+	r.mu.Unlock()
+	if held {
+		return errHeld
+	}
+	limited, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	err := r.write(limited, now, state, true, r.decide(w))
+	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held.failed(now, w, r.store.Name(w), err, limited.Err() != nil)
+	return err
+}

@@ -1,0 +1,66 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
+)
+
+// Unannounced are the workloads on which actions cannot be announced now, because the announcements before could not be stored. The reasons
+// have the code NotAnnounced. The zero value is none.
+type Unannounced struct {
+	Workloads  map[cluster.Workload]decision.Reason // their own objects cannot be stored
+	Namespaces map[string]decision.Reason           // many writes in the namespace failed
+	Cluster    decision.Reason                      // writes in many namespaces had no answer; the Code is Fits if they had
+}
+
+// Of returns why an action on a workload cannot be announced now, and false if it may be.
+func (u *Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
+	if r, ok := u.Workloads[w]; ok {
+		return r, true
+	}
+	if r, ok := u.Namespaces[w.Namespace]; ok {
+		return r, true
+	}
+	return u.Cluster, u.Cluster.Code == decision.NotAnnounced
+}
+
+// mustAnnounce reports whether an action is carried out only if it was announced: the next updater, which does not know of it, could repeat
+// it or exceed a limit. These actions need no announcement:
+//
+//   - A resize that restarts no container. Requests to resize a pod to the same size again change nothing. The resize of a canary needs one,
+//     because the next updater would choose another canary, and so does each resize if the share of requests that changes in an hour is limited.
+//   - The resize or eviction of an OOM-killed pod that is not ready. It serves nobody, and a replacement is a rescue only after an OOM kill of
+//     its own. A deletion needs one, because no disruption budget limits deletions.
+func (s *pass) mustAnnounce(d *entry, do decision.Act, canary bool) bool {
+	if d.Rescue && (do == decision.Resize || do == decision.Evict) && healthOf(s.now, s.b, d.Pod) == down {
+		return false
+	}
+	if do != decision.Resize || change.Restarts(d.Pod, d.With) {
+		return true
+	}
+	return !d.Rescue && d.Wanted.Code != decision.BoostOver && (canary || s.radius != nil)
+}
+
+// MustAnnounce reports whether a decision is carried out only if it was announced.
+func (p *Pass) MustAnnounce(d decision.Decision) bool {
+	own := &p.entries[p.at(d)]
+	return p.mustAnnounce(own, d.Do, own.canary)
+}
+
+// notAnnounced returns a check that blocks an action that must be announced and cannot be now.
+func notAnnounced(do decision.Act) check {
+	return check{GateAnnouncement, func(t *candidate) (decision.Reason, bool) {
+		r, blocked := t.w.Unannounced.Of(ledger.WorkloadOf(t.d.Pod))
+		return r, blocked && t.mustAnnounce(t.d, do, t.needsCanary())
+	}}
+}
+
+// NotAnnounced reports that a request for capacity was not created, because the action on the workload could not be announced.
+func (p *Pass) NotAnnounced(step *CapacityStep, why decision.Reason) {
+	p.leave(&p.entries[p.at(decision.Decision{Pod: step.Pod})], why)
+}
