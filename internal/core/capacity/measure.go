@@ -240,6 +240,10 @@ func (m *measurer) addPending() {
 	for _, name := range names {
 		booked[name] = m.pools[name].booked()
 	}
+	if len(m.pending) == 0 {
+		return
+	}
+	nodes := newNodeIndex(m.World, m.names)
 	accepted := map[acceptance][]acceptor{}
 	type chosen struct {
 		pool *tally
@@ -250,7 +254,7 @@ func (m *measurer) addPending() {
 		kind := acceptance{p.Place, p.Tolerance}
 		candidates, known := accepted[kind]
 		if !known {
-			candidates = m.accepting(p)
+			candidates = nodes.accepting(p)
 			accepted[kind] = candidates
 		}
 		if p.Node == "" { // a pod that is on a node was not too large
@@ -313,36 +317,6 @@ type acceptor struct {
 // holds reports whether a node of the pool can hold a pod if nothing else runs there. More nodes of this kind would not help other pods.
 func (a *acceptor) holds(requests cluster.Resources) bool {
 	return a.unknown || requests.CPU <= a.most.CPU && requests.Memory <= a.most.Memory
-}
-
-// accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
-func (m *measurer) accepting(p *cluster.Pod) []acceptor {
-	var out []acceptor
-	for i := range m.Nodes {
-		n := &m.Nodes[i]
-		if !m.accepts(n, p) {
-			continue
-		}
-		at, known := slices.BinarySearchFunc(out, m.names[i], func(a acceptor, name string) int { return strings.Compare(a.pool, name) })
-		if !known {
-			out = slices.Insert(out, at, acceptor{pool: m.names[i]})
-		}
-		a := &out[at]
-		a.most = cluster.Amounts(max(a.most.CPU, n.Allocatable.CPU), max(a.most.Memory, n.Allocatable.Memory))
-		a.unknown = a.unknown || n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0
-	}
-	return out
-}
-
-func (m *measurer) accepts(n *cluster.Node, p *cluster.Pod) bool {
-	if i := int(p.Place) - int(cluster.Selected); i >= 0 && (i >= len(m.Selectors) || !n.Matches(m.Selectors[i])) {
-		return false
-	}
-	if !n.Tainted || p.Tolerance == cluster.AnyTaint {
-		return true
-	}
-	i := int(p.Tolerance) - int(cluster.FirstListed)
-	return i >= 0 && i < len(m.Tolerations) && m.Tolerations[i].Tolerate(n.Taints)
 }
 
 // finish returns the pools, sorted by name.
