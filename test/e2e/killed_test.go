@@ -13,9 +13,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
@@ -167,4 +169,94 @@ func TestUpdater_killedAtStepsOfAPlaceholder_noPlaceholderIsLeft(t *testing.T) {
 		t.Errorf("evictions %v, want one of %s", done, old[0].Name)
 	}
 	p.scheduledAtOnce("steady", node)
+}
+
+// TestUpdater_killedAfterTheChangeOfACanary_othersFollow kills the updater with SIGKILL when the canary of a workload was changed and the
+// others were not, once by a resize in place and once by an eviction. The canary is not changed again, the others follow after it was watched,
+// each once, and nothing is left over.
+func TestUpdater_killedAfterTheChangeOfACanary_othersFollow(t *testing.T) {
+	p := newPlace(t, killedCanaries) // the shared updater ignores this namespace
+	u := bed.Updater().Named("updater-of-canaries").With("--updater-interval=2s", "--vpa-object-namespace="+killedCanaries)
+	apps := map[string]string{"resized": "InPlaceOrRecreate", "evicted": "Recreate"} // update modes
+	old := map[string][]corev1.Pod{}
+	for app, mode := range apps {
+		w := steady(app)
+		w.Replicas = 3
+		p.apply(w.manifest(), annotated(w.ownAutoscaler(mode), "podfit.dev/rollout: canary", "podfit.dev/canary-duration: 1m"))
+		old[app] = p.start(app, 3)
+	}
+	p.advise("350m", "262144k", "resized", "evicted")
+	first, err := p.healthy(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.endsWithTest(first)
+	firsts, followed := map[string]time.Time{}, map[string]time.Time{} // when one pod, and more than one, had the new size
+	k := killing{place: p, component: u, updater: first, step: func(ctx context.Context) (string, error) {
+		step := ""
+		for _, app := range []string{"evicted", "resized"} {
+			pods, err := p.pods(ctx, app)
+			if err != nil {
+				return "", err
+			}
+			n := 0
+			for i := range pods {
+				if requests(pods[i]) == advisedSize {
+					n++
+				}
+			}
+			if n > 0 && firsts[app].IsZero() {
+				firsts[app] = time.Now()
+			}
+			if n > 1 && followed[app].IsZero() {
+				followed[app] = time.Now()
+			}
+			if n == 1 {
+				step += "canary of " + app + " was changed "
+			}
+		}
+		return step, nil
+	}}
+	k.until("all pods follow their canaries", 12*time.Minute, all(p.sized("resized", 3, advisedSize), p.sized("evicted", 3, advisedSize), p.same("resized", old["resized"])))
+	if len(k.killedAt) == 0 {
+		t.Error("the updater was not killed")
+	}
+	for app := range apps {
+		if took := followed[app].Sub(firsts[app]); firsts[app].IsZero() || took < 45*time.Second {
+			t.Errorf("the others of %s followed after %v, want that the canary is watched for about a minute", app, took)
+		}
+	}
+	check := func(context.Context) error {
+		for _, pod := range old["resized"] {
+			if n := p.attempts(pod.Name, "resize"); n != 1 {
+				return fmt.Errorf("%d resizes of pod %s, want one", n, pod.Name)
+			}
+		}
+		evicted := map[string]int{}
+		for _, e := range p.evictions() {
+			evicted[e.Name]++
+		}
+		for _, pod := range old["evicted"] {
+			if evicted[pod.Name] != 1 || len(evicted) != 3 {
+				return fmt.Errorf("evictions %v, want each of the old pods once", evicted)
+			}
+		}
+		return nil
+	}
+	if err := check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for app := range apps {
+		p.eventually("no announcement and no canary of "+app+" is left", 2*time.Minute, func(ctx context.Context) error {
+			state, err := p.updateState(ctx, app)
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err == nil && (state.Status.ActingSince != nil || state.Status.Canary != nil && state.Status.Canary.Phase != v1alpha1.CanaryAccepted):
+				return fmt.Errorf("acting since %v, canary %+v", state.Status.ActingSince, state.Status.Canary)
+			}
+			return err
+		})
+	}
+	p.always("nothing more happens", 8*time.Second, check)
 }

@@ -91,7 +91,7 @@ func recommender() bed.Component { return bed.Recommender().With("--recommender-
 
 func updater() bed.Component {
 	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
-		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests+","+killedSurges+","+killedPlaceholders)
+		"--ignored-vpa-object-namespaces="+withoutRoom+","+withPlaceholders+","+withRequests+","+killedSurges+","+killedPlaceholders+","+killedCanaries)
 }
 
 // The namespaces of tests that start their own updaters.
@@ -102,6 +102,7 @@ const (
 
 	killedSurges       = "killed-during-surges"
 	killedPlaceholders = "killed-during-placeholders"
+	killedCanaries     = "killed-during-canaries"
 )
 
 func admission() (bed.Component, error) {
