@@ -28,6 +28,7 @@ import (
 const (
 	interval     = time.Minute      // between two passes
 	writeEvery   = 10 * time.Minute // the least time between two writes, unless conditions, dates or pools change
+	maxAtOnce    = 3                // writes in writeEvery after which such a change waits, too
 	readTimeout  = 30 * time.Second // of reading the plan
 	fillTimeout  = 30 * time.Second // of reading a week of the past from Prometheus, so that a slow one delays no write
 	writeTimeout = 30 * time.Second // of writing the plan
@@ -90,6 +91,39 @@ type written struct {
 	at       time.Time
 	sum      uint64 // of the whole status
 	material uint64 // of what readers wait for
+	recent   []recentWrite
+}
+
+// A recentWrite is one of the writes in the last writeEvery.
+type recentWrite struct {
+	at       time.Time
+	material uint64
+}
+
+// isDue reports whether a status is written: after writeEvery, or at once if a part changed for which readers wait. That part may go back and
+// forth between the same values, for example with requests around a threshold, so a value that was written in the last writeEvery waits, and
+// after maxAtOnce writes each change does.
+func (w *written) isDue(now time.Time, material uint64) bool {
+	if now.Sub(w.at) >= writeEvery || now.Before(w.at) {
+		return true
+	}
+	recent := 0
+	for _, r := range w.recent {
+		if now.Sub(r.at) < writeEvery {
+			recent++
+			if r.material == material {
+				return false
+			}
+		}
+	}
+	return material != w.material && recent < maxAtOnce
+}
+
+// wrote returns what the object contains after a write.
+func (w *written) wrote(now time.Time, sum, material uint64) written {
+	recent := append(slices.Clone(w.recent), recentWrite{now, material})
+	recent = slices.DeleteFunc(recent, func(r recentWrite) bool { return now.Sub(r.at) >= writeEvery || now.Before(r.at) })
+	return written{now, sum, material, recent}
 }
 
 // New returns a loop.
@@ -215,13 +249,12 @@ func (l *Loop) refresh(ctx context.Context, now time.Time) {
 	}
 }
 
-// write stores the plan if it has changed: at once if conditions, dates or pools have, else after writeEvery.
+// write stores the plan if it has changed: at once if conditions, dates or pools have, else after writeEvery (written.isDue).
 func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	status := capacityplan.Status(plan, l.histories, l.before)
 	status.ObservedGeneration = l.specOf
 	sum, material := checksum(&status), checksum(materialOf(&status))
-	recent := now.Sub(l.written.at) < writeEvery && !now.Before(l.written.at)
-	if sum == l.written.sum || material == l.written.material && recent {
+	if sum == l.written.sum || !l.written.isDue(now, material) {
 		return
 	}
 	status.Updated = &metav1.Time{Time: now.Truncate(time.Second)}
@@ -231,7 +264,7 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	switch {
 	case err == nil:
 		l.version, l.before, l.logged = version, status.Conditions, ""
-		l.written = written{now, sum, material}
+		l.written = l.written.wrote(now, sum, material)
 	case errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrNotFound): // the next pass reads it again
 	default:
 		l.retryAt = now.Add(retryAfter)

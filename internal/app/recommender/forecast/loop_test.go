@@ -338,6 +338,48 @@ func TestLoop_smallChanges_areWrittenEveryTenMinutes(t *testing.T) {
 	}
 }
 
+// Requests that go up and down around a threshold change conditions, dates and steps again and again. Several pools do so independently.
+func TestLoop_requestsOscillateAroundAThreshold_writesAreBounded(t *testing.T) {
+	for _, workloads := range []int{1, 5} {
+		b := newBench(t)
+		var now time.Time
+		for i := range workloads {
+			n := b.world.nodes[0]
+			n.Name, n.Labels = fmt.Sprint("pool-", i), []string{fmt.Sprint("karpenter.sh/nodepool=", i)}
+			b.world.nodes = append(b.world.nodes, n)
+		}
+		set := func(minute int) {
+			for i := range workloads {
+				cores := 44 + 2*(minute>>i&1) // 68.75 % or 71.9 % of 64
+				b.world.run(fmt.Sprint("web-", i), cores, cluster.Amounts(1000, 1<<30))
+				for _, p := range b.world.pods {
+					if p.Top.Name == fmt.Sprint("web-", i) {
+						p.Node = fmt.Sprint("pool-", i)
+					}
+				}
+			}
+		}
+		for day := range 15 {
+			now = start.AddDate(0, 0, day)
+			set(0)
+			b.pass(now)
+		}
+		n := b.writes()
+		for i := range 120 {
+			set(i)
+			b.pass(now.Add(time.Duration(i) * time.Minute))
+		}
+		if got := b.writes() - n; got < 6 || got > 40 {
+			t.Errorf("%d workloads: %d writes in two hours, want about 12 to 40", workloads, got)
+		}
+		set(1)
+		b.pass(now.Add(135 * time.Minute))
+		if got := b.condition("CapacityAboveThreshold"); got != "True" {
+			t.Errorf("%d workloads: the condition is %s in the end, want the present state", workloads, got)
+		}
+	}
+}
+
 func TestLoop_firstPods_areWrittenAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.pass(start)
