@@ -141,7 +141,7 @@ func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster
 		raw, err := readPage(ctx, s.client.Get().Namespace(s.namespace).Resource(v1alpha1.ResourceUpdateStates).
 			VersionedParams(&options, s.parameters))
 		if err != nil {
-			return fmt.Errorf("list update states: %w", kube.Refused(err))
+			return fmt.Errorf("list update states: %w", s.refused(ctx, err))
 		}
 		var page struct {
 			Metadata metav1.ListMeta   `json:"metadata"`
@@ -170,6 +170,11 @@ func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster
 			return nil
 		}
 	}
+}
+
+// refused is kube.Refused. ErrUnsupported means that the CRD is certainly not installed, because the updater acts without records then.
+func (s *States) refused(ctx context.Context, err error) error {
+	return kube.RefusedFor(ctx, s.client, v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates), err)
 }
 
 // Stored returns the workloads with an object, sorted.
@@ -203,7 +208,7 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	status.Updated, status.Writer = &updated, s.writer
 	ctx, sending := s.throttle.Request(ctx)
 	if err := sending.Ended(s.write(ctx, state.Workload, &status, sum)); err != nil {
-		return false, fmt.Errorf("write update state of %s: %w", state.Workload, kube.Refused(err))
+		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
 }
@@ -340,7 +345,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read update state of %s: %w", w, kube.Refused(err))
+			return fmt.Errorf("read update state of %s: %w", w, s.refused(ctx, err))
 		}
 		at = read
 	}
@@ -362,7 +367,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		s.forget(w)
 		return nil
 	}
-	return fmt.Errorf("delete update state of %s: %w", w, kube.Refused(sending.Ended(err)))
+	return fmt.Errorf("delete update state of %s: %w", w, s.refused(ctx, sending.Ended(err)))
 }
 
 // learn records the version of an object with a checksum of its content.

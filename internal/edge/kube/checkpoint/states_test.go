@@ -350,6 +350,8 @@ func TestStates_crdOrRightMissing_errorNamesIt(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	s := newStates(t, f, StorageOptions{})
 	f.Reply("GET "+statesPath, http.StatusNotFound, "404 page not found")
+	f.Reply("GET /apis/podfit.dev/v1alpha1", http.StatusNotFound, "404 page not found")
+	f.Reply("GET /apis", http.StatusOK, `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}]}]}`)
 	if _, err := s.Load(t.Context()); !errors.Is(err, kube.ErrUnsupported) {
 		t.Errorf("without the CRD: %v", err)
 	}
@@ -361,6 +363,52 @@ func TestStates_crdOrRightMissing_errorNamesIt(t *testing.T) {
 	state := fullState()
 	if _, err := s.Write(t.Context(), noon, &state); !errors.Is(err, kube.ErrUnsupported) {
 		t.Errorf("write without the CRD: %v", err)
+	}
+}
+
+// A proxy in front of the API server has no backend for a moment, or answers for paths that it does not know. That is no missing CRD, because
+// the updater would go on without announcements for ten minutes.
+func TestStates_notFoundIsNotOfTheAPIServer_isNoMissingCRD(t *testing.T) {
+	const status404 = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"no"}`
+	for name, c := range map[string]struct {
+		answer, resources, groups string // bodies; without "kind", the code is 404
+		missing                   bool
+	}{
+		"proxy without a backend":      {"404 page not found", "404 page not found", "404 page not found", false},
+		"page of a load balancer":      {"<html>404</html>", "<html>404</html>", "<html>404</html>", false},
+		"page of a portal":             {"<html>404</html>", `{"kind":"Portal"}`, "", false},
+		"temporary":                    {"404 page not found", `{"kind":"APIResourceList","resources":[{"name":"updatestates"}]}`, "", false},
+		"temporary, group is there":    {"404 page not found", "404 page not found", `{"kind":"APIGroupList","groups":[{"name":"podfit.dev","versions":[{"version":"v1alpha1"}]}]}`, false},
+		"other CRDs are installed":     {"404 page not found", `{"kind":"APIResourceList","resources":[{"name":"sizingprofiles"}]}`, "", true},
+		"no CRD is installed":          {"404 page not found", "404 page not found", `{"kind":"APIGroupList","groups":[{"name":"apps"}]}`, true},
+		"status of the API server":     {status404, "<html>404</html>", "<html>404</html>", true},
+		"discovery is not allowed":     {"404 page not found", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, "", true},
+		"older version of the CRD set": {"404 page not found", "404 page not found", `{"kind":"APIGroupList","groups":[{"name":"podfit.dev","versions":[{"version":"v1"}]}]}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := kubetest.NewFakeAPI(t)
+			s := newStates(t, f, StorageOptions{})
+			for path, body := range map[string]string{
+				"GET " + statesPath: c.answer, "POST " + statesOfOne: c.answer, "GET /apis/podfit.dev/v1alpha1": c.resources, "GET /apis": c.groups,
+			} {
+				code := http.StatusOK
+				switch {
+				case strings.Contains(body, `"code":403`):
+					code = http.StatusForbidden
+				case body == status404 || !strings.Contains(body, "kind"):
+					code = http.StatusNotFound
+				}
+				f.Reply(path, code, body)
+			}
+			_, err := s.Load(t.Context())
+			if err == nil || errors.Is(err, kube.ErrUnsupported) != c.missing {
+				t.Errorf("load: %v, want a missing CRD: %t", err, c.missing)
+			}
+			state := fullState()
+			if _, err := s.Write(t.Context(), noon, &state); err == nil || errors.Is(err, kube.ErrUnsupported) != c.missing {
+				t.Errorf("write: %v, want a missing CRD: %t", err, c.missing)
+			}
+		})
 	}
 }
 
