@@ -386,6 +386,66 @@ func TestAnnounce_dryRunRefuses_nothingIsAnnounced(t *testing.T) {
 	})
 }
 
+// The creation of pods hangs in the namespace of one tenant, and evictions are in doubt. Those of others are not delayed.
+func TestUpdater_dryRunsOfOneNamespaceHang_othersAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newBurst(120)
+		for _, p := range g.pods[:200] { // 100 workloads
+			p.Namespace, p.Top.Namespace, p.Controller.Namespace = "tenant", "tenant", "tenant"
+		}
+		for _, a := range g.autoscalers[:100] {
+			a.Namespace, a.Target.Namespace = "tenant", "tenant"
+		}
+		for _, p := range g.pods {
+			p.Created = p.Created.Add(-time.Hour)
+		}
+		u := g.fakeCluster.leader(t, newMemoryStates())
+		u.replacements = hangingDryRuns{g.fakeCluster, "tenant"}
+		all := g.autoscalers
+		g.autoscalers, g.admits = all[len(all)-1:], false
+		passes(t, u, 2*time.Minute) // the eviction of one workload has no effect
+		g.autoscalers, g.admits = all, true
+		began := time.Now()
+		last := u.update(t.Context(), began)
+		took := time.Since(began)
+		evicted := map[string]int{}
+		for _, p := range g.pods {
+			if strings.HasPrefix(p.UID, "replacement-") {
+				evicted[p.Namespace]++
+			}
+		}
+		if took > 25*time.Second || evicted["shop"] < 20 || evicted["tenant"] == 0 {
+			t.Errorf("evictions %v in %v, want 20 of shop, and some of tenant, in 25s", evicted, took)
+		}
+		waiting := 0
+		for i := range last {
+			if last[i].Reason.Code == decision.DryRunUnanswered {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			t.Error("no pod has the reason DryRunUnanswered")
+		}
+	})
+}
+
+// hangingDryRuns is a replacementDryRunner that has no answer in one namespace.
+type hangingDryRuns struct {
+	*fakeCluster
+	namespace string
+}
+
+func (d hangingDryRuns) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod, error) {
+	if p.Namespace == d.namespace {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	q := *p
+	q.Containers = slices.Clone(p.Containers)
+	q.Containers[0].Requests = d.autoscalers[0].Advice[0].Target
+	return &q, nil
+}
+
 // dryRuns is a replacementDryRunner of a cluster whose webhook is down.
 type dryRuns struct{ *fakeCluster }
 

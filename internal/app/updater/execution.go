@@ -40,6 +40,7 @@ type execution struct {
 	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
 	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
 	slowed    bool                     // a resize has waited for the rate limit in this pass
+	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
 	unused    map[decision.Act]int     // actions that the rate limit has allowed and that were not sent, because they could not be announced
 	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
 }
@@ -49,7 +50,7 @@ func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
 	e.exhausted = map[decision.Act]bool{}
-	e.unused = map[decision.Act]int{}
+	e.unused, e.unchecked = map[decision.Act]int{}, map[string]int{}
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
 	e.progress.L = &e.mu
 	var actions []decision.Decision
@@ -146,23 +147,39 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	return next
 }
 
-// dryRunTimeout limits the dry run of one replacement.
-const dryRunTimeout = 10 * time.Second
+const (
+	// dryRunTimeout limits the dry run of one replacement.
+	dryRunTimeout = 10 * time.Second
+	// maxUnanswered is the number of dry runs without an answer in time after which the other pods of the namespace wait for the next pass.
+	// Otherwise, a namespace in which the creation of pods hangs would occupy all workers.
+	maxUnanswered = 2
+)
 
 // staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. It returns the
 // decisions to carry out instead. If the API server cannot tell, the pod is changed, and the back-off limits how often.
 func (e *execution) staysUnsized(ctx context.Context, d *decision.Decision) (next []decision.Decision, stopped bool) {
-	needed := false
+	needed, ns := false, d.Pod.Namespace
 	next = e.record(func() (next []decision.Decision) {
 		if needed = e.replacements != nil && e.pass.NeedsDryRun(*d); needed {
 			next, stopped = e.pass.StopUnsized(*d)
+		}
+		if needed && !stopped && e.unchecked[ns] >= maxUnanswered {
+			stopped = true
+			e.unused[laneOf(d).do]++
+			return e.pass.Skipped(*d, decision.DryRunUnanswered)
 		}
 		return next
 	})
 	if !needed || stopped {
 		return next, stopped
 	}
+	began := time.Now()
 	replacement, failed, known := e.dryRun(ctx, d)
+	e.mu.Lock()
+	if e.unchecked[ns]++; known || time.Since(began) < dryRunTimeout {
+		e.unchecked[ns] = 0
+	}
+	e.mu.Unlock()
 	if !known {
 		return nil, false
 	}

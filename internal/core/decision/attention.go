@@ -12,6 +12,6 @@ var needsAttention = map[ReasonCode]bool{
 	SameSize: true, GateOff: true, Unscheduled: true,
 	EvictionRefused: true, DisruptionBudget: true, ResizeRefused: true, ResizeOverQuota: true,
 	Frozen: true, OverQuota: true, HPANotWritten: true, ServerNotReached: true,
-	CapacityNotFound: true, NoCapacityProvider: true, NoWayBack: true, NotAnnounced: true,
+	CapacityNotFound: true, NoCapacityProvider: true, NoWayBack: true, NotAnnounced: true, DryRunUnanswered: true,
 	DataWouldBeLost: true, BudgetsUnknown: true, BudgetOfOthers: true, NotEnoughMemory: true, DeletionRefused: true,
 }

@@ -442,6 +442,12 @@ var leaveMessages = []Message{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
+		Code: DryRunUnanswered,
+		Meaning: "Evictions had no effect, so the updater creates the replacement of a pod in a dry run before it evicts the pod. In this pass, two dry runs in the namespace had no answer within 10 s, for example because a webhook for pods hangs. " +
+			"The other pods of the namespace wait for the next pass, so that they do not delay those of other namespaces.",
+		Remedy: "Find out which webhook for pods hangs: `kubectl -n NAMESPACE run test --image=registry.k8s.io/pause:3.10 --dry-run=server` has the same delay, and `kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations` lists the webhooks.",
+	},
+	{
 		Code: NotAnnounced, Example: Reason{Text: "UpdateState shop/deployment-web: exceeded quota: objects, requested: count/updatestates.podfit.dev=1", Until: exampleTime},
 		Meaning: "Before an eviction, a surge, a deletion, the change of a canary or a request for capacity, the updater stores in an `UpdateState` object that it acts, so that the next updater repeats nothing after a kill or a crash. This write failed or had no answer within 5 s, so the pod is left. " +
 			"The text has the object and the error. Resizes in place that restart no container, and evictions of OOM-killed pods that are not ready, do not wait. The pause before the next attempt doubles with each failure, from 10 s to 10 minutes. " +

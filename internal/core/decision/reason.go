@@ -116,7 +116,9 @@ const (
 
 	NotAnnounced // it cannot be stored that the updater acts, so a restart could repeat the action
 
-	lastCode = NotAnnounced
+	DryRunUnanswered // dry runs of replacements in the namespace have no answer, and evictions are in doubt
+
+	lastCode = DryRunUnanswered
 )
 
 // codeNames are label values of metrics, so they are never changed.
@@ -144,6 +146,7 @@ var codeNames = map[ReasonCode]string{
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
 	AwaitingCapacity: "AwaitingCapacity", CapacityNotFound: "CapacityNotFound", NoCapacityProvider: "NoCapacityProvider", NoWayBack: "NoWayBack",
 	ResizeStalled: "ResizeStalled", NotSizedAtAdmission: "NotSizedAtAdmission", NotAnnounced: "NotAnnounced",
+	DryRunUnanswered: "DryRunUnanswered",
 }
 
 // String returns the name of the reason.
@@ -223,6 +226,8 @@ var fixedSentences = map[ReasonCode]string{
 	AlreadyEvicted:        "The pod was evicted, and the watch still shows it as running",
 	AlreadyGone:           "The pod was deleted or replaced before it was changed",
 	HPANotWritten:         "The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and it has not been changed yet",
+	DryRunUnanswered: "Earlier evictions had no effect, so a dry run must show first whether a replacement gets the recommended requests. The API server does not answer dry runs in the namespace in time. " +
+		"The next pass tries again",
 	NoWayBack: "The VPA has a canary, and the pod is not evicted, because podfit cannot store UpdateState objects: if the new size failed, new pods would get it again. " +
 		"Install the CRDs and the rights of deploy/, or set the annotation podfit.dev/rollout to all",
 	DataWouldBeLost: "A PodDisruptionBudget does not allow the eviction of the OOM-killed pod, and it is not deleted because it has a volume with data (emptyDir, hostPath or ephemeral). " +
