@@ -16,6 +16,20 @@ const (
 	AnnotationScalePoint = "podfit.dev/scale-point"
 )
 
+// The annotations of a VerticalPodAutoscaler about containers whose language runtime podfit knows.
+const (
+	// AnnotationRuntimeGuards is a comma-separated list of RuntimeGuard. It overrides the field runtimeGuards of the SizingProfile; the
+	// value GuardNone switches all guards off.
+	AnnotationRuntimeGuards = "podfit.dev/runtime-guards"
+	// GuardNone is the value of AnnotationRuntimeGuards without any guard.
+	GuardNone = "none"
+	// AnnotationInjectCPUCount selects that the webhook adds the environment variable by which a runtime takes its number of processors to
+	// new pods. Its only value is InjectFromRequest. Without the annotation, podfit adds no variables.
+	AnnotationInjectCPUCount = "podfit.dev/inject-cpu-count"
+	// InjectFromRequest is the value of AnnotationInjectCPUCount with which the number is the CPU request, rounded up to whole cores.
+	InjectFromRequest = "request"
+)
+
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the
 // record until the pod of the record is removed. podfit writes it together with spec.replicas, and removes it at the end of the surge.
 const AnnotationSurge = "podfit.dev/surge"

@@ -29,8 +29,8 @@ const (
 	// which they wait, or ReasonInProgress. It is False with ReasonUpToDate if all pods have it, and Unknown with ReasonPaused while the
 	// updater changes no pods at all. It is absent if the update mode changes no running pods, or there are none. The updater sets it.
 	ConditionUpdating = "Updating"
-	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes is invalid (ReasonInvalid). The updater
-	// sets it.
+	// ConditionAnnotationInvalid is True if an annotation about the time or the rollout of changes, or about language runtimes, is invalid
+	// (ReasonInvalid). The updater sets it.
 	ConditionAnnotationInvalid = "AnnotationInvalid"
 	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
 	// ReasonNotReady, ReasonThrottled). The updater sets it.

@@ -67,6 +67,15 @@ type SizingProfileSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="must be between 1m and 24h"
 	CanaryDuration *Duration `json:"canaryDuration,omitempty"`
 
+	// runtimeGuards are rules for containers whose language runtime podfit knows, for the VPAs that select the profile. cpu keeps CPU requests
+	// of a JVM without CPU limit out of the ranges that it may misread as all cores of the node (989m to 1000m, and 2538m to 2562m). memory
+	// keeps the memory request of a JVM at or above the heap that its options set. Default: none. The annotation podfit.dev/runtime-guards of
+	// a VPA overrides it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	RuntimeGuards []RuntimeGuard `json:"runtimeGuards,omitempty"`
+
 	// histogram contains parameters for the base default: quantiles of a decaying histogram.
 	// +optional
 	Histogram *Histogram `json:"histogram,omitempty"`
@@ -92,6 +101,17 @@ type SizingProfileSpec struct {
 //
 // +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot
 type Base string
+
+// RuntimeGuard is a rule for containers whose language runtime podfit knows.
+//
+// +kubebuilder:validation:Enum=cpu;memory
+type RuntimeGuard string
+
+// The rules.
+const (
+	GuardCPU    RuntimeGuard = "cpu"    // keep CPU requests out of the ranges that a JVM misreads
+	GuardMemory RuntimeGuard = "memory" // keep memory requests at or above the heap of a JVM
+)
 
 // Duration is a duration such as 90m, 12h or 1h30m.
 //

@@ -1206,6 +1206,11 @@ func (in *SizingProfileSpec) DeepCopyInto(out *SizingProfileSpec) {
 		*out = new(Duration)
 		**out = **in
 	}
+	if in.RuntimeGuards != nil {
+		in, out := &in.RuntimeGuards, &out.RuntimeGuards
+		*out = make([]RuntimeGuard, len(*in))
+		copy(*out, *in)
+	}
 	if in.Histogram != nil {
 		in, out := &in.Histogram, &out.Histogram
 		*out = new(Histogram)

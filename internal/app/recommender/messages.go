@@ -134,8 +134,8 @@ var conditionMessages = []ConditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionAnnotationInvalid, Status: watcher.True, Reason: v1alpha1.ReasonInvalid,
-		Meaning: "An annotation about the time or the rollout of changes is invalid. The message names the annotation and the mistake. The updater sets the condition.",
-		Remedy:  "Correct the annotation. See [rollout.md](rollout.md) for the form.",
+		Meaning: "An annotation about the time or the rollout of changes, or about language runtimes, is invalid. The message names the annotation and the mistake. The updater sets the condition.",
+		Remedy:  "Correct the annotation. See [rollout.md](rollout.md) and [runtimes.md](runtimes.md) for the form.",
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonOOMKilled,

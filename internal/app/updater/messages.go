@@ -46,9 +46,9 @@ var eventMessages = []event.Message{
 	},
 	{
 		Reason: event.InvalidAnnotation, Object: "VerticalPodAutoscaler",
-		Meaning: "An annotation about the time or the rollout of changes is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`). The text has the mistake. " +
+		Meaning: "An annotation about the time or the rollout of changes or about language runtimes is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`, `podfit.dev/runtime-guards`, `podfit.dev/inject-cpu-count`). The text has the mistake. " +
 			"With an invalid change window, no running pod is changed, except for OOM-killed ones. It is a warning, written once per mistake; the condition `AnnotationInvalid` has the same text.",
-		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md) for the form.",
+		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md) and [runtimes.md](runtimes.md) for the form.",
 	},
 	{
 		Reason: event.Reverted, Object: "VerticalPodAutoscaler",

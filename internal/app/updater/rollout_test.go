@@ -281,3 +281,11 @@ func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
 		}
 	})
 }
+
+func TestReportOf_invalidAnnotationsAboutRuntimes_areReported(t *testing.T) {
+	a := &cluster.Autoscaler{Guards: cluster.RuntimeGuards{Problem: "annotation podfit.dev/runtime-guards must contain only cpu and memory"}}
+	want := "Annotation podfit.dev/runtime-guards must contain only cpu and memory."
+	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -69,6 +69,7 @@ type Autoscaler struct {
 	IntegerCPU    []string      // containers whose CPU is rounded up to whole cores (annotation), sorted
 	Rules         ChangeRules   // the user's rules for changes of running pods (annotations)
 	Canary        Canary        // how changes are rolled out (annotations)
+	Guards        RuntimeGuards // what is done for containers whose language runtime is known (annotations)
 
 	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
 	// with the target of the HPA.

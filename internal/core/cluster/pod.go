@@ -46,8 +46,9 @@ type Pod struct {
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
 	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
-	Observed      string        // annotation vpaObservedContainers; "" if absent
+	Observed      *string       // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
+	Runtimes      *Runtimes     // of its regular containers; nil if none is known
 	Containers    []Container
 }
 
@@ -79,6 +80,14 @@ const (
 
 // Live reports whether the pod runs or may still run.
 func (p *Pod) Live() bool { return !p.Deleting && p.Phase != Succeeded && p.Phase != Failed }
+
+// ObservedContainers returns the annotation vpaObservedContainers, or "" if all regular containers count as observed.
+func (p *Pod) ObservedContainers() string {
+	if p.Observed == nil {
+		return ""
+	}
+	return *p.Observed
+}
 
 // Container returns the regular container or native sidecar with a name, or nil.
 func (p *Pod) Container(name string) *Container {

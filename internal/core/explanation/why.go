@@ -59,6 +59,9 @@ type Why struct {
 	Horizontal policy.HorizontalState
 	Metric     cluster.Horizontal
 
+	Runtime  *cluster.Runtime // of the container; nil if it is not known
+	Restarts bool             // a resize of the resource restarts the container
+
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
 }
 
@@ -149,6 +152,8 @@ func (w *Why) fit(pod *cluster.Pod, fits []policy.Fitted, looked [][]policy.Boun
 	if container == nil {
 		return
 	}
+	w.Runtime = pod.Runtime(container)
+	w.Restarts = container.Restart.Has(w.Resource)
 	requests, limits := container.Running()
 	w.Present = amountsOf(requests, limits, w.Resource)
 	for i := range fits {

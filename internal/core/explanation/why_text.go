@@ -57,7 +57,7 @@ func (w *Why) Lines() []Line {
 		}
 		out = append(out, line)
 	}
-	for _, line := range []Line{w.result(), w.sizeLine(), w.horizontalLine()} {
+	for _, line := range []Line{w.result(), w.sizeLine(), w.horizontalLine(), w.runtimeLine()} {
 		if line != (Line{}) {
 			out = append(out, line)
 		}
@@ -249,7 +249,7 @@ var boundNames = map[policy.BoundKind]string{
 	policy.WholeCores: "whole cores", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
 	policy.PodRange: "LimitRange of pods", policy.RangeMin: "LimitRange minimum", policy.RangeMax: "LimitRange maximum",
 	policy.ContainerLimit: "limit of the container", policy.ScalePoint: "range of the HPA's target", policy.APIServer: "rules of the API server",
-	policy.Node: "largest node", policy.Quota: "ResourceQuota",
+	policy.JVMHeap: "heap of the JVM", policy.JVMShare: "range that a JVM misreads", policy.Node: "largest node", policy.Quota: "ResourceQuota",
 }
 
 // BoundTexts returns a text for each bound: "maxAllowed 4Gi ok", "minAllowed –", "LimitRange maximum 1Gi lowers it to 1Gi".

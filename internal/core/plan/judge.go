@@ -106,7 +106,7 @@ func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
 	var worst, largest, memory float64
 	for i := range fits {
 		f := &fits[i]
-		if !policy.Observed(p.Observed, f.Container) {
+		if !policy.Observed(p.ObservedContainers(), f.Container) {
 			continue
 		}
 		requests, _ := p.Container(f.Container).Running()
@@ -195,7 +195,7 @@ func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (b
 	soon := b.quickOOM(a)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.Observed, c.Name) {
+		if c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
 			continue
 		}
 		if cp := a.Policy(c.Name); cp != nil && cp.Off {

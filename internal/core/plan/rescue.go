@@ -58,7 +58,7 @@ type memoryKill struct {
 func killOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) (memoryKill, bool) {
 	for i := range fits {
 		c := p.Container(fits[i].Container)
-		if c == nil || c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.Observed, c.Name) {
+		if c == nil || c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
 			continue
 		}
 		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {

@@ -84,6 +84,25 @@ func WithoutBoost(a *cluster.Autoscaler, text string, containers []string) strin
 	return text + "; startup boost NOT applied" + why
 }
 
+// WithVariables returns a value of the annotation vpaUpdates, which may be empty, with the variables that are added to the environment of
+// containers.
+func WithVariables(a *cluster.Autoscaler, text string, added []Variable) string {
+	if len(added) == 0 {
+		return text
+	}
+	var what strings.Builder
+	for i, v := range added {
+		if i > 0 {
+			what.WriteString(", ")
+		}
+		what.WriteString(v.Name + " of container " + v.Container)
+	}
+	if text == "" {
+		return "Environment set by " + a.Name + ": " + what.String()
+	}
+	return text + "; environment set: " + what.String()
+}
+
 const observedSeparator = ", "
 
 // ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers in the request to the webhook.

@@ -34,6 +34,8 @@ const (
 	RangeMax       BoundKind = "limit-range-max" // Fit
 	ContainerLimit BoundKind = "container-limit" // Fit: the limit of the container, if the policy keeps limits
 	ScalePoint     BoundKind = "hpa-scale-point" // Fit: the range within which the target of an HPA can follow
+	JVMHeap        BoundKind = "jvm-heap"        // Fit: the heap that the options of a JVM set
+	JVMShare       BoundKind = "jvm-cpu-request" // Fit: a range of CPU requests that a JVM may read as all cores of the node
 	APIServer      BoundKind = "api-server"      // Fit: the API server would refuse the pod otherwise
 	Node           BoundKind = "node"            // Fit: the largest node for the pod
 	Quota          BoundKind = "resource-quota"  // Fit: what the quotas allow if no other pod uses them

@@ -47,7 +47,8 @@ type Fitted struct {
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
 // limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
-// the bounds is restored (W-12). Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
+// the bounds is restored (W-12). If the autoscaler has guards for language runtimes, the targets are kept away from amounts that the
+// runtime of the container misreads, see guardRuntimes. Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
 // l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a request by which an HPA scales out
 // of the range of its scale point, podfit leaves these requests alone.
 //
@@ -98,6 +99,7 @@ func boundedEstimates(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *l
 		return b.apply(cluster.Resources{}.Set(res, v), nil, nil).Amount(res)
 	})
 	looked.after(fits, ScalePoint, cluster.Resources{})
+	guardRuntimes(a, l, p, fits, looked)
 	return fits
 }
 

@@ -13,7 +13,12 @@ type NoteMessage struct {
 }
 
 // Text returns an example of the note as podfit writes it in the annotation vpaUpdates.
-func (m *NoteMessage) Text() string { return Note{Resource: cluster.Memory, Kind: m.Kind}.String() }
+func (m *NoteMessage) Text() string {
+	if m.Kind == RaisedOutOfBand || m.Kind == LoweredOutOfBand {
+		return Note{Resource: cluster.CPU, Kind: m.Kind}.String()
+	}
+	return Note{Resource: cluster.Memory, Kind: m.Kind}.String()
+}
 
 // A RefusalMessage explains a kind of refusal to operators, for docs/messages.md.
 type RefusalMessage struct {
@@ -97,6 +102,19 @@ var noteMessages = []NoteMessage{
 		Kind: HeldToQuota, Meaning: "The recommendation of all containers together exceeds a ResourceQuota of the namespace even if no other pod uses it, so the containers were scaled down in proportion, " +
 			"but none below its lower bound. Upstream has no such text.",
 		Remedy: "If the pod needs more, raise the quota." + seeQuotas,
+	},
+	{
+		Kind: RaisedOutOfBand, Meaning: "The container runs a JVM without CPU limit, and the guard `cpu` is on. A JVM may read a CPU request from 989m to 1000m, or from 2538m to 2562m, " +
+			"as if no request was set, and then uses all cores of the node. So the request was raised to the next amount above the range.",
+		Remedy: "No action is required. To choose the number of processors yourself, set `-XX:ActiveProcessorCount`.",
+	},
+	{
+		Kind: LoweredOutOfBand, Meaning: "As above, but `maxAllowed`, a LimitRange or the size of the node does not allow a request above the range, so the request was lowered to the next amount below it.",
+		Remedy: "No action is required. To get the larger request, raise the bound.",
+	},
+	{
+		Kind: RaisedToHeap, Meaning: "The container runs a JVM, the guard `memory` is on, and the options of the JVM set a heap that is larger than the recommendation. The request was raised to the heap.",
+		Remedy: "If the JVM does not need the heap, lower `-Xmx` or `-XX:MaxRAMPercentage`. To allow smaller requests, set `maxAllowed` in the VPA, or remove the guard.",
 	},
 }
 

@@ -149,6 +149,7 @@ func (s *scaling) apply() ([]Fitted, bool) {
 			return nil, false
 		}
 	}
+	s.lowerOutOfBands(out, floors)
 	settle(s.a, s.l, s.p, out)
 	return out, s.allows(out, floors)
 }

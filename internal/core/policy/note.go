@@ -28,9 +28,12 @@ const (
 	HeldToScalePoint     // the target of an HPA cannot follow a further change
 	HeldToNode           // the pod would fit on no node otherwise
 	HeldToQuota          // the pod would exceed a ResourceQuota even if no other pod used it
+	RaisedOutOfBand      // a JVM could read the request as all cores of the node
+	LoweredOutOfBand     // the same, and a bound does not allow more
+	RaisedToHeap         // the options of a JVM set a larger heap
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last four, which upstream does
+// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last seven, which upstream does
 // not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
@@ -45,6 +48,9 @@ var noteTexts = [...]string{
 	HeldToScalePoint:     " capped to keep the scale point of the HorizontalPodAutoscaler",
 	HeldToNode:           " capped to the largest node for the pod",
 	HeldToQuota:          " capped to what the ResourceQuota allows",
+	RaisedOutOfBand:      " raised above a range that a JVM misreads",
+	LoweredOutOfBand:     " lowered below a range that a JVM misreads",
+	RaisedToHeap:         " raised to the heap of the JVM",
 }
 
 // String returns the text of the note in the annotation vpaUpdates.

@@ -134,7 +134,6 @@ func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start ti
 		Created: start, Started: start, ReadySince: start, Ready: true,
 		Phase: cluster.Running, QoS: cluster.Burstable, Containers: containers,
 	}
-	p.Observed = policy.ObservedContainers(p)
 	return p
 }
 
@@ -156,7 +155,6 @@ func (r *run) addContainers(samples []Sample) {
 	if len(r.pod.Containers) == before {
 		return
 	}
-	r.pod.Observed = policy.ObservedContainers(r.pod)
 	r.trackAll(time.Unix(samples[0].At, 0).UTC())
 }
 

@@ -114,6 +114,8 @@ func typeError(err error) error {
 		want = "a string"
 	case reflect.Bool:
 		want = "true or false"
+	case reflect.Slice:
+		want = "a list"
 	case reflect.Struct, reflect.Map:
 		want = "an object"
 	}

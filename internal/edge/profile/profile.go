@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // the container image has no time zone database
@@ -138,6 +139,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		c.problem("spec.about must have at most %d characters, got %d", most, n)
 	}
 	checkRollout(s, c)
+	checkGuards(s, c)
 	for _, part := range []struct {
 		name  string
 		given bool
@@ -174,6 +176,20 @@ func checkRollout(s *v1alpha1.SizingProfileSpec, c *checker) {
 	}
 	var ignored time.Duration
 	c.duration("canaryDuration", s.CanaryDuration, &ignored)
+}
+
+// checkGuards checks the rules for language runtimes. The recommender does not need them: the updater and the webhook read them.
+func checkGuards(s *v1alpha1.SizingProfileSpec, c *checker) {
+	for i, g := range s.RuntimeGuards {
+		if g != v1alpha1.GuardCPU && g != v1alpha1.GuardMemory {
+			c.problem("spec.runtimeGuards must contain only %s and %s, got %q", v1alpha1.GuardCPU, v1alpha1.GuardMemory, g)
+			return
+		}
+		if slices.Contains(s.RuntimeGuards[:i], g) {
+			c.problem("spec.runtimeGuards contains %s twice", g)
+			return
+		}
+	}
 }
 
 // unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.

@@ -29,6 +29,8 @@ type schema struct {
 	Properties  map[string]schema
 	Required    []string
 	Enum        []string
+	Items       *schema
+	MaxItems    *int
 	Minimum     *float64
 	Maximum     *float64
 	MaxLength   *int
@@ -227,6 +229,14 @@ func TestParse_boundsOfEachField_equalThoseOfTheCRD(t *testing.T) {
 		case s.Type == "boolean":
 			accept(path, true)
 			accept(path, false)
+		case s.Items != nil && s.Items.Enum != nil:
+			if s.MaxItems == nil || *s.MaxItems < len(s.Items.Enum) {
+				t.Errorf("%s: the CRD does not allow all values", path)
+			}
+			accept(path, s.Items.Enum)
+			accept(path, []string{})
+			reject(path, []string{s.Items.Enum[0], "something"})
+			reject(path, []string{s.Items.Enum[0], s.Items.Enum[0]}) // list type set
 		case s.Enum != nil:
 			for _, v := range s.Enum {
 				accept(path, v)
@@ -343,7 +353,7 @@ func TestParse_partsOfEachBase_equalThoseOfTheCRD(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Properties)) {
-		if name == "base" || name == "about" || name == "rollout" || name == "canaryDuration" {
+		if name == "base" || name == "about" || name == "rollout" || name == "canaryDuration" || name == "runtimeGuards" {
 			continue
 		}
 		for _, b := range recommend.Builtins() {

@@ -92,10 +92,11 @@ func (s *shared) UnmarshalJSON(text []byte) error {
 func decodePod(text []byte) (*corev1.Pod, error) {
 	var from struct {
 		Metadata struct {
-			Name            string  `json:"name"`
-			GenerateName    string  `json:"generateName"`
-			Annotations     present `json:"annotations"`
-			OwnerReferences owners  `json:"ownerReferences"`
+			Name            string        `json:"name"`
+			GenerateName    string        `json:"generateName"`
+			Annotations     present       `json:"annotations"`
+			OwnerReferences owners        `json:"ownerReferences"`
+			Labels          runtimeLabels `json:"labels"`
 		} `json:"metadata"`
 		Spec struct {
 			InitContainers containers    `json:"initContainers"`
@@ -120,6 +121,7 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: from.Metadata.Name, GenerateName: from.Metadata.GenerateName, OwnerReferences: from.Metadata.OwnerReferences,
+			Labels: from.Metadata.Labels,
 		},
 		Spec: corev1.PodSpec{
 			InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers, Overhead: from.Spec.Overhead.list,
@@ -181,9 +183,23 @@ func (c *containers) UnmarshalJSON(text []byte) error {
 			Name          string                         `json:"name"`
 			Resources     requirements                   `json:"resources"`
 			RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
+
+			// These fields show the language runtime of the container.
+			Image   shortText   `json:"image"`
+			Command words       `json:"command"`
+			Args    words       `json:"args"`
+			Env     environment `json:"env"`
+			EnvFrom nonEmpty    `json:"envFrom"`
 		}
 		err := errors.Join(kjson.Unmarshal(element, &from), checkNames(from.Name))
-		*c = append(*c, corev1.Container{Name: from.Name, Resources: from.Resources.resources(), RestartPolicy: from.RestartPolicy})
+		container := corev1.Container{
+			Name: from.Name, Resources: from.Resources.resources(), RestartPolicy: from.RestartPolicy,
+			Image: string(from.Image), Command: from.Command, Args: from.Args, Env: from.Env.list,
+		}
+		if bool(from.EnvFrom) || from.Env.more {
+			container.EnvFrom = []corev1.EnvFromSource{{}}
+		}
+		*c = append(*c, container)
 		return err
 	})
 }

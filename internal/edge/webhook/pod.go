@@ -84,6 +84,11 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 				ops.container(i, c, &s.fits[j])
 			}
 		}
+		for _, v := range s.variables {
+			if v.Container == c.Name {
+				ops.variable(i, c, v)
+			}
+		}
 	}
 	ops.podLevel(p, s.fits)
 	text := policy.Annotation(a, s.fits)
@@ -104,6 +109,7 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 				slog.String("vpa", a.Key.String()), slog.String("container", strings.Join(s.noBoostBase, ", ")))
 		})
 	}
+	text = policy.WithVariables(a, text, s.variables)
 	if text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
@@ -117,6 +123,7 @@ type newSize struct {
 	originals    []policy.Original // of boosted containers
 	refused      policy.Refusal    // why the pod keeps its own resources
 	boostRefused policy.Refusal    // why the pod is not boosted
+	variables    []policy.Variable // to add to the environment of containers
 	noBoostBase  []string          // containers whose boost factor multiplies nothing
 }
 
@@ -134,6 +141,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 	var s newSize
 	if a.Mode != cluster.Off {
 		s.fits = policy.Fit(a, limits, p)
+		s.variables = policy.CPUCounts(a, limits, p, s.fits)
 	}
 	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
 		boosted := policy.AdmissibleBoost(a, limits, p, s.fits, h.options.MaxCPUBoost)
@@ -151,6 +159,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 	s.refused = refusal(s.fits)
 	if s.refused.Refused() {
 		s.fits = nil
+		s.variables = policy.CPUCounts(a, limits, p, nil)
 	}
 	return s
 }
@@ -197,6 +206,15 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	}
 	o.amounts(at+"/requests", r.Requests == nil, f.Requests)
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
+}
+
+// variable adds a variable to the environment of a container.
+func (o *operations) variable(i int, c *corev1.Container, v policy.Variable) {
+	at := "/spec/containers/" + strconv.Itoa(i) + "/env"
+	if c.Env == nil {
+		o.add(at, []corev1.EnvVar{})
+	}
+	o.add(at+"/-", corev1.EnvVar{Name: v.Name, Value: v.Value})
 }
 
 // podLevel sets the resources of the pod as a whole.

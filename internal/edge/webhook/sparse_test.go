@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,8 +47,13 @@ func drawPod(r *rand.Rand) *corev1.Pod {
 		c := corev1.Container{Name: name, Image: "i\"\\[{", Resources: requirements()}
 		if coin() {
 			c.Env = []corev1.EnvVar{{Name: "A", Value: "]},{\"name\":\"b\"}\\"}}
+			for range r.IntN(3) {
+				name := []string{"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "GOMAXPROCS", "B\"", "JAVA_\\"}[r.IntN(5)]
+				c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: []string{"", "-Xmx1g", "-XX:ActiveProcessorCount=3", `"`}[r.IntN(4)]})
+			}
 			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
 		}
+		drawProgram(r, &c)
 		return c
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-<1>", GenerateName: "cart-"}}
@@ -57,6 +63,9 @@ func drawPod(r *rand.Rand) *corev1.Pod {
 	}
 	if coin() {
 		p.Annotations = map[string]string{"a": "b", policy.ObservedAnnotation: "x, y", "vpaCpuStartupBoost/c0": `{"requests":{"cpu":"1"},"limits":{}}`}
+	}
+	if coin() {
+		p.Labels = map[string]string{"app": "cart", "podfit.dev/runtime": []string{"jvm", "none", "x"}[r.IntN(3)], "runtime.podfit.dev/c0": "go"}
 	}
 	if coin() {
 		p.Spec.Resources = new(requirements())
@@ -73,6 +82,25 @@ func drawPod(r *rand.Rand) *corev1.Pod {
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 	}
 	return p
+}
+
+// drawProgram sets what shows the runtime of a container.
+func drawProgram(r *rand.Rand, c *corev1.Container) {
+	switch r.IntN(5) {
+	case 0:
+		c.Command = []string{"/bin/sh", "-c"}
+		c.Args = []string{`exec java -Xmx512m "-Da=[{\\" -jar x`}
+	case 1:
+		c.Args = append([]string{"java"}, slices.Repeat([]string{"-x", ""}, r.IntN(60))...)
+	case 2:
+		c.Image = "eclipse-temurin:21" + strings.Repeat("x", 5000)
+	case 3:
+		c.EnvFrom = []corev1.EnvFromSource{{Prefix: "]"}}
+		c.Command = []string{"java", strings.Repeat("-Xmx2g ", 1000)}
+	}
+	if r.IntN(50) == 0 {
+		c.Env = append(slices.Repeat([]corev1.EnvVar{{Name: "A"}}, 500+r.IntN(20)), c.Env...)
+	}
 }
 
 // TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded compares the few fields that podfit decodes with the complete pod.
@@ -101,6 +129,7 @@ func TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded(t *testing.T) {
 		sparse.Namespace = whole.Namespace
 		a := recommending("cart", map[string]cluster.Resources{"c0": cluster.Amounts(100, mi(200)), "c2": cluster.Amounts(int64(r.IntN(5000)), mi(3))})
 		a.Boost = &cluster.Boost{Factor: 2}
+		a.Guards = cluster.RuntimeGuards{CPU: true, Memory: true, InjectCPUCount: true}
 		if r.IntN(2) == 0 {
 			a.Policies = []cluster.ContainerPolicy{{Container: "c0", RequestsOnly: true}}
 		}

@@ -26,6 +26,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
 // fakeWorld is a world whose pods belong directly to the controller that owns them.
@@ -64,10 +65,36 @@ func (m fakeWorld) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 			Name: c.Name, Index: uint8(i), Requests: amounts(c.Resources.Requests), Limits: amounts(c.Resources.Limits),
 		})
 	}
+	out.Runtimes = runtimesOf(p)
 	for i := range p.Spec.InitContainers {
 		out.Containers = append(out.Containers, cluster.Container{Name: p.Spec.InitContainers[i].Name, Role: cluster.Init, Index: uint8(i)})
 	}
 	return out
+}
+
+// runtimesOf returns the runtimes of a pod, as the projection of podfit does.
+func runtimesOf(p *corev1.Pod) *cluster.Runtimes {
+	var out cluster.Runtimes
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		in := runtimeguard.Container{
+			Label: p.Labels[runtimeguard.Label], Words: slices.Concat(c.Command, c.Args), Image: c.Image, Imported: len(c.EnvFrom) > 0,
+		}
+		if label, ok := p.Labels[runtimeguard.LabelPrefix+c.Name]; ok {
+			in.Label = label
+		}
+		for _, e := range c.Env {
+			in.Variables = append(in.Variables, runtimeguard.Variable{Name: e.Name, Value: e.Value})
+		}
+		if r, known := runtimeguard.Detect(in); known {
+			r.Container = uint8(i)
+			out.List = append(out.List, r)
+		}
+	}
+	if out.List == nil {
+		return nil
+	}
+	return &out
 }
 
 func amounts(l corev1.ResourceList) (r cluster.Resources) {

@@ -139,8 +139,8 @@ func pod(p *cluster.Pod) *corev1.Pod {
 		started := metav1.NewTime(p.Started)
 		out.Status.StartTime = &started
 	}
-	if p.Observed != "" {
-		out.Annotations = map[string]string{"vpaObservedContainers": p.Observed}
+	if p.Observed != nil {
+		out.Annotations = map[string]string{"vpaObservedContainers": *p.Observed}
 	}
 	if !p.Controller.IsZero() {
 		yes := true

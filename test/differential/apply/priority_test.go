@@ -43,7 +43,9 @@ func (m maker) served(most int, a *cluster.Autoscaler, like []cluster.Container)
 		if !m.OneIn(8) {
 			p.Started = p.Created
 		}
-		p.Observed = cases.Pick(m, "", "", "a", "a, b", "A b")
+		if text := cases.Pick(m, "", "", "a", "a, b", "A b"); text != "" {
+			p.Observed = new(text)
+		}
 		for _, c := range like {
 			if !m.OneIn(4) {
 				c.Requests = m.close(a, c.Name)

@@ -35,6 +35,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		IntegerCPU: integerCPU(o.Annotations),
 		Rules:      Rules(o.Annotations),
 		Canary:     canary(o.Annotations),
+		Guards:     guards(o.Annotations),
 		MakeRoom:   shortAnnotation(o.Annotations[v1.AnnotationMakeRoom]),
 		Mover:      shortAnnotation(o.Annotations[v1.AnnotationMover]),
 

@@ -87,14 +87,14 @@ func TestInterner_selectorUnusedInTwoCleanups_isFreedForAnotherPod(t *testing.T)
 
 func TestPod_largeObservedAnnotation_isOmitted(t *testing.T) {
 	p := kubetest.HostilePod(1)
-	if got := Pod(p, nil).Observed; got != "" {
+	if got := Pod(p, nil).ObservedContainers(); got != "" {
 		t.Errorf("%d bytes of the annotation of a pod with one container are kept, want 0", len(got))
 	}
 	for range 250 {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{})
 	}
 	p.Annotations[v1.AnnotationObservedContainers] = strings.Repeat(strings.Repeat("x", 63)+", ", 250)
-	if got := Pod(p, nil).Observed; len(got) != 250*65 {
+	if got := Pod(p, nil).ObservedContainers(); len(got) != 250*65 {
 		t.Errorf("%d bytes of 250 names of maximum length are kept, want all", len(got))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -37,10 +38,11 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		QoS:         qos(p.Status.QOSClass),
 		Deleting:    p.DeletionTimestamp != nil,
 		Resize:      resizeOf(p.Status.Conditions),
-		Observed:    observed(p, in),
 		Sized:       p.Annotations[v1.AnnotationUpdates] != "",
 		Containers:  containers(p, in),
 	}
+	out.Runtimes = runtimes(p)
+	out.Observed = observed(p, out, in)
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = kube.SizeOf(r)
@@ -73,15 +75,16 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	return out
 }
 
-// observed returns the annotation with the containers that the webhook processed. An annotation that is longer than the names
-// of all containers can be was not set by the webhook: it counts as absent, so that the size of a stored pod is bounded.
-func observed(p *corev1.Pod, in *Interner) string {
+// observed returns the annotation with the containers that the webhook processed, or nil if all regular containers count as observed. An
+// annotation that is longer than the names of all containers can be was not set by the webhook: it counts as absent, so that the size of a
+// stored pod is bounded.
+func observed(p *corev1.Pod, projected *cluster.Pod, in *Interner) *string {
 	text := p.Annotations[v1.AnnotationObservedContainers]
 	const longestName = 63 + len(", ")
-	if len(text) > 1024+longestName*len(p.Spec.Containers) {
-		return ""
+	if text == "" || len(text) > 1024+longestName*len(p.Spec.Containers) || text == policy.ObservedContainers(projected) {
+		return nil
 	}
-	return in.String(text)
+	return new(in.String(text))
 }
 
 // joined returns copies of two strings in one allocation, for strings that are freed together.

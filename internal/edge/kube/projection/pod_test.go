@@ -30,7 +30,6 @@ func TestPod_allFields_areKept(t *testing.T) {
 		QoS:        cluster.Burstable,
 		Deleting:   true,
 		Resize:     &cluster.Resize{State: cluster.ResizeDeferred, Since: kubetest.At(t, "2026-03-01T12:00:00Z"), Message: "no room"},
-		Observed:   "app, log",
 		Containers: []cluster.Container{
 			{
 				Name: "app", Index: 0, Reported: true,

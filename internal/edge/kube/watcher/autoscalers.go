@@ -100,7 +100,7 @@ func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) 
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
 	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) {
-		out = append(out, w.withHorizontal(w.withRollout(e.Autoscaler)))
+		out = append(out, w.withHorizontal(w.withProfile(e.Autoscaler)))
 	})
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
@@ -121,5 +121,5 @@ func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.withHorizontal(w.withRollout(w.candidates.first(target)))
+	return w.withHorizontal(w.withProfile(w.candidates.first(target)))
 }

@@ -14,17 +14,25 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// addProfiles watches SizingProfiles: their names, which are used for warnings, and how they roll changes out. Startup does not wait for the
+// profileRules are what a SizingProfile requires for changes of pods.
+type profileRules struct {
+	canary cluster.Canary        // how changes are rolled out
+	guards cluster.RuntimeGuards // what is done for containers whose language runtime is known
+}
+
+// addProfiles watches SizingProfiles: their names, which are used for warnings, and their rules. Startup does not wait for the
 // first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
 // although its profile requires a canary.
 func (w *World) addProfiles() {
 	c, err := kube.NewProfileObjects(w.clients)
 	if err != nil {
-		w.log.Warn("Cannot watch SizingProfiles; the canary settings of profiles are not applied", slog.Any("error", err))
+		w.log.Warn("Cannot watch SizingProfiles; the canary settings and runtime guards of profiles are not applied", slog.Any("error", err))
 		return
 	}
-	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) cluster.Canary { return projection.ProfileRollout(o.Name, o.Spec) })
-	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary"
+	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) profileRules {
+		return profileRules{canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec)}
+	})
+	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary or runtime guards"
 	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply -f -"
 	s.NonBlocking = !w.o.Rules
 	w.profileFeed = addFeed(w, s, &w.profiles)
@@ -44,21 +52,22 @@ func (w *World) ProfileNames() (names []string, known bool) {
 	if state.IsStale(time.Now()) {
 		return nil, false
 	}
-	w.profiles.each(func(key cluster.Key, _ cluster.Canary) { names = append(names, key.Name) })
+	w.profiles.each(func(key cluster.Key, _ profileRules) { names = append(names, key.Name) })
 	slices.Sort(names)
 	return names, true
 }
 
-// withRollout returns the autoscaler with the rollout of the profile that it names. The mutex is held.
-func (w *World) withRollout(a *cluster.Autoscaler) *cluster.Autoscaler {
-	if a == nil || a.Recommender == "" || a.Canary.Set {
+// withProfile returns the autoscaler with the rules of the profile that it names. The mutex is held.
+func (w *World) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if a == nil || a.Recommender == "" || a.Canary.Set && a.Guards.Set {
 		return a
 	}
 	profile, ok := w.profiles.get(cluster.Key{Name: a.Recommender})
-	if !ok || !profile.On {
+	if !ok || profile == (profileRules{}) {
 		return a
 	}
 	out := *a
-	out.Canary = a.Canary.Under(profile)
+	out.Canary = a.Canary.Under(profile.canary)
+	out.Guards = a.Guards.Under(profile.guards)
 	return &out
 }

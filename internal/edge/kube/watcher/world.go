@@ -85,8 +85,8 @@ type World struct {
 	urgent     urgent     // pods that an early pass may help
 	requests   requestWatch
 
-	profiles    store[cluster.Canary] // how SizingProfiles roll changes out
-	profileFeed *feed.Feed            // nil if they are not watched
+	profiles    store[profileRules] // what SizingProfiles require for changes of pods
+	profileFeed *feed.Feed          // nil if they are not watched
 
 	rules            store[cluster.ChangeRules] // of namespaces
 	freezes          store[cluster.Freeze]      // at most one
@@ -138,7 +138,7 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.limitItems = store[[]projection.LimitItem]{mu: &w.mu, changed: w.forgetMergedLimits}
 	w.budgets = store[cluster.DisruptionBudget]{mu: &w.mu}
 	w.quotas = store[cluster.Quota]{mu: &w.mu, changed: w.forgetQuotaSet}
-	w.profiles = store[cluster.Canary]{mu: &w.mu}
+	w.profiles = store[profileRules]{mu: &w.mu}
 	w.rules = store[cluster.ChangeRules]{mu: &w.mu}
 	w.freezes = store[cluster.Freeze]{mu: &w.mu}
 	w.helds = store[heldSize]{mu: &w.mu, changed: w.indexHeld}
