@@ -1188,6 +1188,14 @@ var differences = []difference{
 		},
 	},
 	{
+		name: "scaled up beyond a quota", circumstance: true,
+		reason: "podfit's webhook leaves a new pod its own size where a quota rejects the recommended one, and the kubelet cannot resize it; upstream's pod was rejected until the quota had room",
+		explains: func(o observation) bool {
+			added := o.p != nil && o.sim.createdAt(o.p) > 0 && o.w.Replicas > o.described(o.w).fewest(0)
+			return added && o.sim.world.Quotas && o.w.hard > 0 && o.w.Mode == "InPlace" && o.why().Code == decision.ResizeImpossible
+		},
+	},
+	{
 		name: "unscheduled below the minimum", circumstance: true,
 		reason: "podfit evicts a pod without a node, which serves nothing, so that its replacement has the recommended size and gets a node; that pod is not evicted again. With upstream the pod stays without a node, and a later recommendation may happen to be its size",
 		explains: func(o observation) bool {
