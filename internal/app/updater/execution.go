@@ -42,6 +42,7 @@ type execution struct {
 	slowed    bool                     // a resize has waited for the rate limit in this pass
 	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
 	unused    map[decision.Act]int     // actions that the rate limit has allowed and that were not sent, because they could not be announced
+	allowed   map[string]bool          // pods whose refused eviction was allowed by the rate limit, and that are deleted instead, by UID
 	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
 }
 
@@ -49,7 +50,7 @@ type execution struct {
 func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
-	e.exhausted = map[decision.Act]bool{}
+	e.exhausted, e.allowed = map[decision.Act]bool{}, map[string]bool{}
 	e.unused, e.unchecked = map[decision.Act]int{}, map[string]int{}
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
 	e.progress.L = &e.mu
@@ -140,7 +141,15 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	e.countFailure(&d, failureOf(&d, err))
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
 	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
-	next := e.record(func() []decision.Decision { return e.pass.Refused(d, refusal) })
+	next := e.record(func() []decision.Decision {
+		next := e.pass.Refused(d, refusal)
+		for i := range next {
+			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
+				e.allowed[d.Pod.UID] = true
+			}
+		}
+		return next
+	})
 	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
 		e.reportFallback(&d, refusal.Text)
 	}
@@ -313,7 +322,13 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 	if d.Do == decision.Resize {
 		limiter, failure = e.resizes, "InPlaceUpdateRateLimiterWaitFailed"
 	}
-	if ctx.Err() != nil || e.isExhausted(d.Do) {
+	if ctx.Err() != nil {
+		return false
+	}
+	if d.Do == decision.Delete && e.isAllowed(d.Pod.UID) {
+		return true
+	}
+	if e.isExhausted(d.Do) {
 		return false
 	}
 	if e.takeUnused(d) || limiter.Allow() {
@@ -342,6 +357,16 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 
 // timeToAct is how long before the end of a pass the wait for the rate limit ends.
 const timeToAct = 10 * time.Second
+
+// isAllowed reports whether the rate limit has allowed an eviction of the pod that was refused. It takes no pod away, so the deletion that
+// follows it is allowed, once.
+func (e *execution) isAllowed(uid string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	allowed := e.allowed[uid]
+	delete(e.allowed, uid)
+	return allowed
+}
 
 func (e *execution) isExhausted(do decision.Act) bool {
 	e.mu.Lock()

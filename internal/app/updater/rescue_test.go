@@ -234,6 +234,25 @@ func TestUpdater_budgetLacksOnlyOOMKilledPods_eachIsDeletedOnceAndBecomesReady(t
 	}
 }
 
+// A refused eviction takes no pod away. The deletion that follows it needs no more of the rate limit.
+func TestUpdater_rateLimitAllowsOneEvictionPerHour_refusedPodIsDeletedInTheSamePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 3)
+		y.config.RateLimit, y.config.RateBurst = 1.0/3600, 1
+		for range 3 {
+			y.step(time.Now())
+		}
+		y.during(time.Minute)
+		if y.removed["delete"] != 1 {
+			t.Errorf("actions in the first pass: %v, want one deletion", y.removed)
+		}
+		y.during(30 * time.Minute)
+		if y.removed["delete"] > 2 { // of two updaters, each with a burst of one
+			t.Errorf("actions in half an hour: %v, want one deletion per updater", y.removed)
+		}
+	})
+}
+
 func TestUpdater_oomKilledPodWithoutBudget_isEvictedOrResizedOnce(t *testing.T) {
 	for mode, does := range map[cluster.Mode]string{cluster.Recreate: "evict", cluster.InPlaceOrRecreate: "resize"} {
 		t.Run(mode.String(), func(t *testing.T) {

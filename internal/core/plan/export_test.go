@@ -63,6 +63,9 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]de
 				q.UID, q.Created = fmt.Sprint(p.UID, "+"), now.Add(time.Second)
 			}
 			g.Pods[i] = &q
+			if j := slices.Index(w.Pods, p); j >= 0 { // both are views of one watch
+				w.Pods[j] = &q
+			}
 		}
 	}
 }

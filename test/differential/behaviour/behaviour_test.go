@@ -174,6 +174,16 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 		"waits an hour for the resize of a pod that is down": {rescuing(grow("InPlaceOrRecreate", 3).with(killed).with(func(w *workload) {
 			w.Resizing.How = "silent"
 		})), waitsForResizes, "refusals are reported"},
+		"evicts a pod that fits on no node in each pass":               {fitsNowhere, probesEvery(1, 1), "evictions without effect are rare"},
+		"evicts two pods that fit on no node after each back-off":      {fitsNowhere, probesEvery(420, 2), "evictions without effect are rare"},
+		"evicts a pod that fits on no node after a constant back-off":  {fitsNowhere, probesEvery(40, 1), "evictions without effect are rare"},
+		"evicts pods whose replacements are not sized, in each pass":   {neverSized, probesEvery(1, 1), "evictions without effect are rare"},
+		"evicts two pods whose replacements are not sized, repeatedly": {neverSized, probesEvery(420, 2), "evictions without effect are rare"},
+		"waits for the resize of a pod that is down, and tells about it": {
+			rescuing(grow("InPlaceOrRecreate", 3).with(killed).with(func(w *workload) {
+				w.PDBs, w.Resizing.How, w.NeverReady = nil, "silent", []int{0, 1, 2}
+			})), resizesOnce, "every reason is correct",
+		},
 		"evicts in mode InPlace": {day(grow("InPlace", 4)), func(_ context.Context, s *simulation, _ *podfit) {
 			evictUnchecked(s, s.workloads[0].pods[0])
 		}, "the update mode is respected"},
@@ -184,6 +194,31 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 				t.Errorf("violation %q, want %q", r.violation, tt.want)
 			}
 		})
+	}
+}
+
+// fitsNowhere is a world in which the webhook gives new pods a size that fits on no node.
+var fitsNowhere = &world{Minutes: 24 * 60, Min: 2, Tolerance: 1, Nodes: 2, Node: size{2000, 16 << 10}, Workloads: []workload{
+	grow("Recreate", 6).with(func(w *workload) { w.Advice[0].Target = size{3000, 1024} }),
+}}
+
+// neverSized is a world in which new pods have the size of their template.
+var neverSized = &world{Minutes: 24 * 60, Min: 2, Tolerance: 1, Workloads: []workload{
+	grow("Recreate", 6).with(func(w *workload) { w.Unsized = &window{} }),
+}}
+
+// probesEvery returns an updater that evicts the newest pods after a number of minutes, with podfit's reasons for the others.
+func probesEvery(minutes, pods int) func(context.Context, *simulation, *podfit) {
+	return func(_ context.Context, s *simulation, p *podfit) {
+		why := decision.Reason{Code: decision.BackingOff, Text: "eviction", Until: time.Now().Add(time.Hour)}
+		if s.minute()%minutes == 0 {
+			newest := slices.SortedStableFunc(slices.Values(s.workloads[0].pods), func(a, b *replica) int { return s.createdAt(b) - s.createdAt(a) })
+			for _, o := range newest[:pods] {
+				evictUnchecked(s, o)
+			}
+			why = decision.Reason{Code: decision.Probing}
+		}
+		p.leavesAll(s, why)
 	}
 }
 
@@ -207,14 +242,14 @@ func says(code decision.ReasonCode) func(context.Context, *simulation, *podfit) 
 				evictUnchecked(s, o)
 			}
 		}
-		p.leavesAll(s, code)
+		p.leavesAll(s, decision.Reason{Code: code})
 	}
 }
 
 // leavesAll stores the decision to leave each pod.
-func (p *podfit) leavesAll(s *simulation, code decision.ReasonCode) {
+func (p *podfit) leavesAll(s *simulation, why decision.Reason) {
 	for _, o := range s.workloads[0].pods {
-		p.decided([]decision.Decision{{Pod: projection.Pod(o.pod, new(projection.Interner)), Reason: decision.Reason{Code: code}}})
+		p.decided([]decision.Decision{{Pod: projection.Pod(o.pod, new(projection.Interner)), Reason: why}})
 	}
 }
 
@@ -226,7 +261,15 @@ func waitsForResizes(ctx context.Context, s *simulation, p *podfit) {
 		}
 		resizeAll(ctx, s, p)
 	}
-	p.leavesAll(s, decision.ResizeRunning)
+	p.leavesAll(s, decision.Reason{Code: decision.ResizeRunning})
+}
+
+// resizesOnce resizes all pods, and waits.
+func resizesOnce(ctx context.Context, s *simulation, p *podfit) {
+	if s.minute() == 5 {
+		resizeAll(ctx, s, p)
+	}
+	p.leavesAll(s, decision.Reason{Code: decision.ResizeRunning})
 }
 
 // evictUnchecked evicts a pod without checking any limit.

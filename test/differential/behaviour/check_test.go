@@ -65,6 +65,7 @@ type state struct {
 	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
 	missing    int  // last minute in which pods were missing
 	unready    int  // last minute in which pods were missing or not ready
+	probes     probes
 }
 
 func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
@@ -92,6 +93,7 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		st.futile = st.futile || w.unsized
+		st.probes.begin(c.isIneffective(w, minute))
 		switch {
 		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
 			st.unreplaced = -1 // only pods that a scale-up added can be missing
@@ -110,6 +112,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if refusal != "" {
 		return
 	}
+	c.probing(w, p)
 	ready := c.readyInWatch(w)
 	least := w.minimum(c.sim.world)
 	tolerance := c.tolerance(w)
@@ -404,7 +407,7 @@ func (c *checker) isRescueReported(w *simulated, p *replica, minute int) bool {
 	case why == decision.ResizeRunning && p.served >= c.oldest():
 		return minute-p.resized <= 60 // both updaters wait an hour for the resize of a pod that serves between two OOM kills
 	case why == decision.ResizeRunning:
-		return minute-p.resized <= stuckAfter+1+c.sim.world.Lag // one that is down waits ten minutes for it, and is evicted instead
+		return minute-p.inProgressSince(c.sim) <= stuckAfter+1+c.sim.world.Lag // one that is down waits ten minutes for it, and is evicted instead
 	case c.killsInWatch(p) >= 3:
 		return minute-c.killed3[string(p.pod.UID)] <= reportWithin // before that, refusals are not reported, see below
 	}
@@ -542,7 +545,14 @@ var conditions = map[string]func(observation) bool{
 		beside := !o.sim.world.Quotas && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
 			return p.over && o.minute-p.last["resize"] <= 105 && !o.w.hasFreed(o.p, p.overTotal, o.minute)
 		})
-		return beside || o.w.hard > 0 && o.w.requested()+pods*o.w.total(o.minute).CPU > o.w.hard
+		// While the kubelet has not completed a resize to a smaller size, podfit counts what the pod has.
+		total := o.w.total(o.minute).CPU
+		own := int64(0)
+		for i := range o.p.pod.Spec.Containers {
+			has := running(o.p.pod, i).Requests
+			own += has.Cpu().MilliValue()
+		}
+		return beside || o.w.hard > 0 && o.w.requested()+(pods-1)*total+max(total, own) > o.w.hard
 	},
 	"ChangesTooOften": func(o observation) bool {
 		return o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute && o.state().evicted >= 0
@@ -562,6 +572,9 @@ var conditions = map[string]func(observation) bool{
 	},
 	// The stale watch does not show yet that the kubelet has completed the resize, or that another client has undone it.
 	"ResizeRunning": func(o observation) bool {
+		if o.isRescueOverdue() {
+			return false
+		}
 		return !isResized(o.p.pod) || o.w.undone > 0 && o.minute-o.p.resized <= unclear || o.watchShows(o.p.applied)
 	},
 	"ResizeStalled": func(o observation) bool {
@@ -1092,7 +1105,7 @@ var differences = []difference{
 			verb := map[string]string{
 				"TooFewReplicas":  "resize", // until the next attempt to resize
 				"EvictionRefused": "evict", "DisruptionBudget": "evict", "ResizeRefused": "resize", "ResizeOverQuota": "resize", "Unanswered": "evict",
-				"RescueInProgress": "evict", "FewKills": "evict", "BudgetOfOthers": "evict", // why the pod is not deleted instead
+				"RescueInProgress": "evict", "FewKills": "evict", "BudgetOfOthers": "evict", "NotEnoughMemory": "evict", // why the pod is not deleted instead
 			}[o.why().Code.String()]
 			if o.why().Code == decision.ServerNotReached {
 				verb = "evict"
@@ -1107,7 +1120,7 @@ var differences = []difference{
 				return false
 			}
 			few := o.why().Code == decision.TooFewReplicas
-			rescue := o.why().Code == decision.RescueInProgress || o.why().Code == decision.FewKills || o.why().Code == decision.BudgetOfOthers
+			rescue := slices.Contains([]decision.ReasonCode{decision.RescueInProgress, decision.FewKills, decision.BudgetOfOthers, decision.NotEnoughMemory}, o.why().Code)
 			// These are reasons not to delete a pod, which is only considered after a disruption budget refused its eviction. They have no
 			// time of the next eviction, but it is the same: upstream repeats the eviction every minute, and podfit after its back-off.
 			if rescue && (!o.sim.world.Rescue || o.p.killed < 0 || !refused("evict", disruptionBudget, "")(o)) {
@@ -1175,6 +1188,14 @@ var differences = []difference{
 		},
 	},
 	{
+		name: "scaled up beyond a quota", circumstance: true,
+		reason: "podfit's webhook leaves a new pod its own size where a quota rejects the recommended one, and the kubelet cannot resize it; upstream's pod was rejected until the quota had room",
+		explains: func(o observation) bool {
+			added := o.p != nil && o.sim.createdAt(o.p) > 0 && o.w.Replicas > o.described(o.w).fewest(0)
+			return added && o.sim.world.Quotas && o.w.hard > 0 && o.w.Mode == "InPlace" && o.why().Code == decision.ResizeImpossible
+		},
+	},
+	{
 		name: "unscheduled below the minimum", circumstance: true,
 		reason: "podfit evicts a pod without a node, which serves nothing, so that its replacement has the recommended size and gets a node; that pod is not evicted again. With upstream the pod stays without a node, and a later recommendation may happen to be its size",
 		explains: func(o observation) bool {
@@ -1236,10 +1257,14 @@ var differences = []difference{
 		},
 	},
 	{
-		// The kubelet reports an error while it repeats the resize by itself.
+		// The kubelet reports an error while it repeats the resize by itself. A pod that has the recommended size again keeps its obsolete
+		// resize until the kubelet has completed it, and is resized after that.
 		name: "W-19 deferred resizes", reason: "podfit resizes pods within the eviction tolerance, so a later pod is resized later, and the kubelet needs the same time for it",
 		explains: func(o observation) bool {
-			return o.w.Mode == "InPlace" && o.why().Code == decision.ResizeFailed && o.p.resizes == 1 && o.minute-o.p.resized <= o.w.Resizing.For+1
+			if o.w.Mode != "InPlace" || o.why().Code != decision.ResizeFailed || o.minute-o.p.resized > o.w.Resizing.For+1 {
+				return false
+			}
+			return o.p.resizes == 1 || len(o.w.Advice) > 1 && o.p.applied > 0 && o.p.applied <= o.p.resized
 		},
 	},
 	{

@@ -19,6 +19,8 @@
 //     An OOM-killed pod may be deleted if podfit rescues pods, and only after the last deleted pod of its workload has a replacement
 //     that is ready, or does not become ready by itself.
 //   - Attempts are bounded: a pod is not evicted or resized more than 40 times while nothing about it changes.
+//   - Evictions without effect are rare: while the replacements do not get the recommended size, or fit on no node, one pod is evicted at
+//     a time, after a back-off that doubles.
 //   - No pods are lost to a quota: no pod is evicted if a quota is known to reject its replacement.
 //   - Every pod that is not satisfied has a decision with a reason, and the reason is correct in the simulation.
 //   - Users get an event if an action on a pod is refused, or has no response, for 20 minutes.

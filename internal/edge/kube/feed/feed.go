@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,8 +66,8 @@ type Feed struct {
 	lastResponse time.Time // when the API server last answered or sent an event
 	failedSince  time.Time
 	err          error         // the current failure, nil if there is none
-	openWatches  int           // usually one; two for a moment when a new watch replaces an old one
-	idleSince    time.Time     // when the last watch ended, or the last list if that was later
+	open         []*openWatch  // usually one; two for a moment when a new watch replaces an old one
+	idleSince    time.Time     // when the last watch that counts ended, or the last list if that was later
 	bookmarks    int           // received by the newest watch; the first one may only mark the end of a list
 	ready        chan struct{} // closed when the feed is synced or podfit runs without it
 	isReady      bool          // ready is closed
@@ -154,14 +155,14 @@ func (l listWatcher[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.
 		cancel()
 		return nil, err
 	}
-	l.feed.watchOpened()
+	opened := l.feed.watchOpened(o.SendInitialEvents != nil)
 	apply := func(e watch.Event) watch.Event {
-		l.feed.eventReceived(ctx, e.Type)
+		l.feed.eventReceived(ctx, opened, e.Type)
 		return projectEvent(e, l.source.Project)
 	}
 	ended := func() {
 		cancel()
-		l.feed.watchEnded()
+		l.feed.watchEnded(opened)
 	}
 	return projectWatch(w, apply, ended), nil
 }
@@ -235,30 +236,36 @@ func (f *Feed) logFailure(err error) {
 	}
 }
 
-// watchOpened records that a watch is open.
-func (f *Feed) watchOpened() {
+// watchOpened records that a watch is open. streams is true if the watch begins with all objects instead of a list.
+func (f *Feed) watchOpened(streams bool) *openWatch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.openWatches++
+	w := &openWatch{since: time.Now(), streams: streams}
+	f.open = append(f.open, w)
 	f.bookmarks = 0
+	return w
 }
 
 // eventReceived records an event of a watch.
-func (f *Feed) eventReceived(ctx context.Context, kind watch.EventType) {
+func (f *Feed) eventReceived(ctx context.Context, w *openWatch, kind watch.EventType) {
 	f.recordResult(ctx, nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.receive(kind)
 	if kind == watch.Bookmark {
-		f.mu.Lock()
 		f.bookmarks++
-		f.mu.Unlock()
 	}
 }
 
 // watchEnded records that a watch is closed.
-func (f *Feed) watchEnded() {
+func (f *Feed) watchEnded(w *openWatch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.openWatches--
-	f.idleSince = time.Now()
+	now := time.Now()
+	if from := w.countsFrom(); !from.IsZero() && !now.Before(from) {
+		f.idleSince = now
+	}
+	f.open = slices.DeleteFunc(f.open, func(o *openWatch) bool { return o == w })
 }
 
 // markSynced records that a complete list is stored.

@@ -4,10 +4,14 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +33,48 @@ type watchedPods struct {
 	bookmarks bool
 	err       error // the response to each request
 	hangs     bool  // requests get no response, and open watches send nothing
+	minutes   int   // duration of a watch; 0 means eight
+	proxy     *proxy
+}
+
+// A proxy accepts watches and closes them without asking the API server.
+type proxy struct {
+	after   time.Duration // time until a watch is closed
+	streams bool          // it accepts only watches that begin with all objects, otherwise only others
+	sends   *watch.Event  // before a watch is closed; nil for none
+	list    error         // the response to lists; nil: none
+	opened  atomic.Int32  // watches
+}
+
+// open returns a watch of the proxy.
+func (x *proxy) open(ctx context.Context) watch.Interface {
+	x.opened.Add(1)
+	w := watch.NewRaceFreeFake()
+	go func() {
+		if x.sends != nil {
+			w.Action(x.sends.Type, x.sends.Object)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(x.after):
+		}
+		w.Stop()
+	}()
+	return w
+}
+
+func (p *watchedPods) list(ctx context.Context) error {
+	p.mu.Lock()
+	between := p.proxy
+	p.mu.Unlock()
+	switch {
+	case between == nil:
+		return p.answer(ctx)
+	case between.list == nil:
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return between.list
 }
 
 func (p *watchedPods) answer(ctx context.Context) error {
@@ -44,15 +90,23 @@ func (p *watchedPods) answer(ctx context.Context) error {
 }
 
 func (p *watchedPods) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if o.SendInitialEvents != nil {
+	p.mu.Lock()
+	between := p.proxy
+	p.mu.Unlock()
+	switch stream := o.SendInitialEvents != nil; {
+	case stream && (between == nil || !between.streams):
 		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+	case between != nil && between.streams && !stream:
+		return nil, apierrors.NewResourceExpired("too old")
+	case between != nil:
+		return between.open(ctx), nil
 	}
 	if err := p.answer(ctx); err != nil {
 		return nil, err
 	}
 	w := watch.NewRaceFreeFake()
 	go func() {
-		for range 8 { // minutes
+		for range cmp.Or(p.minutes, 8) {
 			select {
 			case <-ctx.Done():
 				return
@@ -60,7 +114,7 @@ func (p *watchedPods) open(ctx context.Context, o metav1.ListOptions) (watch.Int
 			}
 			p.mu.Lock()
 			quiet := p.hangs || !p.bookmarks
-			fails := p.err != nil
+			fails := p.err != nil || p.proxy != nil
 			p.mu.Unlock()
 			if fails {
 				break
@@ -94,7 +148,7 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 		s := new(sink)
 		f := New(Config{Name: "pods"}, source{
 			list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, p.answer(ctx)
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, p.list(ctx)
 			},
 			watch:   p.open,
 			project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
@@ -128,6 +182,7 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 		p.mu.Lock()
 		p.hangs = false
 		p.err = nil
+		p.proxy = nil
 		p.mu.Unlock()
 		cancel() // ends a request that hangs
 		running.Wait()
@@ -135,13 +190,50 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 	return after
 }
 
+// A proxy may close a connection that was quiet for a minute.
 func TestFeed_quietWatch_isNotStale(t *testing.T) {
-	for name, bookmarks := range map[string]bool{"with bookmarks": true, "without bookmarks": false} {
+	for name, p := range map[string]*watchedPods{
+		"with bookmarks":                          {bookmarks: true},
+		"without bookmarks":                       {},
+		"without bookmarks, closed each minute":   {minutes: 1},
+		"without bookmarks, closed after minutes": {minutes: 5},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if after := staleAfter(t, &watchedPods{bookmarks: bookmarks}, func(*watchedPods) {}); after != 0 {
+			if after := staleAfter(t, p, func(*watchedPods) {}); after != 0 {
 				t.Errorf("stale after %s", after)
 			}
 		})
+	}
+}
+
+// A proxy whose API server is gone accepts each watch, and closes it. The stored state is up to date until the last real watch ends, at most
+// a minute later, and for maxUnwatched from then on.
+func TestFeed_proxyClosesEachWatch_isStaleInTime(t *testing.T) {
+	failed := errors.New("bad gateway")
+	some := &watch.Event{Type: watch.Added, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "8"}}}
+	expired := &watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired}}
+	for name, x := range map[string]*proxy{
+		"at once, and lists fail":                       {list: failed},
+		"at once, and lists hang":                       {},
+		"after five seconds, and lists fail":            {after: 5 * time.Second, list: failed},
+		"after five seconds, and lists hang":            {after: 5 * time.Second},
+		"with an error, and lists fail":                 {sends: expired, list: failed},
+		"streams of lists at once, and lists fail":      {streams: true, list: failed},
+		"streams of lists at once, and lists hang":      {streams: true},
+		"incomplete streams of lists, and lists fail":   {after: 5 * time.Second, streams: true, sends: some, list: failed},
+		"streams of lists after a minute, and no event": {streams: true, after: time.Minute, list: failed},
+	} {
+		for _, bookmarks := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, bookmarks %t", name, bookmarks), func(t *testing.T) {
+				after := staleAfter(t, &watchedPods{bookmarks: bookmarks}, func(p *watchedPods) { p.proxy = x })
+				if x.opened.Load() == 0 {
+					t.Error("no watch through the proxy")
+				}
+				if most := maxUnwatched + time.Minute; after == 0 || after > most+2*time.Second {
+					t.Errorf("stale after %s, want at most %s", after, most)
+				}
+			})
+		}
 	}
 }
 
@@ -209,7 +301,7 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 					t.Errorf("after a request without a response: error %v, want %v", s.Err, errNoAnswer)
 				}
 				time.Sleep(20 * time.Second)
-				if s := f.State(); !s.Synced || !s.watched || s.Err != nil {
+				if s := f.State(); !s.Synced || s.watchedFrom.IsZero() || s.Err != nil {
 					t.Errorf("after the retry: %+v", s)
 				}
 				time.Sleep(maxSilence)
