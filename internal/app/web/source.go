@@ -425,7 +425,7 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 	if err != nil {
 		return out, err
 	}
-	from := archived{checkpoints: make(map[checkpoint.Key]usage.Checkpoint), histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
+	from := checkpoint.Stored{Checkpoints: make(map[checkpoint.Key]usage.Checkpoint), Histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
 	for i := range row.Containers {
 		c := overview.ContainerHistory{Name: row.Containers[i].Name}
 		for j := range stored {
@@ -439,7 +439,7 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 			return out, err
 		}
 		if found {
-			from.checkpoints[key] = p
+			from.Checkpoints[key] = p
 			addHistograms(&c, &p)
 		}
 		out.Containers = append(out.Containers, c)
