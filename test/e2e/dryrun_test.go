@@ -17,7 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// requestsReset has a webhook that is called after podfit's and resets the requests of new pods. One pod is evicted for nothing. After that,
+// requestsReset has a webhook that is called after podfit's and resets the requests of new pods. One pod is evicted without effect. After that,
 // a dry run shows that another replacement would not get the recommended requests either: no other pod is evicted, and the condition
 // names the cause.
 func requestsReset(t *testing.T, name string) {

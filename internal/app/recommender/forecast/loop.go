@@ -274,7 +274,7 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	}
 }
 
-// materialOf returns the parts of a status for which readers wait.
+// materialOf returns the parts of a status whose changes are written at once.
 func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 	type part struct {
 		Name                  string
@@ -304,7 +304,8 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 	return []any{s.ObservedGeneration, conditions, parts}
 }
 
-// bookedSteps is in how many steps the share of the capacity that is requested is material.
+// bookedSteps is the number of steps into which the requested share of the capacity is divided: 20 steps of 5 %. A change to another step
+// is written at once.
 const bookedSteps = 20
 
 // booked returns the step of the requested share of a capacity.
