@@ -232,7 +232,7 @@ func TestSource_twoWatchesFail_textHasTheEarlierTime(t *testing.T) {
 		for name, health := range map[string][]feed.State{
 			"ascending": {failed("nodes", time.Hour), failed("pods", time.Minute)}, "descending": {failed("nodes", time.Minute), failed("pods", time.Hour)},
 		} {
-			want := "The watch of nodes and pods has failed since " + now.Add(-time.Hour).UTC().Format("15:04:05") + " UTC."
+			want := "The watch of nodes and pods has failed since " + now.Add(-time.Hour).UTC().Format("2 Jan, 15:04:05") + " UTC."
 			if state := sourceOf(&fake{health: health}).State(t.Context()); len(state.Problems) != 1 || !strings.HasPrefix(state.Problems[0], want) {
 				t.Errorf("%s: problems %q, want %q", name, state.Problems, want)
 			}
@@ -403,9 +403,9 @@ func TestHistory_twoContainers_eachHasItsOwnPeaks(t *testing.T) {
 
 func TestHistory_partsCannotBeRead_areLoggedAndLeftOut(t *testing.T) {
 	for want, f := range map[string]*fake{
-		"The hourly peaks of a container cannot be decoded": {histories: []usage.History{{Container: "app", Form: "adaptive/1", Data: []byte{1}}}},
-		"The record of the updater could not be read":       {stateErr: errors.New("no")},
-		"The profiles of a workload could not be compared":  {vpas: []*cluster.Autoscaler{vpaOf("default")}, err: errors.New("no")},
+		"Cannot decode the stored hourly peaks of a container for the web page": {histories: []usage.History{{Container: "app", Form: "adaptive/1", Data: []byte{1}}}},
+		"Cannot read the UpdateState of a workload for the web page":            {stateErr: errors.New("no")},
+		"Cannot compare the sizing profiles of a workload for the web page":     {vpas: []*cluster.Autoscaler{vpaOf("default")}, err: errors.New("no")},
 	} {
 		var log strings.Builder
 		s := sourceOf(f)
