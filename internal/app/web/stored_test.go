@@ -254,3 +254,26 @@ func TestRestore_checkpoints_onlyThoseOfTheVPAAndItsTarget(t *testing.T) {
 		}
 	}
 }
+
+func TestNewest_parts_isTheLatestTime(t *testing.T) {
+	at := func(hours int) time.Time { return time.Date(2026, 11, 22, hours, 0, 0, 0, time.UTC) }
+	key := func(name string) checkpoint.Key {
+		return checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}
+	}
+	checkpoints := func(first, second int) map[checkpoint.Key]usage.Checkpoint {
+		return map[checkpoint.Key]usage.Checkpoint{key("a"): {Updated: at(first)}, key("b"): {Updated: at(second)}}
+	}
+	for name, c := range map[string]struct {
+		stored checkpoint.Stored
+		want   time.Time
+	}{
+		"nothing":         {checkpoint.Stored{}, time.Time{}},
+		"checkpoints":     {checkpoint.Stored{Checkpoints: checkpoints(1, 3)}, at(3)},
+		"usage histories": {checkpoint.Stored{Histories: map[cluster.Workload][]usage.History{target: {{Updated: at(2)}, {Updated: at(4)}, {Updated: at(3)}}}}, at(4)},
+		"both":            {checkpoint.Stored{Checkpoints: checkpoints(5, 2), Histories: map[cluster.Workload][]usage.History{target: {{Updated: at(4)}}}}, at(5)},
+	} {
+		if got := newest(c.stored); !got.Equal(c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
