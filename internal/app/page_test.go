@@ -56,7 +56,7 @@ func explanationOf(t *testing.T, data []byte) map[string]any {
 }
 
 // The explanation on the page of a workload is that of podfit explain, also as data. However many viewers ask, the cluster is read once.
-func TestPage_explanationAsked_isThatOfExplain(t *testing.T) {
+func TestPage_explanation_equalsThatOfPodfitExplain(t *testing.T) {
 	s := newShop(t, 2)
 	want := withoutNote(s.text("deploy/cart"))
 	wantData := explanationOf(t, []byte(s.text("deploy/cart", "-o", "json")))

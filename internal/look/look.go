@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package look is the one source of the look of the web page and of the HTML reports: a style sheet with the colours of light and dark, text,
-// cards and tables. Each of them adds what only it needs.
+// Package look contains the style sheet that the web page and the HTML reports share: light and dark colours, text, cards and tables. Each
+// of them adds its own rules.
 package look
 
 import (

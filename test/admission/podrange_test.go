@@ -22,7 +22,7 @@ import (
 )
 
 // If the limits of the recommended sizes exceed the maximum of the pod, all containers get the same share of their recommendation. That
-// the API server admits the pod is not enough: it would also admit one in which a single container pays for all.
+// the API server admits the pod is not enough: it would also admit a pod in which only one container is reduced.
 func TestCreate_recommendationsExceedPodMaximum_allContainersGetTheSameShare(t *testing.T) {
 	view := &namespaceView{}
 	handler := webhook.NewHandler(view, webhook.Options{}, webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))

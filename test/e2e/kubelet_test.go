@@ -40,7 +40,7 @@ func resizeRestarts(t *testing.T, name string) {
 }
 
 // memoryDecreaseRefused has containers that use more memory than their new limit. The kubelet refuses to lower it. The pods keep their
-// limits, are neither replaced nor restarted, and an event names the cause.
+// limits, and are neither replaced nor restarted.
 func memoryDecreaseRefused(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")

@@ -334,7 +334,7 @@ func looping(name string, replicas int) spec {
 }
 
 // oomLoops has pods that are OOM-killed repeatedly. Two replicas cannot be evicted, because a PodDisruptionBudget requires both, and
-// they are deleted, one after the other. A single replica is evicted in spite of --min-replicas, or resized in place. A pod with data
+// they are deleted, one after the other. A single replica is evicted although --min-replicas is higher, or resized in place. A pod with data
 // is not deleted, and an event says so.
 func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)

@@ -27,7 +27,7 @@ func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	cmd := &cobra.Command{
 		Use:   "capacity",
-		Short: "Show how booked each pool of nodes is, when it will be full, and what could be given back",
+		Short: "Show how much of each pool of nodes is requested, when it will be full, and what could be given back",
 		Long: `Shows for each pool of nodes how much of its capacity the pods request, when requests reach 70 % and 100 % of it, the last day for an
 order of nodes, and how much workloads could give back according to the recommendations of their VPAs. It sends only requests that read.
 

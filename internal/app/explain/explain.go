@@ -261,7 +261,7 @@ func lack(u *watcher.Unread) string {
 	}
 	text := fmt.Sprintf("Cannot read %s (%s)", u.Resource, cause)
 	if u.Lost != "" {
-		return text + ", so it is not known " + strings.TrimPrefix(u.Lost, "whether ") + "."
+		return text + ", so podfit does not know " + u.Lost + "."
 	}
 	return text + "."
 }

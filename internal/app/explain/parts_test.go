@@ -15,8 +15,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -24,10 +22,10 @@ func TestLack_error_namesTheCauseAndWhatIsNotKnown(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 	absent := apierrors.NewNotFound(schema.GroupResource{}, "")
 	for want, u := range map[string]watcher.Unread{
-		"Cannot read nodes (you have no right to list them), so it is not known which nodes have room.":             {Resource: "nodes", Err: denied, Lost: "which nodes have room"},
-		"Cannot read quotas (the API server does not have them), so it is not known a quota applies.":               {Resource: "quotas", Err: absent, Lost: "whether a quota applies"},
-		"Cannot read nodes (first line second line).":                                                               {Resource: "nodes", Err: errors.New("first line\n  second line")},
-		"Cannot read horizontalpodautoscalers (you have no right to list them), so it is not known how HPAs scale.": {Resource: "horizontalpodautoscalers", Err: denied, Lost: "how HPAs scale"},
+		"Cannot read nodes (you have no right to list them), so podfit does not know which nodes have room.":             {Resource: "nodes", Err: denied, Lost: "which nodes have room"},
+		"Cannot read quotas (the API server does not have them), so podfit does not know whether a quota applies.":       {Resource: "quotas", Err: absent, Lost: "whether a quota applies"},
+		"Cannot read nodes (first line second line).":                                                                    {Resource: "nodes", Err: errors.New("first line\n  second line")},
+		"Cannot read horizontalpodautoscalers (you have no right to list them), so podfit does not know how HPAs scale.": {Resource: "horizontalpodautoscalers", Err: denied, Lost: "how HPAs scale"},
 	} {
 		if got := lack(&u); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -121,56 +119,5 @@ func TestConditions_values_areAddedAndPrinted(t *testing.T) {
 	}
 	if got := c.String(); !strings.Contains(got, "profile=cost ") || !strings.Contains(got, "maxAllowed.memory=1Gi") {
 		t.Errorf("got %q, want both conditions", got)
-	}
-}
-
-// restored returns the containers of web with history after restore.
-func restored(t *testing.T, edit func(map[checkpoint.Key]usage.Checkpoint)) string {
-	t.Helper()
-	w, at := workload("apps", "Deployment", "web"), time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	source := usage.NewStore(usage.DefaultConfig())
-	source.Tick(at)
-	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, UID: "u", Top: w, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app"}}}
-	source.Track(p)
-	source.Observe(usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: 1, Memory: 1 << 30, Has: cluster.Both})
-	saved, ok := source.Checkpoint(w, "app", at)
-	if !ok {
-		t.Fatal("no checkpoint after a sample")
-	}
-	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}
-	all := map[checkpoint.Key]usage.Checkpoint{{Autoscaler: a.Key, Container: "app"}: saved}
-	edit(all)
-	store := usage.NewStore(usage.DefaultConfig())
-	store.Tick(at)
-	restore(store, a, w, all, nil)
-	var names []string
-	for _, h := range store.All(w) {
-		names = append(names, h.Container())
-	}
-	return strings.Join(names, " ")
-}
-
-func TestRestore_checkpoints_onlyThoseOfTheVPAAndTheWorkload(t *testing.T) {
-	own := checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}
-	change := func(f func(*usage.Checkpoint)) func(map[checkpoint.Key]usage.Checkpoint) {
-		return func(all map[checkpoint.Key]usage.Checkpoint) { c := all[own]; f(&c); all[own] = c }
-	}
-	for name, tt := range map[string]struct {
-		edit func(map[checkpoint.Key]usage.Checkpoint)
-		want string
-	}{
-		"of this workload":       {change(func(*usage.Checkpoint) {}), "app"},
-		"written by upstream":    {change(func(c *usage.Checkpoint) { c.Workload = cluster.Workload{} }), "app"},
-		"of the previous target": {change(func(c *usage.Checkpoint) { c.Workload.Name = "old" }), ""},
-		"that cannot be decoded": {change(func(c *usage.Checkpoint) { c.Version = "v0" }), ""},
-		"of another VPA of the namespace": {func(all map[checkpoint.Key]usage.Checkpoint) {
-			c := all[own]
-			delete(all, own)
-			all[checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "b"}, Container: "app"}] = c
-		}, ""},
-	} {
-		if got := restored(t, tt.edit); got != tt.want {
-			t.Errorf("checkpoint %s: containers with history %q, want %q", name, got, tt.want)
-		}
 	}
 }

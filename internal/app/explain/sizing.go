@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
@@ -86,44 +85,19 @@ func (c *Config) history(
 	}
 	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(in.Pods), []*cluster.Autoscaler{a}), assignments, nodes)
 	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
-	checkpoints, err := checkpoint.NewCheckpoints(clients, o).Load(ctx)
-	if err != nil {
-		in.Missing = append(in.Missing, "Checkpoints were not read ("+oneLine(err)+").")
+	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, o)
+	if checkpoints != nil {
+		in.Missing = append(in.Missing, "Checkpoints were not read ("+oneLine(checkpoints)+").")
 	}
-	histories := map[cluster.Workload][]usage.History{}
-	client, err := checkpoint.NewHistories(clients, o)
-	if err == nil {
-		histories, err = client.Load(ctx)
+	if histories != nil {
+		in.Missing = append(in.Missing, "Usage histories were not read ("+oneLine(histories)+").")
 	}
-	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
-		in.Missing = append(in.Missing, "Usage histories were not read ("+oneLine(err)+").")
-	}
-	restore(store, a, w, checkpoints, histories[w])
+	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()
 	for _, p := range in.Pods {
 		store.Track(p)
 	}
 	return store, workloads
-}
-
-// restore adds stored history to the store. Parts that cannot be decoded are ignored, as the recommender ignores them.
-func restore(store *usage.Store, a *cluster.Autoscaler, w cluster.Workload, checkpoints map[checkpoint.Key]usage.Checkpoint, histories []usage.History) {
-	keys := slices.SortedFunc(maps.Keys(checkpoints), func(x, y checkpoint.Key) int { return strings.Compare(x.Container, y.Container) })
-	for _, key := range keys {
-		stored := checkpoints[key]
-		if key.Autoscaler != a.Key || !stored.Workload.IsZero() && stored.Workload != w {
-			continue
-		}
-		for _, h := range histories {
-			if h.Container == key.Container {
-				stored.History = h
-			}
-		}
-		_ = store.Restore(w, key.Container, stored)
-	}
-	for _, h := range histories {
-		_ = store.Recall(w, h) // does nothing if the checkpoint already had it
-	}
 }
 
 // readProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.

@@ -163,7 +163,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *e
 }
 
 // announce says before the Metrics API is read that this takes a while, and why it is read: the user has not asked for it.
-// unreadable is the note about a Prometheus that was found in vain, "" if there is none.
+// unreadable is the note about a Prometheus that was found but cannot be read, "" if there is none.
 func (j *job) announce(unreadable string) {
 	if !j.config.Quiet && j.config.source() != sourceMetrics {
 		fmt.Fprintln(j.streams.Err, plainText(fmt.Sprintf("Reading the Metrics API for %v, because there are no VPAs and no Prometheus that can be read. %s", j.config.For, unreadable)))

@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
-// A killed is what a test records of the only workload of a scene: 400 MiB in each hour of 9 days, and an OOM kill 30 hours ago.
+// A killed is the input of a test: what is recorded of the only workload of a scene: 400 MiB in each hour of 9 days, and an OOM kill 30 hours ago.
 type killed struct {
 	profile string
 	joined  bool  // Prometheus stores owners

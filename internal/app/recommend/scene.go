@@ -43,8 +43,7 @@ type scene struct {
 	selected map[cluster.Key]string // pods that --selector selects; nil: all
 	labels   map[cluster.Key]string // value of the label of --group-by
 
-	vpas      map[cluster.Key]*workload // cache of byVPA
-	nodeIndex map[string]int            // in nodes
+	nodeIndex map[string]int // in nodes
 }
 
 // indexOf returns the index of a node in nodes, or -1.

@@ -14,7 +14,7 @@ import (
 )
 
 // storedScene is a workload with a VPA of profile balanced, and the history that a recommender has stored after some days.
-func storedScene(t *testing.T, days int) (*scene, stored, []cluster.Advice) {
+func storedScene(t *testing.T, days int) (*scene, checkpoint.Stored, []cluster.Advice) {
 	t.Helper()
 	s := largeScene(5)
 	for _, w := range s.workloads {
@@ -37,9 +37,9 @@ func storedScene(t *testing.T, days int) (*scene, stored, []cluster.Advice) {
 		t.Fatal("there is no checkpoint")
 	}
 	c.History = usage.History{} // stored in another object
-	return s, stored{
-		checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: w.vpa.Key, Container: "app"}: c},
-		histories:   map[cluster.Workload][]usage.History{w.key: live.store.Histories(w.key, s.now)},
+	return s, checkpoint.Stored{
+		Checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: w.vpa.Key, Container: "app"}: c},
+		Histories:   map[cluster.Workload][]usage.History{w.key: live.store.Histories(w.key, s.now)},
 	}, live.advise(w)
 }
 
@@ -70,7 +70,7 @@ func TestStored_otherProfile_usesStoredModelState(t *testing.T) {
 		t.Errorf("got %v, the profile recommends %v", got, want)
 	}
 	other := newBook("critical", s)
-	other.restore(stored{checkpoints: history.checkpoints})
+	other.restore(checkpoint.Stored{Checkpoints: history.Checkpoints})
 	if got := other.adviseStored(w); len(got) > 0 {
 		t.Errorf("without model state: got %v", got)
 	}
@@ -79,7 +79,7 @@ func TestStored_otherProfile_usesStoredModelState(t *testing.T) {
 func TestStored_withoutHistory_confidenceIsLowOrNone(t *testing.T) {
 	s, _, _ := storedScene(t, 1)
 	b := newBook("", s)
-	b.restore(stored{})
+	b.restore(checkpoint.Stored{})
 	w := s.workloads[0]
 	if e := b.storedEvidence(w, "app"); e.Confidence() != review.Low {
 		t.Errorf("a recommendation without stored history: got %v", e.Confidence())

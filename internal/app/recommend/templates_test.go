@@ -97,7 +97,7 @@ func TestRecommend_podsDifferFromTheTemplate_manifestChangesTheTemplate(t *testi
 	}
 }
 
-func TestRecommend_templatesCannotBeRead_isSaidAndPodsAreCompared(t *testing.T) {
+func TestRecommend_templatesCannotBeRead_isReportedAndPodsAreCompared(t *testing.T) {
 	f := shop(t)
 	next, err := url.Parse(f.URL())
 	if err != nil {

@@ -52,7 +52,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 	}, nil
 }
 
-// beside returns work that does both of two at the same time, and ends when both have ended.
+// beside returns a function that runs two others concurrently, and returns when both have returned.
 func beside(work, other func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)

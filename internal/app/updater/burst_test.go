@@ -21,7 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
-// newBurst returns a cluster of workloads with two pods each that need an eviction. Its watch is late: it shows the same pods for ever.
+// newBurst returns a cluster of workloads with two pods each that need an eviction. Its watch is late: it always shows the same pods.
 func newBurst(workloads int) *lagging {
 	fake := newFakeCluster(cluster.Recreate)
 	pod, advice := *fake.pods[0], *fake.autoscalers[0]

@@ -624,5 +624,5 @@ func TestUpdater_requestsAreWatched_areReadAfterChangesOnly(t *testing.T) {
 	requests.watched = false
 	pass(10*time.Second, 4, "the watch has ended")
 	requests.watched = true
-	pass(providerInterval, 5, "as a backstop")
+	pass(providerInterval, 5, "after the interval, without a change")
 }

@@ -17,9 +17,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// The webhook is down for ten hours. One pod is evicted for it, not one pod of each back-off. When the webhook works again, a dry run shows
+// The webhook is down for ten hours. Only one pod is evicted, not one after each back-off. When the webhook works again, a dry run shows
 // it, and all pods get their size.
-func TestUpdater_webhookIsDownForTenHours_onePodIsEvictedBefore(t *testing.T) {
+func TestUpdater_webhookIsDownForTenHours_onlyOnePodIsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newHostileCluster(cluster.Recreate)
 		y.admits = false

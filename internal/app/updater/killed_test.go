@@ -69,7 +69,7 @@ func (k *killer) restart() {
 	k.dead = false
 }
 
-// spare is restart, and the next updater is not killed at a write.
+// spare starts the next updater and does not kill it at a write.
 func (k *killer) spare() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -57,9 +57,9 @@ func TestUpdater_kubeletStates_endAsDocumentedAndNoPodIsPatchedTwice(t *testing.
 	}{
 		"approved at once":        {state: of(cluster.NoResize), ends: time.Second, inPlace: decision.Fits, recreate: decision.Fits},
 		"in progress, done later": {state: of(cluster.ResizeInProgress), ends: 10 * time.Minute, inPlace: decision.Fits, recreate: decision.Fits},
-		"in progress for ever":    {state: of(cluster.ResizeInProgress), inPlace: decision.ResizeRunning, recreate: decision.Fits, evicts: 61 * time.Minute},
+		"always in progress":      {state: of(cluster.ResizeInProgress), inPlace: decision.ResizeRunning, recreate: decision.Fits, evicts: 61 * time.Minute},
 		"deferred, done later":    {state: of(cluster.ResizeDeferred), ends: 4 * time.Minute, inPlace: decision.Fits, recreate: decision.Fits},
-		"deferred for ever":       {state: of(cluster.ResizeDeferred), inPlace: decision.ResizeWaiting, recreate: decision.Fits, evicts: 6 * time.Minute},
+		"always deferred":         {state: of(cluster.ResizeDeferred), inPlace: decision.ResizeWaiting, recreate: decision.Fits, evicts: 6 * time.Minute},
 		"infeasible":              {state: of(cluster.ResizeInfeasible), inPlace: decision.ResizeImpossible, recreate: decision.Fits, evicts: time.Minute},
 		"error":                   {state: of(cluster.ResizeError), inPlace: decision.ResizeFailed, recreate: decision.Fits, evicts: time.Minute},
 		"memory decrease refused": {

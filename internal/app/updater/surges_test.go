@@ -36,7 +36,7 @@ type surgeCluster struct {
 	now        time.Time
 	deployment cluster.Deployment
 	version    int
-	starts     time.Duration // how long a new pod takes to become ready; negative: for ever
+	starts     time.Duration // how long a new pod takes to become ready; negative: never
 	noRoom     bool          // new pods get no node
 	noPods     bool          // no pod is created beyond the old number
 	scaled     bool          // an HPA scales the Deployment

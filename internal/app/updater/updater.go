@@ -491,7 +491,7 @@ func (u *updater) restore(stored []ledger.State) {
 	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] && !s.IsOfNamespace() })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {
-		u.log.Info("Loaded the stored update states", slog.Int("count", len(stored)))
+		u.log.Info("Loaded the stored UpdateState objects", slog.Int("count", len(stored)))
 	}
 }
 

@@ -105,7 +105,7 @@ func TestBudget_tenThousandWorkloads_memoryIsSmall(t *testing.T) {
 	for range 3 {
 		visit()
 		s.state.mu.Lock()
-		s.state.at = time.Time{} // the next visit computes the state anew
+		s.state.at = time.Time{} // the next request computes the state again
 		s.state.mu.Unlock()
 	}
 	for { // the reading of surplus ends

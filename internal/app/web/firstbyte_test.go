@@ -46,7 +46,7 @@ func largePage(workloads, podsEach int) (*source, http.Handler) {
 }
 
 // BenchmarkPage_firstByte measures the time until the first byte of each page arrives over HTTP, for a cluster of 10,000 workloads with 100,000
-// pods. In the first view, nothing is computed yet; in the others the overview is computed anew every five seconds, as podfit does it.
+// pods. In the first view, nothing is computed yet; in the others the overview is computed again every five seconds, as podfit does it.
 func BenchmarkPage_firstByte(b *testing.B) {
 	s, handler := largePage(10_000, 10)
 	server := httptest.NewServer(handler)

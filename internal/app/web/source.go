@@ -371,7 +371,7 @@ func (s *source) health(state *web.State, now time.Time) {
 		}
 	}
 	if len(failed) > 0 {
-		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", listed(failed), since.UTC().Format("15:04:05")))
+		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", listed(failed), since.UTC().Format("2 Jan, 15:04:05")))
 	}
 	if len(silent) > 0 {
 		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", listed(silent)))
@@ -425,7 +425,7 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 	if err != nil {
 		return out, err
 	}
-	from := archived{checkpoints: make(map[checkpoint.Key]usage.Checkpoint), histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
+	from := checkpoint.Stored{Checkpoints: make(map[checkpoint.Key]usage.Checkpoint), Histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
 	for i := range row.Containers {
 		c := overview.ContainerHistory{Name: row.Containers[i].Name}
 		for j := range stored {
@@ -439,18 +439,18 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 			return out, err
 		}
 		if found {
-			from.checkpoints[key] = p
+			from.Checkpoints[key] = p
 			addHistograms(&c, &p)
 		}
 		out.Containers = append(out.Containers, c)
 	}
 	record, _, err := s.store.State(ctx, row.Workload)
 	if err != nil {
-		s.log.Debug("The record of the updater could not be read", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+		s.log.Debug("Cannot read the UpdateState of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
 	out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &record)
 	if out.Profiles, err = s.compare(ctx, row, from); err != nil {
-		s.log.Debug("The profiles of a workload could not be compared", slog.String("workload", row.Workload.String()), slog.Any("error", err))
+		s.log.Debug("Cannot compare the sizing profiles of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
 	return out, nil
 }
@@ -462,7 +462,7 @@ func (s *source) podsOf(w cluster.Workload) []*cluster.Pod { return s.world.Snap
 func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) {
 	cpu, memory, _, err := recommend.StoredPeaks(h.Form, h.Data)
 	if err != nil {
-		log.Debug("The hourly peaks of a container cannot be decoded", slog.String("container", c.Name), slog.Any("error", err))
+		log.Debug("Cannot decode the stored hourly peaks of a container for the web page", slog.String("container", c.Name), slog.Any("error", err))
 		return
 	}
 	c.CPU, c.Memory = overview.PeaksOf(&cpu, chartDays), overview.PeaksOf(&memory, chartDays)

@@ -42,7 +42,7 @@ type fake struct {
 	histories []usage.History
 	found     bool // checkpoints
 	record    ledger.State
-	archived  archived
+	archived  checkpoint.Stored
 	facts     overview.Facts
 
 	namespaces []string // that were read of the archive
@@ -51,6 +51,7 @@ type fake struct {
 	saved      *usage.Checkpoint
 	storeErr   error
 	profiles   []recommend.Profile // valid SizingProfiles
+	stateErr   error               // of State
 }
 
 func (f *fake) Snapshot() *cluster.Snapshot {
@@ -118,7 +119,7 @@ func (f *fake) Checkpoint(context.Context, checkpoint.Key) (usage.Checkpoint, bo
 }
 
 func (f *fake) State(context.Context, cluster.Workload) (ledger.State, bool, error) {
-	return f.record, len(f.record.Pods) > 0, nil
+	return f.record, len(f.record.Pods) > 0, f.stateErr
 }
 
 func (f *fake) Catalog(ctx context.Context) (*sizing.Catalog, error) {
@@ -132,7 +133,7 @@ func (f *fake) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	return catalog, f.wait(ctx)
 }
 
-func (f *fake) Namespace(ctx context.Context, namespace string) (archived, error) {
+func (f *fake) Namespace(ctx context.Context, namespace string) (checkpoint.Stored, error) {
 	f.mu.Lock()
 	f.namespaces = append(f.namespaces, namespace)
 	f.mu.Unlock()
@@ -216,6 +217,24 @@ func TestSource_watches_ageAndProblemsAreShown(t *testing.T) {
 		for _, want := range []string{"The watch of pods has failed since", "podfit may not list sizingprofiles", "The watch of nodes is out of date"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not among the problems %q", want, text)
+			}
+		}
+	})
+}
+
+// The text about failed watches has the time since when the first of them fails.
+func TestSource_twoWatchesFail_textHasTheEarlierTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		failed := func(resource string, since time.Duration) feed.State {
+			return feed.State{Resource: resource, Synced: true, LastResponse: now, Err: errors.New("x"), FailedSince: now.Add(-since)}
+		}
+		for name, health := range map[string][]feed.State{
+			"ascending": {failed("nodes", time.Hour), failed("pods", time.Minute)}, "descending": {failed("nodes", time.Minute), failed("pods", time.Hour)},
+		} {
+			want := "The watch of nodes and pods has failed since " + now.Add(-time.Hour).UTC().Format("2 Jan, 15:04:05") + " UTC."
+			if state := sourceOf(&fake{health: health}).State(t.Context()); len(state.Problems) != 1 || !strings.HasPrefix(state.Problems[0], want) {
+				t.Errorf("%s: problems %q, want %q", name, state.Problems, want)
 			}
 		}
 	})
@@ -323,6 +342,77 @@ func TestHistory_storedState_peaksOrHistogramsOrNothing(t *testing.T) {
 		buckets := len(got.Containers) == 1 && len(got.Containers[0].CPUBuckets) > 0 && len(got.Containers[0].MemoryBuckets) > 0
 		if buckets != c.buckets {
 			t.Errorf("%s: history %+v", name, got)
+		}
+	}
+}
+
+// A page without failures reports no problem, and its activity comes from the events.
+func TestSource_allReadingsSucceed_noProblemIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := sourceOf(new(fake)).State(t.Context())
+		if len(state.Problems) != 0 || len(state.Activity) != 1 || state.Pending {
+			t.Errorf("problems %q, activity %+v, pending: %t; want no problem and one event", state.Problems, state.Activity, state.Pending)
+		}
+	})
+}
+
+func TestReading_peek_returnsTheLastValueOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reading[int]{attempts: attempts{log: slog.New(slog.DiscardHandler)}}
+		if v, ok, at := r.peek(); v != 0 || ok || !at.IsZero() {
+			t.Errorf("before the first value: %d, %t, %v", v, ok, at)
+		}
+		now := time.Now()
+		_, _, _ = r.get(t.Context(), freshUsage, func(context.Context) (int, error) { return 7, nil })
+		synctest.Wait()
+		if v, ok, at := r.peek(); v != 7 || !ok || !at.Equal(now) {
+			t.Errorf("after the first value: %d, %t, %v; want 7 of %v", v, ok, at, now)
+		}
+	})
+}
+
+// The peaks of one container are not shown for another one, and the record of the updater is logged only if it cannot be read.
+func TestHistory_twoContainers_eachHasItsOwnPeaks(t *testing.T) {
+	profile, _ := recommend.Builtin("balanced")
+	state := profile.Extend()
+	at := time.Now().Truncate(time.Hour)
+	state.Observe(usage.Sample{At: at, CPU: 0.2, Memory: 3e8, Has: cluster.Both}, cluster.Both)
+	data, err := state.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	f := &fake{histories: []usage.History{{Container: "app", Form: state.Form(), Data: data, LastSample: at}}, found: true}
+	s := sourceOf(f)
+	s.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	row := &overview.Row{Workload: target, VPA: "web", Containers: []overview.Container{{Name: "proxy"}, {Name: "app"}}}
+	got, err := s.History(t.Context(), row)
+	if err != nil || len(got.Containers) != 2 {
+		t.Fatalf("%d containers, error %v; want 2", len(got.Containers), err)
+	}
+	if proxy := got.Containers[0]; len(proxy.CPU) != 0 || len(proxy.CPUBuckets) == 0 || proxy.Samples != 7 {
+		t.Errorf("proxy has %d peaks, %d buckets and %d samples; want only those of its checkpoint", len(proxy.CPU), len(proxy.CPUBuckets), proxy.Samples)
+	}
+	if app := got.Containers[1]; len(app.CPU) != 1 || len(app.Memory) != 1 || len(app.CPUBuckets) != 0 || !app.Last.Equal(at) {
+		t.Errorf("app is %+v; want one peak of each resource and no buckets", app)
+	}
+	if log.Len() != 0 {
+		t.Errorf("readings that succeed are logged:\n%s", log.String())
+	}
+}
+
+func TestHistory_partsCannotBeRead_areLoggedAndLeftOut(t *testing.T) {
+	for want, f := range map[string]*fake{
+		"Cannot decode the stored hourly peaks of a container for the web page": {histories: []usage.History{{Container: "app", Form: "adaptive/1", Data: []byte{1}}}},
+		"Cannot read the UpdateState of a workload for the web page":            {stateErr: errors.New("no")},
+		"Cannot compare the sizing profiles of a workload for the web page":     {vpas: []*cluster.Autoscaler{vpaOf("default")}, err: errors.New("no")},
+	} {
+		var log strings.Builder
+		s := sourceOf(f)
+		s.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		row := &overview.Row{Workload: target, VPA: "web", Containers: []overview.Container{{Name: "app"}}}
+		if _, err := s.History(t.Context(), row); err != nil || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
+			t.Errorf("error %v, log %q; want only %q", err, log.String(), want)
 		}
 	}
 }

@@ -6,11 +6,9 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -27,41 +25,23 @@ import (
 
 // archive reads the stored usage of whole namespaces, and the profiles.
 type archive interface {
-	Namespace(ctx context.Context, namespace string) (archived, error)
+	Namespace(ctx context.Context, namespace string) (checkpoint.Stored, error)
 	Catalog(ctx context.Context) (*sizing.Catalog, error)
 }
 
-// archived is what the cluster has stored of the usage in a namespace, or of one workload.
-type archived struct {
-	checkpoints map[checkpoint.Key]usage.Checkpoint
-	histories   map[cluster.Workload][]usage.History
-}
-
-// library is the archive of a cluster. It keeps nothing.
-type library struct{ clients *kube.Clients }
+// clusterArchive is the archive of a cluster. It keeps nothing.
+type clusterArchive struct{ clients *kube.Clients }
 
 // Namespace implements archive. A cluster without the CRD of UsageHistories has only checkpoints.
-func (l library) Namespace(ctx context.Context, namespace string) (archived, error) {
-	o := checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}
-	var out archived
-	var err error
-	if out.checkpoints, err = checkpoint.NewCheckpoints(l.clients, o).Load(ctx); err != nil {
-		return out, fmt.Errorf("read the checkpoints of namespace %s: %w", namespace, err)
-	}
-	histories, err := checkpoint.NewHistories(l.clients, o)
-	if err != nil {
-		return out, err
-	}
-	if out.histories, err = histories.Load(ctx); err != nil && !errors.Is(err, kube.ErrUnsupported) {
-		return out, fmt.Errorf("read the usage histories of namespace %s: %w", namespace, err)
-	}
-	return out, nil
+func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkpoint.Stored, error) {
+	stored, checkpoints, histories := checkpoint.ReadStored(ctx, c.clients, checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)})
+	return stored, errors.Join(checkpoints, histories)
 }
 
 // Catalog implements archive. A cluster without the CRD of SizingProfiles has only built-in profiles.
-func (l library) Catalog(ctx context.Context) (*sizing.Catalog, error) {
+func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	client, err := kube.NewProfiles(l.clients)
+	client, err := kube.NewProfiles(c.clients)
 	if err != nil {
 		return nil, err
 	}
@@ -86,18 +66,18 @@ func (l library) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	return catalog, nil
 }
 
-// A shelf has the stored usage history of some workloads.
-type shelf struct {
+// A restored has the stored usage history of some workloads, as a recommender has it after its start.
+type restored struct {
 	store     *usage.Store
 	workloads *sizing.Workloads
 	catalog   *sizing.Catalog
 	snapshot  *cluster.Snapshot
 }
 
-// shelve restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
+// restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
-func shelve(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *recommend.Nodes, from archived) *shelf {
-	out := &shelf{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
+func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *recommend.Nodes, from checkpoint.Stored) *restored {
+	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
 	out.store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))
@@ -107,30 +87,7 @@ func shelve(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, 
 		targets[a.Key] = a.Target
 	}
 	out.workloads.Apply(out.store, now, snapshot, assignments, nodes)
-	keys := slices.SortedFunc(maps.Keys(from.checkpoints), func(x, y checkpoint.Key) int {
-		if c := x.Autoscaler.Compare(y.Autoscaler); c != 0 {
-			return c
-		}
-		return strings.Compare(x.Container, y.Container)
-	})
-	for _, key := range keys {
-		stored := from.checkpoints[key]
-		w, known := targets[key.Autoscaler]
-		if !known || !stored.Workload.IsZero() && stored.Workload != w {
-			continue
-		}
-		for _, h := range from.histories[w] {
-			if h.Container == key.Container {
-				stored.History = h
-			}
-		}
-		_ = out.store.Restore(w, key.Container, stored)
-	}
-	for _, a := range governing {
-		for _, h := range from.histories[a.Target] {
-			_ = out.store.Recall(a.Target, h) // does nothing if the checkpoint already had it
-		}
-	}
+	from.Restore(out.store, targets, slices.Collect(maps.Values(targets)))
 	out.workloads.SkipRestore()
 	for _, a := range governing {
 		for _, p := range snapshot.PodsOf(a.Target) {
@@ -147,13 +104,13 @@ type storedUsage struct {
 }
 
 // newest returns when a part was last stored.
-func (a archived) newest() (at time.Time) {
-	for _, c := range a.checkpoints {
+func newest(a checkpoint.Stored) (at time.Time) {
+	for _, c := range a.Checkpoints {
 		if c.Updated.After(at) {
 			at = c.Updated
 		}
 	}
-	for _, histories := range a.histories {
+	for _, histories := range a.Histories {
 		for i := range histories {
 			if histories[i].Updated.After(at) {
 				at = histories[i].Updated
@@ -182,11 +139,11 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 		if err != nil {
 			return out, err
 		}
-		if at := from.newest(); at.After(out.updated) {
+		if at := newest(from); at.After(out.updated) {
 			out.updated = at
 		}
 		now := time.Now()
-		shelf := shelve(now, catalog, snapshot, byNamespace[namespace], nodes, from)
+		history := restore(now, catalog, snapshot, byNamespace[namespace], nodes, from)
 		for _, a := range byNamespace[namespace] {
 			for _, p := range snapshot.PodsOf(a.Target) {
 				for i := range p.Containers {
@@ -194,7 +151,7 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 					if p.Containers[i].Role == cluster.Init || out.evidence[ref] != nil {
 						continue
 					}
-					e := review.StoredEvidence(a, ref.Container, shelf.store.Series(ref.Workload, ref.Container), now)
+					e := review.StoredEvidence(a, ref.Container, history.store.Series(ref.Workload, ref.Container), now)
 					out.evidence[ref] = &e
 				}
 			}
@@ -207,7 +164,7 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 const maxProfiles = 16
 
 // compare returns what each profile would recommend for a workload, by its stored usage.
-func (s *source) compare(ctx context.Context, row *overview.Row, from archived) ([]overview.ProfileSize, error) {
+func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint.Stored) ([]overview.ProfileSize, error) {
 	snapshot := s.world.Snapshot()
 	at := slices.IndexFunc(snapshot.AutoscalersOf(row.Workload), func(a *cluster.Autoscaler) bool { return a.Name == row.VPA })
 	if at < 0 {
@@ -223,9 +180,9 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from archived) 
 		return nil, nil
 	}
 	now := time.Now()
-	shelf := shelve(now, catalog, snapshot, []*cluster.Autoscaler{a}, recommend.NewNodes(s.world.Nodes(), s.world.Selectors()), from)
-	in := &explanation.Sizing{Now: now, Profile: choice.Profile, Histories: shelf.store.All(row.Workload), Autoscaler: a}
-	in.Profile.Params = shelf.workloads.Params(choice, row.Workload)
+	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, recommend.NewNodes(s.world.Nodes(), s.world.Selectors()), from)
+	in := &explanation.Sizing{Now: now, Profile: choice.Profile, Histories: history.store.All(row.Workload), Autoscaler: a}
+	in.Profile.Params = history.workloads.Params(choice, row.Workload)
 	var names []string
 	for _, p := range recommend.Builtins() {
 		names = append(names, p.Name)

@@ -19,8 +19,10 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // target is the workload of fake.
@@ -113,9 +115,9 @@ func TestEvidence_storedKillAndHours_areJudged(t *testing.T) {
 		confidence review.Confidence
 	}{"three days": {3, review.Medium}, "one day": {1, review.Low}} {
 		saved, histories := storedBy(t, "balanced", c.days)
-		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("balanced")}, owned: true, archived: archived{
-			checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}: saved},
-			histories:   map[cluster.Workload][]usage.History{target: histories},
+		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("balanced")}, owned: true, archived: checkpoint.Stored{
+			Checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}: saved},
+			Histories:   map[cluster.Workload][]usage.History{target: histories},
 		}}
 		s := sourceOf(f)
 		row := s.State(t.Context()).Overview.Row("shop", "Deployment", "web", "")
@@ -174,5 +176,104 @@ func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
 	}
 	if names["balanced"] != 300<<20 || names["critical"] <= names["cost"] || names["cost"] == 0 || names["default"] == 0 {
 		t.Errorf("memory by profile: %v", names)
+	}
+}
+
+// A SizingProfile of the cluster is used if it is valid. A cluster without the CRD has the built-in profiles.
+func TestCatalog_profilesOfTheCluster_validOnesAreUsable(t *testing.T) {
+	const path = "/apis/podfit.dev/v1alpha1/sizingprofiles"
+	api := kubetest.NewFakeAPI(t)
+	clients, err := kube.ClientsFor(api.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Apply(path, `{"metadata":{"name":"night"},"spec":{"base":"cost"}}`)
+	api.Apply(path, `{"metadata":{"name":"broken"},"spec":{"base":"none"}}`)
+	catalog, err := clusterArchive{clients}.Catalog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, usable := range map[string]bool{"night": true, "broken": false} {
+		if got := catalog.Of(vpaOf(name)); got.Usable != usable || usable && got.Name != name {
+			t.Errorf("profile %s: %q is usable: %t; want %t", name, got.Name, got.Usable, usable)
+		}
+	}
+	api.Reply("GET "+path, 404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	if catalog, err = (clusterArchive{clients}).Catalog(t.Context()); err != nil || catalog.Of(vpaOf("cost")).Name != "cost" || catalog.Contains(vpaOf("night")) {
+		t.Errorf("without the CRD: error %v, profile night is known: %t; want only built-in profiles", err, err == nil && catalog.Contains(vpaOf("night")))
+	}
+	api.Reply("GET "+path, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	if _, err := (clusterArchive{clients}).Catalog(t.Context()); !errors.Is(err, kube.ErrForbidden) {
+		t.Errorf("without the right to list: error %v, want %v", err, kube.ErrForbidden)
+	}
+}
+
+// The stored usage of a VPA is that of its present target, and a container has only its own.
+func TestRestore_checkpoints_onlyThoseOfTheVPAAndItsTarget(t *testing.T) {
+	saved, histories := storedBy(t, "balanced", 3)
+	own := checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "web"}, Container: "app"}
+	for name, c := range map[string]struct {
+		edit     func(*checkpoint.Stored)
+		restored string // containers with usage
+		recalled string // containers with model state
+	}{
+		"complete":           {func(*checkpoint.Stored) {}, "app", "app"},
+		"checkpoint only":    {func(a *checkpoint.Stored) { a.Histories = nil }, "app", ""},
+		"usage history only": {func(a *checkpoint.Stored) { a.Checkpoints = nil }, "", "app"},
+		"of the previous target": {func(a *checkpoint.Stored) {
+			p := saved
+			p.Workload.Name = "old"
+			a.Checkpoints[own] = p
+			a.Histories = nil
+		}, "", ""},
+		"written by upstream": {func(a *checkpoint.Stored) { p := saved; p.Workload = cluster.Workload{}; a.Checkpoints[own] = p }, "app", "app"},
+		"of another VPA": {func(a *checkpoint.Stored) {
+			a.Checkpoints = map[checkpoint.Key]usage.Checkpoint{{Autoscaler: cluster.Key{Namespace: "shop", Name: "b"}, Container: "app"}: saved}
+			a.Histories = nil
+		}, "", ""},
+		"two containers": {func(a *checkpoint.Stored) {
+			a.Checkpoints[checkpoint.Key{Autoscaler: own.Autoscaler, Container: "proxy"}] = saved
+		}, "app proxy", "app"},
+	} {
+		from := checkpoint.Stored{Checkpoints: map[checkpoint.Key]usage.Checkpoint{own: saved}, Histories: map[cluster.Workload][]usage.History{target: histories}}
+		c.edit(&from)
+		f := &fake{}
+		catalog, _ := f.Catalog(t.Context())
+		s := restore(time.Now(), catalog, f.Snapshot(), []*cluster.Autoscaler{vpaOf("balanced")}, nil, from)
+		var restored, recalled []string
+		for _, h := range s.store.All(target) {
+			if !h.Seen(cluster.Memory).Last.IsZero() {
+				restored = append(restored, h.Container())
+			}
+			if h.Recalled() {
+				recalled = append(recalled, h.Container())
+			}
+		}
+		if strings.Join(restored, " ") != c.restored || strings.Join(recalled, " ") != c.recalled {
+			t.Errorf("%s: containers with usage %q, with model state %q; want %q and %q", name, restored, recalled, c.restored, c.recalled)
+		}
+	}
+}
+
+func TestNewest_parts_isTheLatestTime(t *testing.T) {
+	at := func(hours int) time.Time { return time.Date(2026, 11, 22, hours, 0, 0, 0, time.UTC) }
+	key := func(name string) checkpoint.Key {
+		return checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}
+	}
+	checkpoints := func(first, second int) map[checkpoint.Key]usage.Checkpoint {
+		return map[checkpoint.Key]usage.Checkpoint{key("a"): {Updated: at(first)}, key("b"): {Updated: at(second)}}
+	}
+	for name, c := range map[string]struct {
+		stored checkpoint.Stored
+		want   time.Time
+	}{
+		"nothing":         {checkpoint.Stored{}, time.Time{}},
+		"checkpoints":     {checkpoint.Stored{Checkpoints: checkpoints(1, 3)}, at(3)},
+		"usage histories": {checkpoint.Stored{Histories: map[cluster.Workload][]usage.History{target: {{Updated: at(2)}, {Updated: at(4)}, {Updated: at(3)}}}}, at(4)},
+		"both":            {checkpoint.Stored{Checkpoints: checkpoints(5, 2), Histories: map[cluster.Workload][]usage.History{target: {{Updated: at(4)}}}}, at(5)},
+	} {
+		if got := newest(c.stored); !got.Equal(c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func assessPool(now time.Time, p *Pool, h *History, s *Settings) PoolPlan {
 // An Advice is what to do about a pool.
 type Advice uint8
 
-// The advices, the most urgent last.
+// The values of Advice, the most urgent last.
 const (
 	Wait       Advice = iota // nothing is to be done now
 	Unforeseen               // there is no forecast

@@ -121,7 +121,7 @@ func TestForecast_lowerWeekends_areNoSteps(t *testing.T) {
 	}
 }
 
-func TestForecast_badInput_noDateIsMadeUp(t *testing.T) {
+func TestForecast_badInput_hasNoDate(t *testing.T) {
 	gaps := line(60, 150_000, 1000)
 	for name, c := range map[string]struct {
 		points []Point

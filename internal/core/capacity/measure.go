@@ -236,9 +236,9 @@ func (m *measurer) addPending() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	booked := map[string]float64{} // without the pending pods, so that these do not depend on their order
+	requestedShare := map[string]float64{} // without the pending pods, so that these do not depend on their order
 	for _, name := range names {
-		booked[name] = m.pools[name].booked()
+		requestedShare[name] = m.pools[name].requestedShare()
 	}
 	if len(m.pending) == 0 {
 		return
@@ -273,7 +273,7 @@ func (m *measurer) addPending() {
 			return 0
 		}
 		best := slices.MinFunc(candidates, func(a, b acceptor) int {
-			return cmp.Or(cmp.Compare(pods(b.pool), pods(a.pool)), cmp.Compare(booked[a.pool], booked[b.pool]), strings.Compare(a.pool, b.pool))
+			return cmp.Or(cmp.Compare(pods(b.pool), pods(a.pool)), cmp.Compare(requestedShare[a.pool], requestedShare[b.pool]), strings.Compare(a.pool, b.pool))
 		})
 		all = append(all, chosen{m.pools[best.pool], p})
 	}
@@ -289,8 +289,8 @@ type acceptance struct {
 	tolerance cluster.Tolerance
 }
 
-// booked returns the larger share of the capacity that is requested.
-func (t *tally) booked() float64 {
+// requestedShare returns the larger share of the capacity that is requested.
+func (t *tally) requestedShare() float64 {
 	share := 0.0
 	for _, res := range cluster.All {
 		share = max(share, float64(t.Requested.Amount(res))/float64(max(t.Capacity.Amount(res), 1)))

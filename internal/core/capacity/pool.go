@@ -51,7 +51,7 @@ func (r *Rules) poolOf(n *cluster.Node) string {
 	return OtherNodes
 }
 
-// LeadTime returns the lead time of a pool in days; otherwise is the one of the plan.
+// LeadTime returns the lead time of a pool in days: its own one, or else otherwise, the one of the plan.
 func (r *Rules) LeadTime(pool string, otherwise int) int {
 	for i := range r.Pools {
 		if r.Pools[i].Pool == pool && r.Pools[i].LeadTime > 0 {

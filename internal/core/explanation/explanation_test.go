@@ -314,7 +314,7 @@ func TestNext_updaterIsPaused_changesWait(t *testing.T) {
 }
 
 // The planner does not ask PodDisruptionBudgets, but the API server does.
-func TestNext_evictionWithoutBudget_isSaidToBeRefused(t *testing.T) {
+func TestNext_evictionWithoutBudget_namesTheBudgetThatRefusesIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		act     decision.Act
 		healthy int32

@@ -3,8 +3,8 @@
 
 package explanation
 
-// Present returns the present recommendation of each resource of each container, compared with what was observed as WhatIf compares the sizes
-// under changed inputs.
+// Present returns the present recommendation of each resource of each container, compared with the observed usage in the same way as
+// the sizes of WhatIf.
 func Present(in *Sizing) []Counterfactual {
 	var out []Counterfactual
 	for _, w := range WhyOf(in) {

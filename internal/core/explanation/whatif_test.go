@@ -244,7 +244,7 @@ func TestWhatIf_histogramOnly_knowsOnlyWhatItsBucketsAllow(t *testing.T) {
 	}
 }
 
-func TestWhatIf_unknownProfileOrHistory_saysWhy(t *testing.T) {
+func TestWhatIf_unknownProfileOrHistory_hasTheReason(t *testing.T) {
 	s := cartScene()
 	for text, want := range map[string]string{
 		"profile=fast":      "There is no profile fast. Profiles: default, balanced, cost, critical, busy-hours, autopilot.",

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestHealthOf_eachState_isTold(t *testing.T) {
+func TestHealthOf_eachState_hasConditionAndCause(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	loop := func(name string, active, passed time.Duration) Loop {
 		l := Loop{Name: name, Window: 5 * time.Minute, Active: ago(active)}

@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
-// A RequestStep is a time from which on a container of new or changed pods has requests. Resources that did not change are not set.
+// A RequestStep is a change of the requests that a container of new or resized pods has from a time on. Resources that did not change are not set.
 type RequestStep struct {
 	At        time.Time
 	Container string

@@ -52,7 +52,7 @@ func TestPass_oldRefusalAndPodMayBeEvicted_resizeIsTriedOnceMore(t *testing.T) {
 }
 
 // A resize that is tried once more before the pod is evicted asks for the full size, also on a full node: the refusal of a part would not
-// lead to the eviction, so the pod would keep its size for ever.
+// lead to the eviction, so the pod would never get its new size.
 func TestPass_resizeIsTriedOnceMoreOnFullNode_asksForFullSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attempts int

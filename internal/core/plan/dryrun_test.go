@@ -13,8 +13,8 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
-// inVain returns a world in which a pod was evicted at noon, and its replacement has the old requests. Evictions may be tried again.
-func inVain(t *testing.T) (World, Budget, time.Time) {
+// worldAfterIneffectiveEviction returns a world in which a pod was evicted at noon, and its replacement has the old requests. Evictions may be tried again.
+func worldAfterIneffectiveEviction(t *testing.T) (World, Budget, time.Time) {
 	t.Helper()
 	w, a := growing(4)
 	a.Mode = cluster.Recreate
@@ -45,7 +45,7 @@ func inVain(t *testing.T) (World, Budget, time.Time) {
 func unsized(p *cluster.Pod) *cluster.Pod { return &cluster.Pod{Containers: p.Containers} }
 
 func TestPass_dryRunShowsOldRequests_workloadIsLeftUntilNextDryRun(t *testing.T) {
-	w, b, now := inVain(t)
+	w, b, now := worldAfterIneffectiveEviction(t)
 	for round := range 3 {
 		pass := Begin(now, w, b)
 		tried := evictions(pass)
@@ -83,7 +83,7 @@ func TestPass_dryRunShowsOldRequests_workloadIsLeftUntilNextDryRun(t *testing.T)
 
 // The cause of evictions without effect is found without another eviction, and only once. A pod that is left for another reason keeps it.
 func TestPass_evictionHadNoEffect_isDiagnosedOnce(t *testing.T) {
-	w, b, _ := inVain(t)
+	w, b, _ := worldAfterIneffectiveEviction(t)
 	pass := Begin(noon.Add(2*time.Minute), w, b)
 	pass.Learn()
 	open := pass.Undiagnosed()
@@ -110,8 +110,8 @@ func TestPass_evictionHadNoEffect_isDiagnosedOnce(t *testing.T) {
 	}
 }
 
-// manyInVain returns a world with workloads whose last eviction had no effect for an unknown cause.
-func manyInVain(workloads int) World {
+// worldAfterIneffectiveEvictions returns a world with workloads whose last eviction had no effect for an unknown cause.
+func worldAfterIneffectiveEvictions(workloads int) World {
 	w := World{Ledger: ledger.New(), Scales: map[cluster.Workload]cluster.Scale{}}
 	var states []ledger.State
 	for i := range workloads {
@@ -134,7 +134,7 @@ func manyInVain(workloads int) World {
 // workloads are made before that.
 func TestPass_dryRunsShowNothing_eachWorkloadGetsItsTurn(t *testing.T) {
 	const workloads = 45
-	w, b := manyInVain(workloads), DefaultBudget()
+	w, b := worldAfterIneffectiveEvictions(workloads), DefaultBudget()
 	asked := map[string]int{}
 	for minute := range 60 {
 		pass := Begin(noon.Add(time.Duration(minute)*time.Minute), w, b)
@@ -157,7 +157,7 @@ func TestPass_dryRunsShowNothing_eachWorkloadGetsItsTurn(t *testing.T) {
 
 // The rate limit allows one action per pass. A namespace whose replacements would not get their size does not use up all of them.
 func TestPass_dryRunsStopEvictionsOfANamespace_othersGetTheirTurn(t *testing.T) {
-	w, b := manyInVain(20), DefaultBudget()
+	w, b := worldAfterIneffectiveEvictions(20), DefaultBudget()
 	other, a := shrinking(2)
 	a.Namespace, a.Target.Namespace = "bank", "bank"
 	for _, p := range other.Governed[0].Pods {

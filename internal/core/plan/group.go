@@ -96,7 +96,7 @@ const (
 	unstarted               // no container has started
 )
 
-// isDown reports whether a pod serves nothing now and has not recently.
+// isDown reports whether a pod is not in service, and was not recently.
 func (h health) isDown() bool { return h == down || h == unstarted }
 
 func healthOf(now time.Time, b Budget, p *cluster.Pod) health {

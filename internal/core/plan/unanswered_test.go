@@ -37,11 +37,11 @@ func TestPass_evictionIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 			for i, kind := range tt.attempts {
 				w.Ledger.Refused(noon.Add(time.Duration(i)*4*time.Minute), attemptOf(w, d), decision.Refusal{Kind: kind, Text: "broken pipe"}, 3)
 			}
-			r, told := Begin(noon.Add(tt.after), w, DefaultBudget()).Unanswered(d)
-			if told != tt.want {
-				t.Fatalf("reported: %v (%s), want %v", told, r, tt.want)
+			r, reported := Begin(noon.Add(tt.after), w, DefaultBudget()).Unanswered(d)
+			if reported != tt.want {
+				t.Fatalf("reported: %v (%s), want %v", reported, r, tt.want)
 			}
-			if told && (r.For < unansweredAfter || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
+			if reported && (r.For < unansweredAfter || r.Text != "broken pipe" || !r.Until.IsZero() && r.Until.Before(noon.Add(tt.after))) {
 				t.Errorf("the reason is %+v", r)
 			}
 		})
@@ -53,11 +53,11 @@ func TestPass_resizeIsUnanswered_isReportedAfterTenMinutes(t *testing.T) {
 	a.Mode = cluster.InPlaceOrRecreate
 	d := decision.Decision{Pod: w.Governed[0].Pods[0], Autoscaler: a, Do: decision.Resize}
 	w.Ledger.Refused(noon, attemptOf(w, d), decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
-	if _, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); !told {
+	if _, reported := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); !reported {
 		t.Error("the unanswered resize is not reported")
 	}
 	w.Ledger.Done(noon.Add(time.Minute), attemptOf(w, d))
-	if r, told := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); told {
+	if r, reported := Begin(noon.Add(10*time.Minute), w, DefaultBudget()).Unanswered(d); reported {
 		t.Errorf("a resize that was carried out is reported as unanswered: %s", r)
 	}
 }

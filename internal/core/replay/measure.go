@@ -128,7 +128,7 @@ func (u *Usage) FullDays() int {
 }
 
 // fullDay is how many seconds of a day must be before the last sample of the container for the day to count. The last
-// sample of a full day is before midnight by the sampling interval, hence the hour of slack.
+// sample of a full day is before midnight by the sampling interval, so an hour is tolerated.
 const fullDay = daySeconds - 3600
 
 // split finds the days. The day of the last sample counts only if it is complete.

@@ -49,7 +49,7 @@ func TestRecord_riskyContainer_hasAmountsFindingsAndMoney(t *testing.T) {
 	}
 }
 
-func TestRecord_noConfidence_saysWhy(t *testing.T) {
+func TestRecord_noConfidence_hasTheReason(t *testing.T) {
 	for want, e := range map[string]Evidence{
 		"no usage in the window":                               {},
 		"too young: less than 1 hour with usage, 6 are needed": {Samples: 10},

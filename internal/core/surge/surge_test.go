@@ -122,7 +122,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 	}
 }
 
-// A deadline that is too far in the future does not keep a replica for ever.
+// A surge with a deadline that is too far in the future is reverted, so that its additional replica does not stay.
 func TestNext_deadlineFarInTheFuture_surgeIsReverted(t *testing.T) {
 	record := cluster.Surge{Replicas: 1, UID: "old", Deadline: noon.Add(1000 * time.Hour)}
 	if m := Next(noon, surgingDeployment(2, 1, &record), surgePods("old"), false); m.Do != TakeBack {

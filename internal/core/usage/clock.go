@@ -97,7 +97,7 @@ func (b *Store) rewindSeries(series *ContainerHistory) {
 				w.present(b, interval)
 			}
 		}
-		r.told = b.present(r.told)
+		r.observedUntil = b.present(r.observedUntil)
 		r.known = b.present(r.known)
 	}
 	if series.extension != nil && series.load.extend != nil && series.extension.Latest().After(stamp(b.now+int64(maxLead))) {

@@ -34,11 +34,11 @@ func (w *window) peak() int64 { return max(w.memoryPeak, w.oomPeak) }
 
 // restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {
-	windows []window // sorted by pod
-	history History  // without Data after the extension has decoded it
-	known   int64    // when history was stored, but not in the future; Unix nanoseconds
-	told    int64    // the extension has already observed samples until this time; Unix nanoseconds
-	latest  int64    // newest time that is accepted in model state; Unix seconds, 0 for any
+	windows       []window // sorted by pod
+	history       History  // without Data after the extension has decoded it
+	known         int64    // when history was stored, but not in the future; Unix nanoseconds
+	observedUntil int64    // the extension has already observed samples until this time; Unix nanoseconds
+	latest        int64    // newest time that is accepted in model state; Unix seconds, 0 for any
 }
 
 // maxWindows is the most windows that are stored of a container: those with the highest peaks. They take 15 KiB of the 256 KiB

@@ -127,13 +127,13 @@ func (b *Store) recall(series *ContainerHistory, history History) error {
 	before := *waiting
 	waiting.history = history
 	waiting.known = at
-	waiting.told = 0
+	waiting.observedUntil = 0
 	waiting.latest = 0
 	if b.now != 0 {
 		waiting.latest = (b.now + int64(maxLead)) / int64(time.Second)
 	}
 	if last, ok := nanos(history.LastSample); ok && at > series.savedAt {
-		waiting.told = min(last+int64(time.Second)-1, at) // newer than the windows, which would accept some samples again
+		waiting.observedUntil = min(last+int64(time.Second)-1, at) // newer than the windows, which would accept some samples again
 	}
 	if series.load.extend == nil {
 		return nil
@@ -165,7 +165,7 @@ func (s *ContainerHistory) extend(create func() Extension) error {
 		err = fmt.Errorf("model state has time %v, which is too far in the future", extension.Latest())
 	}
 	if err != nil {
-		s.restored.told = 0
+		s.restored.observedUntil = 0
 		if s.extension == nil {
 			s.extension = create()
 		}
@@ -175,7 +175,7 @@ func (s *ContainerHistory) extend(create func() Extension) error {
 	return nil
 }
 
-// told reports whether the extension already observed a sample of a time before its state was stored.
-func (s *ContainerHistory) told(at time.Time) bool {
-	return s.restored != nil && s.restored.told != 0 && at.UnixNano() <= s.restored.told
+// alreadyObserved reports whether the extension already observed a sample of a time before its state was stored.
+func (s *ContainerHistory) alreadyObserved(at time.Time) bool {
+	return s.restored != nil && s.restored.observedUntil != 0 && at.UnixNano() <= s.restored.observedUntil
 }

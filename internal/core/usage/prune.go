@@ -54,7 +54,7 @@ func (s *ContainerHistory) forgetWindows(now int64) {
 	s.restored.windows = slices.DeleteFunc(s.restored.windows, func(w window) bool {
 		return w.used || s.awaits(&w) <= now
 	})
-	if s.lastSeen() != 0 && len(s.restored.windows) == 0 && len(s.restored.history.Data) == 0 && now-s.restored.told > int64(time.Hour) {
+	if s.lastSeen() != 0 && len(s.restored.windows) == 0 && len(s.restored.history.Data) == 0 && now-s.restored.observedUntil > int64(time.Hour) {
 		s.restored = nil
 	}
 }

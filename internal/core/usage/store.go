@@ -167,7 +167,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 	}
 	if taken != 0 {
 		instance.series.version++
-		if e := instance.series.extension; e != nil && !instance.series.told(sample.At) {
+		if e := instance.series.extension; e != nil && !instance.series.alreadyObserved(sample.At) {
 			sample.Ran = instance.ran
 			e.Observe(sample, taken)
 		}

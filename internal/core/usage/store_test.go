@@ -533,7 +533,7 @@ func TestPrune_workloadWithoutSeries_isRemoved(t *testing.T) {
 // recorder is an extension that records its calls.
 type recorder struct {
 	stateless
-	told []string
+	observed []string
 }
 
 // stateless are the methods of an Extension without a form and times.
@@ -545,16 +545,16 @@ func (stateless) Since() time.Time          { return time.Time{} }
 func (stateless) Latest() time.Time         { return time.Time{} }
 
 func (r *recorder) Observe(s Sample, taken cluster.Set) {
-	r.told = append(r.told, fmt.Sprintf("%s %v %v", s.Container, s.CPU, taken))
+	r.observed = append(r.observed, fmt.Sprintf("%s %v %v", s.Container, s.CPU, taken))
 }
 func (r *recorder) ObserveOOM(o OOM, needed int64) {
-	r.told = append(r.told, fmt.Sprintf("%s oom %d", o.Container, needed/mib))
+	r.observed = append(r.observed, fmt.Sprintf("%s oom %d", o.Container, needed/mib))
 }
 func (r *recorder) AppendBinary(b []byte) ([]byte, error) {
-	return append(b, fmt.Sprint(len(r.told))...), nil
+	return append(b, fmt.Sprint(len(r.observed))...), nil
 }
 func (r *recorder) UnmarshalBinary(data []byte) error {
-	r.told = append(r.told, "restored "+string(data))
+	r.observed = append(r.observed, "restored "+string(data))
 	return nil
 }
 
@@ -570,12 +570,12 @@ func TestExtension_acceptedSamples_areObservedAndRestored(t *testing.T) {
 	b.Observe(sample(p, "app", noon.Add(time.Minute), 0.2, 0))
 	b.Observe(sample(p, "app", noon.Add(time.Minute), 0.3, 0))
 	b.ObserveOOM(OOM{Pod: p.Key, Container: "app", At: noon.Add(2 * time.Minute), Memory: 256 * mib})
-	got := b.Series(cart, "app").Extension().(*recorder).told
+	got := b.Series(cart, "app").Extension().(*recorder).observed
 	if want := []string{"app 0.2 1", "app oom 356"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("it was told %q, want %q", got, want)
+		t.Errorf("it was observed %q, want %q", got, want)
 	}
-	if got := b.Series(cart, "proxy").Extension().(*recorder).told; len(got) != 0 {
-		t.Errorf("the other container's was told %q", got)
+	if got := b.Series(cart, "proxy").Extension().(*recorder).observed; len(got) != 0 {
+		t.Errorf("the other container's was observed %q", got)
 	}
 	c, _ := b.Checkpoint(cart, "app", noon.Add(3*time.Minute))
 
@@ -591,8 +591,8 @@ func TestExtension_acceptedSamples_areObservedAndRestored(t *testing.T) {
 			if !extendFirst {
 				b.Extend(cart, func() Extension { return new(recorder) })
 			}
-			if got, want := b.Series(cart, "app").Extension().(*recorder).told, []string{"restored 2"}; !reflect.DeepEqual(got, want) {
-				t.Errorf("it was told %q, want %q", got, want)
+			if got, want := b.Series(cart, "app").Extension().(*recorder).observed, []string{"restored 2"}; !reflect.DeepEqual(got, want) {
+				t.Errorf("it was observed %q, want %q", got, want)
 			}
 			b.Extend(cart, nil)
 			if b.Series(cart, "app").Extension() != nil {

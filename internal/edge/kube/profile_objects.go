@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -59,17 +58,11 @@ func NewProfileObjects(c *Clients) (*ProfileObjects, error) {
 	scheme.AddKnownTypeWithName(gv.WithKind(v1alpha1.KindSizingProfile), &ProfileObject{})
 	scheme.AddKnownTypeWithName(gv.WithKind(v1alpha1.KindSizingProfile+"List"), &ProfileObjectList{})
 	metav1.AddToGroupVersion(scheme, gv)
-	cfg := rest.CopyConfig(c.Config)
-	cfg.GroupVersion = &gv
-	cfg.APIPath = "/apis"
-	cfg.ContentType = runtime.ContentTypeJSON
-	cfg.AcceptContentTypes = runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
+	client, parameters, err := c.ownWith(scheme)
 	if err != nil {
 		return nil, fmt.Errorf("create the client for SizingProfiles: %w", err)
 	}
-	return &ProfileObjects{client, runtime.NewParameterCodec(scheme)}, nil
+	return &ProfileObjects{client, parameters}, nil
 }
 
 // List returns one page.

@@ -44,6 +44,11 @@ func (c *Clients) Own() (rest.Interface, runtime.ParameterCodec, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, nil, err
 	}
+	return c.ownWith(scheme)
+}
+
+// ownWith is Own for the types of a scheme.
+func (c *Clients) ownWith(scheme *runtime.Scheme) (rest.Interface, runtime.ParameterCodec, error) {
 	gv := v1alpha1.GroupVersion()
 	cfg := rest.CopyConfig(c.Config)
 	cfg.GroupVersion = &gv

@@ -18,19 +18,19 @@ import (
 
 // The reasons for which the API server refuses a write, as far as callers distinguish them. Refused adds them to an error.
 var (
-	ErrNotFound     = errors.New("not found")                        // the object does not exist
-	ErrConflict     = errors.New("changed")                          // the object has changed, or another one has its name
-	ErrBudget       = errors.New("disruption budget")                // a PodDisruptionBudget does not allow the eviction now
-	ErrNodeCapacity = errors.New("node too small")                   // the resize exceeds the allocatable resources of the node
-	ErrQuota        = errors.New("quota exceeded")                   // a ResourceQuota or LimitRange does not allow it
-	ErrQuotaUsed    = fmt.Errorf("%w: used by other pods", ErrQuota) // a ResourceQuota has not enough left
-	ErrForbidden    = errors.New("forbidden")                        // an admission plugin or access control does not allow it
-	ErrDenied       = errors.New("denied")                           // an admission webhook denied it, or the request is bad for another reason
-	ErrWebhook      = errors.New("webhook failed")                   // the API server could not call an admission webhook
-	ErrInvalid      = errors.New("invalid")                          // such as a resize that would change the pod's QoS class
-	ErrUnsupported  = errors.New("not supported")                    // this API server has no such subresource
-	ErrBusy         = errors.New("server overloaded")                // try again later
-	ErrUnreachable  = errors.New("no connection")                    // no connection to the API server could be opened, so it got no request
+	ErrNotFound     = errors.New("the object does not exist")
+	ErrConflict     = errors.New("the object was changed or replaced by another client")
+	ErrBudget       = errors.New("a PodDisruptionBudget does not allow the eviction now")
+	ErrNodeCapacity = errors.New("the resize exceeds the allocatable resources of the node")
+	ErrQuota        = errors.New("a ResourceQuota or LimitRange does not allow the request")
+	ErrQuotaUsed    = fmt.Errorf("%w: other pods use the rest of the ResourceQuota", ErrQuota)
+	ErrForbidden    = errors.New("access control or an admission plugin of the API server forbids the request")
+	ErrDenied       = errors.New("the API server or an admission webhook denied the request")
+	ErrWebhook      = errors.New("the API server could not call an admission webhook")
+	ErrInvalid      = errors.New("the API server rejected the request as invalid") // such as a resize that would change the pod's QoS class
+	ErrUnsupported  = errors.New("the API server does not serve this kind or subresource")
+	ErrBusy         = errors.New("the request failed for a temporary reason")
+	ErrUnreachable  = errors.New("no connection to the API server could be opened") // so it received no request
 )
 
 // A refusal is an error of the API server with one of the reasons above.
@@ -50,6 +50,9 @@ func Refused(err error) error {
 	}
 	return err
 }
+
+// WithReason returns err with a reason that callers distinguish. Its text is that of err, without the text of the reason.
+func WithReason(reason, err error) error { return refusal{reason, err} }
 
 // RefusedEviction adds the reason to an error of an eviction or deletion. Only a conflict about the UID means that another object has this
 // name; other conflicts are transient (ErrBusy).

@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -62,17 +61,11 @@ func NewUpdateStates(c *Clients, namespace string) (*UpdateStates, error) {
 	scheme.AddKnownTypeWithName(gv.WithKind("UpdateState"), &UpdateStateObject{})
 	scheme.AddKnownTypeWithName(gv.WithKind("UpdateStateList"), &UpdateStateObjectList{})
 	metav1.AddToGroupVersion(scheme, gv)
-	cfg := rest.CopyConfig(c.Config)
-	cfg.GroupVersion = &gv
-	cfg.APIPath = "/apis"
-	cfg.ContentType = runtime.ContentTypeJSON
-	cfg.AcceptContentTypes = runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(cfg, c.HTTP)
+	client, parameters, err := c.ownWith(scheme)
 	if err != nil {
 		return nil, fmt.Errorf("create the client for UpdateState objects: %w", err)
 	}
-	return &UpdateStates{client, runtime.NewParameterCodec(scheme), namespace}, nil
+	return &UpdateStates{client, parameters, namespace}, nil
 }
 
 // List returns one page.

@@ -260,7 +260,7 @@ func TestWriteHTML_severalWorkloads_pageIsCompleteAndSelfContained(t *testing.T)
 	}
 }
 
-func TestWrite_allFormats_haveTheSameFigures(t *testing.T) {
+func TestWrite_allFormats_haveTheSameNumbers(t *testing.T) {
 	c := replayed(t, 10)
 	var parsed jsonReport
 	if err := json.Unmarshal([]byte(written(t, "report.json", c, Options{})), &parsed); err != nil {

@@ -22,7 +22,7 @@ import (
 
 //go:generate go test . -run TestFiles_packed -update
 
-// packed are the files of the folders assets and templates: a JSON object with their texts by path, compressed. It is a third of their size.
+// packed are the files of the folders assets and templates: a JSON object with their texts by path, compressed to a third of their size.
 //
 //go:embed files.json.gz
 var packed []byte

@@ -366,7 +366,7 @@ func (c *chartView) drawPeaks() template.HTML {
 	return template.HTML(out.String()) // all texts are escaped
 }
 
-// drawSteps draws the request over time. x returns the place of a time. Before the first step, the request is not known.
+// drawSteps draws the request over time. x returns the horizontal position of a time. Before the first step, the request is not known.
 func (c *chartView) drawSteps(out *canvas, x func(int64) float64) {
 	d := &c.Data
 	var points strings.Builder

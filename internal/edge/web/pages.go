@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 )
 
-// The numbers of rows of the tables.
+// The maximum numbers of rows of the tables.
 const (
 	pageSize     = 100
 	topRows      = 8

@@ -178,8 +178,8 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"a pod whose name is taken":       {2, []change{write(creation(5, 409, "[cpu]"))}, ""},
 		"an API server that fails":        {2, []change{write(creation(5, 500, "[cpu]"))}, ""},
 
-		"a resize for good measure": {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0))}, ""},
-		"a resize without end":      {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0), resize(40, 0))}, "settles: the same resize is applied repeatedly: 4 times in 30s"},
+		"one resize too many":  {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0))}, ""},
+		"a resize without end": {2, []change{write(resize(10, 0), resize(20, 0), resize(30, 0), resize(40, 0))}, "settles: the same resize is applied repeatedly: 4 times in 30s"},
 		"evictions without end": {2, []change{func(l *Log) {
 			for i := range 6 {
 				from := float64(30 * i)

@@ -6,9 +6,13 @@ package forecast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -119,6 +123,47 @@ func TestMetrics_poolWithoutForecast_hasCapacityButNoForecast(t *testing.T) {
 	}
 	if got := b.metric("podfit_capacity_forecast_available", "worker", "cpu"); got != 1 {
 		t.Errorf("podfit_capacity_forecast_available is %v after 45 days, want 1", got)
+	}
+}
+
+// Each plan has one pool with another name, so a scrape that sees none or two has seen a part of a plan.
+func TestMetrics_scrapeWhilePublishing_seesOnePlan(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg)
+	publish := func(i int) {
+		m.publish(&capacity.Plan{Pools: []capacity.PoolPlan{{
+			Pool: capacity.Pool{Name: fmt.Sprint(i % 2)}, Resources: [2]capacity.ResourcePlan{{Resource: cluster.CPU, Capacity: 1000}, {Resource: cluster.Memory, Capacity: 1 << 30}},
+		}}})
+	}
+	publish(0)
+	stop := make(chan struct{})
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				publish(i)
+			}
+		}
+	})
+	defer publisher.Wait()
+	defer close(stop)
+	for scrape := range 200 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := 0
+		for _, f := range families {
+			if f.GetName() == "podfit_capacity_total" {
+				values = len(f.GetMetric())
+			}
+		}
+		if values != 2 {
+			t.Fatalf("scrape %d: %d values, want one for each resource of one pool", scrape, values)
+		}
 	}
 }
 

@@ -274,13 +274,13 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	}
 }
 
-// materialOf returns the parts of a status for which readers wait.
+// materialOf returns the parts of a status whose changes are written at once.
 func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 	type part struct {
 		Name                  string
 		Nodes, Schedulable    int32
 		HasPods               bool
-		Booked                [2]int64
+		Steps                 [2]int64
 		CPU, Memory           []v1alpha1.CapacityThreshold
 		CPUOrder, MemoryOrder string
 		Advice                [2]string
@@ -289,7 +289,7 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		parts = append(parts, part{
-			p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0, [2]int64{booked(&p.CPU), booked(&p.Memory)}, p.CPU.Thresholds, p.Memory.Thresholds,
+			p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0, [2]int64{stepOf(&p.CPU), stepOf(&p.Memory)}, p.CPU.Thresholds, p.Memory.Thresholds,
 			p.CPU.OrderBy, p.Memory.OrderBy, [2]string{p.CPU.Advice, p.Memory.Advice},
 		})
 	}
@@ -304,12 +304,13 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 	return []any{s.ObservedGeneration, conditions, parts}
 }
 
-// bookedSteps is in how many steps the share of the capacity that is requested is material.
-const bookedSteps = 20
+// shareSteps is the number of steps into which the requested share of the capacity is divided: 20 steps of 5 %. A change to another step
+// is written at once.
+const shareSteps = 20
 
-// booked returns the step of the requested share of a capacity.
-func booked(r *v1alpha1.CapacityResource) int64 {
-	return int64(bookedSteps * r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3))
+// stepOf returns the step of the requested share of a capacity.
+func stepOf(r *v1alpha1.CapacityResource) int64 {
+	return int64(shareSteps * r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3))
 }
 
 func checksum(v any) uint64 {

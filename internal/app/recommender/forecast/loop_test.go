@@ -575,6 +575,39 @@ func TestLoop_dryRun_writesNothing(t *testing.T) {
 	}
 }
 
+// Without a CapacityPlan, a dry run computes the plan from the present state: it publishes metrics, creates no object and reports no error.
+func TestLoop_dryRunWithoutPlan_publishesMetricsAndCreatesNothing(t *testing.T) {
+	b := newBench(t)
+	b.dry = true
+	b.elect()
+	now := b.scene(3)
+	if got := b.metric("podfit_capacity_total", "worker", "cpu"); got != 192 {
+		t.Errorf("podfit_capacity_total is %v, want 192", got)
+	}
+	if h := b.loop.histories["worker"]; h == nil || len(h.Days) != 3 {
+		t.Errorf("history %+v, want three days up to %v", h, now)
+	}
+	if o := b.api.Object(plansPath, planKey); o != nil || b.log.Len() != 0 {
+		t.Errorf("object %v, log %q; want neither", o, b.log.String())
+	}
+}
+
+// A dry run reads an existing plan, continues its history and does not change it.
+func TestLoop_dryRunWithPlan_continuesItsHistory(t *testing.T) {
+	b := newBench(t)
+	now := b.scene(3)
+	before := fmt.Sprint(b.status("pools"))
+	b.dry = true
+	b.elect()
+	b.pass(now.AddDate(0, 0, 1))
+	if h := b.loop.histories["worker"]; h == nil || len(h.Days) != 4 {
+		t.Errorf("history %+v, want four days", h)
+	}
+	if after := fmt.Sprint(b.status("pools")); after != before {
+		t.Errorf("a dry run changed the plan from\n%s\nto\n%s", before, after)
+	}
+}
+
 // A fakePast is a Prometheus with values of some days.
 type fakePast struct {
 	days     int // before today

@@ -112,8 +112,8 @@ func (r *historyReader) observe(s usage.Sample) {
 	}
 }
 
-// track returns the pod in the store that gets the samples of a container: the pod itself if it exists, or else a substitute
-// that it tracks. It returns zero if the samples are not needed.
+// track returns the pod in the store that gets the samples of a container: the pod itself if it is tracked, or else a
+// substitute pod of the same workload, which it adds. It returns zero if the samples are not needed.
 func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
 	store := r.job.store
 	if store.Tracked(pod) {

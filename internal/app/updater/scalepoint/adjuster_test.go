@@ -192,7 +192,7 @@ func TestAdjuster_manyHPAsOfOthers_theOneOfTheVPAIsWritten(t *testing.T) {
 	})
 }
 
-func TestAdjuster_hpaIsGone_isForgotten(t *testing.T) {
+func TestAdjuster_hpaIsDeleted_itsStateIsRemoved(t *testing.T) {
 	y := newBench()
 	s := y.adjuster()
 	y.pass(s)

@@ -477,7 +477,7 @@ func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 		return
 	}
 	s.metrics.surges.WithLabelValues(resultFailed).Inc()
-	log.Warn("Reverted a surge", slog.String("reason", move.Failed.Text))
+	log.Warn("Ended a surge without replacing the pod; spec.replicas of the Deployment is restored", slog.String("reason", move.Failed.Text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = append(s.ended, Failure{move.Pod, *move.Failed})

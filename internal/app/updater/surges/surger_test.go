@@ -48,7 +48,7 @@ func TestSurger_newPodIsNotReady_isTakenBackAndReported(t *testing.T) {
 	if len(failed) != 1 || failed[0].Pod.Name != "web-0" || failed[0].Reason.Kind != decision.NotReadyInTime {
 		t.Errorf("failures %+v, want one of pod web-0", failed)
 	}
-	if y.logged("Reverted a surge") != 1 {
+	if y.logged("Ended a surge without replacing the pod") != 1 {
 		t.Errorf("log:\n%s", y.log.String())
 	}
 }

@@ -237,7 +237,7 @@ func TestBatch_crdIsOfAnOlderVersion_eachWorkloadIsAnnounced(t *testing.T) {
 	})
 }
 
-// Workloads and namespaces come and go. What the recorder remembers of them is bounded.
+// Workloads and namespaces are created and deleted. The recorder keeps a bounded number of announcements.
 func TestBatch_manyWorkloads_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBurst(t, 10)

@@ -80,15 +80,15 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	case existing == nil:
-		return fmt.Errorf("placeholder pod %s/%s was deleted: %w", wanted.Namespace, wanted.Name, kube.ErrBusy)
+		return kube.WithReason(kube.ErrBusy, fmt.Errorf("placeholder pod %s/%s was deleted while it was read", wanted.Namespace, wanted.Name))
 	case !projection.IsPlaceholder(existing) || existing.Annotations[projection.PlaceholderUID] != wanted.Annotations[projection.PlaceholderUID]:
-		return fmt.Errorf("pod %s/%s exists and does not belong to this request; delete it, so that podfit can create the placeholder pod: %w", wanted.Namespace, wanted.Name, kube.ErrDenied)
+		return kube.WithReason(kube.ErrDenied, fmt.Errorf("pod %s/%s exists and does not belong to this request; delete it, so that podfit can create the placeholder pod", wanted.Namespace, wanted.Name))
 	case existing.Status.Phase == corev1.PodFailed || existing.Status.Phase == corev1.PodSucceeded:
 		key := cluster.Key{Namespace: existing.Namespace, Name: existing.Name}
 		if err := h.Delete(ctx, &cluster.CapacityRequest{Key: key, UID: string(existing.UID)}); err != nil {
 			return err
 		}
-		return fmt.Errorf("the placeholder pod %s was not running any more, so it was deleted, and a new one is created later: %w", key, kube.ErrBusy)
+		return kube.WithReason(kube.ErrBusy, fmt.Errorf("the placeholder pod %s was not running any more, so it was deleted, and a new one is created later", key))
 	}
 	return nil
 }

@@ -254,9 +254,9 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 		if err := q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: keyOf(&t.ObjectMeta), UID: string(t.UID)}); err != nil {
 			return err
 		}
-		return fmt.Errorf("the PodTemplate %s/%s had another size, so it was deleted, and a new one is created later: %w", t.Namespace, t.Name, kube.ErrBusy)
+		return kube.WithReason(kube.ErrBusy, fmt.Errorf("the PodTemplate %s/%s had another size, so it was deleted, and a new one is created later", t.Namespace, t.Name))
 	}
-	return fmt.Errorf("PodTemplate %s/%s exists and does not belong to this request; delete it, so that podfit can create its own: %w", wanted.Namespace, wanted.Name, kube.ErrDenied)
+	return kube.WithReason(kube.ErrDenied, fmt.Errorf("PodTemplate %s/%s exists and does not belong to this request; delete it, so that podfit can create its own", wanted.Namespace, wanted.Name))
 }
 
 // Delete deletes a ProvisioningRequest and its PodTemplate. It returns nil if they do not exist.

@@ -242,14 +242,18 @@ func (c *Checkpoints) Collect(ctx context.Context, unused Unused) (int, error) {
 	return deleted, errs.Join()
 }
 
-func (c *Checkpoints) delete(ctx context.Context, o *checkpointObject) error {
-	uid := o.Metadata.UID
-	version := o.Metadata.ResourceVersion
-	err := c.client.Delete().Namespace(o.Metadata.Namespace).Resource(v1.ResourceCheckpoints).Name(o.Metadata.Name).
+// deleteUnchanged deletes an object if it still has the UID and the version of m, so that no object that another client has created or
+// changed since is deleted.
+func deleteUnchanged(ctx context.Context, client rest.Interface, resource string, m *metav1.ObjectMeta) error {
+	return client.Delete().Namespace(m.Namespace).Resource(resource).Name(m.Name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
 		}).Do(ctx).Error()
+}
+
+func (c *Checkpoints) delete(ctx context.Context, o *checkpointObject) error {
+	err := deleteUnchanged(ctx, c.client, v1.ResourceCheckpoints, &o.Metadata)
 	if err == nil || apierrors.IsNotFound(err) {
 		if at, ok := c.at(o.key()); ok && at.name == o.Metadata.Name {
 			c.forget(o.key())

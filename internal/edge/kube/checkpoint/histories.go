@@ -286,13 +286,7 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 }
 
 func (h *Histories) delete(ctx context.Context, o *historyObject) error {
-	uid := o.Metadata.UID
-	version := o.Metadata.ResourceVersion
-	err := h.client.Delete().Namespace(o.Metadata.Namespace).Resource(v1alpha1.ResourceUsageHistories).Name(o.Metadata.Name).
-		Body(&metav1.DeleteOptions{
-			TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		}).Do(ctx).Error()
+	err := deleteUnchanged(ctx, h.client, v1alpha1.ResourceUsageHistories, &o.Metadata)
 	if err == nil || apierrors.IsNotFound(err) {
 		if w, err := o.workload(); err == nil {
 			if at, ok := h.at(w); ok && at.name == o.Metadata.Name {

@@ -55,7 +55,7 @@ func isOn(values map[string]string, key string) bool {
 	return set && (on || err != nil)
 }
 
-// FreezeSwitch returns the switch of the cluster from its ConfigMap.
+// FreezeSwitch returns whether the ConfigMap of --freeze-configmap stops all changes in the cluster, and the reason that it has.
 func FreezeSwitch(m *corev1.ConfigMap) cluster.Freeze {
 	out := cluster.Freeze{By: cluster.Key{Namespace: m.Namespace, Name: m.Name}, On: isOn(m.Data, "freeze")}
 	if out.On {

@@ -397,7 +397,7 @@ func TestRead_credentialsExpire_endsAtOnce(t *testing.T) {
 	}
 }
 
-func TestRead_resultMayBePartial_isSaidAndTheDayIsNotCached(t *testing.T) {
+func TestRead_resultMayBePartial_isReportedAndNotCached(t *testing.T) {
 	cache := OpenCache(t.TempDir(), "uid")
 	f := newFake(map[string]int{"a": 1})
 	f.fails = func(q *asked) *http.Response {

@@ -219,7 +219,7 @@ func (t *text) wrapped(start, words string) {
 	t.line(current)
 }
 
-// whatIf writes the sizes under changed inputs, one line for each resource of a container.
+// whatIf writes the sizes that result from the conditions of --if, one line for each resource of a container.
 func (t *text) whatIf(e *explanation.Explanation) {
 	if len(e.WhatIf) == 0 {
 		return

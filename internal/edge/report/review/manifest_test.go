@@ -73,7 +73,7 @@ func TestLack_cause_isTrue(t *testing.T) {
 }
 
 // A patch that also selects workloads without a namespace could select the workload of another namespace with the same name.
-func TestKustomize_sameNameInSeveralNamespaces_selectsOnlyTheNamespaceAndSaysSo(t *testing.T) {
+func TestKustomize_sameNameInSeveralNamespaces_selectsOneNamespaceAndWarns(t *testing.T) {
 	amounts, target := cluster.Amounts(500, gib), cluster.Amounts(100, gib)
 	subjects := []core.Subject{
 		subject(deploy("shop", "web"), "app", 1, amounts, cluster.Resources{}, target),
