@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	codeBlock  = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
+	codeBlock  = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
 	inlineCode = regexp.MustCompile("`(podfit [^`]+)`")
 	ownCommand = regexp.MustCompile(`(?m)^(?:\$ )?(?:kubectl )?(podfit .*)$`)
 	word       = regexp.MustCompile(`(?:[^\s'"]+|'[^']*'|"[^"]*")+`)

@@ -142,8 +142,8 @@ func (w *world) requests(t *testing.T) string {
 
 var (
 	section      = regexp.MustCompile(`(?m)^## `)
-	commandBlock = regexp.MustCompile("(?ms)^```\n(.*?)^```")
-	yamlBlock    = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	commandBlock = regexp.MustCompile("(?s)```\n(.*?)```")
+	yamlBlock    = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	shellWord    = regexp.MustCompile(`(?:[^\s'"]+|'[^']*'|"[^"]*")+`)
 )
 
