@@ -109,8 +109,8 @@ func BenchmarkFiveHundredASecond(b *testing.B) {
 func TestHandler_newPod_staysWithinAllocationBudget(t *testing.T) {
 	h := handler(worldOfMany(100), Options{})
 	body := typicalReview(t)
-	// Measured: 204, including those of httptest. Most come from decoding the pod.
-	if n := testing.AllocsPerRun(100, func() { serve(t, h, body) }); n > 240 {
-		t.Errorf("%.0f allocations, want at most 240", n)
+	// Measured: 233, and 242 with the race detector, including those of httptest. Most come from decoding the pod.
+	if n := testing.AllocsPerRun(100, func() { serve(t, h, body) }); n > 260 {
+		t.Errorf("%.0f allocations, want at most 260", n)
 	}
 }
