@@ -18,26 +18,26 @@ func (e *execution) mustAnnounce(d *decision.Decision) bool {
 	return e.pass.MustAnnounce(*d)
 }
 
-// isHeld reports whether a decision is not carried out, because it is known that it cannot be announced. It takes nothing from the rate limit.
-func (e *execution) isHeld(d *decision.Decision) bool {
-	_, held := e.states.Held(e.now, ledger.WorkloadOf(d.Pod))
-	return held && e.mustAnnounce(d)
+// heldBy returns why a decision is not carried out, because it is known that it cannot be announced. It takes nothing from the rate limit, so
+// it is not carried out in this pass even if the hold ends before.
+func (e *execution) heldBy(d *decision.Decision) (decision.Reason, bool) {
+	why, held := e.states.Held(e.now, ledger.WorkloadOf(d.Pod))
+	if !held || !e.mustAnnounce(d) {
+		return decision.Reason{}, false
+	}
+	return why, true
 }
 
 // announce stores that the updater acts on the workload of a decision. If that fails and the decision must be announced, it returns why and
 // false. The rate limit then allows another action instead.
 func (e *execution) announce(ctx context.Context, d *decision.Decision) (why decision.Reason, announced bool) {
-	w := ledger.WorkloadOf(d.Pod)
-	_, held := e.states.Held(e.now, w)
-	why, announced = e.states.Announce(ctx, e.now, w)
+	why, announced = e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
 	if announced || !e.mustAnnounce(d) {
 		return decision.Reason{}, true
 	}
-	if !held {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.unused[laneOf(d).do]++
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unused[laneOf(d).do]++
 	return why, false
 }
 

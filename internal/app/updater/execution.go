@@ -82,12 +82,13 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
 	for d, more := queues.next(l); more; d, more = queues.next(l) {
-		allowed := e.isHeld(&d) || e.waitForRate(ctx, &d)
+		why, held := e.heldBy(&d)
+		allowed := held || e.waitForRate(ctx, &d)
 		e.sent(&d)
 		workers.Go(func() error {
 			defer queues.done()
 			defer e.answered(&d)
-			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, d, allowed)) })
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, d, allowed, why)) })
 			e.health.Active(time.Now())
 			return nil
 		})
@@ -95,9 +96,9 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 	return workers.Wait()
 }
 
-// try carries out one decision, if the rate limit allows it. It returns the decisions to carry out instead if it was not
+// try carries out one decision, if the rate limit allows it and it is not held. It returns the decisions to carry out instead if it was not
 // carried out.
-func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) []decision.Decision {
+func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool, held decision.Reason) []decision.Decision {
 	if !allowed {
 		code := decision.RateLimited
 		if ctx.Err() != nil {
@@ -113,6 +114,9 @@ func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool) 
 	}
 	if reason, over := e.overQuota(&d); over {
 		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
+	}
+	if held.Code == decision.NotAnnounced {
+		return e.record(func() []decision.Decision { return e.pass.Stopped(d, held) })
 	}
 	if next, unsized := e.staysUnsized(ctx, &d); unsized {
 		return next
