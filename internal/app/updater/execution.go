@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
@@ -41,7 +42,6 @@ type execution struct {
 	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
 	slowed    bool                     // a resize has waited for the rate limit in this pass
 	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
-	unused    map[decision.Act]int     // actions that the rate limit has allowed and that were not sent, because they could not be announced
 	allowed   map[string]bool          // pods whose refused eviction was allowed by the rate limit, and that are deleted instead, by UID
 	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
 }
@@ -51,7 +51,10 @@ func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
 	e.exhausted, e.allowed = map[decision.Act]bool{}, map[string]bool{}
-	e.unused, e.unchecked = map[decision.Act]int{}, map[string]int{}
+	e.unchecked = map[string]int{}
+	for do, limiter := range map[decision.Act]*rate.Limiter{decision.Evict: e.evicts, decision.Resize: e.resizes} {
+		e.unused[do] = max(0, min(e.unused[do], limiter.Burst()-int(limiter.Tokens())))
+	}
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
 	e.progress.L = &e.mu
 	var actions []decision.Decision

@@ -230,6 +230,7 @@ type updater struct {
 	rollouts     map[cluster.Key]*rolloutShown // what was reported last
 	rescueStates map[cluster.Key]*rescueReport // what is shown
 	summaries    *summary.Writer               // nil: no condition Updating is written
+	unused       map[decision.Act]int          // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
 	pausedSince  time.Time                     // the first of the last passes that were skipped in a row; zero if the last one was not
 }
@@ -251,6 +252,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
 		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
+		unused: map[decision.Act]int{},
 	}
 }
 
