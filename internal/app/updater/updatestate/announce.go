@@ -46,7 +46,7 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		a.reason, a.failed = r.held.of(now, w)
-		if !a.failed { // the pass has ended
+		if !a.failed { // the pass has ended, or the write was not sent
 			a.reason, a.failed = decision.Reason{Code: decision.OutOfTime}, true
 		}
 	})
@@ -89,6 +89,9 @@ func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *
 	defer cancel()
 	err := r.write(limited, now, state, true, r.decide(w))
 	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
+		return err
+	}
+	if errors.Is(err, kube.ErrNotSent) { // the API server is overloaded and has asked for a pause, perhaps because of another object
 		return err
 	}
 	r.mu.Lock()
