@@ -38,7 +38,7 @@ func isMissing(ctx context.Context, client rest.Interface, r schema.GroupVersion
 	switch {
 	case err == nil:
 		return !slices.ContainsFunc(resources.APIResources, func(a metav1.APIResource) bool { return a.Name == r.Resource }), nil
-	case apierrors.IsForbidden(err):
+	case isForbidden(err):
 		return true, nil
 	case !apierrors.IsNotFound(err):
 		return false, err
@@ -46,7 +46,7 @@ func isMissing(ctx context.Context, client rest.Interface, r schema.GroupVersion
 	var groups metav1.APIGroupList
 	err = discover(ctx, client, "/apis", "APIGroupList", &groups)
 	switch {
-	case apierrors.IsForbidden(err):
+	case isForbidden(err):
 		return true, nil
 	case err != nil:
 		return false, err
@@ -54,6 +54,11 @@ func isMissing(ctx context.Context, client rest.Interface, r schema.GroupVersion
 	return !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool {
 		return g.Name == r.Group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == r.Version })
 	}), nil
+}
+
+// isForbidden reports whether the API server, not a proxy, has refused to show a document.
+func isForbidden(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // discover reads a discovery document.
