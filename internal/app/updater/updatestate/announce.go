@@ -38,16 +38,17 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 	}
 	r.mu.Unlock()
 	a.once.Do(func() {
+		a.reason, a.failed = decision.Reason{Code: decision.OutOfTime}, true // also if the pass ends, the write is not sent, or it panics
 		state := r.exported[w]
 		state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
 		if r.writeAnnouncement(ctx, now, &state) == nil || !r.IsActive() {
+			a.failed = false
 			return
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		a.reason, a.failed = r.held.of(now, w)
-		if !a.failed { // the pass has ended, or the write was not sent
-			a.reason, a.failed = decision.Reason{Code: decision.OutOfTime}, true
+		if why, held := r.held.of(now, w); held {
+			a.reason = why
 		}
 	})
 	return a.reason, !a.failed
