@@ -52,6 +52,8 @@ type fake struct {
 	storeErr   error
 	profiles   []recommend.Profile // valid SizingProfiles
 	stateErr   error               // of State
+
+	profileNames []string // of all SizingProfiles; nil: night
 }
 
 func (f *fake) Snapshot() *cluster.Snapshot {
@@ -70,12 +72,17 @@ func (f *fake) Snapshot() *cluster.Snapshot {
 func (f *fake) Nodes() []cluster.Node {
 	return []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30)}}
 }
-func (f *fake) Daemons() []cluster.Daemon                  { return nil }
-func (f *fake) Selectors() []cluster.NodeSelector          { return nil }
-func (f *fake) Tolerations() []cluster.Tolerations         { return nil }
-func (f *fake) NewNodes() ([]cluster.NewNode, bool)        { return nil, true }
-func (f *fake) Health() []feed.State                       { return f.health }
-func (f *fake) ProfileNames() (names []string, known bool) { return []string{"night"}, true }
+func (f *fake) Daemons() []cluster.Daemon           { return nil }
+func (f *fake) Selectors() []cluster.NodeSelector   { return nil }
+func (f *fake) Tolerations() []cluster.Tolerations  { return nil }
+func (f *fake) NewNodes() ([]cluster.NewNode, bool) { return nil, true }
+func (f *fake) Health() []feed.State                { return f.health }
+func (f *fake) ProfileNames() (names []string, known bool) {
+	if f.profileNames != nil {
+		return f.profileNames, true
+	}
+	return []string{"night"}, true
+}
 
 func (f *fake) wait(ctx context.Context) error {
 	f.mu.Lock()

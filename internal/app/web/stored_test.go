@@ -146,6 +146,16 @@ func TestState_sizingProfiles_haveTheirParametersIfTheyAreValid(t *testing.T) {
 	}
 }
 
+// The recommender refuses a SizingProfile with the name of a built-in profile. The page must not show the built-in parameters as its own.
+func TestState_sizingProfileNamedAsABuiltin_isNotKnown(t *testing.T) {
+	for _, name := range []string{"balanced", "default"} {
+		custom := sourceOf(&fake{profileNames: []string{name}}).State(t.Context()).Custom
+		if len(custom) != 1 || custom[0].Name != name || custom[0].Known {
+			t.Errorf("%s is shown as valid, with the parameters of the built-in profile: %t", name, len(custom) == 1 && custom[0].Known)
+		}
+	}
+}
+
 // The history of a workload has what each profile recommends, and how the request changed.
 func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
 	saved, histories := storedBy(t, "balanced", 9)
