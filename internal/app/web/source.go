@@ -301,7 +301,7 @@ func (s *source) customProfiles(ctx context.Context) []web.CustomProfile {
 		if !ok {
 			continue
 		}
-		if choice := catalog.Of(&cluster.Autoscaler{Recommender: name}); choice.Usable && choice.Name == name {
+		if choice := catalog.Of(&cluster.Autoscaler{Recommender: name}); choice.Usable && choice.Edition.Number > 0 { // 0: built-in
 			out[i] = web.CustomProfile{Profile: choice.Profile, Known: true}
 		}
 	}
