@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
@@ -102,8 +103,11 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 }
 
 // ProfileGuards returns what a SizingProfile requires for containers whose runtime is known, from its spec in JSON. It never fails: an invalid
-// field has no effect. The recommender reports it.
+// field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which has no guards.
 func ProfileGuards(name string, spec []byte) cluster.RuntimeGuards {
+	if _, builtin := recommend.Builtin(name); builtin {
+		return cluster.RuntimeGuards{}
+	}
 	var fields struct {
 		RuntimeGuards []string `json:"runtimeGuards"`
 	}
