@@ -19,6 +19,7 @@ const (
 
 // Bounds of what Detect reads of a container. It ignores the rest. Variables that it ignores may be set, so podfit then adds none.
 const (
+	MostLabels    = 1024 // labels of a pod; if it has more, none is read
 	MostVariables = 512  // variables of the environment
 	MostWords     = 64   // elements of command and args together
 	MostText      = 4096 // bytes of an element, of the value of a variable, and of the name of an image

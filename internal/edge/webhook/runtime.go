@@ -105,15 +105,12 @@ func (n *nonEmpty) UnmarshalJSON(text []byte) error {
 
 var errSome = errors.New("not empty")
 
-// maxLabels bounds the number of labels among which those that name runtimes are searched.
-const maxLabels = 1024
-
 // runtimeLabels are the labels of a pod that name runtimes.
 type runtimeLabels map[string]string
 
 func (l *runtimeLabels) UnmarshalJSON(text []byte) error {
 	*l = nil
-	if !bytes.Contains(text, []byte("podfit.dev/")) || values(text) > 2*maxLabels {
+	if !bytes.Contains(text, []byte("podfit.dev/")) || values(text) > 1+2*runtimeguard.MostLabels { // the object, names and values
 		return nil
 	}
 	var all map[string]shortText

@@ -43,7 +43,7 @@ func runtimes(p *corev1.Pod) *cluster.Runtimes {
 }
 
 func runtimeLabel(labels map[string]string, container string) string {
-	if len(labels) == 0 {
+	if len(labels) == 0 || len(labels) > runtimeguard.MostLabels {
 		return ""
 	}
 	if value, ok := labels[runtimeguard.LabelPrefix+container]; ok {
