@@ -34,7 +34,7 @@ func guardRuntimes(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitte
 		if a.Guards.Memory && !isScaled(a, f, cluster.Memory) {
 			guardHeap(f, HeapFloor(a, c, r), b, looked.of(i))
 		}
-		if ReadsCPURequest(a, l, c, r) && !isScaled(a, f, cluster.CPU) {
+		if ReadsCPURequest(a, l, p, c, r) && !isScaled(a, f, cluster.CPU) {
 			guardShare(f, b, looked.of(i))
 		}
 	}
@@ -77,10 +77,10 @@ func guardHeap(f *Fitted, heap int64, b bounds, looked *[]Bound) {
 }
 
 // ReadsCPURequest reports whether the guard for CPU applies to a container: a JVM that may take its number of processors from its CPU
-// request. It does not if the container has or gets a CPU limit, if its options set the number, if the webhook does, or if the request is
-// rounded to whole cores.
-func ReadsCPURequest(a *cluster.Autoscaler, l Limits, c *cluster.Container, r *cluster.Runtime) bool {
-	if !a.Guards.CPU || r == nil || r.Kind != cluster.JVM || r.CPUCountSet || a.Guards.InjectCPUCount && r.CPUCountOpen {
+// request. It does not if the container has or gets a CPU limit, if its options set the number, if the webhook does, which changes only new
+// pods, or if the request is rounded to whole cores.
+func ReadsCPURequest(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.Container, r *cluster.Runtime) bool {
+	if !a.Guards.CPU || r == nil || r.Kind != cluster.JVM || r.CPUCountSet || a.Guards.InjectCPUCount && r.CPUCountOpen && p.Node == "" {
 		return false
 	}
 	_, limits := c.Running()
@@ -120,7 +120,7 @@ func (s *scaling) lowerOutOfBands(out []Fitted, floors []cluster.Resources) {
 		f := &out[i]
 		c := s.p.Container(f.Container)
 		band, misread := runtimeguard.Band(f.Estimate.Target.CPU)
-		if misread && !f.Inserted && band.From-1 >= floors[i].CPU && ReadsCPURequest(s.a, s.l, c, s.p.Runtime(c)) && !isScaled(s.a, f, cluster.CPU) {
+		if misread && !f.Inserted && band.From-1 >= floors[i].CPU && ReadsCPURequest(s.a, s.l, s.p, c, s.p.Runtime(c)) && !isScaled(s.a, f, cluster.CPU) {
 			f.Estimate.Target = f.Estimate.Target.Set(cluster.CPU, band.From-1)
 			f.Notes = append(slices.Clip(f.Notes), Note{Resource: cluster.CPU, Kind: LoweredOutOfBand})
 		}
