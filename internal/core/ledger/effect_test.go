@@ -101,6 +101,28 @@ func TestLedger_replacementIsUnscheduledAndOtherPodIsEvicted_evictionsHaveNoEffe
 	}
 }
 
+// A replacement without the recommended requests is resized in place. Its spec has them then, but the node may refuse the resize. Otherwise a
+// refused resize would end the back-off, and the replacement would be evicted, too.
+func TestLedger_replacementIsBeingResized_evictionStillHadNoEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	l := New()
+	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pod.Created})
+	replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
+	l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), wants(fits(100), replacement))
+	for resize, want := range map[*cluster.Resize]int{
+		{State: cluster.ResizeDeferred}:   1,
+		{State: cluster.ResizeInfeasible}: 1,
+		nil:                               0,
+	} {
+		resized := withCPU(pod, "1", noon.Add(time.Minute), 100)
+		resized.Resize = resize
+		ds := []decision.Decision{{Pod: resized, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}}
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != want {
+			t.Errorf("resize %+v: %d evictions without effect, want %d", resize, n, want)
+		}
+	}
+}
+
 func TestLedger_resizeWasUndone_isCounted(t *testing.T) {
 	l, pod := New(), podsOf(1)[0]
 	if n, at := l.Undone(pod), l.LastResize(pod); n != 0 || !at.IsZero() {

@@ -249,8 +249,7 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
 			continue // nothing is recommended for it, for example because the update mode is Off now
 		}
-		// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
-		help := d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
+		help := e.hasHelped(d)
 		if d.Pod.Node == "" {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
@@ -263,6 +262,15 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		}
 	}
 	return out
+}
+
+// hasHelped reports whether a replacement on a node shows that the eviction had an effect.
+func (e *eviction) hasHelped(d *decision.Decision) bool {
+	if e.judged && d.Pod.IsResizing() {
+		return false // its spec has the requests from a resize in place, which the node may still refuse
+	}
+	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
+	return d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
 }
 
 // IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
