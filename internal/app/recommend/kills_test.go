@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
-// A killed is the input of a test: what is recorded of the only workload of a scene: 400 MiB in each hour of 9 days, and an OOM kill 30 hours ago.
-type killed struct {
+// A recordedUsage is the input of a test: the only workload of a scene used 400 MiB in each hour of 9 days, and was OOM-killed 30 hours ago.
+type recordedUsage struct {
 	profile string
 	joined  bool  // Prometheus stores owners
 	kills   int   // recorded
@@ -27,7 +27,7 @@ const (
 )
 
 // recommended returns the recommended memory according to Prometheus, and the number of kills in the report.
-func (k killed) recommended(t *testing.T) (memory int64, kills int) {
+func (k recordedUsage) recommended(t *testing.T) (memory int64, kills int) {
 	t.Helper()
 	s := largeScene(5)
 	s.workloads = s.workloads[:1]
@@ -61,7 +61,7 @@ func (k killed) recommended(t *testing.T) (memory int64, kills int) {
 }
 
 // observed returns the memory that the recommender recommends if it observes the same usage and the kill of a live pod.
-func (k killed) observed(t *testing.T) int64 {
+func (k recordedUsage) observed(t *testing.T) int64 {
 	t.Helper()
 	s := largeScene(5)
 	s.workloads = s.workloads[:1]
@@ -85,12 +85,12 @@ func (k killed) observed(t *testing.T) int64 {
 // A kill that Prometheus has recorded counts like one that the recommender observes.
 func TestCollector_recordedOOMKill_raisesMemoryAsInTheRecommender(t *testing.T) {
 	for _, profile := range []string{"default", "balanced", "critical"} {
-		calm := killed{profile: profile}.observed(t)
-		want := killed{profile: profile, kills: 1}.observed(t)
+		calm := recordedUsage{profile: profile}.observed(t)
+		want := recordedUsage{profile: profile, kills: 1}.observed(t)
 		if want <= calm {
 			t.Fatalf("%s: a kill has no effect on the recommender: %d and %d bytes", profile, calm, want)
 		}
-		for name, k := range map[string]killed{
+		for name, k := range map[string]recordedUsage{
 			"pods, request recorded":        {kills: 1, request: killedBytes},
 			"pods, request of a live pod":   {kills: 1},
 			"owners, request recorded":      {kills: 3, request: killedBytes, joined: true},
@@ -102,7 +102,7 @@ func TestCollector_recordedOOMKill_raisesMemoryAsInTheRecommender(t *testing.T) 
 				t.Errorf("%s, %s: %d bytes and %d kills, want %d bytes and %d", profile, name, got, kills, want, k.kills)
 			}
 		}
-		if got, _ := (killed{profile: profile}).recommended(t); got != calm {
+		if got, _ := (recordedUsage{profile: profile}).recommended(t); got != calm {
 			t.Errorf("%s: without a kill %d bytes, want %d", profile, got, calm)
 		}
 	}

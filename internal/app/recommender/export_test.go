@@ -106,7 +106,7 @@ func TestRecommender_exportsRecommendations_whileItLeads(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 1, "app"))
-		b.autoscale("other", b.deployment("other", 1, "app")).Recommender = "of-somebody-else"
+		b.autoscale("other", b.deployment("other", 1, "app")).Recommender = "another"
 		d := b.dependencies()
 		d.exporter = newExporter()
 		reg := registryOf(t, d.exporter)
