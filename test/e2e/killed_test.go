@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,33 +29,79 @@ type killing struct {
 	component bed.Component
 	updater   *bed.Podfit
 	step      func(context.Context) (string, error) // the present step; "" if there is none to kill at
+	mu        sync.Mutex                            // guards the fields below, updater, and the state of step
 	killedAt  map[string]bool
+	over      bool // until has returned
+}
+
+// atStep kills the updater and starts the next one if the cluster is in a new step.
+func (k *killing) atStep(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return nil
+	}
+	step, err := k.step(ctx)
+	if err != nil || step == "" || k.killedAt[step] {
+		return err
+	}
+	if k.killedAt == nil {
+		k.killedAt = map[string]bool{}
+	}
+	k.killedAt[step] = true
+	k.updater.Kill()
+	if k.updater, err = k.Cluster.Run(k.Context(), k.binary, k.component); err == nil {
+		k.endsWithTest(k.updater)
+	}
+	return err
+}
+
+// afterWrites makes the killing look at the step after each write of the updater to objects of certain resources too, before the updater has
+// the response. It starts the first updater.
+func (k *killing) afterWrites(resources ...string) {
+	k.Helper()
+	gate, err := k.NewGate(func(r *http.Request) {
+		parts := strings.Split(r.URL.Path, "/")
+		i := slices.Index(parts, "namespaces") // …/namespaces/NAMESPACE/RESOURCE/NAME
+		if i < 0 || len(parts) < i+3 || parts[i+1] != k.ns || !slices.Contains(resources, parts[i+2]) {
+			return
+		}
+		if err := k.atStep(k.Context()); err != nil && k.Context().Err() == nil {
+			k.Errorf("after %s %s: %v", r.Method, r.URL.Path, err)
+		}
+	})
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.Cleanup(gate.Close)
+	k.component = k.component.Behind(gate)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.updater, err = k.Cluster.Run(k.Context(), k.binary, k.component); err != nil {
+		k.Fatal(err)
+	}
+	k.endsWithTest(k.updater)
 }
 
 // until observes the steps until done returns nil.
 func (k *killing) until(what string, within time.Duration, done func(context.Context) error) {
 	k.Helper()
-	k.killedAt = map[string]bool{}
 	ctx, cancel := context.WithTimeout(k.Context(), within)
 	defer cancel()
-	if err := bed.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
-		step, err := k.step(ctx)
-		if err != nil {
+	err := bed.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+		if err := k.atStep(ctx); err != nil {
 			return err
 		}
-		if step != "" && !k.killedAt[step] {
-			k.killedAt[step] = true
-			k.updater.Kill()
-			if k.updater, err = k.Cluster.Run(k.Context(), k.binary, k.component); err != nil {
-				k.Fatal(err)
-			}
-			k.endsWithTest(k.updater)
-		}
 		return done(ctx)
-	}); err != nil {
-		k.Fatalf("%s, within %v, killed at %v: %v", what, within, slices.Sorted(maps.Keys(k.killedAt)), err)
+	})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = true
+	steps := slices.Sorted(maps.Keys(k.killedAt))
+	if err != nil {
+		k.Fatalf("%s, within %v, killed at %q: %v", what, within, steps, err)
 	}
-	k.Logf("killed at %v", slices.Sorted(maps.Keys(k.killedAt)))
+	k.Logf("killed at %q", steps)
 }
 
 // TestUpdater_killedAtStepsOfASurge_noReplicaIsLeft kills the updater with SIGKILL after each of its writes for a surge, and while the
@@ -72,13 +120,8 @@ func TestUpdater_killedAtStepsOfASurge_noReplicaIsLeft(t *testing.T) {
 	}
 	least := p.leastReady("single")
 	p.advise("350m", "262144k", "single")
-	first, err := p.healthy(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.endsWithTest(first)
 	most := 0
-	k := killing{place: p, component: u, updater: first, step: func(ctx context.Context) (string, error) {
+	k := killing{place: p, component: u, step: func(ctx context.Context) (string, error) {
 		d, err := p.AppsV1().Deployments(p.ns).Get(ctx, "single", metav1.GetOptions{})
 		if err != nil {
 			return "", err
@@ -98,6 +141,7 @@ func TestUpdater_killedAtStepsOfASurge_noReplicaIsLeft(t *testing.T) {
 		}
 		return fmt.Sprintf("%d replicas, %d pods, old pod chosen: %v", *d.Spec.Replicas, len(pods), chosen), nil
 	}}
+	k.afterWrites("deployments", "pods")
 	k.until("all pods have the target and the surges have ended", 3*time.Minute, func(ctx context.Context) error {
 		if err := p.sized("single", 1, advisedSize)(ctx); err != nil {
 			return err

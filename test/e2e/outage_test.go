@@ -233,13 +233,20 @@ func (p *place) outlast(outage time.Duration, was map[string]int) {
 }
 
 // recovers waits until the controllers of the cluster create and replace pods. After an outage, each of their watches restarts
-// after a back-off of up to a minute, which does not depend on podfit. If the ReplicaSet controller has missed the creation of a pod that it
-// waits for, it replaces none for five minutes more.
+// after a back-off of up to a minute, which does not depend on podfit. A pod may be deleted once the status of the Deployment counts it: the
+// ReplicaSet controller that has not seen the creation of a pod before its deletion waits five minutes for it, and creates none meanwhile.
 func (p *place) recovers() {
 	p.Helper()
 	p.apply(spec{Name: "probe", Requests: "{cpu: 10m, memory: 50Mi}"}.manifest())
 	var pods []corev1.Pod
-	p.eventually("the cluster creates pods again", 3*time.Minute, func(ctx context.Context) (err error) {
+	p.eventually("the cluster creates pods again, and its controllers see them", 3*time.Minute, func(ctx context.Context) (err error) {
+		d, err := p.AppsV1().Deployments(p.ns).Get(ctx, "probe", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != 2 {
+			return fmt.Errorf("the status of the Deployment counts %d of 2 ready pods", d.Status.ReadyReplicas)
+		}
 		pods, err = p.running(ctx, "probe", 2)
 		return err
 	})

@@ -149,6 +149,11 @@ func (k *Kube) established(ctx context.Context, crds []*unstructured.Unstructure
 // Identity writes a kubeconfig for a service account, with a token from the API server like that of a pod, and returns its
 // path.
 func (c *Cluster) Identity(ctx context.Context, account string) (string, error) {
+	return c.identity(ctx, account, nil)
+}
+
+// identity writes the kubeconfig of Identity. With a gate, its server is the gate.
+func (c *Cluster) identity(ctx context.Context, account string, gate *Gate) (string, error) {
 	day := int64(24 * 60 * 60)
 	t, err := c.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}, metav1.CreateOptions{})
@@ -165,6 +170,9 @@ func (c *Cluster) Identity(ctx context.Context, account string) (string, error) 
 	}
 	use.AuthInfo = account
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{account: {Token: t.Status.Token}}
+	if gate != nil {
+		config.Clusters[use.Cluster] = &clientcmdapi.Cluster{Server: gate.server.URL, CertificateAuthorityData: gate.certificate()}
+	}
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return "", fmt.Errorf("write a kubeconfig for %s: %w", account, err)
@@ -183,6 +191,7 @@ type Component struct {
 	Command string // podfit's command
 	Account string // service account it runs as
 	Args    []string
+	gate    *Gate // between the component and the API server; nil for none
 }
 
 // Recommender returns the recommender with the arguments of deploy/.
@@ -217,6 +226,12 @@ func (c Component) Named(name string) Component {
 	return c
 }
 
+// Behind returns the component with all its requests sent through a gate.
+func (c Component) Behind(g *Gate) Component {
+	c.gate = g
+	return c
+}
+
 // A Podfit is a running component.
 type Podfit struct {
 	*Process
@@ -226,7 +241,7 @@ type Podfit struct {
 
 // Run starts a component outside the cluster.
 func (c *Cluster) Run(ctx context.Context, binary string, component Component) (*Podfit, error) {
-	kubeconfig, err := c.Identity(ctx, component.Account)
+	kubeconfig, err := c.identity(ctx, component.Account, component.gate)
 	if err != nil {
 		return nil, err
 	}
