@@ -49,7 +49,7 @@ type result struct {
 // run runs podfit capacity.
 func run(t testing.TB, args ...string) result {
 	t.Helper()
-	t.Setenv(addressVariable, "")
+	t.Setenv(process.PrometheusVariable, "")
 	var out bytes.Buffer
 	cmd := NewCommand(process.Streams{Out: &out, Err: &out})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

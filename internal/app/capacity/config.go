@@ -6,14 +6,12 @@ package capacity
 import (
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 
-	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
 	"podfit.dev/podfit/internal/spelling"
 )
@@ -24,11 +22,8 @@ type Config struct {
 	Context    string
 	As         string
 
-	Source       string
-	Prometheus   string
-	Headers      []string // "Name: value"
-	TokenFile    string
-	ClusterLabel string // "name=value"
+	Source string
+	process.PrometheusConfig
 
 	Pools    []string
 	LeadTime int // days; -1: that of the CapacityPlan
@@ -60,9 +55,6 @@ var choices = map[string][]string{
 	"fail-on": {failAbove, failOrder, failNode, failForecast},
 }
 
-// addressVariable is the environment variable with the URL of Prometheus.
-const addressVariable = "PROMETHEUS_URL"
-
 // Defaults returns the defaults.
 func Defaults() Config { return Config{Source: sourceAuto, LeadTime: -1, Output: "table"} }
 
@@ -73,11 +65,8 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
 
 	f.StringVar(&c.Source, "source", c.Source, "Where the history of requests is from: plan (the CapacityPlan that the recommender keeps), prometheus (kube-state-metrics), "+
-		"or auto: prometheus if --prometheus or the environment variable "+addressVariable+" is set, else plan.")
-	f.StringVar(&c.Prometheus, "prometheus", c.Prometheus, "URL of a Prometheus with the metrics of kube-state-metrics.")
-	f.StringArrayVar(&c.Headers, "prometheus-header", c.Headers, "HTTP header for requests to Prometheus, such as 'X-Scope-OrgID: shop'. Can be repeated.")
-	f.StringVar(&c.TokenFile, "prometheus-token-file", c.TokenFile, "Path of a file that contains a bearer token for Prometheus.")
-	f.StringVar(&c.ClusterLabel, "cluster-label", c.ClusterLabel, "Label and value of the series of this cluster, such as cluster=prod, in a Prometheus with several clusters.")
+		"or auto: prometheus if --prometheus or the environment variable "+process.PrometheusVariable+" is set, else plan.")
+	c.PrometheusConfig.Flags(f, "kube-state-metrics")
 
 	f.StringSliceVar(&c.Pools, "pool", c.Pools, "Name of a pool of nodes. Can be repeated. The default is all pools.")
 	f.IntVar(&c.LeadTime, "lead-time", c.LeadTime, "Days from an order of nodes until they run pods, for all pools. -1 means the value of the CapacityPlan, or 14.")
@@ -112,37 +101,12 @@ func (c *Config) Validate() error {
 	if c.Prometheus != "" && c.Source == sourcePlan {
 		errs = append(errs, errors.New("--prometheus and --source plan cannot both be set"))
 	}
-	if c.Prometheus != "" && !isURL(c.Prometheus) {
-		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus))
-	}
-	for _, h := range c.Headers {
-		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n") {
-			errs = append(errs, fmt.Errorf("--prometheus-header must be 'Name: value', got %q", h))
-		}
-	}
-	if name, _, ok := strings.Cut(c.ClusterLabel, "="); c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)) {
-		errs = append(errs, fmt.Errorf("--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.PrometheusConfig.Validate())...)
 }
 
 const maxLeadTime = 730 // days
 
-// address returns the URL of Prometheus, "" if none is set.
-func (c *Config) address() string {
-	if c.Prometheus != "" {
-		return c.Prometheus
-	}
-	return os.Getenv(addressVariable)
-}
-
 // fromPrometheus reports whether the history is read from Prometheus.
 func (c *Config) fromPrometheus() bool {
-	return c.Source == sourcePrometheus || c.Source == sourceAuto && c.address() != ""
-}
-
-// isURL reports whether s is an HTTP or HTTPS URL with a host.
-func isURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	return c.Source == sourcePrometheus || c.Source == sourceAuto && c.GivenURL() != ""
 }

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func TestMatchers_clusterLabel_isQuoted(t *testing.T) {
 	for label, want := range map[string]string{"": "", "cluster=prod": `cluster="prod"`, `c=a"b`: `c="a\"b"`} {
-		c := Config{ClusterLabel: label}
+		var c Config
+		c.ClusterLabel = label
 		if got := strings.Join(c.matchers(), ","); got != want {
 			t.Errorf("--cluster-label=%s: got %s, want %s", label, got, want)
 		}
@@ -51,7 +53,7 @@ func TestCapacity_prometheusCannotBeLocated_errorNamesTheFlag(t *testing.T) {
 			t.Errorf("%s: exit code %d and %s, want 1, %q and the flag once", name, r.code, r.errs, tt.want)
 		}
 	}
-	t.Setenv(addressVariable, "localhost:9090")
+	t.Setenv(process.PrometheusVariable, "localhost:9090")
 	if _, err := new(job).locate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_URL must be a URL") {
 		t.Errorf("the variable is no URL: error %v", err)
 	}
@@ -81,22 +83,3 @@ func TestCapacity_planIsOutdatedAndPrometheusIsRead_reportHasNoAge(t *testing.T)
 		t.Errorf("exit code %d, %s\n%s", r.code, r.errs, r.out)
 	}
 }
-
-func TestHeaders_request_hasThemAndTheOriginalIsUnchanged(t *testing.T) {
-	var got http.Header
-	h := &headers{roundTripper(func(r *http.Request) (*http.Response, error) {
-		got = r.Header
-		return new(http.Response), nil
-	}), []string{"X-Scope-OrgID:  shop ", "X-Scope-OrgID: b"}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.RoundTrip(r); err != nil || strings.Join(got.Values("X-Scope-OrgID"), ",") != "shop,b" || len(r.Header) != 0 {
-		t.Errorf("sent %v, the caller's request has %v, error %v", got, r.Header, err)
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -117,12 +117,7 @@ func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Ca
 	var names []string
 	for i := range list {
 		names = append(names, list[i].Name)
-		parsed, err := profile.Parse(list[i].JSON)
-		if err != nil {
-			catalog.LearnInvalid(list[i].Name, list[i].Version, err.Error())
-			continue
-		}
-		catalog.Learn(list[i].Name, list[i].Version, parsed)
+		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
 	catalog.Listed(names)
 	return nil

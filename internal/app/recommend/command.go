@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +20,6 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/price"
-	"podfit.dev/podfit/internal/edge/prom"
 	report "podfit.dev/podfit/internal/edge/report/review"
 	"podfit.dev/podfit/internal/spelling"
 )
@@ -131,16 +129,16 @@ func (j *job) run(ctx context.Context) error {
 }
 
 // read reads usage from the source, and sets the source, the notes and the gaps of the report.
-func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint, config *review.Config) ([]review.Subject, error) {
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint, config *review.Config) ([]review.Subject, error) {
 	source := j.config.source()
 	unreadable := ""
 	if from != nil {
 		subjects, err := j.readPrometheus(ctx, clients, s, from)
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
-			config.Source, config.Window, config.Peaks = from.name, j.config.window(), true
+			config.Source, config.Window, config.Peaks = from.Name, j.config.window(), true
 			return subjects, err
 		}
-		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.name, err)
+		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.Name, err)
 		s.notes = append(s.notes, unreadable)
 	}
 	if source == sourceAuto {
@@ -171,7 +169,7 @@ func (j *job) announce(unreadable string) {
 }
 
 // readPrometheus reads usage from a Prometheus.
-func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *endpoint) ([]review.Subject, error) {
+func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
 	h, err := j.newHistory(ctx, clients, from)
 	if err != nil {
 		return nil, err
@@ -180,7 +178,7 @@ func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scen
 }
 
 // prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
-func (j *job) prices(ctx context.Context, s *scene, from *endpoint) (review.Prices, error) {
+func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndpoint) (review.Prices, error) {
 	c := &j.config
 	switch {
 	case c.NoMoney:
@@ -188,34 +186,18 @@ func (j *job) prices(ctx context.Context, s *scene, from *endpoint) (review.Pric
 	case c.Prices != "":
 		return price.ReadFile(c.Prices, s.nodes)
 	case c.OpenCost != "":
-		base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
+		transport, err := c.Transport()
 		if err != nil {
 			return review.Prices{}, err
 		}
-		return price.OpenCost(ctx, c.OpenCost, &headers{next: base, add: c.Headers}, s.nodes, s.now)
+		return price.OpenCost(ctx, c.OpenCost, transport, s.nodes, s.now)
 	case from != nil:
-		found, err := price.OpenCost(ctx, from.address, from.transport, s.nodes, s.now)
+		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.nodes, s.now)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 	}
 	return price.Assumed(s.nodes), nil
-}
-
-// headers adds headers to requests.
-type headers struct {
-	next http.RoundTripper
-	add  []string // "Name: value"
-}
-
-// RoundTrip implements http.RoundTripper.
-func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for _, header := range h.add {
-		name, value, _ := strings.Cut(header, ":")
-		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-	}
-	return h.next.RoundTrip(r)
 }
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.

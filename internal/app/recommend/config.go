@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	report "podfit.dev/podfit/internal/edge/report/review"
@@ -36,15 +37,12 @@ type Config struct {
 	As            string
 
 	// Where usage is from.
-	Source       string
-	Trace        string
-	Prometheus   string
-	Headers      []string // "Name: value"
-	Params       []string // "name=value"
-	TokenFile    string
-	ClusterLabel string // "name=value"
-	History      string
-	For          time.Duration
+	Source string
+	Trace  string
+	process.PrometheusConfig
+	Params  []string // "name=value"
+	History string
+	For     time.Duration
 
 	// How requests are determined.
 	Profiles []string
@@ -125,11 +123,8 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Source, "source", c.Source, "Where usage is from: cluster (VPA objects, their checkpoints and usage histories), prometheus, metrics (the Metrics API, read for the time of --for), trace (--trace), "+
 		"or auto: trace or prometheus if their flag is set, else cluster if there are VPAs, else metrics.")
 	f.StringVar(&c.Trace, "trace", c.Trace, "Path of a trace (*.csv or *.csv.gz), or of a folder that contains traces, as for podfit backtest.")
-	f.StringVar(&c.Prometheus, "prometheus", c.Prometheus, "URL of a Prometheus with the metrics of containers.")
-	f.StringArrayVar(&c.Headers, "prometheus-header", c.Headers, "HTTP header for requests to Prometheus, such as 'X-Scope-OrgID: shop'. Can be repeated.")
+	c.PrometheusConfig.Flags(f, "containers")
 	f.StringArrayVar(&c.Params, "prometheus-param", c.Params, "Parameter of each query to Prometheus, such as dedup=false or max_source_resolution=5m of Thanos, or extra_label=cluster=prod of VictoriaMetrics. Can be repeated.")
-	f.StringVar(&c.TokenFile, "prometheus-token-file", c.TokenFile, "Path of a file that contains a bearer token for Prometheus.")
-	f.StringVar(&c.ClusterLabel, "cluster-label", c.ClusterLabel, "Label and value of the series of this cluster, such as cluster=prod, in a Prometheus with several clusters.")
 	f.StringVar(&c.History, "history", c.History, "Length of the usage history that is read from Prometheus.")
 	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. At least 2m.")
 
@@ -242,20 +237,10 @@ func (c *Config) validateSource() error {
 	if c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != "") {
 		errs = append(errs, errors.New("--trace and --prometheus cannot both be set"))
 	}
-	if c.Prometheus != "" && !isURL(c.Prometheus) {
-		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus))
-	}
-	if c.OpenCost != "" && !isURL(c.OpenCost) {
+	if c.OpenCost != "" && !process.IsURL(c.OpenCost) {
 		errs = append(errs, fmt.Errorf("--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost))
 	}
-	for _, h := range c.Headers {
-		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n") {
-			errs = append(errs, fmt.Errorf("--prometheus-header must be 'Name: value', got %q", h))
-		}
-	}
-	if name, _, ok := strings.Cut(c.ClusterLabel, "="); c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)) {
-		errs = append(errs, fmt.Errorf("--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel))
-	}
+	errs = append(errs, c.PrometheusConfig.Validate())
 	if d, err := model.ParseDuration(c.History); err != nil || d <= 0 {
 		errs = append(errs, fmt.Errorf("--history must be a duration such as 12h or 14d, got %q", c.History))
 	}
@@ -311,12 +296,6 @@ func (c *Config) source() string {
 		return sourcePrometheus
 	}
 	return sourceAuto
-}
-
-// isURL reports whether s is an HTTP or HTTPS URL with a host.
-func isURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func builtinNames() []string {

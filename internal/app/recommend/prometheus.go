@@ -8,103 +8,39 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
-	"podfit.dev/podfit/internal/edge/prom"
 	"podfit.dev/podfit/internal/edge/prom/discovery"
 	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
-// addressVariable is the environment variable with the URL of Prometheus.
-const addressVariable = "PROMETHEUS_URL"
-
-// An endpoint is a Prometheus.
-type endpoint struct {
-	address   string
-	name      string // for the report
-	transport http.RoundTripper
-	headers   []string // that transport adds, "Name: value"
-}
-
 // locate returns the Prometheus to read: from the flag, the environment variable, or a Service of the cluster. It returns nil if there is
 // none, unless --source prometheus requires one.
-func (j *job) locate(ctx context.Context, clients *kube.Clients) (*endpoint, error) {
+func (j *job) locate(ctx context.Context, clients *kube.Clients) (*process.PrometheusEndpoint, error) {
 	c := &j.config
 	required := c.source() == sourcePrometheus
 	if !required && c.source() != sourceAuto {
 		return nil, nil
 	}
-	for _, address := range [...]string{c.Prometheus, os.Getenv(addressVariable)} {
-		if address == "" {
-			continue
-		}
-		if !isURL(address) {
-			return nil, fmt.Errorf("%s must be a URL such as http://localhost:9090, got %q", addressVariable, address)
-		}
-		base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
-		if err != nil {
-			return nil, err
-		}
-		return &endpoint{address, "Prometheus " + withoutUser(address), &headers{next: base, add: c.Headers}, c.Headers}, nil
+	if given, err := c.Given(); given != nil || err != nil {
+		return given, err
 	}
-	found, err := discover(ctx, clients)
+	found, err := c.Found(ctx, clients)
 	var several discovery.Several
-	switch {
-	case err == nil:
-	case required || errors.As(err, &several) || ctx.Err() != nil:
-		return nil, err
-	default:
+	if err != nil && !required && !errors.As(err, &several) && ctx.Err() == nil {
 		return nil, nil // no right to list Services, or none is known
 	}
-	address, err := inspection.ServiceProxy(clients, found.Key, found.Scheme, found.Port, found.Path)
-	if err != nil {
-		return nil, err
-	}
-	add := slices.Clone(c.Headers)
-	for name, value := range found.Header {
-		if !c.setsHeader(name) {
-			add = append(add, name+": "+value)
-		}
-	}
-	return &endpoint{address, found.Product + " " + found.Key.String(), &headers{next: clients.HTTP.Transport, add: add}, add}, nil
+	return found, err
 }
-
-// setsHeader reports whether a flag sets a header for requests to Prometheus.
-func (c *Config) setsHeader(name string) bool {
-	return slices.ContainsFunc(c.Headers, func(h string) bool {
-		given, _, _ := strings.Cut(h, ":")
-		return strings.EqualFold(strings.TrimSpace(given), name)
-	})
-}
-
-// discover returns the only Prometheus among the Services of the cluster.
-func discover(ctx context.Context, clients *kube.Clients) (discovery.Candidate, error) {
-	services, err := inspection.Services(ctx, clients, discovery.Selectors())
-	if err != nil {
-		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
-	}
-	objects, err := inspection.Prometheuses(ctx, clients)
-	if err != nil {
-		return discovery.Candidate{}, fmt.Errorf("search for Prometheus: %w; set --prometheus", err)
-	}
-	return discovery.Choose(services, objects)
-}
-
-var userInURL = regexp.MustCompile(`//[^/@]*@`)
-
-// withoutUser returns a URL without a user and password.
-func withoutUser(address string) string { return userInURL.ReplaceAllString(address, "//") }
 
 // A history reads recorded usage. survey.Survey implements it.
 type history interface {
@@ -114,8 +50,8 @@ type history interface {
 }
 
 // newHistory returns a reader of the usage that a Prometheus stores.
-func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *endpoint) (history, error) {
-	c := survey.Config{Address: from.address, Transport: from.transport, Parallel: 1, Tenant: strings.Join(from.headers, "\n")}
+func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (history, error) {
+	c := survey.Config{Address: from.Address, Transport: from.Transport, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
 	if j.config.Load == "normal" {
 		c.Parallel = 2
 	}

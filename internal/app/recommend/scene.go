@@ -213,12 +213,7 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
 		return nil
 	}
 	for i := range list {
-		p, err := profile.Parse(list[i].JSON)
-		if err != nil {
-			s.catalog.LearnInvalid(list[i].Name, list[i].Version, err.Error())
-			continue
-		}
-		s.catalog.Learn(list[i].Name, list[i].Version, p)
+		profile.Learn(s.catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
 	return nil
 }

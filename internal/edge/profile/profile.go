@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/spelling"
 )
 
@@ -33,6 +34,16 @@ func ReadFile(path string) (recommend.Profile, error) {
 		return p, fmt.Errorf("%s: %w", path, err)
 	}
 	return p, nil
+}
+
+// Learn adds a version of a SizingProfile to a catalog, in YAML or JSON. If it is invalid, the catalog has the problem.
+func Learn(catalog *sizing.Catalog, name, version string, data []byte) {
+	p, err := Parse(data)
+	if err != nil {
+		catalog.LearnInvalid(name, version, err.Error())
+		return
+	}
+	catalog.Learn(name, version, p)
 }
 
 // Parse reads a SizingProfile in YAML or JSON. The error has all problems of the spec.

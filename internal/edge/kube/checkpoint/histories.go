@@ -177,7 +177,7 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 		return err
 	}
 	var o historyObject
-	if err := decodeHistory(raw, &o); err != nil {
+	if err := o.decode(raw, historyTooLarge); err != nil {
 		return fmt.Errorf("decode usage history %s: %w", name, err)
 	}
 	if owner, err := o.workload(); err != nil || owner != w {
@@ -321,7 +321,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		h.available()
 		for i := range page.Items {
 			item := new(historyObject)
-			if err := decodeHistory(page.Items[i], item); err != nil {
+			if err := item.decode(page.Items[i], historyTooLarge); err != nil {
 				h.log.Warn("Skipped a UsageHistory that cannot be decoded", slog.Any("error", err))
 				continue
 			}

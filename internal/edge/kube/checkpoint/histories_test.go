@@ -441,7 +441,7 @@ func FuzzDecodeHistory(f *testing.F) {
 		if err != nil {
 			return // JSON cannot represent such a time
 		}
-		back := historyObject{Status: again}
+		back := historyObject{storedObject{Status: again}}
 		got, err := back.histories()
 		if err != nil {
 			t.Fatal(err)

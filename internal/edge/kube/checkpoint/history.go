@@ -31,8 +31,8 @@ const historyPageSize = 50
 // CRD are smaller.
 const historyTooLarge = 640 << 10
 
-// A historyObject is a UsageHistory whose parts are decoded separately, so that an invalid part affects only itself.
-type historyObject struct {
+// A storedObject is a UsageHistory or an UpdateState whose parts are decoded separately, so that an invalid part affects only itself.
+type storedObject struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     json.RawMessage   `json:"spec"`
 	Status   json.RawMessage   `json:"status"`
@@ -40,16 +40,19 @@ type historyObject struct {
 	size int // bytes of JSON if the object is too large; then there is no status
 }
 
-// decodeHistory decodes an object. It drops the status of an object that is too large.
-func decodeHistory(raw []byte, o *historyObject) error {
+// decode decodes an object. It drops the status of an object of more than most bytes.
+func (o *storedObject) decode(raw []byte, most int) error {
 	if err := json.Unmarshal(raw, o); err != nil {
 		return err
 	}
-	if len(raw) > historyTooLarge {
+	if len(raw) > most {
 		o.Status, o.size = nil, len(raw)
 	}
 	return nil
 }
+
+// A historyObject is a UsageHistory.
+type historyObject struct{ storedObject }
 
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
 // with the oldest samples.

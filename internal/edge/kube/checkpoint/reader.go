@@ -43,7 +43,7 @@ func (r *Reader) Histories(ctx context.Context, w cluster.Workload) ([]usage.His
 			return nil, fmt.Errorf("read UsageHistory %s/%s: %w", w.Namespace, name, err)
 		}
 		var o historyObject
-		if err := decodeHistory(raw, &o); err != nil {
+		if err := o.decode(raw, historyTooLarge); err != nil {
 			return nil, fmt.Errorf("decode UsageHistory %s/%s: %w", w.Namespace, name, err)
 		}
 		if owner, err := o.workload(); err == nil && owner == w {
@@ -99,7 +99,7 @@ func (r *Reader) State(ctx context.Context, w cluster.Workload) (ledger.State, b
 			return ledger.State{}, false, fmt.Errorf("read UpdateState %s/%s: %w", w.Namespace, name, err)
 		}
 		var o updateStateObject
-		if err := decodeUpdateState(raw, &o); err != nil {
+		if err := o.decode(raw, stateTooLarge); err != nil {
 			return ledger.State{}, false, fmt.Errorf("decode UpdateState %s/%s: %w", w.Namespace, name, err)
 		}
 		if owner, err := o.workload(); err == nil && owner == w {

@@ -237,25 +237,8 @@ func fromMicro(t *metav1.MicroTime) time.Time {
 	return t.UTC()
 }
 
-// An updateStateObject is an UpdateState whose parts are decoded separately, so that an invalid part affects only itself.
-type updateStateObject struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     json.RawMessage   `json:"spec"`
-	Status   json.RawMessage   `json:"status"`
-
-	size int // bytes of JSON if the object is too large; then there is no status
-}
-
-// decodeUpdateState decodes an object. It drops the status of an object that is too large.
-func decodeUpdateState(raw []byte, o *updateStateObject) error {
-	if err := json.Unmarshal(raw, o); err != nil {
-		return err
-	}
-	if len(raw) > stateTooLarge {
-		o.Status, o.size = nil, len(raw)
-	}
-	return nil
-}
+// An updateStateObject is an UpdateState.
+type updateStateObject struct{ storedObject }
 
 // name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }

@@ -152,7 +152,7 @@ func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster
 		}
 		for i := range page.Items {
 			var o updateStateObject
-			if err := decodeUpdateState(page.Items[i], &o); err != nil {
+			if err := o.decode(page.Items[i], stateTooLarge); err != nil {
 				s.skip(&o, err)
 				continue
 			}
@@ -229,7 +229,7 @@ func (s *States) write(ctx context.Context, w cluster.Workload, status *v1alpha1
 		err := s.create(ctx, w, name, status, sum)
 		if !apierrors.IsAlreadyExists(err) {
 			if isLost(err) {
-				s.learn(&updateStateObject{Metadata: metav1.ObjectMeta{Name: name}}, w, 0)
+				s.learn(&updateStateObject{storedObject{Metadata: metav1.ObjectMeta{Name: name}}}, w, 0)
 			}
 			return err
 		}

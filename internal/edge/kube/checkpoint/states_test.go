@@ -474,7 +474,7 @@ func FuzzUpdateState(f *testing.F) {
 		f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"` + at + `","failingSince":"` + at + `"}],"canary":{"phase":"Watching","pod":"p","uid":"u","since":"` + at + `"}}`))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o := updateStateObject{Status: raw}
+		o := updateStateObject{storedObject{Status: raw}}
 		first, _ := o.state(deployment("web"))
 		// What is accepted is stored and loaded again without an error, and is within the limits.
 		stored, err := json.Marshal(updateStateStatus(&first))
@@ -484,7 +484,7 @@ func FuzzUpdateState(f *testing.F) {
 		if len(stored) > v1alpha1.MaxUpdateStateSize {
 			t.Fatalf("%d bytes", len(stored))
 		}
-		again := updateStateObject{Status: stored}
+		again := updateStateObject{storedObject{Status: stored}}
 		if _, err := again.state(deployment("web")); err != nil {
 			t.Fatal(err)
 		}
