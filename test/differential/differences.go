@@ -357,7 +357,7 @@ var Differences = []Difference{
 	{
 		Name:     "refused actions",
 		Upstream: "retries every refused eviction and resize after a minute, in any order",
-		Podfit:   "retries after a back-off of 1 to 90 minutes, after pods without refusals; immediately when more pods are ready",
+		Podfit:   "retries after a back-off of 1 to 90 minutes, after pods without refusals; immediately when more pods are ready than at all earlier attempts",
 		Reason:   "one protected pod must not use up the requests and rate limit of others",
 		Test:     "TestUpdater_budgetProtectsOnePod_othersAreUpdated",
 	},

@@ -301,7 +301,8 @@ type PodUpdate struct {
 	// +optional
 	FailingSince *metav1.MicroTime `json:"failingSince,omitempty"`
 
-	// readyPods is the number of ready pods of the controller at the last attempt.
+	// readyPods is the largest number of other ready pods of the controller at the consecutive attempts that a PodDisruptionBudget refused.
+	// The next attempt is made before nextTime if more are ready.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReadyPods int32 `json:"readyPods,omitempty"`

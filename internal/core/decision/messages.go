@@ -287,7 +287,7 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: DisruptionBudget, Example: Reason{Text: "The disruption budget web needs 3 healthy pods and has 3 currently", Until: exampleTime},
-		Meaning: "A PodDisruptionBudget does not allow the eviction now. podfit tries again after the given time, or earlier if more pods are ready.",
+		Meaning: "A PodDisruptionBudget does not allow the eviction now. podfit tries again after the given time, or earlier if more pods are ready than at all earlier attempts.",
 		Remedy:  "Run `kubectl -n NAMESPACE get pdb`: ALLOWED DISRUPTIONS must be above 0. Fix unhealthy pods. If all pods are healthy, the budget never allows a disruption: lower `minAvailable` or raise `maxUnavailable`, or add a replica.",
 	},
 	{

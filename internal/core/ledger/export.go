@@ -77,7 +77,7 @@ type FailedState struct {
 	Lost           time.Time // time of the last attempt without an answer
 	LostSince      time.Time // time of the first of the consecutive last attempts without an answer
 	Failing        time.Time // time of the first of the consecutive transient failures
-	Ready          int       // pods of the group that were ready
+	Ready          int       // FailedAttempt.Ready
 	OverQuota      []policy.Fitted
 	OverQuotaAt    time.Time
 	OverQuotaTotal cluster.PodResources // what the pods of the workload requested then; zero if unknown

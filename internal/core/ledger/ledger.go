@@ -107,6 +107,7 @@ type Attempt struct {
 	Repeated bool                 // Delete: the replacement of an earlier deletion was OOM-killed, too
 	Total    cluster.PodResources // Resize: what the pods of the workload requested at least, if a quota refused it; zero if unknown
 	Early    bool                 // the attempt was made before the end of the back-off, because more pods are ready
+	Replicas int                  // the number of replicas that the controller should have; zero if unknown
 }
 
 // newest returns when the newest pod of the workload was created, by the API server's clock.

@@ -31,8 +31,13 @@ type FailedAttempt struct {
 	Failing   time.Time       // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
 	Lost      time.Time       // time of the last attempt without an answer; the pod may have been evicted then
 	LostSince time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
-	Ready     int             // pods of the group that were ready, without those changed in that pass
 	With      []policy.Fitted // what a resize asked for
+
+	// Ready is the largest number of other ready pods of the group, without those changed in the pass, at the attempts in a row that a
+	// disruption budget refused. Unconfirmed is whether the only attempt with as many was made before the end of the back-off: the status
+	// of the disruption budget might not have counted the last of these pods yet.
+	Ready       int
+	Unconfirmed bool
 
 	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
 	OverQuota      []policy.Fitted
@@ -45,6 +50,9 @@ type refusedKey struct {
 	uid string
 	do  decision.Act
 }
+
+// budgetDelay is how long the status of a PodDisruptionBudget may take to count a pod that is ready.
+const budgetDelay = 10 * time.Second
 
 // maxRefusalText is how many bytes of the API server's text are kept.
 const maxRefusalText = 300
@@ -61,7 +69,7 @@ func Shortened(text string) string {
 	return text
 }
 
-// Refused records that an action was refused. ready is the number of ready pods of its group at that time.
+// Refused records that an action was refused. ready is the number of other ready pods of its group at that time.
 func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int) {
 	r.Text = Shortened(r.Text)
 	l.MarkServed(now, d.Pod)
@@ -69,6 +77,9 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
 	next := FailedAttempt{Refusal: r, At: now, Attempts: l.attempts(d.Pod, before) + 1, Ready: max(0, ready), With: d.With}
+	if r.Kind == decision.DeniedByBudget && l.isRepeated(d, before) {
+		next.Ready, next.Unconfirmed = before.readyWith(next.Ready, d.Early)
+	}
 	if d.Early {
 		next.Attempts = max(1, next.Attempts-1) // otherwise pods that become ready one by one would let the back-off grow
 	}
@@ -119,6 +130,31 @@ func (l *Ledger) attemptsOf(w cluster.Workload, r FailedAttempt) int {
 		return 1
 	}
 	return r.Attempts
+}
+
+// isRepeated reports whether a disruption budget also refused the attempt before, and would have the same reason to refuse this one: no pod of
+// the workload was evicted since, and its number of replicas is not too small for as many other ready pods.
+func (l *Ledger) isRepeated(d Attempt, before FailedAttempt) bool {
+	evicted := !l.progress[WorkloadOf(d.Pod)].Before(before.At)
+	return before.Kind == decision.DeniedByBudget && !evicted && (d.Replicas == 0 || before.Ready < d.Replicas)
+}
+
+// readyWith returns Ready and Unconfirmed after one more attempt in a row with a number of other ready pods.
+func (r FailedAttempt) readyWith(ready int, early bool) (most int, unconfirmed bool) {
+	switch {
+	case ready > r.Ready:
+		return ready, early
+	case ready == r.Ready:
+		return ready, false
+	default:
+		return r.Ready, r.Unconfirmed
+	}
+}
+
+// MayAllow reports whether a disruption budget that refused the attempts may allow one with a number of other ready pods: more than at any
+// of them, or as many as at a single attempt before the end of the back-off, if its status has had time to count them.
+func (r FailedAttempt) MayAllow(now time.Time, ready int) bool {
+	return ready > r.Ready || r.Unconfirmed && ready == r.Ready && !now.Before(r.At.Add(budgetDelay))
 }
 
 // LastFailure returns the last attempt at an action that did not succeed, with the attempts in a row that count, and

@@ -86,6 +86,14 @@ func (s *pass) groupsOf(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster.
 	return groups
 }
 
+// readyBeside returns the number of ready pods without a pod of the group. The eviction of a pod leaves that many, whether or not it is ready.
+func (g *group) readyBeside(p *cluster.Pod) int {
+	if p.Serves() {
+		return max(0, g.ready-1)
+	}
+	return g.ready
+}
+
 // health is the state of a pod that determines what its disruption takes from the budget.
 type health uint8
 

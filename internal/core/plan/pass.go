@@ -107,11 +107,11 @@ func (p *Pass) Done(d decision.Decision) {
 func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decision {
 	at := p.at(d)
 	own := &p.entries[at]
+	tried := own.attempt(p.now, d)
 	ready := 0
 	if g := p.group(own); g != nil {
-		ready = g.ready - g.changed
+		ready, tried.Replicas = g.readyBeside(d.Pod)-g.changed, g.wanted
 	}
-	tried := own.attempt(p.now, d)
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
 	if r.QuotaUsed && own.scope != nil {

@@ -48,13 +48,13 @@ func (p *Pass) Unanswered(d decision.Decision) (decision.Reason, bool) {
 }
 
 // evictionRefused blocks an eviction during the back-off after a refusal. If a PodDisruptionBudget refused it, the eviction is tried
-// again at once when more pods are ready.
+// again at once when more other pods are ready than at any refused attempt in a row.
 func (t *candidate) evictionRefused() (decision.Reason, bool) {
 	r, ok := t.w.Ledger.LastFailure(t.d.Pod, decision.Evict)
 	if !ok || !t.now.Before(r.Until(t.b.Delays)) {
 		return decision.Reason{}, false
 	}
-	if r.Kind == decision.DeniedByBudget && t.g != nil && t.g.ready > r.Ready && !t.now.Before(r.At.Add(r.RetryAfter)) {
+	if r.Kind == decision.DeniedByBudget && t.g != nil && r.MayAllow(t.now, t.g.readyBeside(t.d.Pod)) && !t.now.Before(r.At.Add(r.RetryAfter)) {
 		return decision.Reason{}, false
 	}
 	return r.Reason(t.b.Delays, decision.Evict), true
