@@ -146,6 +146,7 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 			p.pass(ctx)
 			evictUnchecked(s, s.workloads[0].pods[0])
 		}, "attempts are bounded"},
+		"repeats a refused eviction when more pods are ready than at the last attempt": {flapping, triesWhenMoreAreReady(), "attempts are bounded"},
 		"writes no events": {day(grow("Recreate", 3).with(refuses("evict", denied403, false))), func(ctx context.Context, _ *simulation, p *podfit) {
 			p.pass(ctx)
 			clear(p.events)
@@ -201,6 +202,30 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 var fitsNowhere = &world{Minutes: 24 * 60, Min: 2, Tolerance: 1, Nodes: 2, Node: size{2000, 16 << 10}, Workloads: []workload{
 	grow("Recreate", 6).with(func(w *workload) { w.Advice[0].Target = size{3000, 1024} }),
 }}
+
+// flapping is a world in which a disruption budget requires one pod more than there are. The pods are OOM-killed one after the other, without
+// more memory in the recommendation, except the first one, which is always ready.
+var flapping = day(workload{
+	Mode: "Recreate", Replicas: 3, Template: size{100, 128}, Fine: []int{0}, PDBs: []pdb{{MinAvailable: 7}}, OOM: outOfMemory{NeedMB: 256, Every: 6},
+	Advice: []advice{{Target: size{100, 1024}}, {At: 1, Target: size{1000, 128}}},
+	Scales: []scaling{{At: 2, Replicas: 4}, {At: 3, Replicas: 5}, {At: 4, Replicas: 6}},
+})
+
+// triesWhenMoreAreReady returns an updater that runs two passes of podfit, and tries to evict the first pod after podfit's longest
+// back-off, and earlier if more pods are ready than at its last attempt.
+func triesWhenMoreAreReady() func(context.Context, *simulation, *podfit) {
+	last := 0
+	return func(ctx context.Context, s *simulation, p *podfit) {
+		if s.minute() <= 1 {
+			p.pass(ctx)
+		}
+		w := s.workloads[0]
+		if ready := w.count().ready; s.minute()-w.pods[0].lastAt >= 90 || ready > last {
+			evictUnchecked(s, w.pods[0])
+			last = ready
+		}
+	}
+}
 
 // neverSized is a world in which new pods have the size of their template.
 var neverSized = &world{Minutes: 24 * 60, Min: 2, Tolerance: 1, Workloads: []workload{

@@ -19,7 +19,7 @@ import (
 // Limits of the properties.
 const (
 	grace        = 12 // passes for which podfit may be behind upstream
-	attempts     = 48 // requests for one pod in a day while nothing about it changes: two for each of the longest back-offs, and those before
+	attempts     = 24 // requests for one pod in a day while nothing changes: 8 with back-offs of up to 64 minutes, 14 with 90 minutes, and some slack
 	outdated     = 8  // passes for which a reason may be outdated
 	reportWithin = 20 // minutes after which users must have an event about an action that is refused or has no response
 	unclear      = 5  // minutes for which an eviction without a response counts as carried out
@@ -312,11 +312,11 @@ func (c *checker) after(minute int) {
 // pod checks that attempts are bounded (P3), and that a pod without a change has a correct reason (P4).
 func (c *checker) pod(w *simulated, p *replica, minute int) {
 	for _, verb := range []string{"evict", "resize"} {
-		if n := p.tried[verb]; n > attempts {
+		if n := p.tried[verb]; n > attempts+c.early(w, verb) {
 			c.fail(minute, "attempts are bounded", "%s: %d requests to %s it without any change; the last reply was %q", p.pod.Name, n, verb, p.replies[verb])
 		}
 	}
-	if most := 2*len(w.Advice) + attempts; p.resizes > most {
+	if most := 2 * (len(w.Advice) + attempts); p.resizes > most {
 		c.fail(minute, "attempts are bounded", "%s was resized %d times", p.pod.Name, p.resizes)
 	}
 	if w.satisfied(p) {
@@ -360,6 +360,16 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q; it is left because: %v", p.pod.Name, verb, since, p.replies[verb], c.podfit.decisions[uid].Reason.Code)
 		}
 	}
+}
+
+// early returns how many requests for one pod may be made before the end of the back-off. The readiness of other pods may change what a
+// disruption budget allows. But a budget that has refused an eviction with a number of other ready pods refuses it again with as many or
+// fewer, however often their readiness changes. Its status may count a pod late, so two requests with each number are justified.
+func (c *checker) early(w *simulated, verb string) int {
+	if verb != "evict" || len(w.PDBs) == 0 {
+		return 0
+	}
+	return 2 * c.described(w).most()
 }
 
 // refusalEvents match the texts of events about an action that was refused or had no response.

@@ -81,7 +81,7 @@ type replica struct {
 	answers   map[string]*corev1.Pod // results of patches, by patch
 	restarts  int                    // minute of the last resize that restarts a container
 	resizes   int                    // number of accepted resizes
-	tried     map[string]int         // requests since the pod or its recommendation changed, by verb
+	tried     map[string]int         // requests since the pod or its recommendation changed, by verb; for evictions also since another pod was deleted
 	replies   map[string]string      // the last replies, by verb
 	over      bool                   // the last definite reply to a resize was a quota refusal
 	overTotal size                   // what the pods of the workload requested when a quota last refused a resize; zero after a resize
@@ -373,6 +373,9 @@ func (s *simulation) remove(w *simulated, p *replica) {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
 	p.leaves = s.minute() + 1 + w.Grace
+	for _, o := range w.pods {
+		delete(o.tried, "evict") // a disruption budget may allow another eviction when the pod is replaced
+	}
 }
 
 // most returns the largest number of replicas of a workload over all minutes.

@@ -54,6 +54,8 @@ var known = map[string]*world{
 	"a disruption budget protects the primary": day(grow("Recreate", 3).with(func(w *workload) {
 		w.PDBs = []pdb{{FirstOnly: true}}
 	})),
+	// When more pods are ready, a disruption budget may allow an eviction, unless it has refused one with as many ready pods before.
+	"a disruption budget that lacks a pod, and the number of ready pods changes": flapping,
 	// A resize that gives room comes first on its node, but not if it is refused in each pass.
 	"resizes to smaller sizes cannot be sent": {Minutes: 60, Min: 2, Tolerance: 0.5, Rate: 0.4717, Workloads: []workload{
 		grow("InPlaceOrRecreate", 2), shrink("InPlaceOrRecreate", 5).with(refuses("resize", notSent, false)),
