@@ -18,10 +18,17 @@ import (
 
 // RefusedFor is Refused for a request to a resource of a CustomResourceDefinition. Without the CustomResourceDefinition, the API server answers
 // with status 404 and the text "404 page not found", and so does a proxy or load balancer in front of it that has no backend for a moment.
-// So such an answer is ErrUnsupported only if the discovery documents of the API server do not have the resource either.
+// So such an answer is ErrUnsupported only if the discovery documents of the API server do not have the resource either. A status 403 without a
+// Status object is of a proxy, too, and is not ErrForbidden.
 func RefusedFor(ctx context.Context, client rest.Interface, r schema.GroupVersionResource, err error) error {
 	refused := Refused(err)
-	if !errors.Is(refused, ErrUnsupported) || !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return refused
+	}
+	if errors.Is(refused, ErrForbidden) {
+		return fmt.Errorf("the answer with status 403 is not of the API server: %w", errors.New(err.Error()))
+	}
+	if !errors.Is(refused, ErrUnsupported) {
 		return refused
 	}
 	if missing, problem := isMissing(ctx, client, r); !missing {

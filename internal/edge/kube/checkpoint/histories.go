@@ -107,9 +107,9 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	err := h.unavailable(w)
 	if err == nil {
-		err = h.write(ctx, w, hs)
+		err = h.refused(ctx, h.write(ctx, w, hs))
 	}
-	if err = kube.Refused(err); err == nil {
+	if err == nil {
 		return true, nil
 	}
 	if errors.Is(err, kube.ErrUnsupported) { // but not ErrForbidden: an admission plugin may forbid a single write
@@ -305,7 +305,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		raw, err := readPage(ctx, h.client.Get().Namespace(h.namespace).Resource(v1alpha1.ResourceUsageHistories).
 			VersionedParams(&o, h.parameters))
 		if err != nil {
-			if err = kube.Refused(err); errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
+			if err = h.refused(ctx, err); errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
 				h.missing(err)
 				return nil
 			}
@@ -340,6 +340,12 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 			return nil
 		}
 	}
+}
+
+// refused is kube.Refused. ErrUnsupported and ErrForbidden are certainly of the API server, because the recommender runs without the stored
+// histories then, and replaces them by shorter ones later.
+func (h *Histories) refused(ctx context.Context, err error) error {
+	return kube.RefusedFor(ctx, h.client, v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories), err)
 }
 
 // available records that histories can be read.

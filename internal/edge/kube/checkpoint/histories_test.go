@@ -159,6 +159,7 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	h := newHistories(t, f, StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found")
 	f.Reply("POST "+historiesOfOne, http.StatusNotFound, "404 page not found")
+	f.Reply("GET /apis", http.StatusOK, `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}]}]}`)
 	if all := loadHistories(t, h); len(all) != 0 || log.Len() != 0 {
 		t.Errorf("loaded %v, log: %s", all, &log) // no warning if no history must be stored
 	}
@@ -314,6 +315,7 @@ func TestHistories_collect_deletesOnlyOrphans(t *testing.T) {
 		t.Error("the object that a user deleted is not written again")
 	}
 	f.Reply("GET "+historiesPath, http.StatusNotFound, "404 page not found") // the CRD is removed
+	f.Reply("GET /apis", http.StatusOK, `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}]}]}`)
 	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster
 	}
 }
 
-// refused is kube.Refused. ErrUnsupported means that the CRD is certainly not installed, because the updater acts without records then.
+// refused is kube.Refused. ErrUnsupported and ErrForbidden are certainly of the API server, because the updater acts without records then.
 func (s *States) refused(ctx context.Context, err error) error {
 	return kube.RefusedFor(ctx, s.client, v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates), err)
 }
