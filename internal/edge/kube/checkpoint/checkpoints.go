@@ -179,6 +179,9 @@ func (c *Checkpoints) answer(raw []byte, err error) error {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return fmt.Errorf("decode response: %w", err)
 	}
+	if err := checkAnswer(&o.Metadata); err != nil {
+		return err
+	}
 	c.learn(&o)
 	return nil
 }
@@ -191,6 +194,9 @@ func (c *Checkpoints) read(ctx context.Context, key Key, name string) (checkpoin
 	}
 	var o checkpointObject
 	if err := json.Unmarshal(raw, &o); err != nil {
+		return checkpointAt{}, fmt.Errorf("decode checkpoint %s: %w", name, err)
+	}
+	if err := checkAnswer(&o.Metadata); err != nil {
 		return checkpointAt{}, fmt.Errorf("decode checkpoint %s: %w", name, err)
 	}
 	if o.key() != key {

@@ -180,6 +180,9 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 	if err := o.decode(raw, historyTooLarge); err != nil {
 		return fmt.Errorf("decode usage history %s: %w", name, err)
 	}
+	if err := checkAnswer(&o.Metadata); err != nil {
+		return fmt.Errorf("decode usage history %s: %w", name, err)
+	}
 	if owner, err := o.workload(); err != nil || owner != w {
 		return errForeign
 	}
@@ -234,6 +237,9 @@ func (h *Histories) answer(w cluster.Workload) func([]byte, error) error {
 		var o historyObject
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return fmt.Errorf("decode response: %w", err)
+		}
+		if err := checkAnswer(&o.Metadata); err != nil {
+			return err
 		}
 		_, err = h.learn(&o, w)
 		return err

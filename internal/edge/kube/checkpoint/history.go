@@ -51,6 +51,18 @@ func (o *storedObject) decode(raw []byte, most int) error {
 	return nil
 }
 
+// errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
+// carried out.
+var errNoObject = errors.New("the answer is not the object of the request")
+
+// checkAnswer returns errNoObject if an answer has not the metadata of a stored object.
+func checkAnswer(m *metav1.ObjectMeta) error {
+	if m.Name == "" || m.ResourceVersion == "" {
+		return errNoObject
+	}
+	return nil
+}
+
 // A historyObject is a UsageHistory.
 type historyObject struct{ storedObject }
 

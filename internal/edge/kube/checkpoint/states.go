@@ -280,6 +280,9 @@ func (s *States) read(ctx context.Context, w cluster.Workload, name string) (sta
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return stateAt{}, fmt.Errorf("decode update state %s: %w", name, err)
 	}
+	if err := checkAnswer(&o.Metadata); err != nil {
+		return stateAt{}, fmt.Errorf("decode update state %s: %w", name, err)
+	}
 	if owner, err := o.workload(); err != nil || owner != w {
 		return stateAt{}, errForeign
 	}
@@ -318,6 +321,9 @@ func (s *States) answer(w cluster.Workload, status *v1alpha1.UpdateStateStatus, 
 		var o updateStateObject
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return fmt.Errorf("decode response: %w", err)
+		}
+		if err := checkAnswer(&o.Metadata); err != nil {
+			return err
 		}
 		if len(status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
 			s.learn(&o, w, 0)
