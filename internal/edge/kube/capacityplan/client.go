@@ -56,6 +56,9 @@ func decode(raw []byte) (*v1alpha1.CapacityPlan, error) {
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return nil, fmt.Errorf("decode the capacity plan: %w", err)
 	}
+	if parts.Metadata.Name == "" || parts.Metadata.ResourceVersion == "" {
+		return nil, errors.New("decode the capacity plan: the answer is no CapacityPlan") // such as one of a proxy, which must not count as an empty plan
+	}
 	out := &v1alpha1.CapacityPlan{ObjectMeta: parts.Metadata}
 	if len(raw) > tooLarge {
 		return out, fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrInvalid, len(raw), tooLarge)
