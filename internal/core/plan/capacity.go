@@ -46,7 +46,8 @@ const (
 )
 
 const (
-	maxRequests     = 10            // requests for capacity in the cluster at the same time
+	maxRequests     = 10            // requests for capacity in the cluster at the same time, for pods of the pass
+	maxUnknown      = 50            // requests for unknown pods that a pass deletes; a tenant can create any number
 	maxOffers       = 100           // pods in a pass that get the budget of others
 	growthOfRequest = 0.1           // a request that is not provided is replaced if the size of the replacement exceeds it by this fraction
 	unansweredFor   = 6 * time.Hour // how long placeholder pods are used after no autoscaler has accepted a ProvisioningRequest
@@ -92,6 +93,7 @@ type CapacityStep struct {
 type capacity struct {
 	requests []*cluster.CapacityRequest               // sorted by name
 	held     map[cluster.Key]*cluster.CapacityRequest // by name
+	active   int                                      // requests for pods of the pass; a tenant can create others
 	given    map[string]bool                          // placeholder pods that are given up for a resize, by UID
 	asked    map[cluster.Workload]bool                // workloads with a request, or for which one is created
 	usable   map[nodeKey][]*nodeRoom                  // nodes that accept new pods, by name
@@ -147,6 +149,11 @@ func (s *pass) checkCapacity(ds []entry) {
 		if d := &ds[i]; s.capacity.of(d.Pod) != nil {
 			decisions[cluster.PlaceholderOf(d.Pod)] = d
 			s.capacity.asked[ledger.WorkloadOf(d.Pod)] = true
+		}
+	}
+	for _, r := range s.capacity.requests {
+		if decisions[r.Key] != nil {
+			s.capacity.active++
 		}
 	}
 	if s.asksForCapacity() {
@@ -279,7 +286,7 @@ func (s *pass) lacksCapacity(d *entry) (decision.Reason, bool) {
 func (s *pass) ask(d *entry, r *decision.Reason) {
 	workload := ledger.WorkloadOf(d.Pod)
 	creating := len(s.capacity.steps)
-	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || len(s.capacity.requests)+creating >= maxRequests {
+	if r.Code != decision.AwaitingCapacity || !r.Until.IsZero() || s.capacity.asked[workload] || s.capacity.active+creating >= maxRequests {
 		return
 	}
 	if last := s.w.Ledger.Capacity(workload); !last.Requested.IsZero() {
@@ -359,6 +366,7 @@ func (s *pass) usableNodes(key nodeKey) []*nodeRoom {
 // releaseRequests deletes the requests that are not needed any more, before others are created.
 func (s *pass) releaseRequests(decisions map[cluster.Key]*entry) {
 	var releases []CapacityStep
+	unknown := 0
 	for _, r := range s.capacity.requests {
 		d := decisions[r.Key]
 		why, failure := s.releaseOf(r, d)
@@ -367,8 +375,13 @@ func (s *pass) releaseRequests(decisions map[cluster.Key]*entry) {
 		}
 		step := CapacityStep{Request: r, Kind: r.Kind, Release: why, failure: failure}
 		step.unanswered = why == ReleaseExpired && r.Kind == cluster.ProvisioningRequest && r.State == cluster.RequestWaiting
-		if d != nil {
+		switch {
+		case d != nil:
 			step.Pod, step.Autoscaler = d.Pod, d.Autoscaler
+		case unknown == maxUnknown:
+			continue // the next passes delete it
+		default:
+			unknown++
 		}
 		releases = append(releases, step)
 	}

@@ -184,6 +184,26 @@ func TestPlan_placeholderOfUnknownPod_isDeleted(t *testing.T) {
 	}
 }
 
+// The deletions of a pass come before its changes of pods.
+func TestPlan_tenantCreatesManyPlaceholders_deletionsOfAPassAreBounded(t *testing.T) {
+	s := fullScene(t)
+	for i := range 1000 {
+		name := fmt.Sprint("fake-", i)
+		s.pods = append(s.pods, &cluster.Pod{Key: cluster.Key{Namespace: "aaa", Name: name}, UID: name, Phase: cluster.Pending, Placeholder: true, Created: s.now})
+	}
+	deleted, created := 0, 0
+	for _, step := range Begin(s.now, s.world(), s.budget).CapacitySteps() {
+		if step.Request == nil {
+			created++
+		} else {
+			deleted++
+		}
+	}
+	if deleted != maxUnknown || created == 0 {
+		t.Errorf("%d deletions and %d requests for capacity, want %d and some", deleted, created, maxUnknown)
+	}
+}
+
 func TestLedger_hostileCapacityState_isBounded(t *testing.T) {
 	s := fullScene(t)
 	w := s.pods[0].Top
