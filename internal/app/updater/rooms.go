@@ -11,20 +11,25 @@ import (
 	"podfit.dev/podfit/internal/core/room"
 )
 
-// reportRooms logs the plans for nodes that are too full for the resizes of their pods, before the first step: one record for each
-// node, when its plan is new. A dry run also writes them as tables.
+// reportRooms logs the plans for nodes that are too full for the resizes of their pods, before the first step: a record for each node and one
+// for each step in its order, when the plan is new. A dry run also writes them as tables.
 func (u *updater) reportRooms(served []*cluster.Autoscaler, plans []room.Plan) {
 	u.reportInvalidMakeRoom(served)
 	current := make(map[string]string, len(plans))
 	for _, p := range plans {
-		table := p.Table()
-		current[p.Node] = table
-		if u.roomReported[p.Node] == table {
+		key := p.Key()
+		current[p.Node] = key
+		if u.roomReported[p.Node] == key {
 			continue
 		}
-		u.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("plan", table))
+		rows := p.Rows()
+		u.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("free", p.Free.String()), slog.Int("count", len(rows)))
+		for i, r := range rows {
+			u.log.Info("Step of the plan for a node", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", r.Action),
+				slog.String("pod", r.Pod), slog.String("from", r.From), slog.String("to", r.To), slog.String("reason", r.Reason))
+		}
 		if u.config.DryRun && u.config.Tables != nil {
-			fmt.Fprint(u.config.Tables, table)
+			fmt.Fprint(u.config.Tables, p.Table())
 		}
 	}
 	u.roomReported = current

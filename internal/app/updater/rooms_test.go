@@ -54,7 +54,7 @@ func TestUpdater_fullNode_neighbourShrinksFirst(t *testing.T) {
 		if want := []string{"resize web-0", "resize web-2"}; !slices.Equal(resized, want) {
 			t.Errorf("got %v, want %v", resized, want)
 		}
-		if n := strings.Count(logged.String(), "Node has too little room for the resizes of its pods"); n != 1 || !strings.Contains(logged.String(), "for shop/web-0") {
+		if n := strings.Count(logged.String(), "Node has too little room for the resizes of its pods"); n != 1 || !strings.Contains(logged.String(), `reason="makes room for shop/web-0"`) {
 			t.Errorf("%d records:\n%s", n, logged.String())
 		}
 
@@ -64,9 +64,9 @@ func TestUpdater_fullNode_neighbourShrinksFirst(t *testing.T) {
 		u.pass(t.Context(), time.Now())
 		u.pass(t.Context(), time.Now().Add(time.Minute))
 		want := `Node n has free: cpu=0 memory=824Mi
-  STEP    POD         FROM                   TO                     REMARK
-  shrink  shop/web-2  cpu=800m memory=100Mi  cpu=400m memory=100Mi  for shop/web-0
-  grow    shop/web-0  cpu=200m memory=100Mi  cpu=400m memory=100Mi  -
+  STEP  ACTION  POD         FROM                   TO                     REASON
+  1     shrink  shop/web-2  cpu=800m memory=100Mi  cpu=400m memory=100Mi  makes room for shop/web-0
+  2     grow    shop/web-0  cpu=200m memory=100Mi  cpu=400m memory=100Mi  gets its target
 `
 		if tables.String() != want || len(fake.done) > 0 {
 			t.Errorf("a dry run writes:\n%s\nwant once:\n%s\nand did %v", tables.String(), want, fake.done)

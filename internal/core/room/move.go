@@ -55,16 +55,15 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 	m.shrinkAll(shrinks, p)
 	if !p.Asked {
 		m.wait(p, p.Target.Sub(p.Holds))
+		m.later = append(m.later, m.afterDeferral(p, set))
 		return true
 	}
 	for _, c := range set {
 		m.others[c.spot].Free = m.others[c.spot].Free.Sub(c.Move.Size)
-		s := Step{Do: MovePod, ID: c.ID, Name: c.Name, From: c.Holds, To: c.Move.Size, Node: m.others[c.spot].Node}
+		m.steps = append(m.steps, m.stepOf(c, p))
 		if c.pod != p {
-			s.For, s.ForID = p.Name, p.ID
 			m.free = m.free.Add(c.Holds)
 		}
-		m.steps = append(m.steps, s)
 		c.used = true
 	}
 	m.still = true
@@ -72,6 +71,29 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 		m.grow(p, p.Target)
 	}
 	return true
+}
+
+// stepOf returns the step of a move that makes room for a pod, or moves that pod itself.
+func (m *maker) stepOf(c chosenMove, needing *pod) Step {
+	s := Step{Do: MovePod, ID: c.ID, Name: c.Name, From: c.Holds, To: c.Move.Size, Node: m.others[c.spot].Node}
+	if c.pod != needing {
+		s.For, s.ForID = needing.Name, needing.ID
+	}
+	return s
+}
+
+// afterDeferral returns the steps that follow when the kubelet has deferred the resize of a pod.
+func (m *maker) afterDeferral(p *pod, set []chosenMove) []Step {
+	var out []Step
+	stays := true
+	for _, c := range set {
+		out = append(out, m.stepOf(c, p))
+		stays = stays && c.pod != p
+	}
+	if stays {
+		out = append(out, Step{Do: GrowPod, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target})
+	}
+	return out
 }
 
 // movable returns the pods that may move for another one, without those that shrink for it and those with a higher priority, the

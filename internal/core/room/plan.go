@@ -47,6 +47,10 @@ type Plan struct {
 	Node  string
 	Free  Amount // before the first step
 	Steps []Step
+
+	// Next are the steps that follow when the kubelet has deferred the resizes that Steps leave waiting, as far as they can be planned now.
+	// They are shown, and not carried out: the plan is made again then.
+	Next []Step
 }
 
 // Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
@@ -63,7 +67,7 @@ func Make(r Request) Plan {
 	for _, level := range m.levels() {
 		m.serveAll(level)
 	}
-	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps}
+	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next()}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
 	return out
 }
@@ -83,7 +87,8 @@ type maker struct {
 	free   Amount
 	still  bool // no pod may move, because one is leaving already
 	steps  []Step
-	visits int // sets of moves that the search looked at
+	later  [][]Step // for each pod whose resize the kubelet has to defer first: the moves for it, and its growth
+	visits int      // sets of moves that the search looked at
 }
 
 // A pod is a pod and what the plan does with it.
@@ -102,6 +107,25 @@ func newMaker(r Request) *maker {
 	}
 	slices.SortFunc(m.pods, func(a, b pod) int { return strings.Compare(a.ID, b.ID) })
 	return m
+}
+
+// next returns the later steps, without those of pods that have another step.
+func (m *maker) next() []Step {
+	taken := map[string]bool{}
+	for _, s := range m.steps {
+		taken[s.ID] = taken[s.ID] || s.Do != Wait
+	}
+	var out []Step
+	for _, steps := range m.later {
+		if slices.ContainsFunc(steps, func(s Step) bool { return taken[s.ID] }) {
+			continue
+		}
+		for _, s := range steps {
+			taken[s.ID] = true
+		}
+		out = append(out, steps...)
+	}
+	return out
 }
 
 func (m *maker) needing() []*pod {
