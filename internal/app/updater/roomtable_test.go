@@ -133,6 +133,14 @@ func TestUpdater_dryRun_writesTheWholePlanAsATable(t *testing.T) {
   3     grow          shop/important-0  cpu=1 memory=100Mi      cpu=2 memory=100Mi      gets its target
   4     grow in part  shop/other-0      cpu=1 memory=100Mi      cpu=1300m memory=100Mi  gets what is free; the node lacks cpu=700m
 `},
+		"no resize is requested": {false, `Node n has free: cpu=300m memory=7.6Gi
+  STEP  ACTION  POD               FROM                    TO                     REASON
+  1     shrink  shop/large-0      cpu=1500m memory=100Mi  cpu=1 memory=100Mi     makes room for shop/important-0
+  2     wait    shop/important-0  cpu=1 memory=100Mi      cpu=2 memory=100Mi     the node lacks cpu=200m
+  3     wait    shop/other-0      cpu=1 memory=100Mi      cpu=2 memory=100Mi     the node lacks cpu=1
+  4     move    shop/small-0      cpu=500m memory=100Mi   cpu=500m memory=100Mi  makes room for shop/important-0; the replacement fits on node free; follows when the kubelet has deferred the resize
+  5     grow    shop/important-0  cpu=1 memory=100Mi      cpu=2 memory=100Mi     gets its target
+`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

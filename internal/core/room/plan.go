@@ -188,6 +188,7 @@ func (m *maker) serve(p *pod) bool {
 		return false
 	case m.still:
 		m.wait(p, increase) // the room of the pod that leaves may be enough
+		m.keep(increase)
 		return true
 	}
 	return m.moveFor(p, room.Lacking(increase), shrinks)
@@ -218,6 +219,12 @@ func (m *maker) servePart(p *pod) {
 
 func (m *maker) wait(p *pod, increase Amount) {
 	m.steps = append(m.steps, Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)})
+}
+
+// keep takes what is free now of an increase out of the free room, so that pods that are served later do not take it.
+func (m *maker) keep(increase Amount) {
+	part := func(free, increase int64) int64 { return max(0, min(free, increase)) }
+	m.free = m.free.Sub(Amount{part(m.free.CPU, increase.CPU), part(m.free.Memory, increase.Memory)})
 }
 
 // partial returns the size that a pod can have with the given room: between its present size and its target.

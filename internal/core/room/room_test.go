@@ -50,6 +50,8 @@ func TestMake_steps(t *testing.T) {
 	first := needs("first", Amount{100, 100}, Amount{200, 100}, Shrink)
 	notAsked := needs("b", Amount{100, 100}, Amount{200, 100}, Move)
 	notAsked.Asked = false
+	next := needs("next", Amount{100, 100}, Amount{150, 100}, Split)
+	next.Since = 3
 	precious := moves("precious", Amount{100, 0}, 1)
 	precious.Priority = 1
 	self := needs("b", Amount{100, 100}, Amount{200, 100}, Move)
@@ -95,11 +97,17 @@ func TestMake_steps(t *testing.T) {
 		}, false, "move fast1 100/100>100/100 for b to n2\nmove fast2 100/100>100/100 for b to n2\ngrow b 100/100>300/100"},
 		"shrinks come before moves": {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{300, 100}, Move), shrinks("a", Amount{200, 0}, Amount{100, 0}), moves("c", Amount{100, 0}, 10), moves("d", Amount{200, 0}, 11)}, false,
 			"shrink a 200/0>100/0 for b\nmove c 100/0>100/0 for b to n2\ngrow b 100/100>300/100"},
-		"the pod itself moves if that is cheaper":      {Amount{0, 0}, []Pod{self, moves("c", Amount{100, 0}, 10)}, false, "move b 100/100>200/100 to n2"},
-		"a pod with a higher priority does not move":   {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), precious}, false, "grow in part b 100/100>150/100 lacks 50/0"},
-		"a replacement that fits nowhere":              {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), tooBig}, false, "wait b 100/100>200/100 lacks 100/0"},
-		"nothing moves while a pod leaves":             {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), moves("c", Amount{100, 0}, 10)}, true, "wait b 100/100>200/100 lacks 50/0"},
-		"nothing moves before the kubelet is asked":    {Amount{50, 0}, []Pod{notAsked, moves("c", Amount{100, 0}, 10)}, false, "wait b 100/100>200/100 lacks 50/0"},
+		"the pod itself moves if that is cheaper":    {Amount{0, 0}, []Pod{self, moves("c", Amount{100, 0}, 10)}, false, "move b 100/100>200/100 to n2"},
+		"a pod with a higher priority does not move": {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), precious}, false, "grow in part b 100/100>150/100 lacks 50/0"},
+		"a replacement that fits nowhere":            {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), tooBig}, false, "wait b 100/100>200/100 lacks 100/0"},
+		"nothing moves while a pod leaves":           {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), moves("c", Amount{100, 0}, 10)}, true, "wait b 100/100>200/100 lacks 50/0"},
+		"nothing moves before the kubelet is asked":  {Amount{50, 0}, []Pod{notAsked, moves("c", Amount{100, 0}, 10)}, false, "wait b 100/100>200/100 lacks 50/0"},
+		"the room of a pod for which others will move is kept": {Amount{50, 0}, []Pod{notAsked, moves("c", Amount{100, 0}, 10), next}, false,
+			"wait b 100/100>200/100 lacks 50/0\nwait next 100/100>150/100 lacks 50/0"},
+		"the room of a pod that may move others is kept while a pod leaves": {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), next}, true,
+			"wait b 100/100>200/100 lacks 50/0\nwait next 100/100>150/100 lacks 50/0"},
+		"the room of a pod that only waits is not kept": {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Off), next}, false,
+			"grow next 100/100>150/100\nwait b 100/100>200/100 lacks 100/0"},
 		"growth by a part if the moves are not enough": {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{2000, 100}, Move), moves("c", Amount{100, 0}, 10)}, false, "grow in part b 100/100>150/100 lacks 1850/0"},
 	} {
 		t.Run(name, func(t *testing.T) {

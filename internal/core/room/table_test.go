@@ -28,6 +28,15 @@ func TestTable_fullNode_hasALineForEachStepInItsOrder(t *testing.T) {
   3     grow          important  cpu=1 memory=1Gi      cpu=2 memory=1Gi      gets its target
   4     grow in part  other      cpu=1 memory=1Gi      cpu=1300m memory=1Gi  gets what is free; the node lacks cpu=700m
 `},
+		// The moves are shown, too, and the room for which they are made is kept.
+		"the kubelet does not know the resize": {fullNode(false), `Node n1 has free: cpu=300m memory=0
+  STEP  ACTION  POD        FROM                  TO                   REASON
+  1     shrink  large      cpu=1500m memory=1Gi  cpu=1 memory=1Gi     makes room for important
+  2     wait    important  cpu=1 memory=1Gi      cpu=2 memory=1Gi     the node lacks cpu=200m
+  3     wait    other      cpu=1 memory=1Gi      cpu=2 memory=1Gi     the node lacks cpu=1
+  4     move    small      cpu=500m memory=1Gi   cpu=500m memory=1Gi  makes room for important; the replacement fits on node n2; follows when the kubelet has deferred the resize
+  5     grow    important  cpu=1 memory=1Gi      cpu=2 memory=1Gi     gets its target
+`},
 		"a pod shrinks for itself, another one moves itself": {Request{Node: "n1", Others: []Spot{{"n2", Amount{300, 300}}}, Pods: []Pod{
 			{ID: "a", Name: "a", Holds: Amount{200, 0}, Target: Amount{100, 0}, Shrinks: true, Planned: true},
 			{ID: "b", Name: "b", Holds: Amount{100, 0}, Target: Amount{300, 0}, Needs: true, Asked: true, Allowed: Move, Move: &Candidate{Size: Amount{300, 0}, Spots: []int{0}}},
