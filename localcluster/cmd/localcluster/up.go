@@ -90,6 +90,7 @@ func up() *cobra.Command {
 	f.DurationVar(&o.MetricResolution, "metric-resolution", o.MetricResolution, "interval at which metrics-server scrapes the kubelets; a pod has metrics after two scrapes")
 	f.DurationVar(&o.CrashLoopMax, "crash-loop-max", o.CrashLoopMax, "maximum back-off between restarts of a crashing container")
 	f.StringVar(&o.CPUManager, "cpu-manager", o.CPUManager, "policy of the kubelets' CPU manager, none or static; with static, the kubelets refuse to resize the CPU of Guaranteed pods")
+	f.StringVar(&o.MemoryManager, "memory-manager", o.MemoryManager, "policy of the kubelets' memory manager, none or static; with static, the kubelets refuse to resize the memory of Guaranteed pods")
 	f.IntVar(&o.ControlPort, "control-port", 0, "port of the control API on 127.0.0.1 (default: a free port)")
 	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "how long the cluster may take to become ready; time for building is not included")
 	f.BoolVar(&o.Prometheus, "prometheus", false, "also run Prometheus, which scrapes /metrics/cadvisor of the kubelets")

@@ -32,6 +32,7 @@ type Options struct {
 	MetricResolution time.Duration // scrape interval of metrics-server
 	CrashLoopMax     time.Duration // maximum back-off of crashing containers
 	CPUManager       string        // policy of the kubelets' CPU manager: none or static
+	MemoryManager    string        // policy of the kubelets' memory manager: none or static
 	ControlPort      int           // 0: a free port
 	StartTimeout     time.Duration
 	Prometheus       bool   // run Prometheus, with the same scrape interval
@@ -41,7 +42,7 @@ type Options struct {
 // DefaultOptions describe a small cluster in real time.
 var DefaultOptions = Options{
 	Nodes: 3, NodeCPU: 4, NodeMemory: 8 << 30, Speed: 1,
-	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, CPUManager: "none", StartTimeout: 3 * time.Minute,
+	MetricResolution: 15 * time.Second, CrashLoopMax: 10 * time.Second, CPUManager: "none", MemoryManager: "none", StartTimeout: 3 * time.Minute,
 }
 
 // Validate returns all invalid options.
@@ -59,6 +60,7 @@ func (o Options) Validate() error {
 	check(o.MetricResolution >= 2*time.Second, "metric resolution must be at least 2s, got %v", o.MetricResolution)
 	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "maximum crash loop back-off must be 1s to 5m, got %v", o.CrashLoopMax)
 	check(o.CPUManager == "none" || o.CPUManager == "static", "CPU manager policy must be none or static, got %q", o.CPUManager)
+	check(o.MemoryManager == "none" || o.MemoryManager == "static", "memory manager policy must be none or static, got %q", o.MemoryManager)
 	return errors.Join(errs...)
 }
 
@@ -396,7 +398,8 @@ func (c *Cluster) describeNodes() error {
 		"nodes": nodes, "cores": c.options.NodeCPU, "memory": c.options.NodeMemory,
 		"clock": m{"epoch": c.Info.Epoch, "speed": c.options.Speed}, "scenario": scenario,
 		"servingCert": c.Info.ServingCert, "servingKey": c.Info.ServingKey,
-		"crashLoopMax": c.options.CrashLoopMax.String(), "cpuManager": c.options.CPUManager, "controlPort": c.Info.Ports.Nodes,
+		"crashLoopMax": c.options.CrashLoopMax.String(), "cpuManager": c.options.CPUManager,
+		"memoryManager": c.options.MemoryManager, "controlPort": c.Info.Ports.Nodes,
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -192,13 +192,14 @@ func TestOptions_invalidValues_areRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Options){
-		"nodes":      func(o *Options) { o.Nodes = -1 },
-		"cores":      func(o *Options) { o.NodeCPU = 0 },
-		"memory":     func(o *Options) { o.NodeMemory = 1 },
-		"speed":      func(o *Options) { o.Speed = 0 },
-		"resolution": func(o *Options) { o.MetricResolution = time.Second },
-		"back-off":   func(o *Options) { o.CrashLoopMax = 0 },
-		"policy":     func(o *Options) { o.CPUManager = "dynamic" },
+		"nodes":          func(o *Options) { o.Nodes = -1 },
+		"cores":          func(o *Options) { o.NodeCPU = 0 },
+		"memory":         func(o *Options) { o.NodeMemory = 1 },
+		"speed":          func(o *Options) { o.Speed = 0 },
+		"resolution":     func(o *Options) { o.MetricResolution = time.Second },
+		"back-off":       func(o *Options) { o.CrashLoopMax = 0 },
+		"CPU manager":    func(o *Options) { o.CPUManager = "dynamic" },
+		"memory manager": func(o *Options) { o.MemoryManager = "Static" },
 	} {
 		o := DefaultOptions
 		change(&o)

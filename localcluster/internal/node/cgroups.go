@@ -16,6 +16,7 @@ import (
 	qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	"podfit.dev/podfit/localcluster/internal/engine"
 )
 
@@ -31,7 +32,7 @@ const (
 type cgroups struct {
 	cm.ContainerManager // the stub, for methods that do not concern cgroups
 
-	cpuManager         string // the policy of the CPU manager, which pins no containers here
+	node               cm.NodeConfig // the policies of the CPU manager and of the memory manager, which pin no containers here
 	capacity, reserved v1.ResourceList
 
 	mu   sync.Mutex
@@ -43,12 +44,21 @@ type podCgroup struct {
 	config cm.ResourceConfig
 }
 
-func newCgroups(cpuManager string, capacity, reserved v1.ResourceList) *cgroups {
-	return &cgroups{ContainerManager: cm.NewStubContainerManager(), cpuManager: cpuManager, capacity: capacity, reserved: reserved, pods: map[types.UID]*podCgroup{}}
+func newCgroups(node cm.NodeConfig, capacity, reserved v1.ResourceList) *cgroups {
+	return &cgroups{ContainerManager: cm.NewStubContainerManager(), node: node, capacity: capacity, reserved: reserved, pods: map[types.UID]*podCgroup{}}
+}
+
+// managers returns the policies of the CPU manager and of the memory manager.
+func managers(c Config) cm.NodeConfig {
+	out := cm.NodeConfig{CPUManagerPolicy: c.CPUManager, MemoryManagerPolicy: "None"}
+	if c.MemoryManager == "static" {
+		out.MemoryManagerPolicy = string(memorymanager.PolicyTypeStatic)
+	}
+	return out
 }
 
 func (g *cgroups) NewPodContainerManager() cm.PodContainerManager         { return podCgroups{cgroups: g} }
-func (g *cgroups) GetNodeConfig() cm.NodeConfig                           { return cm.NodeConfig{CPUManagerPolicy: g.cpuManager} }
+func (g *cgroups) GetNodeConfig() cm.NodeConfig                           { return g.node }
 func (g *cgroups) GetPodCgroupRoot() string                               { return engine.CgroupRoot }
 func (g *cgroups) GetNodeAllocatableReservation() v1.ResourceList         { return g.reserved.DeepCopy() }
 func (g *cgroups) SystemCgroupsLimit() v1.ResourceList                    { return v1.ResourceList{} }

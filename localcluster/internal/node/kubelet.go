@@ -78,7 +78,7 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 	deps := &kubelet.Dependencies{
 		KubeClient: client, EventClient: client.CoreV1(), HeartbeatClient: heartbeatClient,
 		RemoteRuntimeService: r, RemoteImageService: engine.NewImages(), CAdvisorInterface: observer{r, n.Name, c.Cores, c.Memory, time.Now()},
-		ContainerManager: newCgroups(c.CPUManager, resources(int64(c.Cores)*1000, c.Memory), resources(reservedMilliCPU, reservedMemory+100<<20)),
+		ContainerManager: newCgroups(managers(c), resources(int64(c.Cores)*1000, c.Memory), resources(reservedMilliCPU, reservedMemory+100<<20)),
 		OSInterface:      &containertest.FakeOS{}, Mounter: &mount.FakeMounter{}, Subpather: &subpath.FakeSubpath{},
 		HostUtil: hostutil.NewFakeHostUtil(nil), OOMAdjuster: oom.NewFakeOOMAdjuster(), VolumePlugins: volumePlugins(),
 		PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(), NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),

@@ -22,16 +22,17 @@ const tick = 250 * time.Millisecond
 
 // A Config describes all nodes of a process.
 type Config struct {
-	Nodes        []Node          `json:"nodes"`
-	Cores        int             `json:"cores"`  // of each node
-	Memory       int64           `json:"memory"` // bytes, of each node
-	Clock        engine.Clock    `json:"clock"`
-	Scenario     string          `json:"scenario"` // path, or empty
-	ServingCert  string          `json:"servingCert"`
-	ServingKey   string          `json:"servingKey"`
-	CrashLoopMax metav1.Duration `json:"crashLoopMax"`
-	CPUManager   string          `json:"cpuManager"` // policy of the CPU manager
-	ControlPort  int             `json:"controlPort"`
+	Nodes         []Node          `json:"nodes"`
+	Cores         int             `json:"cores"`  // of each node
+	Memory        int64           `json:"memory"` // bytes, of each node
+	Clock         engine.Clock    `json:"clock"`
+	Scenario      string          `json:"scenario"` // path, or empty
+	ServingCert   string          `json:"servingCert"`
+	ServingKey    string          `json:"servingKey"`
+	CrashLoopMax  metav1.Duration `json:"crashLoopMax"`
+	CPUManager    string          `json:"cpuManager"`    // policy of the CPU manager: none or static
+	MemoryManager string          `json:"memoryManager"` // policy of the memory manager: none or static
+	ControlPort   int             `json:"controlPort"`
 }
 
 // A Node describes one node.

@@ -29,7 +29,7 @@ type Options struct {
 	Metrics    time.Duration // scrape interval of metrics-server
 	Audit      bool          // write the audit log that Witness needs
 	Prometheus bool          // run Prometheus, which scrapes cAdvisor of the kubelets
-	StaticCPU  bool          // the kubelets have the static policy of the CPU manager
+	Static     bool          // the kubelets have the static policies of the CPU manager and of the memory manager
 	Progress   io.Writer     // receives the progress of the build
 }
 
@@ -114,8 +114,8 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if o.Prometheus {
 		args = append(args, "--prometheus")
 	}
-	if o.StaticCPU {
-		args = append(args, "--cpu-manager=static")
+	if o.Static {
+		args = append(args, "--cpu-manager=static", "--memory-manager=static")
 	}
 	p, err := Start(Command{
 		Name: "localcluster", Path: tool, Args: args, Dir: filepath.Join(o.Root, "localcluster"),
