@@ -33,6 +33,7 @@ func TestRoom_resizeExceedsFreeCapacity_podGetsItsSize(t *testing.T) {
 	w := newSmallWorld(t, bed.Options{Nodes: 2})
 	t.Run("full-node", func(t *testing.T) { fullNode(t, w) })
 	t.Run("two-nodes-fragmented", func(t *testing.T) { fragmentedNodes(t, w) })
+	t.Run("planned-steps", func(t *testing.T) { plannedSteps(t, w) })
 }
 
 // newSmallWorld starts a cluster with small nodes, and the updater and the admission controller with additional flags. The tests write the

@@ -19,7 +19,8 @@ type Row struct {
 	Reason string // why the step is taken, or what the node lacks
 }
 
-// Rows returns the steps of the plan in the order in which they are taken, with those that follow when the kubelet has deferred a resize.
+// Rows returns the steps of the plan in the order in which they are taken, and then those that follow when the kubelet has deferred a
+// resize.
 func (p Plan) Rows() []Row {
 	rows := make([]Row, 0, len(p.Steps)+len(p.Next))
 	for i, s := range slices.Concat(p.Steps, p.Next) {
