@@ -1,7 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archtest tests that imports follow the layers: main → app → jobs → process → edge → core → standard library.
+// Package archtest tests that imports follow the layers: main → app → jobs → process → edge → core → standard library. It also tests the
+// other rules of docs/architecture.md about the source code, such as the sizes of packages and what may decide by the text of a message.
 //
 // If a rule prevents a change, discuss the design first. docs/architecture.md describes the layers.
 package archtest

@@ -89,7 +89,7 @@ func reasonOf(err error) error {
 	case apierrors.IsForbidden(err):
 		text := err.Error()
 		switch {
-		case apierrors.HasStatusCause(err, "NodeCapacity"), strings.Contains(text, "node didn't have enough allocatable"):
+		case apierrors.HasStatusCause(err, causeNodeCapacity):
 			return ErrNodeCapacity
 		case strings.Contains(text, exceededQuota):
 			return ErrQuotaUsed
@@ -111,6 +111,9 @@ func reasonOf(err error) error {
 	}
 	return reasonOfCode(err)
 }
+
+// causeNodeCapacity is the cause with which the admission plugin PodResize forbids a resize beyond the allocatable resources of the node.
+const causeNodeCapacity metav1.CauseType = "NodeCapacity"
 
 // isUnreachable reports whether no connection could be opened, for example because it was refused. The API server has not received
 // the request then: net/http repeats a write on a new connection only if it sent nothing on the first one.

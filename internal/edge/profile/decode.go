@@ -48,12 +48,12 @@ func decode(data []byte) (v1alpha1.SizingProfile, error) {
 		problems = append(problems, unknownBase(base)) // the unknown fields may belong to this base
 	}
 	for _, e := range unknownFields {
-		path := e.Error()
 		var field kjson.FieldError
 		if errors.As(e, &field) {
-			path = field.FieldPath()
+			problems = append(problems, unknownField(field.FieldPath()))
+		} else {
+			problems = append(problems, e.Error())
 		}
-		problems = append(problems, unknownField(path))
 	}
 	return o, errors.New(strings.Join(problems, "; "))
 }

@@ -124,7 +124,7 @@ func TestPodWriter_evictionIsRefused_errorHasTheReason(t *testing.T) {
 		"a disruption budget":                       {429, status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", `{"causes":[{"reason":"DisruptionBudget"}]}`), kube.ErrBudget},
 		"an overloaded server":                      {429, status(429, "TooManyRequests", "too many requests", `{}`), kube.ErrBusy},
 		"does not fit on the node, by cause":        {403, status(403, "Forbidden", "does not fit", `{"causes":[{"reason":"NodeCapacity"}]}`), kube.ErrNodeCapacity},
-		"does not fit on the node, by text":         {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), kube.ErrNodeCapacity},
+		"a text about a node, without a cause":      {403, status(403, "Forbidden", `pods "web" is forbidden: node didn't have enough allocatable resources: cpu, requested: 6000, allocatable: 3900`, `{}`), kube.ErrForbidden},
 		"a quota":                                   {403, status(403, "Forbidden", "exceeded quota", `{}`), kube.ErrQuota},
 		"a limit range":                             {403, status(403, "Forbidden", `pods "web" is forbidden: maximum cpu usage per Container is 2, but limit is 4`, `{}`), kube.ErrQuota},
 		"access control":                            {403, status(403, "Forbidden", `pods "web" is forbidden: User "u" cannot patch resource "pods/resize"`, `{}`), kube.ErrForbidden},

@@ -1,0 +1,175 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// readsText lists the expressions that decide by the text of a message, by the function that contains them, each with the reason why no type,
+// code or field takes its place.
+var readsText = map[string]string{
+	`edge/kube.isDenial: strings.Contains(text, "admission webhook ")`:                     "the webhook chooses the code and the reason of its denial",
+	`edge/kube.isDenial: strings.Contains(text, " denied the request")`:                    "the webhook chooses the code and the reason of its denial",
+	`edge/kube.isUncalledWebhook: strings.Contains(err.Error(), "failed calling webhook")`: "an InternalError without a cause",
+	`edge/kube.IsOtherUID: strings.Contains(err.Error(), "UID in precondition")`:           "a Conflict like any other, without a cause",
+	`edge/kube.isQuota: strings.Contains(text, words)`:                                     "ResourceQuota and LimitRange add no cause to Forbidden",
+	`edge/kube.reasonOf: strings.Contains(text, exceededQuota)`:                            "ResourceQuota adds no cause to Forbidden",
+	`edge/kube.reasonOfCode: strings.Contains(status.Status().Message, "more than one PodDisruptionBudget")`: "an error with code 500 " +
+		"without a reason or a cause",
+	`edge/kube/projection.problemOf: strings.Contains(c.Message, "decrease memory limits")`: "the kubelet has one reason for all failed resizes",
+	`edge/kube/projection.problemOf: strings.Contains(c.Message, "below current usage")`:    "the kubelet has one reason for all failed resizes",
+
+	`edge/prom/survey.isLimit: strings.Contains(detail, part)`:                         "each server reports limits with its own codes and types",
+	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported path")`:       "VictoriaMetrics has status 400 for all wrong requests",
+	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported URL")`:        "VictoriaMetrics has status 400 for all wrong requests",
+	`edge/prom/survey.isWrongPath: strings.Contains(detail, "cannot parse accountID")`: "VictoriaMetrics has status 400 for all wrong requests",
+	`edge/prom/survey.reading.unwarned: r.warned[text]`:                                "returns each warning of Prometheus once, whatever it says",
+}
+
+// compiled is a package in the output of go list -export.
+type compiled struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// compiledPackages returns packages and what they import. A package comes after those that it imports.
+func compiledPackages(t *testing.T, patterns ...string) (out []compiled) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}, patterns...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	list, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	for d := json.NewDecoder(bytes.NewReader(list)); ; {
+		var c compiled
+		if err := d.Decode(&c); errors.Is(err, io.EOF) {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, c)
+	}
+}
+
+// packageImporter imports the packages of the module that were checked before, and all others from the export data of the compiler.
+type packageImporter struct {
+	checked map[string]*types.Package
+	others  types.Importer
+}
+
+func newPackageImporter(set *token.FileSet, all []compiled) packageImporter {
+	exports := map[string]string{}
+	for _, c := range all {
+		exports[c.ImportPath] = c.Export
+	}
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	return packageImporter{map[string]*types.Package{}, importer.ForCompiler(set, "gc", lookup)}
+}
+
+// Import returns the package with an import path.
+func (i packageImporter) Import(path string) (*types.Package, error) {
+	if p := i.checked[path]; p != nil {
+		return p, nil
+	}
+	return i.others.Import(path)
+}
+
+// check parses the files of a package and finds their types.
+func (i packageImporter) check(t *testing.T, ta *taintAnalysis, path string, names []string) (files []*ast.File) {
+	t.Helper()
+	for _, name := range names {
+		f, err := parser.ParseFile(ta.set, name, nil, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	config := types.Config{Importer: i}
+	checked, err := config.Check(path, ta.set, files, ta.info)
+	if err != nil {
+		t.Fatalf("check %s: %v", path, err)
+	}
+	i.checked[path] = checked
+	return files
+}
+
+// No code decides by the text of a message, because texts change: a typed reason, a code or a field says what is the case.
+func TestMessages_allPackages_decideNothingByText(t *testing.T) {
+	ta := newTaintAnalysis()
+	all := compiledPackages(t, "./...")
+	packages := newPackageImporter(ta.set, all)
+	var files []*ast.File
+	for _, c := range all {
+		if under(c.ImportPath, []string{module}) {
+			names := make([]string, len(c.GoFiles))
+			for i, name := range c.GoFiles {
+				names[i] = filepath.Join(c.Dir, name)
+			}
+			files = append(files, packages.check(t, ta, c.ImportPath, names)...)
+		}
+	}
+	if len(files) < 300 {
+		t.Errorf("read only %d files", len(files))
+	}
+	found := ta.find(files)
+	for _, expression := range slices.Sorted(maps.Keys(found)) {
+		if readsText[expression] == "" {
+			t.Errorf("%s: decides by the text of a message; use a type, a code or a field, or add %q with a reason to readsText", found[expression][0], expression)
+		}
+	}
+	for expression := range readsText {
+		if found[expression] == nil {
+			t.Errorf("%s is not found or does not decide by the text of a message; remove it from readsText", expression)
+		}
+	}
+}
+
+// The comments of the sample say which lines decide by the text of a message.
+func TestTaintAnalysis_sample_findsEachDecision(t *testing.T) {
+	ta := newTaintAnalysis()
+	const dir = "testdata/messages"
+	packages := newPackageImporter(ta.set, compiledPackages(t, "fmt", "io", "regexp", "slices", "k8s.io/api/core/v1", "k8s.io/api/events/v1"))
+	files := packages.check(t, ta, module+"/other", []string{filepath.Join(dir, "other.go.txt")})
+	files = append(files, packages.check(t, ta, module+"/sample", []string{filepath.Join(dir, "sample.go.txt")})...)
+	var got, want []string
+	for _, positions := range ta.find(files) {
+		for _, at := range positions {
+			got = append(got, fmt.Sprintf("%s:%03d", filepath.Base(at.Filename), at.Line))
+		}
+	}
+	for _, f := range files {
+		for _, group := range f.Comments {
+			for _, c := range group.List {
+				if at := ta.set.Position(c.Pos()); c.Text == "// decides" {
+					want = append(want, fmt.Sprintf("%s:%03d", filepath.Base(at.Filename), at.Line))
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	got = slices.Compact(got)
+	if len(want) < 20 || !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
