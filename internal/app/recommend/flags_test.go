@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -86,26 +87,35 @@ func TestLocate_foundPrometheusIsUnreadable_otherSourceIsUsed(t *testing.T) {
 	}
 }
 
-func TestProgress_isShownOnATerminalOnly(t *testing.T) {
+func TestProgress_outputs_isShownOnTerminalOnly(t *testing.T) {
 	for _, tt := range []struct{ terminal, quiet, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
-		var errs bytes.Buffer
-		c := Defaults()
-		c.Quiet = tt.quiet
-		j := job{config: c, streams: process.Streams{Err: &errs, Terminal: tt.terminal}}
-		bar := j.newProgress()
-		if bar != nil {
-			bar.started = time.Unix(1000, 0)
-		}
-		bar.show(time.Unix(1038, 0), 0.38, "70 of 182 queries · shop\x1b[2J, 9 Nov")
-		bar.show(time.Unix(1038, 1), 0.39, "too early")
-		bar.clear()
-		want := ""
-		if tt.want {
-			want = "\r\x1b[K38 % · 70 of 182 queries · shop?[2J, 9 Nov · about 1m2s\r\x1b[K"
-		}
-		if errs.String() != want {
-			t.Errorf("%+v: got %q, want %q", tt, errs.String(), want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			var errs bytes.Buffer
+			c := Defaults()
+			c.Quiet = tt.quiet
+			j := job{config: c, streams: process.Streams{Err: &errs, Terminal: tt.terminal}}
+			bar := j.newProgress()
+			for i := range 38 {
+				time.Sleep(time.Second)
+				bar.show(float64(i+1)/100, "70 of 182 queries · shop\x1b[2J, 9 Nov")
+			}
+			shown := errs.String()
+			bar.clear()
+			got := errs.String()
+			lines := strings.Split(shown, "\r")
+			line := strings.TrimSpace(lines[len(lines)-1])
+			if shown == "" {
+				line = ""
+			}
+			want, removed := "", ""
+			if tt.want {
+				want = "38% [======>.............]  [37s:1m2s] 70 of 182 queries · shop?[2J, 9 Nov\x1b[0K"
+				removed = "\x1b[2K\r"
+			}
+			if line != want || got != shown+removed {
+				t.Errorf("%+v: got %q and %q, want %q and %q", tt, line, got[len(shown):], want, removed)
+			}
+		})
 	}
 	p := survey.Progress{Done: 70, Planned: 182, Namespaces: []string{"shop", "web"}, Day: time.Date(2026, 11, 9, 0, 0, 0, 0, time.UTC), WaitsUntil: time.Unix(10, 0)}
 	if got, want := progressText(&p, time.Unix(5, 0)), "70 of 182 queries · shop and 1 more, 9 Nov · Prometheus is busy, waiting"; got != want {

@@ -4,46 +4,46 @@
 package recommend
 
 import (
-	"fmt"
-	"io"
 	"time"
+
+	"github.com/schollz/progressbar/v3"
 )
 
-// A progress is a line on a terminal that shows how much is read. A nil progress shows nothing.
-type progress struct {
-	out     io.Writer
-	started time.Time
-	shown   time.Time
-}
+// A progress is a progress bar on a terminal that shows how much is read. A nil progress shows nothing.
+type progress struct{ bar *progressbar.ProgressBar }
+
+// progressParts is the number of parts of the work that the bar counts.
+const progressParts = 1000
 
 // newProgress returns a progress, nil unless a person reads the output on a terminal.
 func (j *job) newProgress() *progress {
 	if !j.streams.Terminal || j.config.Quiet {
 		return nil
 	}
-	return &progress{out: j.streams.Err, started: time.Now()}
+	return &progress{progressbar.NewOptions(progressParts,
+		progressbar.OptionSetWriter(j.streams.Err),
+		progressbar.OptionSetTheme(progressbar.ThemeASCII),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionShowDescriptionAtLineEnd(),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionClearOnFinish(),
+	)}
 }
 
-// progressInterval is the shortest time between two updates of the line.
+// progressInterval is the time between two updates of the bar while queries are answered.
 const progressInterval = 200 * time.Millisecond
 
-// show updates the line: the share of the work that is done, details, and the remaining time, which is estimated from the elapsed time.
-func (p *progress) show(now time.Time, done float64, details string) {
-	if p == nil || now.Sub(p.shown) < progressInterval {
-		return
+// show updates the bar: the share of the work that is done, from 0 to 1, and details.
+func (p *progress) show(done float64, details string) {
+	if p != nil {
+		_ = p.bar.Set(int(progressParts * min(done, 1))) // the only error is that of the terminal
+		p.bar.Describe(plainText(details))
 	}
-	p.shown = now
-	line := fmt.Sprintf("%.0f %% · %s", 100*done, plainText(details))
-	if elapsed := now.Sub(p.started); done > 0.02 && done < 1 && elapsed > 2*time.Second {
-		left := time.Duration(float64(elapsed) / done * (1 - done)).Round(time.Second)
-		line += fmt.Sprintf(" · about %v", left)
-	}
-	fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 }
 
-// clear removes the line.
+// clear removes the bar.
 func (p *progress) clear() {
 	if p != nil {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		_ = p.bar.Clear()
 	}
 }

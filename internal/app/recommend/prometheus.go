@@ -176,7 +176,7 @@ func (j *job) showProgress(from history) (stop func()) {
 			case now := <-tick.C:
 				p := from.Progress()
 				if p.Planned > 0 {
-					bar.show(now, float64(p.Done)/float64(p.Planned), progressText(&p, now))
+					bar.show(float64(p.Done)/float64(p.Planned), progressText(&p, now))
 				}
 			}
 		}

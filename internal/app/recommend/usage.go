@@ -90,7 +90,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		bar.show(s.now, min(float64(s.now.Sub(start))/float64(j.config.For), 1), fmt.Sprintf("%d readings of the Metrics API", readings))
+		bar.show(float64(s.now.Sub(start))/float64(j.config.For), fmt.Sprintf("%d readings of the Metrics API", readings))
 		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
