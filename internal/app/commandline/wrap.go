@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // Widest is the maximum line length of help texts, in characters. Longer lines are hard to read.
@@ -55,7 +55,7 @@ func Reflow(text string, width int) string {
 		block = block[indent:]
 		blocks[i] = hanging(strings.Repeat(" ", indent), block, indent, width)
 		if at := gap.FindStringIndex(block); indent > 0 && at != nil {
-			blocks[i] = entry(strings.Repeat(" ", indent)+block[:at[0]], block[at[1]:], indent+utf8.RuneCountInString(block[:at[1]]), width)
+			blocks[i] = entry(strings.Repeat(" ", indent)+block[:at[0]], block[at[1]:], indent+terminal.Width(block[:at[1]]), width)
 		}
 	}
 	return strings.Join(blocks, "\n")
@@ -75,19 +75,20 @@ func entry(name, about string, column, width int) string {
 	if column > width/2 {
 		column = 8
 	}
-	if utf8.RuneCountInString(name)+2 > column {
+	if terminal.Width(name)+2 > column {
 		return name + "\n" + hanging(strings.Repeat(" ", column), about, column, width)
 	}
-	return hanging(name+strings.Repeat(" ", column-utf8.RuneCountInString(name)), about, column, width)
+	return hanging(terminal.Pad(name, column), about, column, width)
 }
 
-// hanging wraps text between words. The first line begins with a prefix, the others with an indent.
+// hanging wraps text between words, and cuts no word: a command or an address can be copied. The first line begins with a prefix, the
+// others with an indent.
 func hanging(prefix, text string, indent, width int) string {
 	var b strings.Builder
 	b.WriteString(prefix)
-	used, begun := utf8.RuneCountInString(prefix), false
+	used, begun := terminal.Width(prefix), false
 	for _, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
+		length := terminal.Width(word)
 		if begun && used+1+length > width {
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			used, begun = indent, false

@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // Options control how much a report shows.
@@ -148,13 +149,7 @@ func (p *printer) line(format string, args ...any) {
 }
 
 // wrap breaks text between words into lines that are not longer than width.
-func wrap(s string, width int) string {
-	lines := strings.Split(text.WrapSoft(s, width), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(line, " ")
-	}
-	return strings.Join(lines, "\n")
-}
+func wrap(s string, width int) string { return strings.Join(terminal.Wrap(s, width), "\n") }
 
 // table prints a table whose first column names the rows. It omits columns without any figure. If it does not fit, columns are dropped by
 // their rank; the columns that are never dropped and do not fit follow in another table below, which has the names again.

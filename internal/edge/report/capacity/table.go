@@ -8,14 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
-
-// gap is the space between two columns.
-const gap = 2
 
 // rowsOf returns the table of a resource: the titles, a row per pool, and whether each row is urgent. The last column is the advice.
 func rowsOf(r *Report, i int) (titles []string, rows [][]string, urgent []bool) {
@@ -79,11 +75,11 @@ func (p *printer) line(indent, s string) {
 		p.text.WriteString(indent + s + "\n")
 		return
 	}
-	for i, part := range strings.Split(text.WrapSoft(s, max(p.options.Width-len(indent)-2, 20)), "\n") {
+	for i, part := range terminal.Wrap(s, max(p.options.Width-len(indent)-2, 20)) {
 		if i > 0 {
 			p.text.WriteString("  ")
 		}
-		p.text.WriteString(indent + strings.TrimRight(part, " ") + "\n")
+		p.text.WriteString(indent + part + "\n")
 	}
 }
 
@@ -96,29 +92,25 @@ func (p *printer) styled(code, s string) string {
 
 // table adds a table. The last column is printed below the rows if it does not fit the width.
 func (p *printer) table(titles []string, rows [][]string, urgent []bool) {
+	all := append([][]string{titles}, rows...)
 	last := len(titles) - 1
-	widths := make([]int, len(titles))
-	total := -gap
-	for i := range titles {
-		widths[i] = text.StringWidth(titles[i])
-		for _, row := range rows {
-			widths[i] = max(widths[i], text.StringWidth(row[i]))
-		}
-		total += widths[i] + gap
+	var columns []terminal.Column
+	total := -terminal.Gap
+	for _, width := range terminal.Widths(all) {
+		columns = append(columns, terminal.Column{Width: width})
+		total += width + terminal.Gap
 	}
 	below := p.options.Width > 0 && total > p.options.Width
-	line := func(cells []string) string {
-		var b strings.Builder
-		for i, cell := range cells {
-			if i < last || !below {
-				b.WriteString(cell + strings.Repeat(" ", widths[i]-text.StringWidth(cell)+gap))
-			}
+	if below {
+		columns = columns[:last]
+		for i := range all {
+			all[i] = all[i][:last]
 		}
-		return strings.TrimRight(b.String(), " ")
 	}
-	p.text.WriteString(p.styled("1", line(titles)) + "\n")
+	lines := terminal.Rows(columns, all)
+	p.text.WriteString(p.styled("1", lines[0]) + "\n")
 	for i, row := range rows {
-		s := line(row)
+		s := lines[i+1]
 		if urgent[i] {
 			s = p.styled("31", s)
 		}

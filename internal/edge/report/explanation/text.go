@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 const (
@@ -107,9 +107,9 @@ func (t *text) section(title string, paragraphs []string) {
 func (t *text) paragraph(title string, words []string, separator string) {
 	start := ""
 	if title != "" {
-		start = pad(title, indent)
+		start = terminal.Pad(title, indent)
 	} else if separator == " " {
-		start = pad("", indent)
+		start = terminal.Pad("", indent)
 	}
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 	current := start
@@ -123,21 +123,17 @@ func (t *text) paragraph(title string, words []string, separator string) {
 		}
 		room := columns
 		if !last && separator != " " {
-			room -= width(strings.TrimRight(separator, " "))
+			room -= terminal.Width(strings.TrimRight(separator, " "))
 		}
-		if !empty && width(current)+width(extra)+width(word) > room {
+		if !empty && terminal.Width(current)+terminal.Width(extra)+terminal.Width(word) > room {
 			t.line(current + strings.TrimRight(separator, " "))
-			current, extra = pad("", indent), ""
+			current, extra = terminal.Pad("", indent), ""
 		}
 		current += extra + word
 		empty = false
 	}
 	t.line(current)
 }
-
-func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-width(s))) }
-
-func width(s string) int { return utf8.RuneCountInString(s) }
 
 // plain returns text without control characters and characters that change the direction of text.
 func plain(s string) string {
@@ -189,16 +185,16 @@ func several(e *explanation.Explanation) bool {
 
 // columns writes a figure, what it is, and a note, which has its own line if there is no room.
 func (t *text) columns(figure, what, note string) {
-	start := "   " + pad(plain(figure), figures)
+	start := "   " + terminal.Pad(plain(figure), figures)
 	rest := plain(what)
-	if note != "" && width(start)+width(rest)+2+width(note) <= columns {
-		rest = pad(rest, min(34, columns-width(start)-2-width(note))) + "  " + plain(note)
+	if note != "" && terminal.Width(start)+terminal.Width(rest)+2+terminal.Width(note) <= columns {
+		rest = terminal.Pad(rest, min(34, columns-terminal.Width(start)-2-terminal.Width(note))) + "  " + plain(note)
 		t.line(start + rest)
 		return
 	}
 	t.wrapped(start, rest)
 	if note != "" {
-		t.wrapped(pad("", 3+figures), plain(note))
+		t.wrapped(terminal.Pad("", 3+figures), plain(note))
 	}
 }
 
@@ -206,9 +202,9 @@ func (t *text) columns(figure, what, note string) {
 func (t *text) wrapped(start, words string) {
 	current, empty := start, true
 	for _, word := range strings.Fields(words) {
-		if !empty && width(current)+1+width(word) > columns {
+		if !empty && terminal.Width(current)+1+terminal.Width(word) > columns {
 			t.line(current)
-			current, empty = pad("", width(start)), true
+			current, empty = terminal.Pad("", terminal.Width(start)), true
 		}
 		if !empty {
 			current += " "
@@ -232,14 +228,14 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	}
 	longest := figures
 	for i := range groups {
-		longest = max(longest, min(width(plain(groups[i].name))+2, maxNames))
+		longest = max(longest, min(terminal.Width(plain(groups[i].name))+2, maxNames))
 	}
 	for i := range groups {
 		name := plain(groups[i].name)
-		if width(name) > longest-2 {
+		if terminal.Width(name) > longest-2 {
 			name += "  "
 		}
-		t.wrapped("   "+pad(name, longest), groups[i].text())
+		t.wrapped("   "+terminal.Pad(name, longest), groups[i].text())
 	}
 	t.line("")
 }
@@ -416,12 +412,12 @@ func (t *text) advice(all []explanation.Advice) {
 
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
-	current := pad("", indent+2)
+	current := terminal.Pad("", indent+2)
 	empty := true
 	for _, argument := range arguments(s) {
-		if !empty && width(current)+1+width(argument) > columns-2 {
+		if !empty && terminal.Width(current)+1+terminal.Width(argument) > columns-2 {
 			t.line(current + ` \`)
-			current, empty = pad("", indent+4), true
+			current, empty = terminal.Pad("", indent+4), true
 		}
 		if !empty {
 			current += " "

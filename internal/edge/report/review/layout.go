@@ -8,9 +8,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // A printer collects the text of a report.
@@ -30,21 +29,12 @@ func (p *printer) line(format string, args ...any) {
 		return
 	}
 	indent := len(s) - len(strings.TrimLeft(s, " "))
-	for i, part := range wrapped(strings.TrimLeft(s, " "), max(p.options.Width-indent-2, 20)) {
+	for i, part := range terminal.Wrap(strings.TrimLeft(s, " "), max(p.options.Width-indent-2, 20)) {
 		if i > 0 {
 			p.text.WriteString("  ")
 		}
 		p.text.WriteString(strings.Repeat(" ", indent) + part + "\n")
 	}
-}
-
-// wrapped breaks text between words.
-func wrapped(s string, width int) []string {
-	lines := strings.Split(text.WrapSoft(s, width), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return lines
 }
 
 // bold returns s in bold if the output has colours.
@@ -65,27 +55,20 @@ type column struct {
 	below bool // if it does not fit beside the others, it is printed below the row
 }
 
-// gap is the space between two columns.
-const gap = 2
-
 // table adds a table that fits the width. Columns that may become narrower are shortened first, then columns that may be below the row
 // are printed there.
 func (p *printer) table(columns []column, rows [][]string, colours []string) {
-	widths := make([]int, len(columns))
-	for i, c := range columns {
-		widths[i] = text.StringWidth(c.title)
-		for _, row := range rows {
-			widths[i] = max(widths[i], text.StringWidth(row[i]))
-		}
-	}
-	below := p.fit(columns, widths)
 	titles := make([]string, len(columns))
 	for i, c := range columns {
 		titles[i] = c.title
 	}
-	p.text.WriteString(p.bold(tableLine(columns, widths, titles, below)) + "\n")
+	all := append([][]string{titles}, rows...)
+	widths := terminal.Widths(all)
+	below := p.fit(columns, widths)
+	lines := tableLines(columns, widths, all, below)
+	p.text.WriteString(p.bold(lines[0]) + "\n")
 	for k, row := range rows {
-		line := tableLine(columns, widths, row, below)
+		line := lines[k+1]
 		if len(colours) > k && colours[k] != "" {
 			line = p.colour(colours[k], line)
 		}
@@ -94,7 +77,7 @@ func (p *printer) table(columns []column, rows [][]string, colours []string) {
 			if !below || !columns[i].below || row[i] == "" {
 				continue
 			}
-			for _, part := range wrapped(row[i], max(p.options.Width-4, 20)) {
+			for _, part := range terminal.Wrap(row[i], max(p.options.Width-4, 20)) {
 				p.text.WriteString("    " + part + "\n")
 			}
 		}
@@ -108,10 +91,10 @@ func (p *printer) fit(columns []column, widths []int) (below bool) {
 		return false
 	}
 	over := func(below bool) int {
-		sum := -gap
+		sum := -terminal.Gap
 		for i, c := range columns {
 			if !below || !c.below {
-				sum += widths[i] + gap
+				sum += widths[i] + terminal.Gap
 			}
 		}
 		return sum - p.options.Width
@@ -138,32 +121,20 @@ func (p *printer) fit(columns []column, widths []int) (below bool) {
 	return below
 }
 
-func tableLine(columns []column, widths []int, cells []string, below bool) string {
-	var b strings.Builder
+// tableLines returns the lines of a table, without the columns that are printed below the rows.
+func tableLines(columns []column, widths []int, rows [][]string, below bool) []string {
+	var printed []terminal.Column
+	cells := make([][]string, len(rows))
 	for i, c := range columns {
 		if below && c.below {
 			continue
 		}
-		cell := shortened(cells[i], widths[i])
-		pad := strings.Repeat(" ", widths[i]-text.StringWidth(cell))
-		if i > 0 {
-			b.WriteString(strings.Repeat(" ", gap))
-		}
-		if c.right {
-			b.WriteString(pad + cell)
-		} else {
-			b.WriteString(cell + pad)
+		printed = append(printed, terminal.Column{Width: widths[i], Right: c.right})
+		for k, row := range rows {
+			cells[k] = append(cells[k], row[i])
 		}
 	}
-	return strings.TrimRight(b.String(), " ")
-}
-
-// shortened cuts a text to a width.
-func shortened(s string, width int) string {
-	if text.StringWidth(s) <= width {
-		return s
-	}
-	return text.Trim(s, width-1) + "…"
+	return terminal.Rows(printed, cells)
 }
 
 // plain returns a name without characters that a terminal or a table would interpret.
