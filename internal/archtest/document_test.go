@@ -97,22 +97,58 @@ func TestGlossary_terms_areSortedAndUnique(t *testing.T) {
 	}
 }
 
-// Stored binary state has one codec, so that each decoder keeps its first error and checks limits in the same way. Values of gauges are
-// replaced as a set (process.SnapshotGauge): a vector that is reset and filled again shows a part of its values to a scrape in between.
-func TestSource_codecsAndGauges_areUsedInOnePlace(t *testing.T) {
+// onePlace lists what only some packages do, by what shows it in the source.
+var onePlace = []struct {
+	what, remedy string
+	source       *regexp.Regexp
+	allowed      []string // packages
+}{
+	{ // so that each decoder keeps its first error and checks limits in the same way
+		"encodes binary values", "use internal/core/codec",
+		regexp.MustCompile(`"encoding/(binary|gob)"`), []string{"core/codec"},
+	},
+	{ // a vector that is reset and filled again shows a part of its values to a scrape in between
+		"empties a vector of metrics", "publish a complete set with process.SnapshotGauge",
+		regexp.MustCompile(`(?s)client_golang/prometheus".*\.Reset\(`), nil,
+	},
+	{ // some letters take two columns, and accents none
+		"measures or draws columns of a terminal", "use internal/edge/report/terminal",
+		regexp.MustCompile(`go-pretty/|go-runewidth|x/text/width|\.RuneCountInString\(.*(\+|-)|%-?\*[sdv]`),
+		[]string{"edge/report/terminal", "edge/report"}, // edge/report arranges columns by what fits
+	},
+	{ // the library knows when the terminal wraps the line, and estimates the remaining time
+		"draws a progress bar", "use github.com/schollz/progressbar",
+		regexp.MustCompile(`\\r\\x1b|\\r\\033|\\x1b\[K`), nil,
+	},
+	{
+		"quotes CSV", "use encoding/csv",
+		regexp.MustCompile(`(ReplaceAll|NewReplacer)\([^\n]*("\\"\\""|` + "`\"\"`" + `)`), nil,
+	},
+}
+
+// What has one solution is solved in one place.
+func TestSource_codecsWidthsAndGauges_areInOnePlace(t *testing.T) {
 	for name, files := range sources(t) {
 		for file, text := range files {
-			if name != "core/codec" && (strings.Contains(text, `"encoding/binary"`) || strings.Contains(text, `"encoding/gob"`)) {
-				t.Errorf("%s encodes binary values; use internal/core/codec", file)
-			}
-			if strings.Contains(text, `"github.com/prometheus/client_golang/prometheus"`) && emptiesVector.MatchString(text) {
-				t.Errorf("%s empties a vector of metrics; publish a complete set with process.SnapshotGauge", file)
+			for _, p := range onePlace {
+				if p.source.MatchString(text) && !slices.Contains(p.allowed, name) {
+					t.Errorf("%s %s; %s", file, p.what, p.remedy)
+				}
 			}
 		}
 	}
+	for i, violation := range []string{
+		"import \"encoding/binary\"",
+		"import \"github.com/prometheus/client_golang/prometheus\"\n\nfunc f(v *prometheus.GaugeVec) { v.Reset() }",
+		`s + strings.Repeat(" ", 10-utf8.RuneCountInString(s))` + "\n" + `n := utf8.RuneCountInString(s) + 2`,
+		`fmt.Fprintf(out, "\r\x1b[K%s", line)`,
+		`strings.ReplaceAll(s, "\"", "\"\"")`,
+	} {
+		if !onePlace[i].source.MatchString(violation) {
+			t.Errorf("%q is not found: it %s", violation, onePlace[i].what)
+		}
+	}
 }
-
-var emptiesVector = regexp.MustCompile(`\.Reset\(`)
 
 // sources returns the files of each package below internal, without tests, by the path of the package below internal and of the file.
 func sources(t *testing.T) map[string]map[string]string {

@@ -19,6 +19,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -113,21 +115,40 @@ func (i packageImporter) check(t *testing.T, ta *taintAnalysis, path string, nam
 	return files
 }
 
+// checkedModule is the module with its types, read once for all tests.
+var checkedModule struct {
+	sync.Once
+	analysis *taintAnalysis
+	files    []*ast.File
+}
+
+// checked returns the files of all packages of the module without tests, and their types.
+func checked(t *testing.T) (*taintAnalysis, []*ast.File) {
+	t.Helper()
+	checkedModule.Do(func() {
+		ta := newTaintAnalysis()
+		all := compiledPackages(t, "./...")
+		packages := newPackageImporter(ta.set, all)
+		for _, c := range all {
+			if under(c.ImportPath, []string{module}) {
+				names := make([]string, len(c.GoFiles))
+				for i, name := range c.GoFiles {
+					names[i] = filepath.Join(c.Dir, name)
+				}
+				checkedModule.files = append(checkedModule.files, packages.check(t, ta, c.ImportPath, names)...)
+			}
+		}
+		checkedModule.analysis = ta
+	})
+	if checkedModule.analysis == nil {
+		t.Fatal("the types of the module are not known")
+	}
+	return checkedModule.analysis, checkedModule.files
+}
+
 // No code decides by the text of a message, because texts change: a typed reason, a code or a field says what is the case.
 func TestMessages_allPackages_decideNothingByText(t *testing.T) {
-	ta := newTaintAnalysis()
-	all := compiledPackages(t, "./...")
-	packages := newPackageImporter(ta.set, all)
-	var files []*ast.File
-	for _, c := range all {
-		if under(c.ImportPath, []string{module}) {
-			names := make([]string, len(c.GoFiles))
-			for i, name := range c.GoFiles {
-				names[i] = filepath.Join(c.Dir, name)
-			}
-			files = append(files, packages.check(t, ta, c.ImportPath, names)...)
-		}
-	}
+	ta, files := checked(t)
 	if len(files) < 300 {
 		t.Errorf("read only %d files", len(files))
 	}
@@ -144,6 +165,69 @@ func TestMessages_allPackages_decideNothingByText(t *testing.T) {
 	}
 }
 
+// assertions lists the type assertions to interfaces of podfit, each with the reason why the type has no such method in its interface.
+var assertions = map[string]string{
+	"edge/kube.Gate":             "the value of a context, which has no type",
+	"edge/kube/scale.discoverer": "methods of each client of client-go, which its interface has only in newer versions",
+
+	"interface{Equal(crypto.PublicKey) bool}": "the standard library declares no interface for public keys, and names this one in the text of crypto.PublicKey",
+}
+
+// optional returns the interfaces of the module, and those without a name, that a type assertion or a type switch in the files asks for.
+func optional(info *types.Info, files []*ast.File) map[string]ast.Expr {
+	out := map[string]ast.Expr{}
+	add := func(e ast.Expr) {
+		t := info.TypeOf(e)
+		_, isParameter := t.(*types.TypeParam)
+		if t == nil || isParameter || !types.IsInterface(t) {
+			return
+		}
+		named, ok := t.(*types.Named)
+		switch {
+		case !ok:
+			out[t.String()] = e
+		case named.Obj().Pkg() != nil && under(named.Obj().Pkg().Path(), []string{module}):
+			out[strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/internal/")+"."+named.Obj().Name()] = e
+		}
+	}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeAssertExpr:
+				if n.Type != nil {
+					add(n.Type)
+				}
+			case *ast.TypeSwitchStmt:
+				for _, c := range n.Body.List {
+					if clause, ok := c.(*ast.CaseClause); ok {
+						for _, e := range clause.List {
+							add(e)
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// An interface that a type implements or not is a method that it should have.
+func TestAssertions_interfacesOfPodfit_areExplained(t *testing.T) {
+	ta, files := checked(t)
+	found := optional(ta.info, files)
+	for name, e := range found {
+		if assertions[name] == "" {
+			t.Errorf("%s: asks whether a value implements %s; add the method to its interface, or the type with a reason to assertions", ta.set.Position(e.Pos()), name)
+		}
+	}
+	for name := range assertions {
+		if found[name] == nil {
+			t.Errorf("no type assertion asks for %s; remove it from assertions", name)
+		}
+	}
+}
+
 // The comments of the sample say which lines decide by the text of a message.
 func TestTaintAnalysis_sample_findsEachDecision(t *testing.T) {
 	ta := newTaintAnalysis()
@@ -151,6 +235,10 @@ func TestTaintAnalysis_sample_findsEachDecision(t *testing.T) {
 	packages := newPackageImporter(ta.set, compiledPackages(t, "fmt", "io", "regexp", "slices", "k8s.io/api/core/v1", "k8s.io/api/events/v1"))
 	files := packages.check(t, ta, module+"/other", []string{filepath.Join(dir, "other.go.txt")})
 	files = append(files, packages.check(t, ta, module+"/sample", []string{filepath.Join(dir, "sample.go.txt")})...)
+	asked := optional(ta.info, files)
+	if len(asked) != 2 || asked[module+"/other.Matcher"] == nil || asked["interface{Fits() bool}"] == nil {
+		t.Errorf("optional interfaces of the sample: %v", asked)
+	}
 	var got, want []string
 	for _, positions := range ta.find(files) {
 		for _, at := range positions {
