@@ -403,7 +403,7 @@ func (s *shop) applyJob(name, image, words string) {
 }
 
 // The flags of the running jobs are those of their Deployments. Flags of the command line take precedence.
-func TestExplain_deploymentsHaveFlags_theyCountAndAreNamed(t *testing.T) {
+func TestExplain_flagsOfDeployments_areUsedAndNamed(t *testing.T) {
 	s := newShop(t, 1)
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--leader-elect","--min_replicas","1","--v=4"]`)
 	s.applyJob("vpa-recommender", "ghcr.io/podfit/podfit:1", `["recommender","--recommendation-margin-fraction=0.5"]`)

@@ -196,7 +196,7 @@ func TestWidthOf_noTerminal_isThatOfColumnsUpToTheWidest(t *testing.T) {
 	}
 }
 
-func TestCalledAs_plugin_isNamedAsKubectlNamesIt(t *testing.T) {
+func TestCalledAs_fileNameOfPlugin_isKubectlPodfit(t *testing.T) {
 	for path, want := range map[string]string{"/usr/bin/podfit": "", "kubectl-podfit": "kubectl podfit", "kubectl-podfit.exe": "kubectl podfit", "/x/kubectl-podfit": "kubectl podfit"} {
 		if got := CalledAs([]string{path}); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)

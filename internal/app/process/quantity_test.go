@@ -34,7 +34,7 @@ func TestQuantity_text_isParsedOrRejected(t *testing.T) {
 	}
 }
 
-func TestStopwatch_step_isActivityOfTheLoop(t *testing.T) {
+func TestStopwatch_stepOfPass_updatesHealthCheck(t *testing.T) {
 	latency := ExecutionLatency("test", "")
 	NewStopwatch(latency).Step("without health")
 	watch := NewStopwatch(latency)

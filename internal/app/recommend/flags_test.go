@@ -63,7 +63,7 @@ func TestFlags_tokenFileAndImpersonation_areSent(t *testing.T) {
 	}
 }
 
-func TestLocate_environmentVariable_isUsed(t *testing.T) {
+func TestRecommend_prometheusAddressInEnvironment_isUsed(t *testing.T) {
 	f := shop(t)
 	p := &prometheus{pods: recordedPods()}
 	t.Setenv(process.PrometheusVariable, serve(t, p))

@@ -161,7 +161,7 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	return s, subjects, nil
 }
 
-// recentPods returns the number of pods with samples in the last hour of a workload.
+// recentPods returns the number of pods of a workload that have samples in the last hour of its usage.
 func recentPods(w *replay.Workload) int {
 	last := w.Samples[len(w.Samples)-1].At
 	seen := map[int32]bool{}

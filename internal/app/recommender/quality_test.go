@@ -25,7 +25,7 @@ var (
 	observedMemory = []observation{{"mem", "false Off", 400}, {"memOver", "false false Off", 300}, {"relative", "false memory Off", -0.75}}
 )
 
-func TestQuality_sample_isComparedForAcceptedAndControlledResources(t *testing.T) {
+func TestQuality_resourceNotAcceptedOrNotControlled_isNotCompared(t *testing.T) {
 	onlyCPU := []cluster.ContainerPolicy{{Container: "app", ControlsSet: true, Controlled: cluster.Of(cluster.CPU)}}
 	for name, tt := range map[string]struct {
 		accepted cluster.Set

@@ -80,7 +80,8 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 // warnOf logs what is new in a report, and writes a warning event about it.
 func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
 	if report.problem != "" && report.problem != before.problem {
-		e.log.Warn("An annotation is invalid", slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
+		e.log.Warn("A VPA has an invalid annotation; its condition AnnotationInvalid has the details",
+			slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
 		e.events.Autoscaler(a, event.InvalidAnnotation, report.problem)
 	}
 	if report.reverted != "" && report.reverted != before.reverted {

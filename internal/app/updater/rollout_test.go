@@ -270,8 +270,9 @@ func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Second)
 		}
-		if n := y.eventCount("InvalidAnnotation"); n != 1 || logged.count("An annotation is invalid") != 1 {
-			t.Errorf("%d events, %d log lines", n, logged.count("An annotation is invalid"))
+		const warning = "A VPA has an invalid annotation; its condition AnnotationInvalid has the details"
+		if n := y.eventCount("InvalidAnnotation"); n != 1 || logged.count(warning) != 1 {
+			t.Errorf("%d events, %d log lines", n, logged.count(warning))
 		}
 		c.err = nil
 		time.Sleep(time.Minute)

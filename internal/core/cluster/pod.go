@@ -187,5 +187,5 @@ func (p *Pod) IsResizing() bool { return p.Resize != nil && p.Resize.State != No
 // IsDeferred reports whether a resize of the pod waits for room on its node.
 func (p *Pod) IsDeferred() bool { return p.Resize != nil && p.Resize.State == ResizeDeferred }
 
-// Serves reports whether the pod is in service: started and ready (W-14).
+// Serves reports whether the pod is in service: started and ready (W-14 in docs/migrate.md).
 func (p *Pod) Serves() bool { return p.Phase != Pending && p.Ready }

@@ -63,7 +63,7 @@ func (p *Pod) Runtime(c *Container) *Runtime {
 type RuntimeGuards struct {
 	CPU    bool // keep CPU requests out of the ranges that a JVM misreads
 	Memory bool // keep memory requests at or above the heap of a JVM
-	Set    bool // the autoscaler has the annotation podfit.dev/runtime-guards, so its profile does not apply
+	Set    bool // the autoscaler has the annotation podfit.dev/runtime-guards, so the guards of its profile do not apply
 
 	// InjectCPUCount is true if the webhook adds the environment variable that sets the number of processors of the runtime.
 	InjectCPUCount bool

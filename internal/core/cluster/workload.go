@@ -60,7 +60,7 @@ type Scale struct {
 
 // Wanted returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have
 // a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
-// subresource, should have as many pods as exist, with terminating ones (W-14).
+// subresource, should have as many pods as exist, with terminating ones (W-14 in docs/migrate.md).
 func (s Scale) Wanted(controller Workload, present int) (int, bool) {
 	type kind struct{ group, kind string }
 	switch (kind{controller.Group, controller.Kind}) {

@@ -150,7 +150,7 @@ func busyInput() *Input {
 	return in
 }
 
-func TestExplain_scene_hasTheTextOfTheGoldenFile(t *testing.T) {
+func TestExplain_scene_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, name := range sortedKeys(explained) {
 		fmt.Fprintf(&out, "# %s\n%s\n", name, render(Explain(explained[name]())))

@@ -86,7 +86,7 @@ func notBefore(d *decision.Decision) time.Time {
 	return d.Reason.Until
 }
 
-// rank orders steps.
+// rank is the group of a step in the list, in ascending order: changes, pods that wait for a change, all others.
 func (s *Step) rank() int {
 	switch {
 	case s.Act != decision.Leave:

@@ -264,7 +264,7 @@ func TestSituations_scene_namesTheLimitOnlyWhereItApplies(t *testing.T) {
 }
 
 // The golden file contains the texts of all scenes in which a limit applies.
-func TestSituations_scene_hasTheTextOfTheGoldenFile(t *testing.T) {
+func TestSituations_scene_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, name := range sortedKeys(situationTests) {
 		c := situationTests[name]

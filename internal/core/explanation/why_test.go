@@ -146,11 +146,11 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestWhy_sceneOfCart_hasTheTextOfTheGoldenFile(t *testing.T) {
+func TestWhy_exampleCart_matchesGoldenFile(t *testing.T) {
 	golden(t, "why_cart.txt", cartScene().why()+cartScene().whatIf())
 }
 
-func TestWhy_everyProfile_hasTheTextOfTheGoldenFile(t *testing.T) {
+func TestWhy_everyProfile_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, p := range recommend.BacktestProfiles() {
 		s := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))

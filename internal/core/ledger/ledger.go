@@ -20,7 +20,7 @@ import (
 //
 // It answers two questions that the current pods do not answer. Does a replacement get the requests for which a pod was evicted? It
 // does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
-// evict every minute (W-13). And does a resized pod keep its requests, or was the resize refused?
+// evict every minute (W-13 in docs/migrate.md). And does a resized pod keep its requests, or was the resize refused?
 type Ledger struct {
 	evictions map[cluster.Workload]eviction
 	resizes   map[string]resize // by pod UID

@@ -252,7 +252,7 @@ func (t *candidate) evictInstead(last ledger.FailedAttempt) {
 }
 
 // whileResizing decides on a pod with a resize in progress. Its duration counts from the last transition of the pod's condition
-// (W-20).
+// (W-20 in docs/migrate.md).
 func (t *candidate) whileResizing() {
 	p, with := t.d.Pod, t.d.With
 	takes := t.now.Sub(p.Resize.Since)

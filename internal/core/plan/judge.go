@@ -30,7 +30,7 @@ type verdict struct {
 //	the pod is old enough, and its requests differ enough from the targets
 //
 // The last rule relies on the target and not on the bounds, which are wide while there are few samples. So the autoscaler must have
-// the minimum age too: on its first day, its target rests on a few minutes of usage (W-02).
+// the minimum age too: on its first day, its target rests on a few minutes of usage (W-02 in docs/migrate.md).
 func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) verdict {
 	t := compareRequests(p, fits)
 	v := verdict{priority: t.priority()}
@@ -210,7 +210,7 @@ func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (b
 }
 
 // requirementsMet reports whether the eviction requirements of the autoscaler allow an eviction: for at least one container, each
-// requirement holds for at least one resource. A missing request meets every requirement that names its resource (W-27).
+// requirement holds for at least one resource. A missing request meets every requirement that names its resource (W-27 in docs/migrate.md).
 func requirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {
 	if len(a.Requirements) == 0 {
 		return true

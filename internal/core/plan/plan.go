@@ -230,8 +230,8 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 }
 
 // judgeUnscheduled judges a pod without a node. Such a pod cannot be resized. A pod that fits on no node because of an earlier
-// recommendation is replaced if its recommendation is smaller now (W-15). A pod that fits on a node is replaced only if the
-// difference justifies the loss of its position in the scheduler's queue.
+// recommendation is replaced if its recommendation is smaller now (W-15 in docs/migrate.md). A pod that fits on a node is replaced only if
+// the difference justifies the loss of its position in the scheduler's queue.
 func (s *pass) judgeUnscheduled(d *entry) {
 	p := d.Pod
 	t := compareRequests(p, d.With)

@@ -15,7 +15,7 @@ import (
 
 // A resize by a part shrinks nothing, so the target may have less memory than the part that the node refused. That is no reason to try
 // again during the back-off: the resize would be by the same part.
-func TestPass_nodeRefusesPartAndTargetHasLessMemory_attemptsAreFew(t *testing.T) {
+func TestPass_nodeRefusesPartOfResizeToLessMemory_backsOff(t *testing.T) {
 	w, a := growing(1)
 	a.Mode = cluster.InPlace
 	a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(500, 32<<20), Target: cluster.Amounts(1000, 40<<20), Upper: cluster.Amounts(2000, 80<<20)}

@@ -47,10 +47,10 @@ type Fitted struct {
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
 // limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
-// the bounds is restored (W-12). If the autoscaler has guards for language runtimes, the targets are kept away from amounts that the
-// runtime of the container misreads, see guardRuntimes. Admissible changes sizes that the API server would refuse, and the target accordingly. Finally, if
-// l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a request by which an HPA scales out
-// of the range of its scale point, podfit leaves these requests alone.
+// the bounds is restored (W-12 in docs/migrate.md). If the autoscaler has guards for language runtimes, the targets are kept away from
+// amounts that the runtime of the container misreads, see guardRuntimes. Admissible changes sizes that the API server would refuse, and the
+// target accordingly. Finally, if l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a
+// request by which an HPA scales out of the range of its scale point, podfit leaves these requests alone.
 //
 // FitBounds returns the bounds, too.
 func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted { return fitted(a, l, p, nil) }

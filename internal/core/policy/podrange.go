@@ -27,7 +27,7 @@ func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
 // limit, nothing is scaled, because L is not defined.
 //
 // Amounts without recommendation count with the request of the container in the sum of the target, and do not count in the sums of
-// the bounds. They are not written: an absent amount stays absent (W-11).
+// the bounds. They are not written: an absent amount stays absent (W-11 in docs/migrate.md).
 func scaleSum(
 	podRange cluster.Range, pod *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
 ) {

@@ -22,8 +22,8 @@ import (
 // far apart: the confidence c is the length of history in days, or the number of samples divided by those of a day at one a
 // minute, whichever is less.
 //
-// Three differences from upstream: a resource without samples gets no recommendation, while upstream recommends the floor (W-01).
-// Each resource has the confidence of its own samples, while upstream uses that of CPU for both (W-06).
+// Three differences from upstream, see docs/migrate.md: a resource without samples gets no recommendation, while upstream recommends the
+// floor (W-01). Each resource has the confidence of its own samples, while upstream uses that of CPU for both (W-06).
 // lower ≤ target ≤ upper holds for all parameters.
 func Default(p Params) Estimator { return &byPercentile{p} }
 

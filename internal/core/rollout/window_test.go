@@ -39,7 +39,7 @@ func daily(z *time.Location, hour, minute int, d time.Duration) cluster.ChangeWi
 	}
 }
 
-func TestOutside_timesOfTheYear_followTheWallClock(t *testing.T) {
+func TestOutside_daylightSavingAndLeapYears_followLocalTime(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
 	night := daily(berlin, 22, 0, 4*time.Hour)
 	workdays := night

@@ -42,7 +42,7 @@ func (in *instance) addMemory(bytes, at int64, oom bool) {
 		if bytes <= old {
 			return
 		}
-		// Upstream adds nothing here when there is no peak yet, which freezes the window (W-05).
+		// Upstream adds nothing here when there is no peak yet, which freezes the window (W-05 in docs/migrate.md).
 		if old > 0 {
 			series.Memory.SubtractNanos(float64(old), 1, in.windowEnd)
 		}

@@ -48,7 +48,7 @@ func stored(name string) string {
 //
 // The metric may be any selector. A selector with a range, such as kube_pod_labels{}[8d], is queried as it is. A selector
 // without a range is queried over the whole history, because an instant query, which upstream sends and whose result it
-// cannot read, does not return deleted pods (W-29).
+// cannot read, does not return deleted pods (W-29 in docs/migrate.md).
 func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]Labels, error) {
 	query := strings.TrimSpace(c.config.LabelsMetric)
 	if !strings.HasSuffix(query, "]") {
