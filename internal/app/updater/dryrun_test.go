@@ -51,7 +51,7 @@ func (r dryRunsOf) DryRun(context.Context, *cluster.Pod) (*cluster.Pod, error) {
 }
 
 // A webhook with failurePolicy Fail cannot be called, so that a replacement would not be created. Other errors of the dry run say nothing.
-func TestUpdater_dryRunFails_onlyWebhooksNameACause(t *testing.T) {
+func TestUpdater_dryRunFails_isReportedOnlyIfWebhookCannotBeCalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want decision.ReasonCode

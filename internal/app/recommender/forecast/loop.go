@@ -308,7 +308,7 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) any {
 // is written at once.
 const shareSteps = 20
 
-// stepOf returns the step of the requested share of a capacity.
+// stepOf returns the number of the step, from 0, that contains the requested share of the capacity.
 func stepOf(r *v1alpha1.CapacityResource) int64 {
 	return int64(shareSteps * r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3))
 }
