@@ -24,12 +24,17 @@ func TestRecommender_HPAOfTheTarget_isReportedByACondition(t *testing.T) {
 		metrics        []cluster.UtilizationTarget
 		points         []cluster.ScalePoint
 		change         func(*autoscaler)
+		noRequests     bool // the containers of the pods request nothing
 		status, reason string
 		texts          []string
 	}{
 		"by CPU": {
 			metrics: cpuMetric, status: watcher.True, reason: v1alpha1.ReasonRequestLeft,
 			texts: []string{"HorizontalPodAutoscaler hpa scales Deployment web", "80 % of the CPU request", "podfit.dev/hpa: preserve-scale-point", "remove cpu from controlledResources"},
+		},
+		"by CPU, containers without requests": {
+			metrics: cpuMetric, noRequests: true, status: watcher.True, reason: v1alpha1.ReasonRequestLeft,
+			texts: []string{"Container app has no CPU request, so the HPA cannot compute the utilization."},
 		},
 		"by memory of a container": {
 			metrics: []cluster.UtilizationTarget{{Resource: cluster.Memory, Container: "app", Percent: 70}},
@@ -63,6 +68,11 @@ func TestRecommender_HPAOfTheTarget_isReportedByACondition(t *testing.T) {
 				if c.change != nil {
 					c.change(a)
 				}
+				for _, p := range b.pods {
+					if c.noRequests {
+						p.Containers[0].Requests = cluster.Resources{}
+					}
+				}
 				a.Horizontal = []*cluster.HorizontalAutoscaler{{
 					Key: cluster.Key{Namespace: a.Namespace, Name: "hpa"}, Target: a.Target, Utilization: c.metrics, Points: c.points,
 				}}
@@ -70,6 +80,9 @@ func TestRecommender_HPAOfTheTarget_isReportedByACondition(t *testing.T) {
 				got := b.condition("web", v1alpha1.ConditionHorizontalPodAutoscaler)
 				if got.Status != c.status || got.Reason != c.reason {
 					t.Errorf("condition %+v, want status %q, reason %q", got, c.status, c.reason)
+				}
+				if !c.noRequests && strings.Contains(got.Message, "cannot compute the utilization") {
+					t.Errorf("message %q says that a request is missing", got.Message)
 				}
 				for _, text := range c.texts {
 					if !strings.Contains(got.Message, text) {

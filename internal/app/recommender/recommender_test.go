@@ -488,6 +488,27 @@ func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *te
 	}
 }
 
+// The elected autoscaler selects the profile of the workload, and its recommendation is compared with usage.
+func TestElected_twoAutoscalers_isTheOneThatChangesPodsOrTheOldest(t *testing.T) {
+	for _, c := range []struct {
+		older, younger cluster.Mode
+		want           string
+	}{
+		{cluster.Off, cluster.Recreate, "younger"},
+		{cluster.Recreate, cluster.Recreate, "older"},
+		{cluster.Off, cluster.Off, "older"},
+	} {
+		b := newBench(t)
+		w := b.deployment("web", 1, "app")
+		older, younger := b.autoscale("older", w), b.autoscale("younger", w)
+		older.Mode, younger.Mode = c.older, c.younger
+		younger.Created = older.Created.Add(time.Second)
+		if got := newRecommender(b.config, b.dependencies()).elected(b.Snapshot(), w); got == nil || got.Name != c.want {
+			t.Errorf("older VPA %v, younger VPA %v: elected %+v, want %s", c.older, c.younger, got, c.want)
+		}
+	}
+}
+
 func TestRecommender_deletedVPA_checkpointsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
