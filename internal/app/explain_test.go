@@ -173,7 +173,7 @@ func TestExplain_podsAreTooSmall_nextPassResizesThem(t *testing.T) {
 	for _, want := range []string{
 		"shop/Deployment/cart · ×3 · VPA cart · InPlaceOrRecreate",
 		"0 of 3 pods have the recommended size.", "app: cpu 400m → 600m, memory 1Gi → 1276Mi.",
-		"RESIZE in place in the next pass, by ", "To stop podfit here:",
+		"RESIZE in place in the next pass, by ", "To stop changes of running pods (new pods still get the recommended size):",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -325,7 +325,7 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 		"metrics":        {"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods", 404, absent, []string{"has no Metrics API", "RESIZE in place"}},
 		"usage":          {metricsPath, 403, denied, []string{"The current usage was not read", "RESIZE in place"}},
 		"profiles":       {"/apis/podfit.dev/v1alpha1/sizingprofiles", 403, denied, []string{"SizingProfiles were not read", "RESIZE in place"}},
-		"VPAs":           {vpasPath, 403, denied, []string{"Cannot read verticalpodautoscalers", "No VPA governs these pods", "podfit recommend deploy/cart -n shop"}},
+		"VPAs":           {vpasPath, 403, denied, []string{"VPA not known", "Cannot read verticalpodautoscalers", "It is not known whether a VPA governs these pods", "podfit recommend deploy/cart -n shop"}},
 		"no VPA kind":    {vpasPath, 404, absent, []string{"has no kind VerticalPodAutoscaler", "podfit recommend deploy/cart -n shop"}},
 		"other pods":     {podsPath, 403, denied, []string{"only namespace shop was read", "RESIZE in place"}},
 	}
@@ -340,6 +340,16 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The first fact about a frozen workload is the freeze, so that the user sees that it is in effect.
+func TestExplain_frozenNamespace_namesTheSwitch(t *testing.T) {
+	s := newShop(t, 2)
+	s.apply("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","annotations":{"podfit.dev/freeze":"true"}}}`)
+	got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+	if want := "Changes of running pods are frozen by the annotation podfit.dev/freeze of namespace shop."; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 

@@ -256,7 +256,7 @@ func writeEvents(t *testing.T, b *strings.Builder) {
 }
 
 func writeConditions(t *testing.T, b *strings.Builder) {
-	b.WriteString("\n## Conditions\n\nThe recommender sets conditions in the status of VPAs: `kubectl -n NAMESPACE describe vpa VPA`. A condition that does not apply is absent, except `RecommendationProvided`, which is False. " +
+	b.WriteString("\n## Conditions\n\nThe recommender and the updater set conditions in the status of VPAs: `kubectl -n NAMESPACE describe vpa VPA`. A condition that does not apply is absent, except `RecommendationProvided`, which is False. " +
 		"Conditions of other types that other programs set are kept.\n")
 	src := parse(t, recommenderDir)
 	reasons := parse(t, podfitDir)

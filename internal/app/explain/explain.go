@@ -23,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
@@ -174,7 +175,7 @@ func (c *Config) explain(
 	if !c.known && !c.onlyNamespace {
 		notes, c.known = c.adopt(ctx, clients)
 	}
-	world, lacks, err := c.load(ctx, clients, namespace)
+	world, unknown, err := c.load(ctx, clients, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +193,8 @@ func (c *Config) explain(
 	}
 	in := &explanation.Input{
 		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.jobs.Updater.Interval(),
-		Others: found.others, Governing: found.governing, Nodes: world.Nodes(), Ifs: c.If, Missing: lacks, Replicas: world.Scale(found.Workload),
+		Others: found.others, Governing: found.governing, Nodes: world.Nodes(), Ifs: c.If, Missing: unknown.notes, Replicas: world.Scale(found.Workload),
+		NoAutoscalers: unknown.autoscalers,
 	}
 	c.noteFlags(in, notes, c.known)
 	states := c.records(ctx, in, clients)
@@ -212,8 +214,14 @@ func (c *Config) explain(
 	return explanation.Explain(in), nil
 }
 
+// unread is what could not be read of the cluster.
+type unread struct {
+	notes       []string // full sentences
+	autoscalers bool     // the cluster may have VPAs, and they could not be read
+}
+
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
-func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, []string, error) {
+func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, unread, error) {
 	if c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
 	}
@@ -221,29 +229,30 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	options.Log = slog.New(slog.DiscardHandler)
 	options.Nodes = !c.onlyNamespace
 	world := watcher.NewWorld(clients, options)
-	unread := world.Load(ctx)
-	var lacks []string
+	failed := world.Load(ctx)
+	var out unread
 	if c.onlyNamespace {
-		lacks = append(lacks, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
+		out.notes = append(out.notes, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
-	if forbidden(unread, "pods") && !c.onlyNamespace {
+	if forbidden(failed, "pods") && !c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
 		options.Namespace, options.Ignored = namespace, nil
 		world = watcher.NewWorld(clients, options)
-		unread = world.Load(ctx)
-		lacks = append(lacks, "You may not list the pods of all namespaces, so only namespace "+namespace+" was read: the free room on nodes is not known.")
+		failed = world.Load(ctx)
+		out.notes = append(out.notes, "You may not list the pods of all namespaces, so only namespace "+namespace+" was read: the free room on nodes is not known.")
 	}
-	for _, u := range unread {
+	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, nil, fmt.Errorf("cannot explain anything without pods: %w", u.Err)
+			return nil, unread{}, fmt.Errorf("cannot explain anything without pods: %w", u.Err)
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
-			lacks = append(lacks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply -f -")
+			out.notes = append(out.notes, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply -f -")
 		default:
-			lacks = append(lacks, lack(&u))
+			out.autoscalers = out.autoscalers || u.Resource == watcher.AutoscalersFeed
+			out.notes = append(out.notes, lack(&u))
 		}
 	}
-	return world, lacks, ctx.Err()
+	return world, out, ctx.Err()
 }
 
 func forbidden(unread []watcher.Unread, resource string) bool {
@@ -302,6 +311,9 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 	in.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
 	for uid := range explained {
 		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
+	}
+	if in.Autoscaler != nil {
+		in.FrozenBy, _ = rollout.Frozen(world.Rules(in.Autoscaler))
 	}
 	c.planSwitched(in, world, states, explained)
 	return &planned

@@ -37,7 +37,7 @@ type Subject struct {
 type Input struct {
 	Now        time.Time // times are shown in its location
 	Subject    Subject
-	Autoscaler *cluster.Autoscaler   // nil: no VPA governs the pods
+	Autoscaler *cluster.Autoscaler   // nil: no VPA governs the pods, or that is not known
 	Others     []*cluster.Autoscaler // further VPAs of the same workload
 	Governing  *cluster.Autoscaler   // the one of all these that changes pods; nil if there is none
 	Vendor     bool                  // the VPA names a recommender that is no profile of podfit, so another program sizes it
@@ -66,6 +66,10 @@ type Input struct {
 
 	Sizing *Sizing // what the sizes are computed from; nil if that is not known
 	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
+
+	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
+
+	FrozenBy string // the switch that stops changes of the running pods of the VPA; "" if there is none
 
 	Paused string // why the updater changes no pods at all, as a full sentence; "" if it does, or if that is not known
 

@@ -60,6 +60,34 @@ var explained = map[string]func() *Input{
 		}
 		return in
 	},
+	"update mode Initial": func() *Input {
+		in := quietInput("cart-0")
+		in.Autoscaler.Mode = cluster.Initial
+		in.Decisions[0].Reason, in.Decisions[0].With = decision.Reason{Code: decision.ModeOff, Text: "Initial"}, nil
+		return in
+	},
+	"VPAs that cannot be read": func() *Input {
+		in := quietInput("cart-0")
+		in.Autoscaler, in.Decisions, in.NoAutoscalers = nil, nil, true
+		return in
+	},
+	"conditions of podfit": func() *Input {
+		in := quietInput("cart-0")
+		in.Events = []Event{{At: minutesAgo(5), Kind: "VerticalPodAutoscaler", Name: "cart", Reason: "OOMRescue", Message: "Pod cart-1 was evicted at once.", Count: 1}}
+		in.Conditions = []Condition{
+			{Type: "OOMRescue", True: true, Reason: "Evicted", Message: "Pod cart-1 was evicted at once."},
+			{Type: "OOMRescue", Reason: "Frozen", Message: "Changes are frozen."},
+			{Type: "OOMKillLoop", True: true, Reason: "TargetAtMaximum", Message: "The target is at maxAllowed."},
+			{Type: "Reverted", True: true, Reason: "NotReady", Message: "The canary was not ready."},
+			{Type: "Updating", True: true, Reason: "InProgress", Message: "0 of 1 pods have the recommended size."},
+		}
+		return in
+	},
+	"frozen, and all pods have their size": func() *Input {
+		in := quietInput("cart-0")
+		in.FrozenBy = "annotation podfit.dev/freeze of VPA shop/cart"
+		return in
+	},
 	"frozen": func() *Input {
 		in := quietInput("cart-0", "cart-1")
 		in.leave(1, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, plan.GateWindow)
@@ -567,7 +595,7 @@ func TestPast_nothingRecorded_isAnErrorThatNamesTheFirstRecord(t *testing.T) {
 		state *ledger.State
 		want  error
 	}{
-		{minutesAgo(62), state, errors.New("nothing is recorded about shop/Deployment/cart until 2026-11-22 10:58 UTC: the first event or attempt about it is of 2026-11-22 10:59 UTC. " +
+		{minutesAgo(62), state, errors.New("nothing is recorded about shop/Deployment/cart until 2026-11-22 10:58 UTC: the first event or attempt about it is from 2026-11-22 10:59 UTC. " +
 			"The cluster stores no earlier states of pods; events are kept for an hour by default")},
 		{time.Time{}, &ledger.State{}, errors.New("nothing is recorded about shop/Deployment/cart until 0001-01-01 00:00 UTC: there is no event or attempt about it. " +
 			"The cluster stores no earlier states of pods; events are kept for an hour by default")},

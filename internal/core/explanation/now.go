@@ -33,7 +33,10 @@ func facts(in *Input) []string {
 	case len(in.Pods) > 0:
 		out = append(out, fmt.Sprintf("×%d", len(in.Pods)))
 	}
-	if in.Autoscaler == nil {
+	switch {
+	case in.Autoscaler == nil && in.NoAutoscalers:
+		return append(out, "VPA not known")
+	case in.Autoscaler == nil:
 		return append(out, "no VPA")
 	}
 	out = append(out, "VPA "+in.Autoscaler.Name, in.Autoscaler.Mode.String())
@@ -84,6 +87,9 @@ func (in *Input) nodeNamed(name string) *cluster.Node {
 // now returns what has happened, the most urgent first.
 func now(in *Input) []string {
 	var out []string
+	if a := in.Autoscaler; in.FrozenBy != "" && a != nil && a.Mode.Updates() {
+		out = append(out, "Changes of running pods are frozen by the "+in.FrozenBy+".")
+	}
 	out = append(out, kills(in)...)
 	out = append(out, unready(in)...)
 	out = append(out, resizes(in)...)
@@ -91,7 +97,7 @@ func now(in *Input) []string {
 	out = append(out, sizes(in)...)
 	out = append(out, recorded(in)...)
 	out = append(out, events(in)...)
-	out = append(out, conditions(in)...)
+	out = append(out, conditions(in, out)...)
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
 	}
@@ -297,20 +303,25 @@ func wait(n int) string {
 	return count(n, "pod") + " wait"
 }
 
-// badWhenTrue are the conditions of a VPA that report a problem while they are true.
+// badWhenTrue are the conditions of a VPA that report a problem while they are true. HorizontalPodAutoscaler and TargetConflict are
+// among the situations, and Updating is what the decisions say.
 var badWhenTrue = map[string]bool{
 	"ConfigUnsupported": true, "ConfigDeprecated": true, "NoPodsMatched": true, "LowConfidence": true, "FetchingHistory": true,
-	"RecommendationNotAdmitted": true, "NeedsLargerNode": true, "RecommendationHeld": true,
+	"RecommendationNotAdmitted": true, "NeedsLargerNode": true, "AnnotationInvalid": true, "DisruptiveProfile": true, "HistoryIncomplete": true,
+	"MemoryLeakSuspected": true, "OOMKillLoop": true, "OOMRescue": true, "Reverted": true,
 }
 
 // badWhenFalse are the conditions that report a problem while they are false.
-var badWhenFalse = map[string]bool{"RecommendationProvided": true, "SizingProfileUsable": true}
+var badWhenFalse = map[string]bool{"RecommendationProvided": true, "SizingProfileUsable": true, "OOMRescue": true}
 
-// conditions describes the conditions of the VPA that report a problem.
-func conditions(in *Input) []string {
+// conditions describes the conditions of the VPA that report a problem, without those whose message an event has already.
+func conditions(in *Input, said []string) []string {
 	var out []string
 	for _, c := range in.Conditions {
 		if !(c.True && badWhenTrue[c.Type] || !c.True && badWhenFalse[c.Type]) {
+			continue
+		}
+		if c.Message != "" && slices.ContainsFunc(said, func(line string) bool { return strings.Contains(line, c.Message) }) {
 			continue
 		}
 		text := "VPA " + c.Type + "=" + strings.ToUpper(fmt.Sprint(c.True)[:1]) + fmt.Sprint(c.True)[1:]

@@ -98,7 +98,7 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 	if n == 0 {
 		reach := "there is no event or attempt about it"
 		if len(all) > 0 {
-			reach = "the first event or attempt about it is of " + all[0].at.In(in.Now.Location()).Format("2006-01-02 15:04 MST")
+			reach = "the first event or attempt about it is from " + all[0].at.In(in.Now.Location()).Format("2006-01-02 15:04 MST")
 		}
 		return nil, fmt.Errorf("nothing is recorded about %s until %s: %s. The cluster stores no earlier states of pods; events are kept for an hour by default",
 			in.Subject.Name, at.In(in.Now.Location()).Format("2006-01-02 15:04 MST"), reach)

@@ -28,9 +28,35 @@ func you(in *Input, found []Situation, steps []Step) []Advice {
 		out = append(out, Advice{Text: "Nothing to do."})
 	}
 	if a.Mode.Updates() && len(steps) > 0 {
-		out = append(out, Advice{Text: "To stop podfit here:", Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)})
+		out = append(out, stop(in, a)...)
 	}
 	return out
+}
+
+// stop returns how changes are stopped: those of running pods by a freeze, and also those of new pods by the update mode. With mode Off,
+// a new pod has the requests of its template, with which it may be OOM-killed, so the freeze is first.
+func stop(in *Input, a *cluster.Autoscaler) []Advice {
+	var out []Advice
+	if frozen(in) == "" {
+		out = append(out, Advice{
+			Text:    "To stop changes of running pods (new pods still get the recommended size):",
+			Command: "kubectl -n " + quoted(a.Namespace) + " annotate vpa " + quoted(a.Name) + " podfit.dev/freeze=true --overwrite",
+		})
+	}
+	return append(out, Advice{
+		Text:    "To stop all changes (new pods get the requests of their template):",
+		Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`),
+	})
+}
+
+// frozen returns the switch that stops changes of running pods, or "".
+func frozen(in *Input) string {
+	for i := range in.Decisions {
+		if r := &in.Decisions[i].Reason; in.FrozenBy == "" && r.Code == decision.Frozen {
+			return r.Text
+		}
+	}
+	return in.FrozenBy
 }
 
 // withoutAutoscaler returns what can be done for pods that no VPA governs.
@@ -38,8 +64,12 @@ func withoutAutoscaler(in *Input) []Advice {
 	if in.Subject.Command == "" {
 		return []Advice{{Text: "The pod has no controller, so no VPA can size it."}}
 	}
+	text := "No VPA governs these pods."
+	if in.NoAutoscalers {
+		text = "It is not known whether a VPA governs these pods, because VPAs cannot be read."
+	}
 	return []Advice{{
-		Text:    "No VPA governs these pods. To see what podfit would recommend:",
+		Text:    text + " To see what podfit would recommend:",
 		Command: "podfit recommend " + quoted(in.Subject.Command) + " -n " + quoted(in.Subject.Workload.Namespace),
 	}}
 }
@@ -47,15 +77,17 @@ func withoutAutoscaler(in *Input) []Advice {
 // byMode returns what can be done about an update mode that does not apply the recommendation.
 func byMode(in *Input, a *cluster.Autoscaler) []Advice {
 	if !a.Mode.Updates() {
+		text := "Update mode Off does not apply the recommendation. To let podfit apply it:"
+		if a.Mode == cluster.Initial {
+			text = "Update mode Initial applies the recommendation to new pods only. To let podfit change running pods, too:"
+		}
 		return []Advice{{
-			Text:    "Update mode " + a.Mode.String() + " leaves running pods alone. To let podfit apply the recommendation:",
+			Text:    text,
 			Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`),
 		}}
 	}
-	for i := range in.Decisions {
-		if r := &in.Decisions[i].Reason; r.Code == decision.Frozen {
-			return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + r.Text + "."}}
-		}
+	if by := frozen(in); by != "" {
+		return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + by + "."}}
 	}
 	return nil
 }
