@@ -26,7 +26,7 @@ func TestFlags_limitsTopAndMinSaving_changeTheReport(t *testing.T) {
 		"--limits none -o patch":         `"limits":{"memory":null}`,
 		"--limits memory-only -o patch":  `"limits":{"memory":"1280Mi"}`,
 		"--limits proportional -o patch": `"limits":{"memory":"1280Mi"}`,
-		"--sort name --top 1":            "…2 more: --top 0",
+		"--sort name --top 1":            "…2 more (--top 0 lists them)",
 		"--sort money --top 0":           "BY MONEY",
 		"--min-saving 1000000":           "1 container without risk and waste",
 		"--context prod-eu":              "prod-eu · ",

@@ -67,7 +67,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			s.missing = append(s.missing, fmt.Sprintf("interrupted after %d readings of the Metrics API", readings))
+			s.missing = append(s.missing, "interrupted after "+counted(readings)+" of the Metrics API")
 			break
 		}
 		reading, err := from.Read(ctx)
@@ -90,7 +90,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		bar.show(float64(s.now.Sub(start))/float64(j.config.For), fmt.Sprintf("%d readings of the Metrics API", readings))
+		bar.show(float64(s.now.Sub(start))/float64(j.config.For), counted(readings)+" of the Metrics API")
 		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
@@ -187,4 +187,12 @@ func interrupted(ctx context.Context, err error) error {
 		return err
 	}
 	return process.ExitError{Code: exitPartial, Err: errors.New("interrupted before anything was read")}
+}
+
+// counted returns "1 reading" or "3 readings".
+func counted(readings int) string {
+	if readings == 1 {
+		return "1 reading"
+	}
+	return fmt.Sprintf("%d readings", readings)
 }

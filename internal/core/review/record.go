@@ -170,11 +170,11 @@ func (r *Row) Lack() string {
 	case e.Samples == 0 && e.Hours == 0:
 		return "no usage in the window"
 	case e.Hours == 0:
-		return "too young: less than 1 hour with usage, 6 are needed"
+		return "not enough usage: less than 1 hour, 6 are needed"
 	case e.Hours == 1:
-		return "too young: 1 hour with usage, 6 are needed"
+		return "not enough usage: 1 hour, 6 are needed"
 	default:
-		return fmt.Sprintf("too young: %d hours with usage, 6 are needed", e.Hours)
+		return fmt.Sprintf("not enough usage: %d hours, 6 are needed", e.Hours)
 	}
 }
 

@@ -51,11 +51,11 @@ func TestRecord_riskyContainer_hasAmountsFindingsAndMoney(t *testing.T) {
 
 func TestRecord_noConfidence_hasTheReason(t *testing.T) {
 	for want, e := range map[string]Evidence{
-		"no usage in the window":                               {},
-		"too young: less than 1 hour with usage, 6 are needed": {Samples: 10},
-		"too young: 1 hour with usage, 6 are needed":           {Samples: 60, Hours: 1},
-		"too young: 5 hours with usage, 6 are needed":          {Samples: 300, Hours: 5},
-		"its pods run elsewhere":                               {Lack: "its pods run elsewhere"},
+		"no usage in the window":                           {},
+		"not enough usage: less than 1 hour, 6 are needed": {Samples: 10},
+		"not enough usage: 1 hour, 6 are needed":           {Samples: 60, Hours: 1},
+		"not enough usage: 5 hours, 6 are needed":          {Samples: 300, Hours: 5},
+		"its pods run elsewhere":                           {Lack: "its pods run elsewhere"},
 	} {
 		r := Row{}
 		r.Evidence = e

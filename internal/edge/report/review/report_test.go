@@ -168,6 +168,26 @@ func TestTable_width_isNotExceeded(t *testing.T) {
 	}
 }
 
+// With too little usage no request is lowered, so the report does not claim that none can be.
+func TestTable_freedRequests_areNotKnownBeforeThereIsUsage(t *testing.T) {
+	const none, unknown = "No requests can be freed.", "Whether requests can be freed is not known yet."
+	for name, tt := range map[string]struct {
+		edit func(*core.Subject)
+		want string
+	}{
+		"weeks of usage": {func(*core.Subject) {}, none},
+		"some hours":     {func(s *core.Subject) { s.Evidence.Hours = 3 }, unknown},
+		"provisional":    {func(s *core.Subject) { s.Evidence.Provisional = true }, unknown},
+	} {
+		s := subject(deploy("shop", "cart"), "app", 2, cluster.Amounts(500, gib), cluster.Resources{}, cluster.Amounts(500, gib))
+		tt.edit(&s)
+		r := core.New(core.Config{Cluster: "c", Source: "metrics", Profiles: []string{"balanced"}, Now: now}, []core.Subject{s})
+		if got := written(t, "table", r, Options{Top: 5}); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: no %q in\n%s", name, tt.want, got)
+		}
+	}
+}
+
 func TestTable_colours_areOnlyUsedIfWanted(t *testing.T) {
 	if s := written(t, "table", example(), Options{Width: 120}); strings.Contains(s, "\x1b") {
 		t.Errorf("got escape sequences without colours:\n%q", s)

@@ -102,6 +102,9 @@ func (p *printer) peaks() string {
 func (p *printer) freed() string {
 	s := &p.Summary
 	if s.Freed.CPU == 0 && s.Freed.Memory == 0 {
+		if p.provisional() || len(p.Rows) > 0 && s.Young == len(p.Rows) {
+			return "Whether requests can be freed is not known yet."
+		}
 		return "No requests can be freed."
 	}
 	text := fmt.Sprintf("%s and %s could be freed", total(cluster.CPU, s.Freed.CPU), total(cluster.Memory, s.Freed.Memory))
@@ -233,20 +236,20 @@ func (p *printer) sections() (risks, waste []*core.Row, rest int) {
 func (p *printer) leftOut() []string {
 	if p.options.Sort != SortRisk && p.options.Sort != "" || p.onlyUsage() {
 		if hidden := len(p.Rows) - len(p.top(p.ByName())); hidden > 0 {
-			return []string{fmt.Sprintf("…%s more: --top 0", grouped(float64(hidden)))}
+			return []string{fmt.Sprintf("…%s more (--top 0 lists them)", grouped(float64(hidden)))}
 		}
 		return nil
 	}
 	risks, waste, rest := p.sections()
 	var parts []string
 	if hidden := len(risks) + len(waste) - len(p.top(risks)) - len(p.top(waste)); hidden > 0 {
-		parts = append(parts, fmt.Sprintf("…%s more: --top 0", grouped(float64(hidden))))
+		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", grouped(float64(hidden))))
 	}
 	if p.Summary.Young > 0 {
-		parts = append(parts, fmt.Sprintf("%s without enough usage: --sort name", count(p.Summary.Young, "container")))
+		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", count(p.Summary.Young, "container")))
 	}
 	if rest > 0 {
-		parts = append(parts, fmt.Sprintf("%s without risk and waste: --sort name", count(rest, "container")))
+		parts = append(parts, fmt.Sprintf("%s without risk and waste (--sort name lists them)", count(rest, "container")))
 	}
 	return parts
 }
