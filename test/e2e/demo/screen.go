@@ -122,7 +122,7 @@ func table(ws []workload, st *story, colours bool) []string {
 			rows = append(rows, append(first, cells(&w, c)...))
 			notes = append(notes, "")
 		}
-		text := strings.Join(clean(st.acts[w.Name].String(), todo), "; ")
+		text := strings.Join(clean(todo, st.acts[w.Name].String()), "; ")
 		if text == "" {
 			text = w.untouched()
 		}

@@ -182,7 +182,7 @@ func (a *acts) String() string {
 	count(a.Evicted, "evicted")
 	text := strings.Join(parts, ", ")
 	if a.Why != "" && text != "" {
-		text += ": " + a.Why
+		text += "; last reason: " + a.Why
 	}
 	return text
 }

@@ -51,7 +51,7 @@ func TestStory_repeatedObservations_countOnce(t *testing.T) {
 	if a.Evicted != 1 || a.Resized != 1 || a.KilledBefore != 1 || a.KilledAfter != 1 {
 		t.Errorf("counted %+v", a)
 	}
-	if want := "OOM-killed 2×, resized in place 1×, evicted 1×: memory request 64Mi is below the range"; a.String() != want {
+	if want := "OOM-killed 2×, resized in place 1×, evicted 1×; last reason: memory request 64Mi is below the range"; a.String() != want {
 		t.Errorf("summary: got %q, want %q", a, want)
 	}
 	if news := s.unreported(); len(news) != 4 || len(s.unreported()) != 0 {
@@ -74,7 +74,7 @@ func TestTable_changedWorkload_showsChangeAndReason(t *testing.T) {
 	got := strings.Join(table(ws, s, false), "\n")
 	want := `WORKLOAD            MODE      CONTAINER   CPU REQUEST  USED  TARGET  MEMORY REQUEST   USED  TARGET
 deployment web ×1   Recreate  app        1000m → 150m  120m    150m  1024Mi → 300Mi  260Mi   300Mi
-  ✓ evicted 1×: cpu request 1000m is above the range
+  ✓ evicted 1×; last reason: cpu request 1000m is above the range
 daemonset agent ×3  Recreate  agent          none → ?     -       -        none → ?      -       -
   … no recommendation for container agent yet`
 	if got != want {
