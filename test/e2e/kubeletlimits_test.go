@@ -145,7 +145,7 @@ func (p *place) evictedOnceAfterResize(pods []corev1.Pod) {
 // throttled, Prometheus scrapes them, and podfit reverts the size. No other pod is changed.
 func throttledCanary(t *testing.T, w *world) {
 	p := newPlaceIn(t, w, "throttled-canary")
-	p.allow(invariant.Advised, "a canary that fails gets the size before, although the recommendation in the status is another one")
+	p.allow(invariant.Advised, "a canary that fails gets the previous size, although the recommendation in the status is another one")
 	web := steady("web")
 	web.Replicas, web.CPU, web.Memory = 3, "300m", "50Mi"
 	web.Requests, web.Limits = "{cpu: 400m, memory: 100Mi}", "{cpu: 500m}"
@@ -159,7 +159,7 @@ func throttledCanary(t *testing.T, w *world) {
 
 	p.eventually("the condition names the throttling", 6*time.Minute,
 		p.says("web", vpav1.VerticalPodAutoscalerConditionType("Reverted"), "Throttled", "CPU"))
-	p.eventually("the canary has the size before", resized, p.sized("web", 3, "app cpu=400m memory=104857600"))
+	p.eventually("the canary has the previous size", resized, p.sized("web", 3, "app cpu=400m memory=104857600"))
 	if err := p.same("web", old)(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -115,11 +115,11 @@ func freezeAndWindows(t *testing.T, name string) {
 // canaries has workloads that change one pod first.
 //
 //	good    the canary runs well, so the other pods follow
-//	killed  the canary is OOM-killed with its new size, so its replacement gets the size before, and no other pod changes
-//	crash   a container of the canary crashes, so it is resized to the size before, and no other pod changes
+//	killed  the canary is OOM-killed with its new size, so its replacement gets the previous size, and no other pod changes
+//	crash   a container of the canary crashes, so it is resized to the previous size, and no other pod changes
 func canaries(t *testing.T, name string) {
 	p := newPlace(t, name)
-	p.allow(invariant.Advised, "a canary that fails gets the size before, although the recommendation in the status is another one")
+	p.allow(invariant.Advised, "a canary that fails gets the previous size, although the recommendation in the status is another one")
 	good, killed, crash := steady("good"), steady("killed"), steady("crash")
 	for _, w := range []*spec{&good, &killed, &crash} {
 		w.Replicas = 3
@@ -145,8 +145,8 @@ func canaries(t *testing.T, name string) {
 	reverted := vpav1.VerticalPodAutoscalerConditionType("Reverted")
 	p.eventually("the condition has the cause", resized, p.says("killed", reverted, "OOMKilled", "was OOM-killed"))
 	p.eventually("the condition has the cause", resized, p.says("crash", reverted, "Restarted", "pod "+canary.Name+", or of its replacement, restarted"))
-	p.eventually("the canary that crashes has the size before", resized, p.changed("crash", advisedSize, 0))
-	p.eventually("all pods of killed run with the size before", resized, p.sized("killed", 3, "app cpu=100m memory=314572800"))
+	p.eventually("the canary that crashes has the previous size", resized, p.changed("crash", advisedSize, 0))
+	p.eventually("all pods of killed run with the previous size", resized, p.sized("killed", 3, "app cpu=100m memory=314572800"))
 	p.eventually("an event says so", resized, p.eventOf("RecommendationReverted"))
 	now := uids(p.start("killed", 3))
 	kept := 0

@@ -60,7 +60,7 @@ func (v *clusterView) Project(ctx context.Context, p *corev1.Pod) *cluster.Pod {
 	return pod
 }
 
-// Governing returns the VPA that governs the pods of a workload, or nil. If its recommendation was reverted, it has the size before.
+// Governing returns the VPA that governs the pods of a workload, or nil. If its recommendation was reverted, it has the previous size.
 func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 	if !v.serves(w.Namespace) {
 		return nil

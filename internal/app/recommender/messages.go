@@ -139,22 +139,22 @@ var conditionMessages = []ConditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonOOMKilled,
-		Meaning: "The canary was OOM-killed with the new size, so pods have the size before until the time in the message. The updater sets the condition.",
+		Meaning: "The canary was OOM-killed with the new size, so pods have the previous size until the time in the message. The updater sets the condition.",
 		Remedy:  "Set `minAllowed` for memory in the VPA, or find out why the container needs more memory. See the decision reason `Reverted`.",
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonRestarted,
-		Meaning: "A container of the canary restarted with the new size, so pods have the size before until the time in the message.",
+		Meaning: "A container of the canary restarted with the new size, so pods have the previous size until the time in the message.",
 		Remedy:  "Find out why it ended: `kubectl -n NAMESPACE describe pod POD`. See the decision reason `Reverted`.",
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonNotReady,
-		Meaning: "The canary was not ready with the new size at the end of `podfit.dev/canary-duration`, so pods have the size before until the time in the message.",
+		Meaning: "The canary was not ready with the new size at the end of `podfit.dev/canary-duration`, so pods have the previous size until the time in the message.",
 		Remedy:  "Find out why it is not ready: `kubectl -n NAMESPACE describe pod POD`. If it only needs longer to start, set a longer `podfit.dev/canary-duration`.",
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonThrottled,
-		Meaning: "The CPU of the canary was throttled with the new size, in a share of its CPU periods that is more than 10 percentage points above the share before the change and the share of the other pods in the same time. So pods have the size before until the time in the message.",
+		Meaning: "The CPU of the canary was throttled with the new size, in a share of its CPU periods that is more than 10 percentage points above the share before the change and the share of the other pods in the same time. So pods have the previous size until the time in the message.",
 		Remedy:  "Set `minAllowed` for CPU in the VPA, or a higher ratio of limit to request in the pod template. See the decision reason `Reverted`.",
 	},
 	{

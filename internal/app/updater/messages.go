@@ -52,7 +52,7 @@ var eventMessages = []event.Message{
 	},
 	{
 		Reason: event.Reverted, Object: "VerticalPodAutoscaler",
-		Meaning: "The first pod with a new size (`podfit.dev/rollout: canary`) was OOM-killed, restarted or was not ready, so podfit goes back to the size before, and holds the recommendation back. The text has the cause and the end of the wait. It is a warning.",
+		Meaning: "The first pod with a new size (`podfit.dev/rollout: canary`) was OOM-killed, restarted or was not ready, so podfit goes back to the previous size, and holds the recommendation back. The text has the cause and the end of the wait. It is a warning.",
 		Remedy:  "See the decision reason `Reverted`.",
 	},
 	{

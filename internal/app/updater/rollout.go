@@ -121,7 +121,7 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	out.problem = strings.Join(problems, " ")
 	if canary.Phase == rollout.Held {
 		out.cause = revertReasons[canary.Cause]
-		out.reverted = "The recommendation was reverted, because after the change " + canary.Text() + ". The size before applies until " + canary.Until.UTC().Format(time.RFC3339) + "."
+		out.reverted = "The recommendation was reverted, because after the change " + canary.Text() + ". The previous size applies until " + canary.Until.UTC().Format(time.RFC3339) + "."
 	}
 	return out
 }

@@ -229,7 +229,7 @@ var leaveMessages = []Message{
 		Code: ChangesTooOften, Example: Reason{Until: exampleTime, Have: 3},
 		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from `--eviction-backoff` to 6 hours. An OOM rescue does not wait. " +
 			"Usually the recommendation moves up and down.",
-		Remedy: "Look at the recommendation over time: `kubectl -n NAMESPACE get vpa NAME -o yaml`. If it moves up and down, check that one recommender writes it, and set `minAllowed` in the VPA, or use a `SizingProfile` with a longer history.",
+		Remedy: "Look at the recommendation over time: `kubectl -n NAMESPACE get vpa VPA -o yaml`. If it moves up and down, check that one recommender writes it, and set `minAllowed` in the VPA, or use a `SizingProfile` with a longer history.",
 	},
 	{
 		Code: NoNodeFits, Example: Reason{Text: cluster.Amounts(64000, 512*1024*mebibyte).String()},
@@ -463,8 +463,8 @@ var leaveMessages = []Message{
 	},
 	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
-		Meaning: "The first pod with the new size did not run well, so pods with that size got the size before, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
-		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is to blame, set `minAllowed` in the VPA. If it is not, end the wait with the annotation `podfit.dev/rollout: all` of the VPA.",
+		Meaning: "The first pod with the new size did not run well, so pods with that size got the previous size, and new pods get it, too. The recommendation is held back until the given time: 24 hours, doubled with each revert in a row. The text has the cause. The VPA has the condition `Reverted`.",
+		Remedy:  "Find out why the pod failed: `kubectl -n NAMESPACE describe pod POD`. If the size is the cause, set `minAllowed` in the VPA. If it is not, end the wait with the annotation `podfit.dev/rollout: all` of the VPA.",
 	},
 	{
 		Code: Surging, Example: Reason{Text: "web-6d4cf56db6-x2vqk", Until: exampleTime},

@@ -98,7 +98,7 @@ const (
 	OutsideWindow  // no change window is open
 	BlastRadius    // enough requests were changed in the last hour
 	AwaitingCanary // another pod shows first whether the new size works
-	Reverted       // the new size did not work, and the size before applies
+	Reverted       // the new size did not work, and the previous size applies
 
 	Surging     // a surge of the workload is in progress
 	SurgeFailed // a surge of the pod ended without its removal

@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// held returns the autoscaler with the recommendation that applies to a pod: the size before, if a newer one was reverted.
+// held returns the autoscaler with the recommendation that applies to a pod: the previous size, if a newer one was reverted.
 func (s *pass) held(a *cluster.Autoscaler, p *cluster.Pod) *cluster.Autoscaler {
 	if !a.Canary.On {
 		return a

@@ -41,7 +41,7 @@ const (
 	GateResizeRefusal   GateName = "ResizeRefusal"   // the API server refused no resize, or long ago
 	GateReplicas        GateName = "Replicas"        // the number of replicas is known
 	GateMinReplicas     GateName = "MinReplicas"     // there are enough replicas
-	GateWayBack         GateName = "WayBack"         // the size before can be restored if a canary fails
+	GateWayBack         GateName = "WayBack"         // the previous size can be restored if a canary fails
 	GateCanary          GateName = "Canary"          // no canary is tested
 	GateHourlyShare     GateName = "HourlyShare"     // the share of requests that may change in an hour is not used up
 	GateSurgeEffect     GateName = "SurgeEffect"     // no surge failed, or long ago

@@ -13,7 +13,7 @@ import (
 )
 
 // A canary is the first pod of a workload that gets a new size. The others follow if it runs well for a time. If it does not, the pods
-// with the new size get the size before, and the recommendation is held back for a cool-down.
+// with the new size get the previous size, and the recommendation is held back for a cool-down.
 //
 //	          a pod is chosen              it was changed             it ran well for the duration
 //	Idle ──────────────────────▶ Starting ───────────────▶ Watching ───────────────────────────────▶ Accepted
@@ -38,7 +38,7 @@ const (
 	Starting              // the change of a canary is decided, and its outcome is not known, or its resize is not carried out yet
 	Watching              // the canary has the new size, or its replacement will
 	Accepted              // pods may get the size of the canary
-	Held                  // the size was reverted; the size before applies until the end of the cool-down
+	Held                  // the size was reverted; the previous size applies until the end of the cool-down
 )
 
 // Cause is why a size was reverted.
@@ -264,7 +264,7 @@ func restartsOf(p *cluster.Pod) int32 {
 	return sum
 }
 
-// revert returns the state in which the size before applies again.
+// revert returns the state in which the previous size applies again.
 func (s State) revert(now time.Time, why Cause) State {
 	s.Phase, s.Since, s.Cause, s.Reverts = Held, now, why, s.Reverts+1
 	cooldown := Cooldown
@@ -330,7 +330,7 @@ func rounding(res cluster.Resource) float64 {
 	return 1
 }
 
-// Hold returns the autoscaler with the recommendation that applies to its pods: the size before a reverted one, or its own. A memory
+// Hold returns the autoscaler with the recommendation that applies to its pods: the previous size if its own was reverted, or else its own. A memory
 // target above both sizes is kept, because it comes from a need that neither of them meets.
 func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {

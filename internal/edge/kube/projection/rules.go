@@ -96,7 +96,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 func changeWindow(text string, zones map[string]*time.Location) (cluster.ChangeWindow, error) {
 	parts := strings.Split(text, ";")
 	if len(parts) < 2 || len(parts) > 3 {
-		return cluster.ChangeWindow{}, fmt.Errorf("it must have the form \"schedule; duration; time zone\", got %d parts", len(parts))
+		return cluster.ChangeWindow{}, errors.New(`it must have the form "schedule; duration" or "schedule; duration; time zone"`)
 	}
 	zone := time.UTC
 	if len(parts) == 3 {

@@ -67,7 +67,7 @@ func (w *World) indexHeld(_ cluster.Key, before, now *heldSize) heldSize {
 	return *now
 }
 
-// Held returns the autoscaler with the recommendation that applies to the pods of a workload: the size before, if the recommended one was
+// Held returns the autoscaler with the recommendation that applies to the pods of a workload: the previous size, if the recommended one was
 // reverted.
 func (w *World) Held(a *cluster.Autoscaler, of cluster.Workload, now time.Time) *cluster.Autoscaler {
 	if a == nil || !a.Canary.On {
