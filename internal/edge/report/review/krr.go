@@ -16,7 +16,7 @@ import (
 
 // The formats krr-json and krr-csv have the names, the order and the literals of KRR's json and csv formats, so that pipelines that read
 // these can read podfit's report. Amounts are cores and bytes; "?" is a recommendation that is not known. Severities follow KRR's rule,
-// which is about the absolute difference.
+// which is about the absolute difference. The column Severity is that of KRR without --exclude-severity.
 
 // The literals of KRR.
 const (
@@ -213,7 +213,7 @@ func krrDifference(before, after cluster.Resources, res cluster.Resource) string
 func (p *printer) krrCSV() {
 	w := csv.NewWriter(&p.text)
 	_ = w.Write([]string{
-		"Namespace", "Name", "Pods", "Old Pods", "Type", "Container", "CPU Diff", "CPU Requests", "CPU Limits", "Memory Diff", "Memory Requests", "Memory Limits",
+		"Namespace", "Name", "Pods", "Old Pods", "Type", "Container", "Severity", "CPU Diff", "CPU Requests", "CPU Limits", "Memory Diff", "Memory Requests", "Memory Limits",
 	})
 	last := cluster.Workload{}
 	for _, row := range p.ByName() {
@@ -223,6 +223,7 @@ func (p *printer) krrCSV() {
 			cells = []string{inert(row.Workload.Namespace), inert(row.Workload.Name), strconv.Itoa(pods), "0", inert(row.Workload.Kind), inert(row.Container)}
 			last = row.Workload
 		}
+		cells = append(cells, p.krrScan(row).Severity)
 		for _, res := range cluster.All {
 			cells = append(cells, krrDiff(row, res, int64(pods)), krrChange(row, row.Requests, row.Request, res, true), krrChange(row, row.Limits, row.Limit, res, false))
 		}
@@ -269,7 +270,7 @@ func krrChange(row *core.Row, before, after cluster.Resources, res cluster.Resou
 	return text
 }
 
-// krrQuantity formats an amount like KRR: with the largest unit that divides it, decimal units first.
+// krrQuantity formats an amount with units that KRR has, too, but exactly: with the largest one that divides it, decimal units first. KRR rounds.
 func krrQuantity(res cluster.Resource, v int64) string {
 	if res == cluster.CPU {
 		return strconv.FormatInt(v, 10) + "m"

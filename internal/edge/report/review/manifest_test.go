@@ -91,3 +91,18 @@ func TestKustomize_sameNameInSeveralNamespaces_selectsOneNamespaceAndWarns(t *te
 		}
 	}
 }
+
+// Pipelines that read KRR's CSV format find its columns in its order. KRR writes the severity unless it is called with --exclude-severity.
+// Source: tests/formatters/test_csv_formatter.py of KRR.
+func TestKRRCSV_columns_areThoseOfKRR(t *testing.T) {
+	got := written(t, "krr-csv", example(), Options{})
+	const header = "Namespace,Name,Pods,Old Pods,Type,Container,Severity,CPU Diff,CPU Requests,CPU Limits,Memory Diff,Memory Requests,Memory Limits\n"
+	if !strings.HasPrefix(got, header) {
+		t.Errorf("got\n%s\nwant the header %s", got, header)
+	}
+	for _, want := range []string{",Deployment,app,CRITICAL,-26800m,", ",Deployment,app,UNKNOWN,,100m -> ?,", "\n,,,,,proxy,GOOD,"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
