@@ -107,11 +107,16 @@ func TestMain_flagsOfKubectl_areAccepted(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"backtest --trace TRACE -n lab -n shop":                             "no samples of namespace shop",
-		"backtest --trace TRACE -A -n lab":                                  "--namespace and --all-namespaces cannot both be set",
-		"run --dry-run -n shop --context nope --as jane --kubeconfig TRACE": "is not a kubeconfig",
-		"run --dry-run -A -n shop":                                          "--namespace and --all-namespaces cannot both be set",
-		"updater --dry-run -A --kubeconfig TRACE":                           "is not a kubeconfig",
+		"backtest --trace TRACE -n lab -n shop":                                          "no samples of namespace shop",
+		"backtest --trace TRACE -A -n lab":                                               "--namespace and --all-namespaces cannot both be set",
+		"run --dry-run -n shop --context nope --as jane --kubeconfig TRACE":              "is not a kubeconfig",
+		"run --dry-run -A -n shop":                                                       "--namespace and --all-namespaces cannot both be set",
+		"updater --dry-run -A --kubeconfig TRACE":                                        "is not a kubeconfig",
+		"recommend -A -l app=web --context nope --as jane -o yaml --kubeconfig TRACE":    "is not a kubeconfig",
+		"recommend -n shop -n team-* -o wide --kubeconfig TRACE":                         "is not a kubeconfig",
+		"explain deploy/cart -n shop --context nope --as jane -ojson --kubeconfig TRACE": "is not a kubeconfig",
+		"capacity --context nope --as jane -o json --kubeconfig TRACE":                   "is not a kubeconfig",
+		"web -n shop --context nope --as jane --kubeconfig TRACE":                        "is not a kubeconfig",
 	} {
 		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
 		if _, stderr, code := call(t, args...); code == exitOK || !strings.Contains(stderr, want) {

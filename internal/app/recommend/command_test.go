@@ -244,6 +244,22 @@ func TestRecommend_prices_comeFromTheFileOrAreAssumed(t *testing.T) {
 	if r.code != 1 || !strings.Contains(r.errs, "read prices") {
 		t.Errorf("no file: got exit code %d and error %s", r.code, r.errs)
 	}
+	openCost := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		value := "0.004"
+		if strings.Contains(r.FormValue("query"), "node_cpu_hourly_cost") {
+			value = "0.05"
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"node-0"},"value":[1,%q]}]}}`, value)
+	}))
+	want = 730 * (2*2.35*0.05 + 2*6*0.004)
+	r = runCommand(t.Context(), "--kubeconfig", config, "--source", "cluster", "--opencost", openCost, "deploy/feature-store", "-o", "csv")
+	if r.code != 0 || !strings.Contains(r.out, fmt.Sprintf(",%.2f,", want)) {
+		t.Errorf("OpenCost: got error %s and\n%s\nwant %.2f", r.errs, r.out, want)
+	}
+	r = runCommand(t.Context(), "--kubeconfig", config, "--source", "cluster", "--group-by", "namespace")
+	if r.code != 0 || !strings.Contains(r.out, "NAMESPACE") || !strings.Contains(r.out, "shop") {
+		t.Errorf("by namespace: got\n%s", r.out)
+	}
 	r = runCommand(t.Context(), "--kubeconfig", config, "--source", "cluster", "--group-by", "pool")
 	if r.code != 0 || !strings.Contains(r.out, "POOL") || !strings.Contains(r.out, "general") {
 		t.Errorf("by pool: got\n%s", r.out)

@@ -91,6 +91,7 @@ type prometheus struct {
 	pods       []string                // "namespace pod"
 	entered    chan struct{}           // closed at the first range query, if not nil
 	hold       bool                    // range queries are not answered
+	since      time.Time               // the first sample
 }
 
 func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -157,6 +158,9 @@ func (p *prometheus) matrix(v url.Values) []any {
 		}
 		var values []any
 		for at := from; at <= to; at += 3600 {
+			if at < p.since.Unix() {
+				continue
+			}
 			values = append(values, []any{at, value})
 		}
 		result = append(result, map[string]any{"metric": map[string]string{"namespace": namespace, "pod": pod, "container": "app"}, "values": values})
@@ -289,6 +293,29 @@ func TestRecommend_prometheusFails_reportNamesGapsAndExitCodeIs3(t *testing.T) {
 	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--no-cache", "--history", "1d")
 	if r.code != exitPartial || !strings.Contains(r.out, "Incomplete: CPU throttling of namespace") || !strings.Contains(r.errs, "the report is incomplete") {
 		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+}
+
+// The confidence follows the usage that there is, not the time that was asked for.
+func TestRecommend_prometheusHasAPartOfTheTime_confidenceFollowsIt(t *testing.T) {
+	config := kubeconfig(t, shop(t).URL())
+	for hours, want := range map[int]string{4 * 24: "medium", 30: "low", 3: "none"} {
+		p := &prometheus{pods: recordedPods(), since: time.Now().Add(-time.Duration(hours) * time.Hour)}
+		r := runCommand(t.Context(), "--kubeconfig", config, "--prometheus", serve(t, p), "--no-cache", "-o", "json")
+		var report struct {
+			Containers []struct {
+				Confidence, Why string
+				CPU, Memory     struct{ Target string }
+			}
+		}
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != 0 || len(report.Containers) != 3 {
+			t.Fatalf("%d hours: exit code %d, %v, %s", hours, r.code, err, r.errs)
+		}
+		for _, c := range report.Containers {
+			if c.Confidence != want || (want == "none") != (c.Memory.Target == "") || want == "none" && c.Why == "" {
+				t.Errorf("%d hours: %+v, want confidence %s", hours, c, want)
+			}
+		}
 	}
 }
 

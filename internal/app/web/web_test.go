@@ -188,6 +188,35 @@ func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
 	}
 }
 
+// A user with the rights to get and list only, of any resource, sees the whole cluster.
+func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
+	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Query().Get("watch") != "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"the user may only get and list"}`)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+	var page struct{ Workloads, WorkloadsWithVPA, Pods, Nodes int }
+	kubetest.Eventually(t, "the page shows the workload with its VPA and pods, and the node", func() bool {
+		if err := json.Unmarshal([]byte(read(t, root+"?format=json")), &page); err != nil {
+			t.Fatal(err)
+		}
+		return page.Workloads == 1 && page.WorkloadsWithVPA == 1 && page.Pods == 3 && page.Nodes == 1
+	})
+	if text := read(t, root); !strings.Contains(text, "but not watch them") {
+		t.Errorf("the page does not name the missing right: %s", text)
+	}
+}
+
 func TestCommand_wrongCall_isUsageError(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()

@@ -39,7 +39,7 @@ var (
 
 // BenchmarkRecommend_prometheusWith5000Workloads runs the binary against a simulated API server with 5,000 Deployments, 15,000 pods and 22,500
 // containers, and a real Prometheus with 14 days of their usage, one sample in five minutes: without a cache, and with one. The flags -workloads
-// and -interval of the test select another size. It reports the time, the peak memory of the
+// and -interval of the test select another size. It fails beyond the budget of 5,000 workloads, and reports the time, the peak memory of the
 // process, and the queries and samples that Prometheus counts. The time depends on what else the machine does, so it also reports the processor
 // time of podfit and of Prometheus.
 //
@@ -96,6 +96,12 @@ func measured(b *testing.B, name, binary, url, cache string, args ...string) {
 	if !ok {
 		b.Fatal("the system reports no peak memory")
 	}
+	if took > budget[name] {
+		b.Errorf("%s: it took %v, want at most %v", name, took, budget[name])
+	}
+	if usage.Maxrss*1024 > mostResident {
+		b.Errorf("%s: podfit had %d MB, want at most %d", name, usage.Maxrss*1024/1_000_000, mostResident/1_000_000)
+	}
 	after := counters(b, url)
 	b.ReportMetric(took.Seconds(), name+"-s")
 	b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), name+"-cpu-s")
@@ -104,6 +110,11 @@ func measured(b *testing.B, name, binary, url, cache string, args ...string) {
 	b.ReportMetric(after.queries-before.queries, name+"-queries")
 	b.ReportMetric((after.samples-before.samples)/1e6, name+"-Msamples")
 }
+
+// The budget of 5,000 workloads: the time without a cache and with one, and the resident memory of podfit.
+var budget = map[string]time.Duration{"cold": 4 * time.Minute, "cached": 20 * time.Second}
+
+const mostResident = 300_000_000
 
 // A count is what Prometheus counts.
 type count struct{ queries, samples, cpu float64 }

@@ -1,0 +1,153 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"podfit.dev/podfit/internal/edge/web/webtest"
+)
+
+// contains fails the test unless a text contains all parts, in this order.
+func contains(t *testing.T, name, text string, parts ...string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("%s: %q is missing or too early in\n%s", name, part, text)
+			return
+		}
+		rest = after
+	}
+}
+
+// The overview has the four amounts of each resource, then risks, then what could be given back, what podfit did, and podfit's own health.
+func TestOverview_smallCluster_hasAmountsThenRisksThenTheRest(t *testing.T) {
+	text := body(t, get(handler(webtest.Small()), "GET", "/"))
+	contains(t, "overview", text, "CPU, cores", "Memory, GiB", "At risk: 4 of 10 workloads", ">cart</a>", "Could be given back:", ">feature-store</a>",
+		"Last 24 hours: 1 resized in place, 1 evicted", "podfit itself", "recommender", "updater", "webhook")
+	var page struct {
+		Totals []struct {
+			Unit                                   string
+			Used, Recommended, Requested, Capacity float64
+		}
+	}
+	decode(t, get(handler(webtest.Small()), "GET", "/?format=json"), &page)
+	for _, x := range page.Totals {
+		if x.Used <= 0 || x.Recommended <= x.Used || x.Requested <= x.Recommended || x.Capacity <= x.Requested {
+			t.Errorf("amounts %+v", x)
+		}
+	}
+	if len(page.Totals) != 2 {
+		t.Errorf("%d resources, want 2", len(page.Totals))
+	}
+}
+
+// The list of workloads also has those without a VPA.
+func TestWorkloads_withoutVPA_areListed(t *testing.T) {
+	h := handler(webtest.Small())
+	contains(t, "without VPA", body(t, get(h, "GET", "/workloads?vpa=without&sort=name")), ">node-exporter</a>", "no VPA", ">playground</a>", "no VPA")
+	if text := body(t, get(h, "GET", "/workloads?vpa=without")); strings.Contains(text, ">cart</a>") {
+		t.Error("a workload with a VPA is listed")
+	}
+}
+
+func TestNodes_smallCluster_haveAmountsRoomAndResizes(t *testing.T) {
+	var page struct {
+		Pools []struct {
+			Name, OnNode string
+			Nodes        int
+			Totals       []struct{ Used, Requested, Capacity float64 }
+			Largest      struct{ CPU, Memory string } `json:"largestFreeNode"`
+		}
+		Resizes []struct{ Pod, Node, State, Message string }
+	}
+	decode(t, get(handler(webtest.Small()), "GET", "/nodes?format=json"), &page)
+	nodes := 0
+	for _, p := range page.Pools {
+		nodes += p.Nodes
+		if p.OnNode == "" || p.Largest.CPU == "" || p.Largest.Memory == "" || len(p.Totals) != 2 {
+			t.Errorf("pool %+v", p)
+		}
+		for _, x := range p.Totals {
+			if x.Used <= 0 || x.Requested <= x.Used || x.Capacity <= x.Requested {
+				t.Errorf("pool %s: amounts %+v", p.Name, x)
+			}
+		}
+	}
+	if len(page.Pools) != 2 || nodes != 5 {
+		t.Errorf("%d pools with %d nodes, want 2 with 5", len(page.Pools), nodes)
+	}
+	if len(page.Resizes) != 1 || page.Resizes[0].State != "Deferred" || page.Resizes[0].Node == "" || !strings.Contains(page.Resizes[0].Message, "enough resource: memory") {
+		t.Errorf("resizes %+v", page.Resizes)
+	}
+	contains(t, "nodes", body(t, get(handler(webtest.Small()), "GET", "/nodes")), "general", "The largest pod that fits now:", "Resizes that have not ended: 1", "Deferred")
+}
+
+// Pods that are left for the same reason in one pass are one entry, and a reason selects its entries.
+func TestActivity_reason_selectsItsEntries(t *testing.T) {
+	h := handler(webtest.Small())
+	for reason, want := range map[string]struct {
+		total   int
+		actions string
+	}{"": {5, "resize leave evict leave"}, "SmallChange": {2, "leave"}, "BelowRange": {1, "evict"}, "Nothing": {0, ""}} {
+		var page struct {
+			Total   int
+			Reasons []struct{ Reason string }
+			Entries []struct{ Action, Reason, Text string }
+		}
+		decode(t, get(h, "GET", "/activity?format=json&reason="+reason), &page)
+		var actions []string
+		for _, e := range page.Entries {
+			actions = append(actions, e.Action)
+			if e.Text == "" || reason != "" && e.Reason != reason {
+				t.Errorf("reason %q: entry %+v", reason, e)
+			}
+		}
+		if page.Total != want.total || strings.Join(actions, " ") != want.actions || len(page.Reasons) != 4 {
+			t.Errorf("reason %q: %+v, want %+v", reason, page, want)
+		}
+	}
+	contains(t, "activity", body(t, get(h, "GET", "/activity")), "From the decisions of this process, since 20 Nov, 22:14 UTC")
+}
+
+// The chart of memory has the request, the target with its range, the limit, and marks for OOM kills and changes.
+func TestWorkload_charts_haveLevelsKillsAndChanges(t *testing.T) {
+	const path = "/workloads/shop/Deployment/cart"
+	var page struct {
+		Charts []struct {
+			Title string
+			Data  struct {
+				Times                                []int64
+				Peaks                                []*float64
+				Request, Target, Lower, Upper, Limit float64
+				Kills, Changes                       []int64
+			}
+		}
+	}
+	decode(t, get(handler(webtest.Small()), "GET", path+"?format=json"), &page)
+	if len(page.Charts) != 4 {
+		t.Fatalf("%d charts, want those of two resources of two containers", len(page.Charts))
+	}
+	d := page.Charts[0].Data
+	if d.Lower <= 0 || d.Target <= d.Lower || d.Upper <= d.Target || d.Limit <= d.Upper || d.Request <= 0 || len(d.Kills) != 3 || len(d.Changes) != 1 || len(d.Times) != len(d.Peaks) || len(d.Times) < 14*24 {
+		t.Errorf("%s: %d hours, %+v", page.Charts[0].Title, len(d.Times), d)
+	}
+	if cpu := page.Charts[1].Data; len(cpu.Kills) != 0 || len(cpu.Changes) != 1 {
+		t.Errorf("%s has the marks %v and %v, want no OOM kills and one change", page.Charts[1].Title, cpu.Kills, cpu.Changes)
+	}
+	text := body(t, get(handler(webtest.Small()), "GET", path))
+	contains(t, "workload", text, "target, with its range", "limit", "OOM kill", "change by podfit")
+}
+
+// Without a UsageHistory the page shows the histogram of the checkpoint, and says so.
+func TestWorkload_onlyCheckpoint_showsItsHistogramAndSaysSo(t *testing.T) {
+	text := body(t, get(handler(webtest.Small()), "GET", "/workloads/search/StatefulSet/indexer"))
+	contains(t, "histogram", text, "checkpoint", "share of samples")
+	if strings.Contains(text, "hourly peak of any pod") {
+		t.Error("the page has a chart of hourly peaks")
+	}
+}
