@@ -5,6 +5,7 @@ package updater
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,6 +51,35 @@ func TestUpdater_podIsLeftInSeveralPasses_isLoggedOnce(t *testing.T) {
 		}
 		if events := fake.eventCount("UpdateHeld web"); events != 1 {
 			t.Errorf("%d events, want 1: %q", events, fake.recorded)
+		}
+	})
+}
+
+// With --log-format=json, the log has a line of JSON for each decision: those on pods that are changed, and those on pods that are left.
+// docs/web.md names it as the record of decisions that survives a restart.
+func TestUpdater_logFormatIsJSON_eachDecisionIsALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		fake := newFakeCluster(cluster.Recreate)
+		fake.log = slog.New(slog.NewJSONHandler(&log, nil))
+		u := updaterOf(fake, fake)
+		u.pass(t.Context(), time.Now())
+		done := map[string]int{}
+		for line := range strings.Lines(log.String()) {
+			var d struct{ Time, Msg, Action, Pod, VPA, Reason string }
+			if err := json.Unmarshal([]byte(line), &d); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if d.Action == "" {
+				continue
+			}
+			done[d.Action]++
+			if _, err := time.Parse(time.RFC3339, d.Time); err != nil || !strings.HasPrefix(d.Pod, "shop/") || d.VPA == "" || d.Reason == "" || d.Msg == "" {
+				t.Errorf("the decision is %+v", d)
+			}
+		}
+		if done["evict"] != 1 || done["leave"] != 2 {
+			t.Errorf("decisions %v, want one eviction and two pods that wait for it:\n%s", done, log.String())
 		}
 	})
 }
