@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,33 @@ func TestFlags_tokenFileAndImpersonation_areSent(t *testing.T) {
 	runCommand(t.Context(), "--kubeconfig", kubeconfig(t, proxy), "--as", "jane")
 	if len(users) != 1 || !users["jane"] {
 		t.Errorf("got users %v", users)
+	}
+}
+
+// A loaded Prometheus gets one query at a time, unless the user permits two.
+func TestFlags_load_boundsTheQueriesAtATime(t *testing.T) {
+	config := kubeconfig(t, shop(t).URL())
+	for load, want := range map[string]int{"gentle": 1, "normal": 2} {
+		var mu sync.Mutex
+		running, most := 0, 0
+		p := &prometheus{pods: recordedPods()}
+		address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			answer := httptest.NewRecorder() // the client may send its next query as soon as it has the answer
+			p.ServeHTTP(answer, r)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(answer.Body.Bytes())
+		}))
+		r := runCommand(t.Context(), "--kubeconfig", config, "--prometheus", address, "--no-cache", "--history", "3d", "--load", load)
+		if r.code != 0 || most > want {
+			t.Errorf("--load %s: exit code %d, %d queries at a time, want at most %d: %s", load, r.code, most, want, r.errs)
+		}
 	}
 }
 

@@ -151,3 +151,9 @@ func TestWorkload_onlyCheckpoint_showsItsHistogramAndSaysSo(t *testing.T) {
 		t.Error("the page has a chart of hourly peaks")
 	}
 }
+
+// The page about podfit has its version, the age of the data, where activity and prices are from, and the license of the charts.
+func TestAbout_smallCluster_hasVersionAgeAndPrices(t *testing.T) {
+	text := body(t, get(handler(webtest.Small()), "GET", "/about"))
+	contains(t, "about", text, "data 38 s old", "podfit v1", "prod-eu", "The API server last answered at 2026-11-22T03:13:22Z", "From the decisions of this process", "EUR", "prices.yaml", "uPlot 1.6.32")
+}

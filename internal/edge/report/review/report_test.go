@@ -188,6 +188,22 @@ func TestTable_freedRequests_areNotKnownBeforeThereIsUsage(t *testing.T) {
 	}
 }
 
+// The first profile determines the report, and -o wide has columns for the others.
+func TestWide_severalProfiles_haveColumnsOfTheirOwn(t *testing.T) {
+	s := subject(deploy("shop", "cart"), "app", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(400, 512*mib))
+	s.Targets = append(s.Targets, core.Target{Profile: "critical", Amount: cluster.Amounts(700, 768*mib)})
+	r := core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced", "critical"}}, []core.Subject{s})
+	got := written(t, "wide", r, Options{Top: 30})
+	for _, want := range []string{"CRITICAL", "1 → 400m", "700m", "768Mi"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if table := written(t, "table", r, Options{Top: 30}); strings.Contains(table, "700m") {
+		t.Errorf("the table has the second profile:\n%s", table)
+	}
+}
+
 func TestTable_colours_areOnlyUsedIfWanted(t *testing.T) {
 	if s := written(t, "table", example(), Options{Width: 120}); strings.Contains(s, "\x1b") {
 		t.Errorf("got escape sequences without colours:\n%q", s)
