@@ -227,6 +227,34 @@ func TestPages_keyboardOnly_everythingCanBeReached(t *testing.T) {
 	}
 }
 
+// On each page, the tab key reaches every element that does something, among them the copy buttons, the tables that scroll and the charts, and each
+// shows that it has the focus.
+func TestPages_tabKey_reachesEachControlOfEachPage(t *testing.T) {
+	address := serve(t, small())
+	p := open(t, false, 1280)
+	for _, page := range pages {
+		p.do(t, chromedp.Navigate(address+page.path))
+		evaluate[any](t, p, settled)
+		if page.name == "missing" {
+			p.forgive("404")
+		}
+		const controls = `[...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter((e) => e.checkVisibility())`
+		n := evaluate[int](t, p, controls+".length")
+		for range n + 2 {
+			p.do(t, chromedp.KeyEvent(kb.Tab))
+			if evaluate[bool](t, p, "(() => { const e = document.activeElement; e.dataset.reached = 1; return e !== document.body && getComputedStyle(e).outlineStyle === 'none'; })()") {
+				t.Errorf("%s: the focus on %q is not visible", page.name, evaluate[string](t, p, "document.activeElement.outerHTML.slice(0, 80)"))
+			}
+		}
+		for _, missed := range evaluate[[]string](t, p, controls+".filter((e) => !e.dataset.reached).map((e) => e.outerHTML.slice(0, 80))") {
+			t.Errorf("%s: the tab key does not reach %s", page.name, missed)
+		}
+		if n < 8 {
+			t.Errorf("%s has only %d controls", page.name, n)
+		}
+	}
+}
+
 // If podfit does not answer, the page stays, and says how old its data are.
 func TestPage_serverStops_ageIsShown(t *testing.T) {
 	source := webtest.Small()
