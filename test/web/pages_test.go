@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,20 @@ func TestPages_keyboardOnly_everythingCanBeReached(t *testing.T) {
 	}
 	if got := evaluate[string](t, p, "location.search"); got != "?q=ledger" {
 		t.Errorf("the address of a search has the parameters %q", got)
+	}
+}
+
+// The buttons copy the commands and the patch as they are shown.
+func TestWorkload_copyButtons_copyWhatIsShown(t *testing.T) {
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(serve(t, small())+"/workloads/shop/Deployment/cart"))
+	evaluate[any](t, p, settled)
+	evaluate[bool](t, p, "(() => { window.copied = []; navigator.clipboard.writeText = (text) => { window.copied.push(text); return Promise.resolve(); }; return true; })()")
+	n := evaluate[int](t, p, "(() => { const all = [...document.querySelectorAll('button[data-copy]')].filter((b) => b.checkVisibility()); all.forEach((b) => b.click()); return all.length; })()")
+	const shown = "[...document.querySelectorAll('button[data-copy]')].map((b) => document.getElementById(b.dataset.copy).textContent)"
+	copied, want := evaluate[[]string](t, p, "window.copied"), evaluate[[]string](t, p, shown)
+	if n < 2 || !slices.Equal(copied, want) || !strings.Contains(strings.Join(copied, "\n"), "kubectl ") || !strings.Contains(strings.Join(copied, "\n"), "requests:") {
+		t.Errorf("%d buttons copied %q, want %q", n, copied, want)
 	}
 }
 
