@@ -38,6 +38,9 @@ var readsText = map[string]string{
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "decrease memory limits")`: "the kubelet has one reason for all failed resizes",
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "below current usage")`:    "the kubelet has one reason for all failed resizes",
 
+	`core/explanation.conditions: slices.ContainsFunc(said, (func(line string) bool literal))`: "prints no text twice, whatever it says",
+	`core/explanation.conditions: strings.Contains(line, c.Message)`:                           "prints no text twice, whatever it says",
+
 	`edge/prom/survey.isLimit: strings.Contains(detail, part)`:                         "each server reports limits with its own codes and types",
 	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported path")`:       "VictoriaMetrics has status 400 for all wrong requests",
 	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported URL")`:        "VictoriaMetrics has status 400 for all wrong requests",
