@@ -41,9 +41,11 @@ type execution struct {
 	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
 	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
 	slowed    bool                     // a resize has waited for the rate limit in this pass
+	shrinking map[string]int           // those of inFlight that only lower requests, by node
+	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
 	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
 	allowed   map[string]bool          // pods whose refused eviction was allowed by the rate limit, and that are deleted instead, by UID
-	progress  sync.Cond                // signals that inFlight has decreased, or that slowed is set
+	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
@@ -56,6 +58,7 @@ func (e *execution) execute(ctx context.Context) {
 		e.unused[do] = max(0, min(e.unused[do], limiter.Burst()-int(limiter.Tokens())))
 	}
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
+	e.shrinking, e.impatient = map[string]int{}, map[string]bool{}
 	e.progress.L = &e.mu
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
@@ -91,6 +94,7 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 		workers.Go(func() error {
 			defer queues.done()
 			defer e.answered(&d)
+			e.afterShrinks(&d)
 			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, d, allowed, why)) })
 			e.health.Active(time.Now())
 			return nil

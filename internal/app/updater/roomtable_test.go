@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -156,4 +157,67 @@ func TestUpdater_dryRun_writesTheWholePlanAsATable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowShrinks has an API server that answers the resizes of the pod "large" after a while.
+type slowShrinks struct {
+	*timeline
+	takes time.Duration
+}
+
+func (s slowShrinks) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	if p.Name == "large-0" {
+		time.Sleep(s.takes)
+		s.add("large-0 is answered")
+	}
+	return s.timeline.Resize(ctx, p, with)
+}
+
+// A pod grows after the API server has answered the resizes that lower requests on its node, but it does not wait for long.
+func TestUpdater_shrinkHasNoAnswerYet_growthOnItsNodeWaitsForAWhile(t *testing.T) {
+	for takes, want := range map[time.Duration][]string{
+		time.Second:      {"large-0 is answered", "resize shop/large-0 to cpu=1 memory=100Mi", "resize shop/other-0 to cpu=1300m memory=100Mi"},
+		30 * time.Second: {"resize shop/other-0 to cpu=1300m memory=100Mi", "large-0 is answered", "resize shop/large-0 to cpu=1 memory=100Mi"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := crowdedNode(true)
+			l := slowShrinks{&timeline{fakeCluster: fake}, takes}
+			began := time.Now()
+			updaterOf(fake, l).pass(t.Context(), began)
+			got := slices.DeleteFunc(l.lines, func(s string) bool { return strings.HasPrefix(s, "evict") })
+			if !slices.Equal(got, want) {
+				t.Errorf("answered after %v: got %q, want %q", takes, got, want)
+			}
+		})
+	}
+}
+
+// All growing pods of a node with a resize that hangs wait together, and later ones do not wait.
+func TestExecution_shrinkHangs_nodeWaitsOnceInAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := crowdedNode(false)
+		large, other := fake.pods[2], fake.pods[6]
+		size := func(millicores int64) []policy.Fitted {
+			return []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 100<<20)}}
+		}
+		e := execution{updater: updaterOf(fake, fake), queued: map[cluster.Workload]int{}, inFlight: map[cluster.Workload]int{}, shrinking: map[string]int{}, impatient: map[string]bool{}}
+		e.progress.L = &e.mu
+		e.sent(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000)})
+		began := time.Now()
+		var growths sync.WaitGroup
+		for range 20 {
+			growths.Go(func() { e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)}) })
+		}
+		growths.Wait()
+		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)})
+		if waited := time.Since(began); waited != shrinkPatience {
+			t.Errorf("the growing pods waited for %v, want %v", waited, shrinkPatience)
+		}
+		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(500)})
+		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Evict, With: size(2000)})
+		e.answered(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000)})
+		if waited := time.Since(began); waited != shrinkPatience || e.shrinking["n"] != 0 {
+			t.Errorf("after %v, %d resizes lower requests", waited, e.shrinking["n"])
+		}
+	})
 }

@@ -4,6 +4,9 @@
 package updater
 
 import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
@@ -28,6 +31,9 @@ func (e *execution) sent(d *decision.Decision) {
 	defer e.mu.Unlock()
 	e.queued[d.Pod.Controller]--
 	e.inFlight[d.Pod.Controller]++
+	if change.Shrinks(d.Pod, d.With) {
+		e.shrinking[d.Pod.Node]++
+	}
 }
 
 // answered notes that the outcome of a resize is recorded, or that it is not sent in this pass.
@@ -38,6 +44,9 @@ func (e *execution) answered(d *decision.Decision) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.inFlight[d.Pod.Controller]--
+	if change.Shrinks(d.Pod, d.With) {
+		e.shrinking[d.Pod.Node]--
+	}
 	e.progress.Broadcast()
 }
 
@@ -65,4 +74,32 @@ func (e *execution) overQuota(d *decision.Decision) (decision.Reason, bool) {
 		e.progress.Wait()
 	}
 	return e.pass.OverQuota(*d)
+}
+
+// shrinkPatience is how long the growing pods of a node wait in a pass for the answers to the resizes that lower requests there. A webhook
+// that hangs for one pod must not delay the others for long.
+const shrinkPatience = 2 * time.Second
+
+// afterShrinks waits, before a resize that raises requests, until the resizes that only lower requests on its node are answered: the kubelet
+// would defer it otherwise. They are in front of it in the queue if it needs their room.
+func (e *execution) afterShrinks(d *decision.Decision) {
+	if d.Do != decision.Resize || !change.Grows(d.Pod, d.With) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	node := d.Pod.Node
+	if e.shrinking[node] == 0 || e.impatient[node] {
+		return
+	}
+	timer := time.AfterFunc(shrinkPatience, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.impatient[node] = true
+		e.progress.Broadcast()
+	})
+	defer timer.Stop()
+	for e.shrinking[node] > 0 && !e.impatient[node] {
+		e.progress.Wait()
+	}
 }
