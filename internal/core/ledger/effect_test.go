@@ -123,6 +123,36 @@ func TestLedger_replacementIsBeingResized_evictionStillHadNoEffect(t *testing.T)
 	}
 }
 
+// The replacement of an evicted pod did not get the recommended requests, and got them by a resize in place. The eviction had no effect, so
+// if the resize is undone later, the next eviction waits for the longer back-off. A replacement with the requests from its creation ends it.
+func TestLedger_replacementGotItsSizeByAResize_evictionStillHadNoEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	l := New()
+	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pod.Created})
+	replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
+	l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), wants(fits(100), replacement))
+	l.Done(noon.Add(2*time.Minute), Attempt{Pod: replacement, Autoscaler: vpa, Do: decision.Resize, With: fits(100)})
+	resized := withCPU(pod, "1", noon.Add(time.Minute), 100)
+	right := []decision.Decision{{Pod: resized, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}}
+	l.Learn(noon.Add(5*time.Minute), viewOf(1, resized), right)
+	if n, at := l.IneffectiveEvictions(db, l.Effective(right)); n != 1 || !at.Equal(noon) {
+		t.Errorf("after the resize: %d evictions without effect, the last at %v, want 1 at %v", n, at, noon)
+	}
+	l.Done(noon.Add(time.Hour), Attempt{Pod: resized, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: resized.Created})
+	second := withCPU(pod, "2", noon.Add(61*time.Minute), 1000)
+	l.Learn(noon.Add(62*time.Minute), viewOf(1, second), wants(fits(100), second))
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(wants(fits(100), second))); n != 2 {
+		t.Errorf("after the second eviction: %d evictions without effect, want 2", n)
+	}
+	l.Done(noon.Add(3*time.Hour), Attempt{Pod: second, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: second.Created})
+	sized := withCPU(pod, "3", noon.Add(181*time.Minute), 100)
+	right[0].Pod = sized
+	l.Learn(noon.Add(182*time.Minute), viewOf(1, sized), right)
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(right)); n != 0 {
+		t.Errorf("after a replacement with the recommended requests: %d evictions without effect, want 0", n)
+	}
+}
+
 func TestLedger_resizeWasUndone_isCounted(t *testing.T) {
 	l, pod := New(), podsOf(1)[0]
 	if n, at := l.Undone(pod), l.LastResize(pod); n != 0 || !at.IsZero() {

@@ -250,7 +250,7 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
 			continue // nothing is recommended for it, for example because the update mode is Off now
 		}
-		help := e.hasHelped(d)
+		help := l.hasHelped(&e, d)
 		if d.Pod.Node == "" {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
@@ -265,10 +265,11 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 	return out
 }
 
-// hasHelped reports whether a replacement on a node shows that the eviction had an effect.
-func (e *eviction) hasHelped(d *decision.Decision) bool {
-	if e.judged && d.Pod.IsResizing() {
-		return false // its spec has the requests from a resize in place, which the node may still refuse
+// hasHelped reports whether a replacement on a node shows that the eviction had an effect. A replacement that got the requests by a resize in
+// place shows none, and the node may still refuse the resize while it is not completed.
+func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) bool {
+	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || d.Pod.IsResizing()) {
+		return false
 	}
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	return d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
