@@ -31,7 +31,7 @@ func (e *execution) sent(d *decision.Decision) {
 	defer e.mu.Unlock()
 	e.queued[d.Pod.Controller]--
 	e.inFlight[d.Pod.Controller]++
-	if change.Shrinks(d.Pod, d.With) {
+	if freesRoom(d) {
 		e.shrinking[d.Pod.Node]++
 	}
 }
@@ -44,7 +44,7 @@ func (e *execution) answered(d *decision.Decision) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.inFlight[d.Pod.Controller]--
-	if change.Shrinks(d.Pod, d.With) {
+	if freesRoom(d) {
 		e.shrinking[d.Pod.Node]--
 	}
 	e.progress.Broadcast()
@@ -76,6 +76,12 @@ func (e *execution) overQuota(d *decision.Decision) (decision.Reason, bool) {
 	return e.pass.OverQuota(*d)
 }
 
+// freesRoom reports whether growing pods wait for a resize. They do not wait for the ends of startup boosts, which are carried out a few at a
+// time: a growth among them could wait for one that follows it.
+func freesRoom(d *decision.Decision) bool {
+	return len(d.Unboost) == 0 && change.Shrinks(d.Pod, d.With)
+}
+
 // shrinkPatience is how long the growing pods of a node wait in a pass for the answers to the resizes that lower requests there. A webhook
 // that hangs for one pod must not delay the others for long.
 const shrinkPatience = 2 * time.Second
@@ -83,7 +89,7 @@ const shrinkPatience = 2 * time.Second
 // afterShrinks waits, before a resize that raises requests, until the resizes that only lower requests on its node are answered: the kubelet
 // would defer it otherwise. They are in front of it in the queue if it needs their room.
 func (e *execution) afterShrinks(d *decision.Decision) {
-	if d.Do != decision.Resize || !change.Grows(d.Pod, d.With) {
+	if d.Do != decision.Resize || len(d.Unboost) > 0 || !change.Grows(d.Pod, d.With) {
 		return
 	}
 	e.mu.Lock()
