@@ -69,9 +69,16 @@ func plannedSteps(t *testing.T, w *world) {
 	if p.updater, err = p.healthy(t.Context(), bed.Updater()); err != nil {
 		t.Fatal(err)
 	}
+	// After the shrink, large costs as much to move as small. The rest of the node is then 300m less.
+	partly := func(ctx context.Context) error {
+		if p.hasCPU(ctx, "partly", "1100m") == nil {
+			return nil
+		}
+		return p.hasCPU(ctx, "partly", "1400m")
+	}
 	p.eventually("each pod has the size of the plan", 2*roomWithin, all(
 		func(ctx context.Context) error { return p.hasCPU(ctx, "large", "700m") }, func(ctx context.Context) error { return p.hasCPU(ctx, "needing", "1800m") },
-		func(ctx context.Context) error { return p.hasCPU(ctx, "partly", "1400m") }))
+		partly))
 	logged := loggedSteps(p.updater.Tail(1000))
 	for _, action := range []string{"shrink", "move", "grow", "grow in part"} {
 		if !slices.ContainsFunc(logged, func(s loggedStep) bool { return s.action == action }) {
