@@ -137,7 +137,7 @@ type loggedStep struct {
 func loggedSteps(log string) []loggedStep {
 	var out []loggedStep
 	for line := range strings.Lines(log) {
-		if !strings.Contains(line, `msg="Step of the plan for a node"`) {
+		if !strings.Contains(line, `msg="Planned step for a node with too little room"`) {
 			continue
 		}
 		values := map[string]string{}

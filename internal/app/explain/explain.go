@@ -244,7 +244,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, unread{}, fmt.Errorf("cannot explain anything without pods: %w", u.Err)
+			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", u.Err)
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
 			out.notes = append(out.notes, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply -f -")
 		default:

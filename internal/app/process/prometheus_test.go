@@ -64,7 +64,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestWithoutUser_urlWithPassword_hasNone(t *testing.T) {
+func TestWithoutUser_urlWithPassword_passwordIsRemoved(t *testing.T) {
 	if got := withoutUser("https://me:secret@host:9090/x"); got != "https://host:9090/x" {
 		t.Errorf("got %s", got)
 	}

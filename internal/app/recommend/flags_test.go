@@ -66,7 +66,7 @@ func TestFlags_tokenFileAndImpersonation_areSent(t *testing.T) {
 }
 
 // A loaded Prometheus gets one query at a time, unless the user permits two.
-func TestFlags_load_boundsTheQueriesAtATime(t *testing.T) {
+func TestFlags_load_limitsParallelQueries(t *testing.T) {
 	config := kubeconfig(t, shop(t).URL())
 	for load, want := range map[string]int{"gentle": 1, "normal": 2} {
 		var mu sync.Mutex

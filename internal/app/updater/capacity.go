@@ -295,7 +295,7 @@ func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
 	case err == nil:
 		log.Info("Deleted a request for capacity")
 	case errors.Is(err, kube.ErrNotSent), errors.Is(err, kube.ErrNotFound):
-		log.Debug("A request for capacity was not created or deleted; the next pass decides again", slog.Any("error", err))
+		log.Debug("Failed to create or delete a request for capacity; the next pass decides whether to try again", slog.Any("error", err))
 		return // the next pass decides again
 	default:
 		log.Warn("Failed to create or delete a request for capacity", slog.String("error", kube.Answer(err)))

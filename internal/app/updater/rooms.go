@@ -25,7 +25,7 @@ func (u *updater) reportRooms(served []*cluster.Autoscaler, plans []room.Plan) {
 		rows := p.Rows()
 		u.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("free", p.Free.String()), slog.Int("count", len(rows)))
 		for i, r := range rows {
-			u.log.Info("Step of the plan for a node", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", r.Action),
+			u.log.Info("Planned step for a node with too little room", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", r.Action),
 				slog.String("pod", r.Pod), slog.String("from", r.From), slog.String("to", r.To), slog.String("reason", r.Reason))
 		}
 		if u.config.DryRun && u.config.Tables != nil {

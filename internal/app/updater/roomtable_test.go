@@ -78,7 +78,7 @@ func (l *timeline) add(s string) {
 
 // Write implements io.Writer for a log.
 func (l *timeline) Write(b []byte) (int, error) {
-	if s := string(b); strings.Contains(s, "level=INFO") && (strings.Contains(s, "room for the resizes") || strings.Contains(s, "Step of the plan")) {
+	if s := string(b); strings.Contains(s, "level=INFO") && (strings.Contains(s, "room for the resizes") || strings.Contains(s, "Planned step")) {
 		_, text, _ := strings.Cut(strings.TrimSpace(s), "msg=")
 		l.add(text)
 	}
@@ -105,10 +105,10 @@ func TestUpdater_planWithShrinkMoveAndPart_isLoggedBeforeItsFirstStep(t *testing
 		u.pass(t.Context(), time.Now())
 		want := []string{
 			`"Node has too little room for the resizes of its pods" node=n free="cpu=300m memory=7.6Gi" count=4`,
-			`"Step of the plan for a node" node=n step=1 action=shrink pod=shop/large-0 from="cpu=1500m memory=100Mi" to="cpu=1 memory=100Mi" reason="makes room for shop/important-0"`,
-			`"Step of the plan for a node" node=n step=2 action=move pod=shop/small-0 from="cpu=500m memory=100Mi" to="cpu=500m memory=100Mi" reason="makes room for shop/important-0; the replacement fits on node free"`,
-			`"Step of the plan for a node" node=n step=3 action=grow pod=shop/important-0 from="cpu=1 memory=100Mi" to="cpu=2 memory=100Mi" reason="gets its target"`,
-			`"Step of the plan for a node" node=n step=4 action="grow in part" pod=shop/other-0 from="cpu=1 memory=100Mi" to="cpu=1300m memory=100Mi" reason="gets what is free; the node lacks cpu=700m"`,
+			`"Planned step for a node with too little room" node=n step=1 action=shrink pod=shop/large-0 from="cpu=1500m memory=100Mi" to="cpu=1 memory=100Mi" reason="makes room for shop/important-0"`,
+			`"Planned step for a node with too little room" node=n step=2 action=move pod=shop/small-0 from="cpu=500m memory=100Mi" to="cpu=500m memory=100Mi" reason="makes room for shop/important-0; the replacement fits on node free"`,
+			`"Planned step for a node with too little room" node=n step=3 action=grow pod=shop/important-0 from="cpu=1 memory=100Mi" to="cpu=2 memory=100Mi" reason="gets its target"`,
+			`"Planned step for a node with too little room" node=n step=4 action="grow in part" pod=shop/other-0 from="cpu=1 memory=100Mi" to="cpu=1300m memory=100Mi" reason="gets what is free; the node lacks cpu=700m"`,
 		}
 		if len(l.lines) < len(want) || !slices.Equal(l.lines[:len(want)], want) {
 			t.Fatalf("got:\n%s\nwant first:\n%s", strings.Join(l.lines, "\n"), strings.Join(want, "\n"))
@@ -192,7 +192,8 @@ func TestUpdater_shrinkHasNoAnswerYet_growthOnItsNodeWaitsForAWhile(t *testing.T
 	}
 }
 
-// All growing pods of a node with a resize that hangs wait together, and later ones do not wait.
+// All growing pods of a node with a resize that hangs wait together, and later ones do not wait. Ends of startup boosts do not wait, and no pod
+// waits for them.
 func TestExecution_shrinkHangs_nodeWaitsOnceInAPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := crowdedNode(false)
@@ -215,7 +216,11 @@ func TestExecution_shrinkHangs_nodeWaitsOnceInAPass(t *testing.T) {
 		}
 		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(500)})
 		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Evict, With: size(2000)})
+		e.impatient = map[string]bool{}
+		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000), Unboost: []string{"app"}})
 		e.answered(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000)})
+		e.sent(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000), Unboost: []string{"app"}})
+		e.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)})
 		if waited := time.Since(began); waited != shrinkPatience || e.shrinking["n"] != 0 {
 			t.Errorf("after %v, %d resizes lower requests", waited, e.shrinking["n"])
 		}

@@ -26,13 +26,13 @@ func RefusedFor(ctx context.Context, client rest.Interface, r schema.GroupVersio
 		return refused
 	}
 	if errors.Is(refused, ErrForbidden) {
-		return fmt.Errorf("the answer with status 403 is not of the API server: %w", errors.New(err.Error()))
+		return fmt.Errorf("a proxy, and not the API server, answered with status 403: %w", errors.New(err.Error()))
 	}
 	if !errors.Is(refused, ErrUnsupported) {
 		return refused
 	}
 	if missing, problem := isMissing(ctx, client, r); !missing {
-		return fmt.Errorf("the answer with status 404 is not of the API server, or temporary: %w", errors.Join(errors.New(err.Error()), problem))
+		return fmt.Errorf("a proxy answered with status 404, or the API server did so for a short time: %w", errors.Join(errors.New(err.Error()), problem))
 	}
 	return refused
 }

@@ -53,9 +53,9 @@ func (o *storedObject) decode(raw []byte, most int) error {
 
 // errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
 // carried out.
-var errNoObject = errors.New("the answer is not the object of the request")
+var errNoObject = errors.New("the answer is not the requested object; a proxy may have sent it")
 
-// checkAnswer returns errNoObject if an answer has not the metadata of a stored object.
+// checkAnswer returns errNoObject if the metadata of an answer lack what each stored object has: a name and a version.
 func checkAnswer(m *metav1.ObjectMeta) error {
 	if m.Name == "" || m.ResourceVersion == "" {
 		return errNoObject
