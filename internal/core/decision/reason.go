@@ -91,6 +91,7 @@ const (
 	Interrupted // the updater before this one ended while it changed pods of the workload
 
 	AwaitingRoom // the pod got a part of an increase, and its node has no room for the rest
+	RoomReserved // the node has room for the increase of the pod, which another pod gets first
 
 	ChangesTooOften // pods were evicted again soon after they were replaced, because the recommendation keeps changing
 
@@ -140,7 +141,7 @@ var codeNames = map[ReasonCode]string{
 	LeftToHPA: "LeftToHPA", HPANotWritten: "HPANotWritten", NodeOutOfMemory: "NodeOutOfMemory",
 	FewKills: "FewKills", DataWouldBeLost: "DataWouldBeLost", BudgetsUnknown: "BudgetsUnknown", BudgetOfOthers: "BudgetOfOthers",
 	RescueInProgress: "RescueInProgress", NotEnoughMemory: "NotEnoughMemory", DeletionRefused: "DeletionRefused", Interrupted: "Interrupted",
-	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", LargerNode: "LargerNode", AwaitingRoom: "AwaitingRoom", ChangesTooOften: "ChangesTooOften",
+	MakesRoom: "MakesRoom", MovesForRoom: "MovesForRoom", Incomplete: "Incomplete", LargerNode: "LargerNode", AwaitingRoom: "AwaitingRoom", RoomReserved: "RoomReserved", ChangesTooOften: "ChangesTooOften",
 	Frozen: "Frozen", OutsideWindow: "ChangeWindow", BlastRadius: "BlastRadius",
 	AwaitingCanary: "Canary", Reverted: "Reverted",
 	Surging: "Surging", SurgeFailed: "SurgeFailed",
@@ -325,6 +326,8 @@ func (r Reason) outcome() string {
 		return r.quote("The resize waits for room on the node")
 	case AwaitingRoom:
 		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
+	case RoomReserved:
+		return "The free room on the node is reserved for the resize of pod " + r.Text + ", at most until 5 minutes after that pod began to wait"
 	case Surging:
 		return "A surge of the Deployment is in progress. It replaces pod " + r.Text + " and is taken back at " + timestamp(r.Until) + " if the new pod is not ready"
 	case SurgeFailed:

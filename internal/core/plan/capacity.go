@@ -177,8 +177,8 @@ func (s *pass) checkCapacity(ds []entry) {
 	s.releaseRequests(decisions)
 }
 
-// offerBudget gives the budget of pods that wait for capacity to other pods of their controllers, whose replacements may have room: the
-// eviction of a pod frees room on its own node.
+// offerBudget gives the budget of pods that wait for capacity, or for the room of other pods, to other pods of their controllers. They may
+// be on a node with room, and the eviction of a pod frees room on its own node.
 func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool) {
 	offers := 0
 	for i := range ds {
@@ -188,12 +188,7 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool) {
 		}
 		offers++
 		s.candidate(d).take()
-		if d.Do != decision.Evict {
-			continue
-		}
-		if r, lacks := s.lacksCapacity(d); lacks {
-			s.withdraw(d, r)
-		}
+		s.holdBack(d)
 	}
 }
 
@@ -218,7 +213,7 @@ func (p Provider) serves(k cluster.RequestKind) bool {
 	return p&PlaceholderPods != 0
 }
 
-// withdraw leaves a pod instead of evicting it, and returns its budget.
+// withdraw leaves a pod instead of changing it, and returns its budget.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
 	s.endProbe(d)
 	g := d.scope.groups[d.Pod.Controller]
@@ -233,11 +228,18 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 		d.canary = false
 		delete(d.scope.firsts, ledger.WorkloadOf(d.Pod))
 	}
-	d.Do, d.Reason, d.Request = decision.Leave, r, nil
+	s.radius.withdraw(d.Pod)
+	d.Do, d.Reason, d.Fallback, d.Request = decision.Leave, r, false, nil
 }
 
-// holdBack leaves a pod that a running pass decided to evict, if its replacement has no room. The next pass asks for capacity.
+// holdBack leaves a pod for which budget became free, if its resize would take the room of another pod, or its replacement has no room. The
+// next pass asks for capacity.
 func (s *pass) holdBack(d *entry) {
+	if other, takes := s.takesRoom(d); takes {
+		s.release(d)
+		s.withdraw(d, decision.Reason{Code: decision.RoomReserved, Text: other})
+		return
+	}
 	if d.Do != decision.Evict || !s.asksForCapacity() {
 		return
 	}

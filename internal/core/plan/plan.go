@@ -110,6 +110,8 @@ type pass struct {
 	rooms    *rooms      // nil until it is needed
 	plans    []room.Plan // of nodes that are too full for the resizes of their pods
 
+	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes; nil if there are none
+
 	revived map[cluster.Workload]int // stuck pods that earlier passes have changed within Budget.Window, by controller; nil until it is needed
 
 	capacity capacity // the placeholder pods, and what is done about them

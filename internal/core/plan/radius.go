@@ -79,9 +79,21 @@ func (r *radius) plan(p *cluster.Pod) {
 	if r == nil {
 		return
 	}
+	r.add(p.Namespace, runningRequests(p))
+}
+
+// withdraw removes a decided change that is not carried out, because the plan changed before its execution.
+func (r *radius) withdraw(p *cluster.Pod) {
+	if r == nil {
+		return
+	}
 	size := runningRequests(p)
+	r.add(p.Namespace, cluster.Resources{CPU: -size.CPU, Memory: -size.Memory, Has: size.Has})
+}
+
+func (r *radius) add(namespace string, size cluster.Resources) {
 	r.cluster.Planned = r.cluster.Planned.Add(size)
-	if of := r.namespaces[p.Namespace]; of != nil {
+	if of := r.namespaces[namespace]; of != nil {
 		of.Planned = of.Planned.Add(size)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -80,6 +81,9 @@ func (s *pass) makeRoom(ds []entry) {
 			s.makeRoomOn(n, byUID, ds[needs[node][0]].Autoscaler)
 		}
 	}
+	if len(s.withdrawn) > 0 {
+		s.offerBudget(ds, s.withdrawn)
+	}
 }
 
 // needsRoom reports whether a pod grows, waits for room on its node, or waits with the rest of its increase.
@@ -127,6 +131,7 @@ func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*entry, blamed *cluster.
 	r.Others = spots.others
 	plan := room.Make(r)
 	s.plans = append(s.plans, plan)
+	n.plan = &plan
 	s.apply(plan, byUID)
 }
 
@@ -160,6 +165,9 @@ func (s *pass) standsForEviction(d *entry) bool {
 	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
 }
 
+// isUrgent reports whether a pod gets more memory because a container was OOM-killed. It waits for no other pod.
+func isUrgent(d *entry) bool { return d.Rescue || d.Wanted.Code == decision.OutOfMemory }
+
 func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	short := s.w.Ledger.LackOfRoom(d.Pod)
 	out.Needs, out.Target, out.Allowed = true, targetOf(d), s.allowedFor(d.Autoscaler)
@@ -170,6 +178,7 @@ func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
+	out.Reserves, out.Urgent = s.now.Unix()-out.Since <= int64(s.b.DeferredFor/time.Second), isUrgent(d) && d.Do == decision.Resize
 	out.Divisible = short.Parts < maxParts && !s.standsForEviction(d) && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
 		(short.With == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.With)) // the kubelet has not seen the last part yet
 	if short.Moves >= maxMoves {

@@ -31,6 +31,7 @@ func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
 			}
 		case room.MovePod: // all moves for a pod are made together, see below
 		case room.Wait:
+			s.applyWait(d, step)
 		}
 	}
 	for len(p.Steps) > 0 {
@@ -46,6 +47,45 @@ func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
 		}
 		s.applyMoves(moves, byUID)
 	}
+}
+
+// applyWait leaves a pod whose resize would take the room of another one. A pod for which others move once the kubelet has deferred its
+// resize is asked for all of its increase.
+func (s *pass) applyWait(d *entry, step room.Step) {
+	switch {
+	case step.ForID != "":
+		s.leaveRoom(d, step.For)
+	case step.Asks && d.Reason.Code == decision.AwaitingRoom:
+		s.tryResize(d)
+	}
+}
+
+// leaveRoom leaves a pod instead of resizing it, and returns its budget.
+func (s *pass) leaveRoom(d *entry, other string) {
+	if d.Do != decision.Resize {
+		return
+	}
+	n := s.rooms.nodes[d.Pod.Node]
+	n.open = n.open.Add(increaseOf(d))
+	s.release(d)
+	s.withdraw(d, decision.Reason{Code: decision.RoomReserved, Text: other})
+	if s.withdrawn == nil {
+		s.withdrawn = map[cluster.Workload]bool{}
+	}
+	s.withdrawn[d.Pod.Controller] = true
+}
+
+// takesRoom reports whether the resize of a pod would take room that the plan of its node reserves for another pod, and for which one.
+func (s *pass) takesRoom(d *entry) (string, bool) {
+	if s.rooms == nil || d.Do != decision.Resize || isUrgent(d) || !s.needsRoom(d) {
+		return "", false
+	}
+	n := s.rooms.nodes[d.Pod.Node]
+	if n == nil || n.plan == nil {
+		return "", false
+	}
+	other := n.plan.ReservedFor(increaseOf(d))
+	return other, other != ""
 }
 
 // applyShrink resizes a pod in place to its lower target, unless it does that anyway.

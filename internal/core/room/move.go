@@ -55,7 +55,8 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 	m.shrinkAll(shrinks, p)
 	if !p.Asked {
 		m.wait(p, p.Target.Sub(p.Holds))
-		m.keep(p.Target.Sub(p.Holds))
+		m.steps[len(m.steps)-1].Asks = true
+		m.keep(p, p.Target.Sub(p.Holds))
 		m.later = append(m.later, m.afterDeferral(p, set))
 		return true
 	}

@@ -36,10 +36,11 @@ type Step struct {
 	Do       Kind
 	ID, Name string // of the pod
 	From, To Amount
-	For      string // the name of the pod that gets the room; "" if it is the pod itself
+	For      string // the name of the pod that gets the room; "" if it is the pod itself; set for Wait if the free room is reserved for that pod
 	ForID    string
 	Node     string // where the replacement fits; set for MovePod
 	Lacks    Amount // what the node lacks; set for Wait and GrowPart
+	Asks     bool   // the moves for the pod follow when the kubelet has deferred its resize; only set for Wait
 }
 
 // A Plan is the steps on one node.
@@ -51,12 +52,45 @@ type Plan struct {
 	// Next are the steps that follow when the kubelet has deferred the resizes that Steps leave waiting, as far as they can be planned now.
 	// They are shown, and not carried out: the plan is made again then.
 	Next []Step
+
+	reserved reserved
+}
+
+// ReservedFor returns the name of the pod for which free room is reserved that an increase would take, or "" if there is none. An
+// increase that does not fit into the free room takes none: the kubelet defers it.
+func (p *Plan) ReservedFor(increase Amount) string { return p.reserved.from(increase).Name }
+
+// reserved is the room that the steps of a plan give to pods.
+type reserved struct {
+	free   Amount // the room that is free after the shrinks
+	amount Amount // what of it the pods get; may exceed it, because pods that move give room later
+	first  Pod    // the first of these pods
+}
+
+// add reserves room for the increase of a pod.
+func (r *reserved) add(p *pod, increase Amount) {
+	increase = increase.positive()
+	if !p.Reserves || increase.isZero() {
+		return
+	}
+	if r.amount.isZero() {
+		r.first = p.Pod
+	}
+	r.amount = r.amount.Add(increase)
+}
+
+// from returns the first of the pods from which an increase would take reserved room.
+func (r *reserved) from(increase Amount) Pod {
+	if r.free.Holds(increase) && !r.free.Sub(r.amount).Holds(increase) {
+		return r.first
+	}
+	return Pod{}
 }
 
 // Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
 // to wait. For each pod, shrinks come first: they cost nothing. Then comes the cheapest set of moves, if moves are allowed. Pods that
 // cannot get all of their increase grow by a part when all pods of the same priority are served: a part must not take the room with
-// which another pod would be complete.
+// which another pod would be complete. Urgent pods get free room before all others.
 func Make(r Request) Plan {
 	m := newMaker(r)
 	for i := range m.pods {
@@ -64,10 +98,11 @@ func Make(r Request) Plan {
 			m.shrink(p, nil)
 		}
 	}
+	m.serveUrgent()
 	for _, level := range m.levels() {
 		m.serveAll(level)
 	}
-	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next()}
+	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next(), reserved: m.reserved}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
 	return out
 }
@@ -89,6 +124,8 @@ type maker struct {
 	steps  []Step
 	later  [][]Step // for each pod whose resize the kubelet has to defer first: the moves for it, and its growth
 	visits int      // sets of moves that the search looked at
+
+	reserved reserved
 }
 
 // A pod is a pod and what the plan does with it.
@@ -101,7 +138,7 @@ type pod struct {
 func (p *pod) shrinks() bool { return p.Shrinks && p.Holds.Holds(p.Target) }
 
 func newMaker(r Request) *maker {
-	m := &maker{free: r.Free, still: r.Leaving, others: slices.Clone(r.Others), pods: make([]pod, len(r.Pods))}
+	m := &maker{free: r.Free, reserved: reserved{free: r.Free}, still: r.Leaving, others: slices.Clone(r.Others), pods: make([]pod, len(r.Pods))}
 	for i := range r.Pods {
 		m.pods[i].Pod = r.Pods[i]
 	}
@@ -153,6 +190,15 @@ func (m *maker) levels() [][]*pod {
 	return out
 }
 
+// serveUrgent gives urgent pods their target where it fits into the free room.
+func (m *maker) serveUrgent() {
+	for _, p := range m.needing() {
+		if p.Urgent && m.free.Holds(p.Target.Sub(p.Holds)) {
+			m.grow(p, p.Target)
+		}
+	}
+}
+
 // serveAll decides how the pods of one priority get their room.
 func (m *maker) serveAll(pods []*pod) {
 	var rest []*pod
@@ -169,7 +215,7 @@ func (m *maker) serveAll(pods []*pod) {
 // serve decides how one pod gets all of its increase now or by moves. It returns false if the pod gets at most a part.
 func (m *maker) serve(p *pod) bool {
 	if p.used {
-		return true // it moves
+		return true // it moves, or was urgent
 	}
 	increase := p.Target.Sub(p.Holds)
 	if m.free.Holds(increase) {
@@ -188,7 +234,7 @@ func (m *maker) serve(p *pod) bool {
 		return false
 	case m.still:
 		m.wait(p, increase) // the room of the pod that leaves may be enough
-		m.keep(increase)
+		m.keep(p, increase)
 		return true
 	}
 	return m.moveFor(p, room.Lacking(increase), shrinks)
@@ -218,13 +264,22 @@ func (m *maker) servePart(p *pod) {
 }
 
 func (m *maker) wait(p *pod, increase Amount) {
-	m.steps = append(m.steps, Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)})
+	s := Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)}
+	if !p.Asked { // the kubelet resizes a pod that has asked whenever there is room
+		first := m.reserved.from(increase)
+		s.For, s.ForID = first.Name, first.ID
+	}
+	m.steps = append(m.steps, s)
 }
 
-// keep takes what is free now of an increase out of the free room, so that pods that are served later do not take it.
-func (m *maker) keep(increase Amount) {
+// keep takes what is free now of the increase of a pod out of the free room, so that pods that are served later do not take it.
+func (m *maker) keep(p *pod, increase Amount) {
+	if !p.Reserves {
+		return
+	}
 	part := func(free, increase int64) int64 { return max(0, min(free, increase)) }
 	m.free = m.free.Sub(Amount{part(m.free.CPU, increase.CPU), part(m.free.Memory, increase.Memory)})
+	m.reserved.add(p, increase)
 }
 
 // partial returns the size that a pod can have with the given room: between its present size and its target.
@@ -307,6 +362,7 @@ func (m *maker) shrink(p, to *pod) {
 	}
 	m.steps = append(m.steps, s)
 	m.free = m.free.Add(p.Holds.Sub(p.Target))
+	m.reserved.free = m.reserved.free.Add(p.Holds.Sub(p.Target))
 	p.used = true
 }
 
@@ -317,5 +373,6 @@ func (m *maker) grow(p *pod, to Amount) {
 	}
 	m.steps = append(m.steps, s)
 	m.free = m.free.Sub(to.Sub(p.Holds))
+	m.reserved.add(p, to.Sub(p.Holds))
 	p.used = true
 }

@@ -122,6 +122,8 @@ type Pod struct {
 	Asked     bool    // the kubelet knows Target and waits for room
 	Priority  int32   // of its PriorityClass
 	Since     int64   // since when it needs room; among equal priorities the first is served first
+	Reserves  bool    // the room that it gets is kept from pods that are served later
+	Urgent    bool    // it gets free room before all others
 
 	Shrinks bool // it may shrink in place to Target
 	Planned bool // it shrinks to Target in any case

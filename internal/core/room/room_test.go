@@ -30,7 +30,7 @@ func text(p Plan) string {
 }
 
 func needs(name string, holds, target Amount, allowed Allowed) Pod {
-	return Pod{ID: name, Name: name, Holds: holds, Target: target, Needs: true, Allowed: allowed, Divisible: true, Least: 0.1, Asked: true}
+	return Pod{ID: name, Name: name, Holds: holds, Target: target, Needs: true, Allowed: allowed, Divisible: true, Least: 0.1, Asked: true, Reserves: true}
 }
 
 func shrinks(name string, holds, target Amount) Pod {

@@ -30,6 +30,7 @@ func drawRequest(t *rapid.T) Request {
 			ID: fmt.Sprintf("p%d", i), Name: fmt.Sprintf("p%d", i), Holds: amount("holds", 8), Target: amount("target", 12),
 			Allowed: Allowed(rapid.IntRange(0, 3).Draw(t, "allowed")), Divisible: rapid.Bool().Draw(t, "divisible"),
 			Asked: rapid.Bool().Draw(t, "asked"), Priority: int32(rapid.IntRange(0, 1).Draw(t, "priority")), Since: int64(rapid.IntRange(0, 2).Draw(t, "since")),
+			Reserves: rapid.IntRange(0, 3).Draw(t, "reserves") > 0, Urgent: rapid.IntRange(0, 4).Draw(t, "urgent") == 0,
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
@@ -99,6 +100,9 @@ func TestMake_anyRequest_keepsTheRules(t *testing.T) {
 				}
 				room = room.Sub(s.To.Sub(s.From))
 			case Wait:
+				if s.ForID != "" && (pod.Asked || !byID[s.ForID].Reserves || s.ForID == s.ID) {
+					t.Fatalf("waits for the room of another pod: %+v, %+v", s, pod)
+				}
 			}
 		}
 		for _, o := range r.Others {
@@ -114,6 +118,33 @@ func TestMake_anyRequest_keepsTheRules(t *testing.T) {
 			t.Fatalf("another order of the pods gives\n%s\ninstead of\n%s", text(again), text(p))
 		}
 	})
+}
+
+// A pod that would fit into the free room now, and is left waiting, waits for a pod that gets the room.
+func TestMake_allPodsReserveRoom_noWaitingPodTakesIt(t *testing.T) {
+	waits := 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRequest(t)
+		byID := map[string]Pod{}
+		for i := range r.Pods {
+			r.Pods[i].Reserves = true
+			byID[r.Pods[i].ID] = r.Pods[i]
+		}
+		p := Make(r)
+		for _, s := range p.Steps {
+			increase := s.To.Sub(s.From)
+			if s.Do != Wait || byID[s.ID].Asked || !r.Free.Holds(increase) {
+				continue
+			}
+			waits++
+			if s.ForID == "" || p.ReservedFor(increase) == "" {
+				t.Fatalf("%s fits into the free room and may take it: %s", s.ID, text(p))
+			}
+		}
+	})
+	if waits == 0 {
+		t.Error("no drawn pod waits although it fits: the test shows nothing")
+	}
 }
 
 // cheapest is the reference for the search: it tries all sets and all nodes.

@@ -75,7 +75,10 @@ func (s *Step) reason(later bool) string {
 		text = "gets what is free; the node lacks " + s.Lacks.Shortage()
 	case Wait:
 		text = "waits for the room of other pods"
-		if !s.Lacks.isZero() {
+		switch {
+		case s.For != "":
+			text = "the free room is for " + s.For
+		case !s.Lacks.isZero():
 			text = "the node lacks " + s.Lacks.Shortage()
 		}
 	}
