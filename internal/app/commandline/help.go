@@ -22,7 +22,7 @@ import (
 var Essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
 	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "scheduler-resize-preemption": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
-	"capacity-plan": true, "export-recommendations": true, "web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-unauthenticated": true,
+	"capacity-plan": true, "export-recommendations": true, "web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-exclude-namespaces": true, "web-unauthenticated": true,
 	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
 

@@ -80,6 +80,8 @@ func CompleteFromCluster(c *cobra.Command) {
 		"namespace":                     func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
 		"vpa-object-namespace":          func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
 		"ignored-vpa-object-namespaces": func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
+		"exclude-namespaces":            func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
+		"web-exclude-namespaces":        func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
 		"context": func(context.Context) []string {
 			names, _ := clusterOf(c).Contexts() // without a kubeconfig, nothing is offered
 			return names

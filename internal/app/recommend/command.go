@@ -61,7 +61,7 @@ Exit codes:
 	for flag, values := range choices {
 		process.CompleteFlag(cmd, flag, values...)
 	}
-	process.GroupFlags(cmd, "What is reviewed", "namespace", "all-namespaces", "selector", "kind", "context", "kubeconfig", "as")
+	process.GroupFlags(cmd, "What is reviewed", "namespace", "exclude-namespaces", "all-namespaces", "selector", "kind", "context", "kubeconfig", "as")
 	process.GroupFlags(cmd, "Where usage is from", "source", "prometheus", "prometheus-header", "prometheus-param", "prometheus-token-file", "cluster-label", "history", "for", "trace")
 	process.GroupFlags(cmd, "How it is sized", "profile", "limits", "hpa")
 	process.GroupFlags(cmd, "Money", "prices", "opencost", "no-money")
@@ -226,10 +226,14 @@ func (j *job) check(s *scene) error {
 
 // scopeText describes which namespaces are reviewed.
 func (c *Config) scopeText() string {
-	if len(c.Namespaces) == 0 {
-		return "the cluster"
+	text := "the cluster"
+	if len(c.Namespaces) > 0 {
+		text = "namespace " + strings.Join(c.Namespaces, ", ")
 	}
-	return "namespace " + strings.Join(c.Namespaces, ", ")
+	if len(c.Excluded) > 0 {
+		text += ", without " + strings.Join(c.Excluded, ", ")
+	}
+	return text
 }
 
 // books returns a book without usage for each profile.

@@ -65,6 +65,9 @@ func TestRecommend_scope_selectsWorkloads(t *testing.T) {
 		"-n shop":                      "cart",
 		"-n shop -n web":               "cart front",
 		"-n s*,m?":                     "cart feature-store",
+		"--exclude-namespaces=shop":    "feature-store front",
+		"--exclude-namespaces=s*,web":  "feature-store",
+		"-n s* --exclude-namespaces=x": "cart",
 		"--kind deployments":           "cart feature-store front",
 		"deploy/cart deployment/front": "cart front",
 		"Deployment/cart -n shop":      "cart",
@@ -96,6 +99,8 @@ func TestRecommend_scope_selectsWorkloads(t *testing.T) {
 		"deploy/carr":      "there is no deploy/carr with live pods in the cluster",
 		"--kind DaemonSet": "there are no workloads with live pods in the cluster",
 		"-n none":          "there are no workloads with live pods in namespace none",
+
+		"--exclude-namespaces=*": "there are no workloads with live pods in the cluster, without *",
 	} {
 		r := runCommand(t.Context(), append([]string{"--kubeconfig", config, "--source", "cluster"}, strings.Fields(args)...)...)
 		if r.code != 1 || !strings.Contains(r.errs, want) {

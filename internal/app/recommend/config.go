@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +28,7 @@ type Config struct {
 	// What is reviewed.
 	Names         []string // KIND/NAME
 	Namespaces    []string // names or globs
+	Excluded      []string // likewise, of namespaces that are left out
 	AllNamespaces bool
 	Selector      string
 	Kinds         []string
@@ -113,6 +113,7 @@ func Defaults() Config {
 // Flags binds the configuration to flags.
 func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&c.Namespaces, "namespace", "n", c.Namespaces, "Namespace, or a pattern such as 'team-*'. Can be repeated. The default is all namespaces.")
+	f.StringSliceVar(&c.Excluded, "exclude-namespaces", c.Excluded, "Namespace that is left out, or a pattern such as 'kube-*'. Can be repeated.")
 	f.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, review all namespaces, which is the default.")
 	f.StringVarP(&c.Selector, "selector", "l", c.Selector, "Selector of pods by labels, as in kubectl.")
 	f.StringSliceVar(&c.Kinds, "kind", c.Kinds, "Kind of workload, such as Deployment. Can be repeated. The default is all kinds.")
@@ -187,11 +188,8 @@ func (c *Config) validateScope() error {
 	if c.AllNamespaces && len(c.Namespaces) > 0 {
 		errs = append(errs, errors.New("--all-namespaces and --namespace cannot both be set"))
 	}
-	for _, n := range c.Namespaces {
-		if _, err := path.Match(n, ""); err != nil || n == "" {
-			errs = append(errs, fmt.Errorf("--namespace must be a name or a pattern such as 'team-*', got %q", n))
-		}
-	}
+	errs = append(errs, process.CheckNamespaces("namespace", c.Namespaces)...)
+	errs = append(errs, process.CheckNamespaces("exclude-namespaces", c.Excluded)...)
 	if _, err := labels.Parse(c.Selector); err != nil {
 		errs = append(errs, fmt.Errorf("--selector must be a selector such as app=web,tier!=db, got %q", c.Selector))
 	}

@@ -109,6 +109,9 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 			return nil, err
 		}
 	}
+	if len(c.Excluded) > 0 {
+		s.notes = append(s.notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
+	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
 	s.readTemplates(ctx, c, clients)
 	return s, s.readProfiles(ctx, clients)

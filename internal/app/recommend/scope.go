@@ -4,10 +4,10 @@
 package recommend
 
 import (
-	"path"
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -17,10 +17,7 @@ func (c *Config) includes(w cluster.Workload) bool {
 }
 
 func (c *Config) includesNamespace(namespace string) bool {
-	return len(c.Namespaces) == 0 || slices.ContainsFunc(c.Namespaces, func(pattern string) bool {
-		matched, err := path.Match(pattern, namespace)
-		return err == nil && matched
-	})
+	return (len(c.Namespaces) == 0 || process.MatchesNamespace(c.Namespaces, namespace)) && !process.MatchesNamespace(c.Excluded, namespace)
 }
 
 func (c *Config) includesKind(kind string) bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/web"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 	Proxies         []string // addresses of proxies whose headers are accepted
 	Prices          string   // price file; "" if there is none
 	Unauthenticated bool     // viewers on other machines need no authentication
+	Excluded        []string // names and patterns of namespaces that are not shown
 }
 
 // Defaults returns the configuration of "podfit run": the page is off, and viewers need a token.
@@ -48,6 +50,8 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 		"With token and header, viewers see the namespaces in which they may list verticalpodautoscalers.")
 	fs.StringSliceVar(&c.Hosts, "web-hosts", c.Hosts, "Comma-separated list of host names of the web page, in addition to localhost and loopback addresses. "+
 		"Requests for other hosts are refused. * allows all, and is only safe with --web-auth=token.")
+	fs.StringSliceVar(&c.Excluded, "web-exclude-namespaces", c.Excluded, "Comma-separated list of namespaces, or patterns such as 'kube-*', whose workloads the web page does not show. "+
+		"The capacity of nodes includes their pods.")
 	fs.StringSliceVar(&c.Proxies, "web-trusted-proxies", c.Proxies, "Comma-separated list of addresses of proxies, in CIDR notation. With --web-auth=header, requests from other addresses are refused.")
 	fs.StringVar(&c.Prices, "web-prices", c.Prices, "Path of a YAML file with prices of nodes, as for podfit recommend --prices. Empty means that the page shows no money.")
 	fs.BoolVar(&c.Unauthenticated, "web-unauthenticated", c.Unauthenticated, "If true, allow --web-auth=none on an address that other machines can reach. "+
@@ -77,6 +81,7 @@ func (c *Config) Validate() error {
 	if _, err := c.prefixes(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, process.CheckNamespaces("web-exclude-namespaces", c.Excluded)...)
 	return errors.Join(errs...)
 }
 

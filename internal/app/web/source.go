@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,6 +92,7 @@ type source struct {
 	prices        string           // path of the price file; "" if there is none
 	allPods       bool             // the pods of all namespaces are known, so that it is known how full nodes are
 	startupBoost  bool
+	excluded      []string // names and patterns of namespaces that are not shown
 	log           *slog.Logger
 
 	state   reading[*web.State]
@@ -275,6 +277,8 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
 	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	in.Excluded = s.excludedOf(in.Snapshot)
+	state.Excluded = s.excluded
 	s.addEvidence(ctx, state, &in)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
@@ -284,8 +288,31 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	}
 	state.Custom = s.customProfiles(ctx)
 	s.addActivity(ctx, state)
+	if len(s.excluded) > 0 {
+		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
+	}
 	s.addHealth(ctx, &state.Health, now)
 	return state, nil
+}
+
+// excludedOf returns the namespaces of a snapshot that are not shown.
+func (s *source) excludedOf(snapshot *cluster.Snapshot) map[string]bool {
+	if len(s.excluded) == 0 {
+		return nil
+	}
+	out := map[string]bool{}
+	note := func(namespace string) {
+		if _, known := out[namespace]; !known {
+			out[namespace] = process.MatchesNamespace(s.excluded, namespace)
+		}
+	}
+	for _, a := range snapshot.Autoscalers {
+		note(a.Namespace)
+	}
+	for _, p := range snapshot.Pods {
+		note(p.Namespace)
+	}
+	return out
 }
 
 // customProfiles returns the SizingProfiles of the cluster.

@@ -145,7 +145,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	}
 	src := newSource(&source{
 		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: clusterArchive{clients}, registrations: registrations{clients}, process: p, journal: d.Journal,
-		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), log: p.Log,
+		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), excluded: c.Excluded, log: p.Log,
 	})
 	var explainer web.Explainer
 	if d.Explainer != nil {

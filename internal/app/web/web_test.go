@@ -163,6 +163,53 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 	api.Start()
 }
 
+// Namespaces that are excluded have no rows, no activity and no page. Their pods count on nodes.
+func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyShop()
+	api.Apply("/api/v1/pods", `{"metadata":{"namespace":"kube-system","name":"dns","uid":"dns"},"spec":{"nodeName":"n1","containers":[{"name":"dns","resources":{"requests":{"cpu":"1"}}}]},"status":{"phase":"Running"}}`)
+	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"kube-system","name":"other","uid":"v2"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"}}}`)
+	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	event := func(namespace, pod string) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":%[1]q,"name":%[2]q},"reason":"EvictedByVPA","type":"Normal","message":"evicted","involvedObject":{"kind":"Pod","namespace":%[1]q,"name":%[2]q},"lastTimestamp":%[3]q}`,
+			namespace, pod, time.Now().UTC().Format(time.RFC3339))
+	}
+	api.Reply("GET /api/v1/events", http.StatusOK, `{"kind":"EventList","apiVersion":"v1","items":[`+event("kube-system", "dns")+`,`+event("shop", "web-1-0")+`]}`)
+	config := kubeconfig(t, api.URL())
+	type overview struct{ Workloads, WorkloadsWithVPA, Pods int }
+	for flags, want := range map[string]overview{"": {3, 2, 4}, "--web-exclude-namespaces=kube-*": {1, 1, 3}, "--web-exclude-namespaces=none,kube-system": {1, 1, 3}} {
+		t.Run(flags, func(t *testing.T) {
+			root, _ := start(t, append(strings.Fields(flags), "--kubeconfig="+config)...)
+			kubetest.Eventually(t, fmt.Sprintf("everything is read, and the page shows %+v", want), func() bool {
+				var page overview
+				var about struct{ Loading []string }
+				if err := errors.Join(json.Unmarshal([]byte(read(t, root+"?format=json")), &page), json.Unmarshal([]byte(read(t, root+"about?format=json")), &about)); err != nil {
+					t.Fatal(err)
+				}
+				return page == want && len(about.Loading) == 0
+			})
+			for _, path := range []string{"", "workloads", "activity", "activity?format=json"} {
+				if text := read(t, root+path); strings.Contains(text, "kube-system") && flags != "" {
+					t.Errorf("page %q shows the excluded namespace: %s", path, text)
+				}
+			}
+			excluded := flags != ""
+			if text := read(t, root+"activity"); !strings.Contains(text, "web-1-0") || strings.Contains(text, "dns") == excluded {
+				t.Errorf("the activity is %s", text)
+			}
+			if text := read(t, root+"workloads/kube-system/Deployment/other"); strings.Contains(text, "There is no such workload") != excluded {
+				t.Errorf("the page of the workload is %s", text)
+			}
+			if text := read(t, root+"nodes?format=json"); !strings.Contains(text, `"requested": 1,`) {
+				t.Errorf("the pod does not count on its node: %s", text)
+			}
+			if text := read(t, root+"about"); strings.Contains(text, "--web-exclude-namespaces") != excluded {
+				t.Errorf("the page about podfit is %s", text)
+			}
+		})
+	}
+}
+
 // A user with list but without watch of nodes sees the nodes, and a text that names the missing right.
 func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
@@ -231,6 +278,7 @@ func TestCommand_wrongCall_isUsageError(t *testing.T) {
 		"empty address":                {[]string{"--web-address="}, "--web-address must not be empty"},
 		"all hosts":                    {[]string{"--web-hosts=*"}, "--web-hosts=* needs --web-auth=token"},
 		"proxy":                        {[]string{"--web-trusted-proxies=10.0.0.0/33"}, "--web-trusted-proxies must be a list of addresses"},
+		"namespaces":                   {[]string{"--web-exclude-namespaces=["}, "--web-exclude-namespaces must be a name or a pattern"},
 		"price file":                   {[]string{"--web-prices=/nonexistent", "--kubeconfig=" + config}, "--web-prices: "},
 		"log format":                   {[]string{"--log-format=xml"}, "--log-format must be text or json"},
 	} {

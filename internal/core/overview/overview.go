@@ -22,6 +22,9 @@ type World struct {
 	Samples      []usage.Sample // current usage of containers; nil if it is not known
 	StartupBoost bool           // the feature gate CPUStartupBoost
 
+	// Excluded are namespaces that are not shown. Their pods count only on nodes.
+	Excluded map[string]bool
+
 	// Evidence is what the stored usage of containers with a VPA shows, as podfit recommend counts it. nil: it is not known yet, and then
 	// recommendations count as provisional.
 	Evidence map[usage.Ref]*review.Evidence
@@ -121,13 +124,13 @@ func Of(w *World) *Overview {
 	governors := Governors(w.Snapshot, w.StartupBoost)
 	rows := make(map[cluster.Workload]*Row, len(w.Snapshot.Autoscalers))
 	for _, a := range w.Snapshot.Autoscalers {
-		if governors[a.Target] == a {
+		if governors[a.Target] == a && !w.Excluded[a.Namespace] {
 			rows[a.Target] = w.rowOf(a.Target, a)
 		}
 	}
 	var scratch []cluster.Resources
 	for _, p := range w.Snapshot.Pods {
-		if !p.Live() || p.Placeholder {
+		if !p.Live() || p.Placeholder || w.Excluded[p.Namespace] {
 			continue
 		}
 		o.Pods++

@@ -367,6 +367,7 @@ type aboutView struct {
 	Viewer   string    `json:"viewer,omitempty"`
 	License  string    `json:"-"`
 	Prices   string    `json:"prices,omitempty"`
+	Excluded []string  `json:"excludedNamespaces,omitempty"`
 
 	Health []partView `json:"health"`
 }
@@ -375,7 +376,7 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	s := h.stateOf(w, r, "About", "about")
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v), Excluded: s.Excluded,
 	}
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From

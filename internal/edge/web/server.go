@@ -40,6 +40,8 @@ type State struct {
 	Pending  bool      // the overview is not computed yet, so it is empty
 
 	Custom []CustomProfile // the SizingProfiles of the cluster, by name
+
+	Excluded []string // names and patterns of the namespaces that are not shown
 }
 
 // A CustomProfile is a SizingProfile of the cluster.
