@@ -41,6 +41,7 @@ func TestRecommend_wrongCall_namesAllMistakesAndExitCodeIs2(t *testing.T) {
 		"--group-by team":                         {"--group-by must be workload, namespace, pool or label=NAME"},
 		"-A -n shop":                              {"--all-namespaces and --namespace cannot both be set"},
 		"-n [":                                    {"--namespace must be a name or a pattern"},
+		"--exclude-namespaces [":                  {"--exclude-namespaces must be a name or a pattern"},
 		"-l a==b==c":                              {"--selector must be a selector such as app=web"},
 		"cart":                                    {"a workload must be KIND/NAME, such as deploy/cart"},
 		"deploy/cart/x":                           {"a workload must be KIND/NAME"},
