@@ -85,7 +85,7 @@ func isHeldToNode(d *decision.Decision) bool {
 }
 
 // waitsForRoom are the reasons to leave a pod that end when its node has room.
-var waitsForRoom = map[decision.ReasonCode]bool{decision.ResizeWaiting: true, decision.AwaitingRoom: true}
+var waitsForRoom = map[decision.ReasonCode]bool{decision.ResizeWaiting: true, decision.AwaitingRoom: true, decision.RoomReserved: true}
 
 // waitsForPods are the reasons to leave a pod that may end when another pod of its controller is ready.
 var waitsForPods = map[decision.ReasonCode]bool{

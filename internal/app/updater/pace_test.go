@@ -23,10 +23,21 @@ type signals struct {
 	*fakeCluster
 	early chan struct{}
 	waits watcher.Waits
+	timer bool // it signals at Waits.At
 }
 
-func (s *signals) AwaitChanges(w watcher.Waits) { s.waits = w }
-func (s *signals) Urgent() <-chan struct{}      { return s.early }
+func (s *signals) AwaitChanges(w watcher.Waits) {
+	s.waits = w
+	if s.timer && !w.At.IsZero() {
+		time.AfterFunc(time.Until(w.At), func() {
+			select {
+			case s.early <- struct{}{}:
+			default:
+			}
+		})
+	}
+}
+func (s *signals) Urgent() <-chan struct{} { return s.early }
 
 func (s *signals) Evict(ctx context.Context, p *cluster.Pod) error {
 	err := s.fakeCluster.Evict(ctx, p)
@@ -59,6 +70,39 @@ func TestUpdater_replacementsAreReady_nextPodIsEvictedWithoutWaitingForTheInterv
 	}
 }
 
+// At its start, the updater does not wait a whole interval for watches that are complete some seconds later. Afterwards, passes that are
+// skipped for old watches follow the interval.
+func TestUpdater_watchesAreIncompleteAtStart_firstPassFollowsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeCluster(cluster.Recreate)
+		s := &signals{fakeCluster: fake, early: make(chan struct{}, 1)}
+		u := newUpdater(fake.config, fake, s, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
+		began, asked := time.Now(), 0
+		u.stale = func(now time.Time) []string {
+			asked++
+			if at := now.Sub(began); at < 3*time.Second || at > time.Minute-time.Second {
+				return []string{"sizingprofiles"}
+			}
+			return nil
+		}
+		s.timer = true
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		u.loop(ctx, s, u.pass)
+		if fake.count("evict ") == 0 {
+			t.Errorf("no pod was evicted within 5 s, with %d passes", asked)
+		}
+		asked = 0
+		time.Sleep(time.Until(began.Add(time.Minute)))
+		ctx, cancel = context.WithTimeout(t.Context(), 9*time.Minute+30*time.Second)
+		defer cancel()
+		u.loop(ctx, s, u.pass)
+		if asked > 11 {
+			t.Errorf("%d passes in 9 minutes with an old watch, want one per interval", asked)
+		}
+	})
+}
+
 func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 	pod := &cluster.Pod{Node: "n1", Controller: cluster.Workload{Kind: "ReplicaSet", Name: "web-1"}}
 	for name, c := range map[string]struct {
@@ -68,6 +112,7 @@ func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 	}{
 		"deferred":        {code: decision.ResizeWaiting, node: true},
 		"part of it":      {code: decision.AwaitingRoom, node: true},
+		"room of others":  {code: decision.RoomReserved, node: true},
 		"budget is spent": {code: decision.BudgetSpent, owner: true},
 		"pods not ready":  {code: decision.NotReady, owner: true},
 		"fits":            {code: decision.Fits},

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // staleWatch is the reason for which a pass is skipped that would decide by an old state of the cluster.
@@ -27,8 +29,13 @@ func (u *updater) isCurrent(now time.Time) bool {
 		u.log.Info("All watches are up to date again; updating pods")
 	}
 	u.outdated = len(stale) > 0
-	if u.outdated {
-		u.metrics.skipped.WithLabelValues(staleWatch).Inc()
+	if !u.outdated {
+		u.wasCurrent = true
+		return true
 	}
-	return !u.outdated
+	u.metrics.skipped.WithLabelValues(staleWatch).Inc()
+	if !u.wasCurrent && u.waits != nil {
+		u.waits.AwaitChanges(watcher.Waits{At: now.Add(earlyPeriod)}) // optional resources may be listed some seconds after the others
+	}
+	return false
 }

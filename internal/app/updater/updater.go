@@ -232,6 +232,7 @@ type updater struct {
 	summaries    *summary.Writer               // nil: no condition Updating is written
 	unused       map[decision.Act]int          // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
 	outdated     bool                          // the last pass was skipped because a watch was not up to date
+	wasCurrent   bool                          // all watches have been up to date once
 	pausedSince  time.Time                     // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
