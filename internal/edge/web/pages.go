@@ -82,30 +82,30 @@ type pricesView struct {
 
 // overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".
 type overviewView struct {
-	At          time.Time       `json:"at"`
-	Requested   amounts         `json:"requested"`
-	Used        amounts         `json:"used"`
-	Recommended amounts         `json:"recommended"`
-	Capacity    amounts         `json:"capacity"`
-	Bars        []barView       `json:"totals"` // the same in cores and GiB
-	Workloads   int             `json:"workloads"`
-	Pods        int             `json:"pods"`
-	Nodes       int             `json:"nodes,omitempty"`
-	VPAs        int             `json:"workloadsWithVPA"`
-	AtRisk      int             `json:"workloadsAtRisk"`
-	Young       int             `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
-	Risks       []workloadView  `json:"risks"`
-	Freed       amounts         `json:"requestsFreed"`
-	Savings     []workloadView  `json:"savings"`
-	Prices      *pricesView     `json:"prices,omitempty"`
-	Currency    string          `json:"-"`
-	Money       float64         `json:"requestsFreedMoneyPerMonth,omitempty"`
-	Removable   int             `json:"nodesThatCouldGo,omitempty"`
-	Counts      overview.Counts `json:"lastDay"`
-	Since       time.Time       `json:"activitySince,omitzero"`
-	From        string          `json:"activityFrom"`
-	Activity    []entryView     `json:"activity"`
-	Health      []partView      `json:"health"`
+	At          time.Time      `json:"at"`
+	Requested   amounts        `json:"requested"`
+	Used        amounts        `json:"used"`
+	Recommended amounts        `json:"recommended"`
+	Capacity    amounts        `json:"capacity"`
+	Bars        []barView      `json:"totals"` // the same in cores and GiB
+	Workloads   int            `json:"workloads"`
+	Pods        int            `json:"pods"`
+	Nodes       int            `json:"nodes,omitempty"`
+	VPAs        int            `json:"workloadsWithVPA"`
+	AtRisk      int            `json:"workloadsAtRisk"`
+	Young       int            `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
+	Risks       []workloadView `json:"risks"`
+	Freed       amounts        `json:"requestsFreed"`
+	Savings     []workloadView `json:"savings"`
+	Prices      *pricesView    `json:"prices,omitempty"`
+	Currency    string         `json:"-"`
+	Money       float64        `json:"requestsFreedMoneyPerMonth,omitempty"`
+	Removable   int            `json:"nodesThatCouldGo,omitempty"`
+	Counts      countsView     `json:"lastDay"`
+	Since       time.Time      `json:"activitySince,omitzero"`
+	From        string         `json:"activityFrom"`
+	Activity    []entryView    `json:"activity"`
+	Health      []partView     `json:"health"`
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -148,7 +148,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		}
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
-	view.Counts = overview.CountSince(entries, o.At.Add(-24*time.Hour))
+	view.Counts = countsView(overview.CountSince(entries, o.At.Add(-24*time.Hour)))
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
@@ -353,6 +353,16 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 		view.Custom = append(view.Custom, c)
 	}
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
+}
+
+// countsView is overview.Counts in JSON.
+type countsView struct {
+	Resized  int `json:"resized"`
+	Evicted  int `json:"evicted"`
+	Deleted  int `json:"deleted"`
+	Surged   int `json:"surged"`
+	Left     int `json:"left"`
+	Reverted int `json:"reverted"`
 }
 
 // aboutView is the page /about.

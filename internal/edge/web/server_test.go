@@ -517,3 +517,19 @@ func TestWorkload_historyFails_restOfPageIsShown(t *testing.T) {
 var _ web.Source = (*webtest.Source)(nil)
 
 var _ = overview.ByRisk
+
+// upperKey matches a key of an object in JSON that begins with a capital letter, as encoding/json writes it for a field without a name.
+var upperKey = regexp.MustCompile(`(?m)^\s*"([A-Z][A-Za-z]*)":`)
+
+func TestPages_json_keysBeginInLowerCase(t *testing.T) {
+	h := handler(webtest.Small())
+	for _, page := range pages {
+		separator := "?"
+		if strings.Contains(page, "?") {
+			separator = "&"
+		}
+		if keys := upperKey.FindAllString(body(t, get(h, "GET", page+separator+"format=json")), -1); keys != nil {
+			t.Errorf("%s has the keys %q", page, keys)
+		}
+	}
+}
