@@ -281,9 +281,9 @@ func (r Reason) sentence() string {
 		if r.Until.IsZero() {
 			return "The requests are within their bounds, and the pod has not started yet"
 		}
-		return "The requests are within their bounds, and the pod is too young for an update within bounds until " + timestamp(r.Until)
+		return "The requests are within their bounds, so the pod, which is new, is not changed before " + timestamp(r.Until)
 	case AutoscalerTooYoung:
-		return "The requests are within their bounds, and the VPA is too young for an update within bounds until " + timestamp(r.Until)
+		return "The requests are within their bounds, so the pod is not changed before " + timestamp(r.Until) + ", because the VPA is new"
 	case SmallChange:
 		return fmt.Sprintf("The requests are within their bounds and differ from the targets by %d%%, less than the threshold of %d%%", r.Have, r.Want)
 	case Boosted:

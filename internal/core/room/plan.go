@@ -247,12 +247,17 @@ func (m *maker) shrinksOf(p *pod, increase Amount) []*pod {
 	return m.shrinksFor(p, increase)
 }
 
-// servePart makes a pod grow by a part, or leaves it waiting.
+// servePart makes a pod grow by a part, or leaves it waiting. It grows by all of its increase if pods have made more room than the pod
+// needed for which they shrank or moved.
 func (m *maker) servePart(p *pod) {
 	if p.used {
 		return // it moves for another pod
 	}
 	increase := p.Target.Sub(p.Holds)
+	if m.free.Holds(increase) {
+		m.grow(p, p.Target)
+		return
+	}
 	shrinks := m.shrinksOf(p, increase)
 	part := partial(p, m.free.Add(surplusOf(shrinks)))
 	if p.Allowed >= Split && p.Divisible && isWorth(p, part) {

@@ -89,7 +89,9 @@ func TestMake_steps(t *testing.T) {
 		"growth by a part never shrinks a pod":  {Amount{50, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 50}, Split)}, false, "grow in part b 100/100>150/100 lacks 50/0"},
 		"a node with less than no room":         {Amount{-50, -50}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Split), shrinks("a", Amount{200, 100}, Amount{100, 100})}, false, "shrink a 200/100>100/100 for b\ngrow in part b 100/100>150/100 lacks 50/0"},
 		"priority, then the order of the needs": {Amount{250, 0}, []Pod{late, important, first}, false, "grow important 100/100>200/100\ngrow first 100/100>200/100\nwait late 100/100>200/100 lacks 50/0"},
-		"planned shrinks come first":            {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Off), planned}, false, "shrink a 500/100>400/100\ngrow b 100/100>200/100"},
+		"room that is left of a shrink for a later pod": {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Off), needs("c", Amount{100, 100}, Amount{200, 100}, Shrink), shrinks("a", Amount{500, 100}, Amount{200, 100})}, false,
+			"shrink a 500/100>200/100 for c\ngrow c 100/100>200/100\ngrow b 100/100>200/100"},
+		"planned shrinks come first": {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Off), planned}, false, "shrink a 500/100>400/100\ngrow b 100/100>200/100"},
 		"a pod that does not shrink in every resource stays": {Amount{0, 0}, []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Shrink), shrinks("a", Amount{500, 100}, Amount{100, 101})}, false,
 			"wait b 100/100>200/100 lacks 100/0"},
 		"the cheapest set of moves": {Amount{0, 0}, []Pod{
