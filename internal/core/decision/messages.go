@@ -436,9 +436,9 @@ var leaveMessages = []Message{
 		Remedy: "No action is required. To make room, remove pods from the node, or allow moves with `--make-room=move`. Room is made only where the pods of all namespaces are watched.",
 	},
 	{
-		Code: RoomReserved, Example: Reason{Text: "shop/web-7d4-x2x9z"},
+		Code: RoomReserved, Example: Reason{Text: "shop/web-7d4-x2x9z", Until: exampleTime},
 		Meaning: "The node has too little room for the resizes of all its pods. Pods get room by priority, then in the order in which they began to wait. A resize of this pod would take room that another pod gets first: by a resize of the same pass, or when other pods have moved. " +
-			"The text names that pod. It has the room for itself for at most 5 minutes after it began to wait. OOM-killed pods do not wait for others.",
+			"The text names that pod. A pod waits for others at most 5 minutes; then it gets free room before all others. OOM-killed pods do not wait for others.",
 		Remedy: "No action is required. To give the pod room first, set a PriorityClass with a higher value in the pod template of its workload.",
 	},
 	{

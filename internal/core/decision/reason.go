@@ -327,7 +327,7 @@ func (r Reason) outcome() string {
 	case AwaitingRoom:
 		return r.quote("The pod has a part of the increase. The rest waits for room on the node, which lacks")
 	case RoomReserved:
-		return "The free room on the node is reserved for the resize of pod " + r.Text + ", at most until 5 minutes after that pod began to wait"
+		return "The free room on the node is reserved for the resize of pod " + r.Text + ", at most until " + timestamp(r.Until)
 	case Surging:
 		return "A surge of the Deployment is in progress. It replaces pod " + r.Text + " and is taken back at " + timestamp(r.Until) + " if the new pod is not ready"
 	case SurgeFailed:

@@ -33,6 +33,7 @@ type Ledger struct {
 	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
 	waiting   map[cluster.Workload][]WaitingState      // pods that the last pass left unchanged, see PassEnded
 	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
+	yielding  map[string]time.Time                     // since when pods have left free room to other pods, by UID; not stored
 	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
 	keeps     map[string]keptRequest                   // requests for capacity whose deletion was refused, by UID
 	ignored   time.Time                                // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
@@ -86,7 +87,7 @@ func New() *Ledger {
 		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
 		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]announcement{},
 		acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}, replaced: map[string]bool{},
-		lacking: map[string]RoomShortage{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
+		lacking: map[string]RoomShortage{}, yielding: map[string]time.Time{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
 		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
 		asks: map[cluster.Workload]CapacityState{}, keeps: map[string]keptRequest{},
 	}
@@ -171,6 +172,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.confirm(ds)
 	l.noteShown(ds)
 	l.forgetShortages(ds)
+	l.noteYielding(now, ds)
 	l.learnCapacity(now, v.Requests, ds)
 	l.specify(ds)
 	l.judge(now, l.Effective(ds))

@@ -75,3 +75,23 @@ func (l *Ledger) forgetShortages(ds []decision.Decision) {
 	}
 	maps.DeleteFunc(l.lacking, func(uid string, _ RoomShortage) bool { return !waiting[uid] })
 }
+
+// YieldsSince returns since when a pod has left the free room on its node to other pods; zero if it has not.
+func (l *Ledger) YieldsSince(p *cluster.Pod) time.Time { return l.yielding[p.UID] }
+
+// noteYielding records which pods leave the free room on their node to other pods. A pod is forgotten when it is gone or has its increase. It
+// is not stored: after a restart, a pod may wait once more.
+func (l *Ledger) noteYielding(now time.Time, ds []decision.Decision) {
+	next := map[string]time.Time{}
+	for i := range ds {
+		d := &ds[i]
+		since, known := l.yielding[d.Pod.UID]
+		switch {
+		case d.Reason.Code == decision.RoomReserved && (!known || now.Before(since)):
+			next[d.Pod.UID] = now
+		case known && (d.Reason.Code == decision.RoomReserved || change.Grows(d.Pod, d.With)):
+			next[d.Pod.UID] = since
+		}
+	}
+	l.yielding = next
+}

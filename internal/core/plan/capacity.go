@@ -237,7 +237,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 func (s *pass) holdBack(d *entry) {
 	if other, takes := s.takesRoom(d); takes {
 		s.release(d)
-		s.withdraw(d, decision.Reason{Code: decision.RoomReserved, Text: other})
+		s.withdraw(d, s.roomReserved(d, other))
 		return
 	}
 	if d.Do != decision.Evict || !s.asksForCapacity() {

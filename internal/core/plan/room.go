@@ -165,8 +165,12 @@ func (s *pass) standsForEviction(d *entry) bool {
 	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
 }
 
-// isUrgent reports whether a pod gets more memory because a container was OOM-killed. It waits for no other pod.
-func isUrgent(d *entry) bool { return d.Rescue || d.Wanted.Code == decision.OutOfMemory }
+// isUrgent reports whether a pod gets free room before others: it gets more memory because a container was OOM-killed, or it has left the
+// room to others for Budget.DeferredFor.
+func (s *pass) isUrgent(d *entry) bool {
+	since := s.w.Ledger.YieldsSince(d.Pod)
+	return d.Rescue || d.Wanted.Code == decision.OutOfMemory || !since.IsZero() && !s.now.Before(since.Add(s.b.DeferredFor))
+}
 
 func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	short := s.w.Ledger.LackOfRoom(d.Pod)
@@ -178,7 +182,7 @@ func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Reserves, out.Urgent = s.now.Unix()-out.Since <= int64(s.b.DeferredFor/time.Second), isUrgent(d) && d.Do == decision.Resize
+	out.Reserves, out.Urgent = s.now.Unix()-out.Since <= int64(s.b.DeferredFor/time.Second), s.isUrgent(d) && d.Do == decision.Resize
 	out.Divisible = short.Parts < maxParts && !s.standsForEviction(d) && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
 		(short.With == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.With)) // the kubelet has not seen the last part yet
 	if short.Moves >= maxMoves {

@@ -68,16 +68,25 @@ func (s *pass) leaveRoom(d *entry, other string) {
 	n := s.rooms.nodes[d.Pod.Node]
 	n.open = n.open.Add(increaseOf(d))
 	s.release(d)
-	s.withdraw(d, decision.Reason{Code: decision.RoomReserved, Text: other})
+	s.withdraw(d, s.roomReserved(d, other))
 	if s.withdrawn == nil {
 		s.withdrawn = map[cluster.Workload]bool{}
 	}
 	s.withdrawn[d.Pod.Controller] = true
 }
 
+// roomReserved returns the reason to leave a pod because another one gets the room first.
+func (s *pass) roomReserved(d *entry, other string) decision.Reason {
+	since := s.w.Ledger.YieldsSince(d.Pod)
+	if since.IsZero() || since.After(s.now) {
+		since = s.now
+	}
+	return decision.Reason{Code: decision.RoomReserved, Text: other, Until: since.Add(s.b.DeferredFor)}
+}
+
 // takesRoom reports whether the resize of a pod would take room that the plan of its node reserves for another pod, and for which one.
 func (s *pass) takesRoom(d *entry) (string, bool) {
-	if s.rooms == nil || d.Do != decision.Resize || isUrgent(d) || !s.needsRoom(d) {
+	if s.rooms == nil || d.Do != decision.Resize || s.isUrgent(d) || !s.needsRoom(d) {
 		return "", false
 	}
 	n := s.rooms.nodes[d.Pod.Node]

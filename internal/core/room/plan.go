@@ -270,7 +270,7 @@ func (m *maker) servePart(p *pod) {
 
 func (m *maker) wait(p *pod, increase Amount) {
 	s := Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)}
-	if !p.Asked { // the kubelet resizes a pod that has asked whenever there is room
+	if !p.Asked && !p.Urgent { // the kubelet resizes a pod that has asked whenever there is room
 		first := m.reserved.from(increase)
 		s.For, s.ForID = first.Name, first.ID
 	}

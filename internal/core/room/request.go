@@ -123,7 +123,7 @@ type Pod struct {
 	Priority  int32   // of its PriorityClass
 	Since     int64   // since when it needs room; among equal priorities the first is served first
 	Reserves  bool    // the room that it gets is kept from pods that are served later
-	Urgent    bool    // it gets free room before all others
+	Urgent    bool    // it gets free room before all others, because of an OOM kill or after a long time
 
 	Shrinks bool // it may shrink in place to Target
 	Planned bool // it shrinks to Target in any case

@@ -100,7 +100,7 @@ func TestMake_anyRequest_keepsTheRules(t *testing.T) {
 				}
 				room = room.Sub(s.To.Sub(s.From))
 			case Wait:
-				if s.ForID != "" && (pod.Asked || !byID[s.ForID].Reserves || s.ForID == s.ID) {
+				if s.ForID != "" && (pod.Asked || pod.Urgent || !byID[s.ForID].Reserves || s.ForID == s.ID) {
 					t.Fatalf("waits for the room of another pod: %+v, %+v", s, pod)
 				}
 			}
@@ -144,7 +144,7 @@ func checkWaiting(t *rapid.T, r Request) (waits int) {
 	p := Make(r)
 	for _, s := range p.Steps {
 		increase := s.To.Sub(s.From)
-		if s.Do != Wait || byID[s.ID].Asked || !r.Free.Holds(increase) {
+		if s.Do != Wait || byID[s.ID].Asked || byID[s.ID].Urgent || !r.Free.Holds(increase) {
 			continue
 		}
 		waits++

@@ -573,6 +573,21 @@ var conditions = map[string]func(observation) bool{
 	},
 	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
 	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
+	// The other pod may be gone when the pass has ended.
+	"RoomReserved": func(o observation) bool {
+		now := o.sim.at(o.minute).Time
+		if left := o.why().Until.Sub(now); left < -time.Minute || left > 5*time.Minute || o.hasRoom() && o.isAlone() {
+			return false
+		}
+		for _, w := range o.sim.workloads {
+			for _, p := range w.pods {
+				if p.pod.Namespace+"/"+p.pod.Name == o.why().Text {
+					return p != o.p && p.pod.Spec.NodeName == o.p.pod.Spec.NodeName
+				}
+			}
+		}
+		return true
+	},
 	"ResizeImpossible": resizeIs(corev1.PodResizePending, corev1.PodReasonInfeasible),
 	"ResizeFailed": func(o observation) bool {
 		return resizeIs(corev1.PodResizeInProgress, corev1.PodReasonError)(o) && o.w.Resizing.How == "error"
@@ -644,6 +659,13 @@ func (o observation) hasRoom() bool {
 		}
 	}
 	return used.CPU <= o.sim.world.Node.CPU && used.Memory <= o.sim.world.Node.Memory
+}
+
+// isAlone reports whether no other pod has the node of the pod.
+func (o observation) isAlone() bool {
+	return !slices.ContainsFunc(o.sim.workloads, func(w *simulated) bool {
+		return slices.ContainsFunc(w.pods, func(p *replica) bool { return p != o.p && p.pod.Spec.NodeName == o.p.pod.Spec.NodeName })
+	})
 }
 
 // disruptionBudget is in the reply to an eviction that a disruption budget does not allow.
@@ -1027,6 +1049,9 @@ var differences = []difference{
 			homeless := o.w.scheduled() < o.w.count().pods
 			if o.p != nil && o.why().Code == decision.AwaitingRoom {
 				return !o.hasRoom()
+			}
+			if o.why().Code == decision.RoomReserved {
+				return true // for at most 5 minutes, see reasons
 			}
 			if o.p != nil && o.sim.world.Rescue && o.p.killed >= 0 && o.w.Mode == "InPlaceOrRecreate" {
 				// It waits for room, too, and its reason is why it is not rescued otherwise in the meantime.
