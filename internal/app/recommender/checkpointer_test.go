@@ -48,6 +48,8 @@ func (h *benchHistories) Load(context.Context) (map[cluster.Workload][]usage.His
 	return all, nil
 }
 
+func (h *benchHistories) Unread() error { return nil }
+
 func (h *benchHistories) Write(_ context.Context, w cluster.Workload, hs []usage.History) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

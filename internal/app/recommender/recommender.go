@@ -311,7 +311,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	v := r.look(snapshot)
 	r.exporter.publish(v.served)
 	r.configure(now, v)
-	r.restore(now, v)
+	r.restore(ctx, now, v)
 	watch.Step("LoadVPAs")
 
 	r.track(snapshot)
@@ -371,7 +371,8 @@ func (r *recommender) look(snapshot *cluster.Snapshot) view {
 
 // restore loads stored history into workloads that configure has prepared. It comes after configure, because stored model state is only used
 // if it fits the profile.
-func (r *recommender) restore(now time.Time, v view) {
+func (r *recommender) restore(ctx context.Context, now time.Time, v view) {
+	r.checkpointer.LoadAgain(ctx, now)
 	r.checkpointer.Restore(now, v.served)
 	for _, w := range r.workloads.Restoring() {
 		r.workloads.Restored(r.usageStore, now, w, r.own(v.governing[w]))

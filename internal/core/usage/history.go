@@ -14,7 +14,8 @@ import (
 )
 
 // A History is the stored model state of a container. It is independent of the checkpoint of the container, which may be older,
-// newer or missing. Histories are never merged: each is complete, so the newest is used.
+// newer or missing. Histories are never merged: each is complete, so the newest is used. The exception is a newest one that was started
+// without the others, because they could not be read: then the one that covers the longest time is used.
 type History struct {
 	Container  string
 	Updated    time.Time // whole seconds
@@ -97,7 +98,8 @@ func (x *extra) history() History {
 	return History{Updated: at, LastSample: at, Form: x.form, Data: x.extension}
 }
 
-// Recall restores the model state of a container without a checkpoint. Newer model state is kept.
+// Recall restores the model state of a container without a checkpoint. Newer model state is kept, unless it was started after the last
+// sample of h and covers less time.
 func (b *Store) Recall(w cluster.Workload, h History) error {
 	if len(h.Data) == 0 {
 		return nil
@@ -119,10 +121,12 @@ func (b *Store) recall(series *ContainerHistory, history History) error {
 	case !ok:
 		return fmt.Errorf("%w: time must be between 1970 and 2200, got %v", ErrHistory, history.Updated)
 	}
-	waiting := series.waiting()
-	if !history.Newer(&waiting.history) {
+	replaces, until := series.replaces(&history)
+	if !replaces {
+		series.catchUp(until)
 		return nil
 	}
+	waiting := series.waiting()
 	at = b.present(at)
 	before := *waiting
 	waiting.history = history
@@ -142,7 +146,58 @@ func (b *Store) recall(series *ContainerHistory, history History) error {
 		*waiting = before
 		return err
 	}
+	series.catchUp(until)
+	if until != 0 {
+		series.version++
+	}
 	return nil
+}
+
+// sincePrecision is the precision of Extension.Since: the time is that of the start of an hour.
+const sincePrecision = int64(time.Hour)
+
+// A coverage is the time of the first and of the last observation in model state, in Unix nanoseconds.
+type coverage struct{ first, last int64 }
+
+// losesTo reports whether newer model state must not replace older one: it was started without the older one, and covers less time.
+func (c coverage) losesTo(older coverage) bool {
+	return c.first+sincePrecision > older.last && c.last-c.first < older.last-older.first
+}
+
+// replaces reports whether stored model state of a container replaces the present one. If the older of the two stays because it covers more
+// time, until is its last observation, in Unix nanoseconds; else it is 0.
+func (s *ContainerHistory) replaces(stored *History) (yes bool, until int64) {
+	present := s.waiting().history
+	yes = stored.Newer(&present)
+	if s.load.extend == nil || s.extension == nil || s.extension.Since().IsZero() {
+		return yes, 0
+	}
+	newer := yes && !present.Updated.IsZero() // without a time, the present one was started by samples of this process
+	other := s.load.extend()
+	last, ok := nanos(stored.LastSample)
+	if !ok || stored.Form != "" && stored.Form != other.Form() || other.UnmarshalBinary(slices.Clone(stored.Data)) != nil || other.Since().IsZero() {
+		return yes, 0 // extend returns the error
+	}
+	current := coverage{s.extension.Since().UnixNano(), s.lastKnown()}
+	candidate := coverage{other.Since().UnixNano(), last}
+	if newer {
+		current.last, _ = nanos(present.LastSample)
+		if candidate.losesTo(current) {
+			return false, current.last
+		}
+		return true, 0
+	}
+	if current.losesTo(candidate) {
+		return true, candidate.last
+	}
+	return false, 0
+}
+
+// catchUp adds the latest OOM kill to an extension whose last observation was at a time, in Unix nanoseconds. It does nothing if that is 0.
+func (s *ContainerHistory) catchUp(until int64) {
+	if until != 0 && s.oomAt > until {
+		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.oomAt), Memory: s.oomBytes}, s.oomBytes)
+	}
 }
 
 // extend creates an extension and decodes waiting model state into it. If decoding fails, the former extension stays, or an empty

@@ -300,3 +300,108 @@ func TestRestore_modelStateOfAComparisonProfile_isIgnored(t *testing.T) {
 		}
 	}
 }
+
+// hours is an extension with the hours of its samples after noon, and the number of OOM kills.
+type hours struct {
+	stateless
+	seen []byte
+	ooms byte
+}
+
+func (h *hours) Observe(s Sample, _ cluster.Set) {
+	h.seen = append(h.seen, byte(s.At.Sub(noon)/time.Hour))
+}
+func (h *hours) ObserveOOM(OOM, int64) { h.ooms++ }
+func (h *hours) Form() string          { return "hours" }
+func (h *hours) AppendBinary(b []byte) ([]byte, error) {
+	if len(h.seen) == 0 {
+		return b, nil
+	}
+	return append(append(b, h.ooms), h.seen...), nil
+}
+func (h *hours) UnmarshalBinary(data []byte) error {
+	h.ooms, h.seen = data[0], slices.Clone(data[1:])
+	return nil
+}
+func (h *hours) Since() (at time.Time) {
+	if len(h.seen) > 0 {
+		at = noon.Add(time.Duration(h.seen[0]) * time.Hour)
+	}
+	return at
+}
+
+// hoursOf returns a Store with samples at the given hours after noon.
+func hoursOf(hs ...int) *Store {
+	b := newBook()
+	b.Extend(cart, func() Extension { return new(hours) })
+	b.Track(podOf(cart, "cart-1", "app"))
+	for _, h := range hs {
+		live(b, h*3600)
+	}
+	return b
+}
+
+// The stored model state could not be read at the start, so samples have started another one. The one that covers more time is used.
+func TestRecall_afterSamples_keepsWhatCoversMoreTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stored, live []int
+		want         []byte
+	}{
+		"stored is longer":                     {[]int{0, 10, 20}, []int{30, 31}, []byte{0, 10, 20}},
+		"stored is longer, of the same hour":   {[]int{0, 10, 20}, []int{20, 21}, []byte{0, 10, 20}},
+		"live is longer":                       {[]int{0, 1}, []int{30, 40}, []byte{30, 40}},
+		"live contains the stored":             {[]int{0, 10, 20}, []int{0, 10, 20, 21}, []byte{0, 10, 20, 21}},
+		"live has the end of a trimmed window": {[]int{0, 10, 20}, []int{11, 20, 21}, []byte{11, 20, 21}},
+	} {
+		h := stored(t, hoursOf(tt.stored...), tt.stored[len(tt.stored)-1]*3600+5).History
+		b := hoursOf(tt.live...)
+		saved := stored(t, b, tt.live[len(tt.live)-1]*3600+5)
+		b.Configure(cart, nil)
+		b.Saved(cart, "app", saved)
+		for range 2 {
+			if err := b.Recall(cart, h); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Series(cart, "app").Extension().(*hours).seen; !slices.Equal(got, tt.want) {
+				t.Errorf("%s: the model state is of hours %v, want %v", name, got, tt.want)
+			}
+		}
+		if pending, want := len(b.Pending(noon.AddDate(1, 0, 0))) > 0, tt.want[0] != byte(tt.live[0]); pending != want {
+			t.Errorf("%s: the container is to be stored again: %t, want %t", name, pending, want)
+		}
+	}
+}
+
+func TestRecall_oomKillSinceStored_isObserved(t *testing.T) {
+	h := stored(t, hoursOf(0, 10, 20), 20*3600+5).History
+	b := hoursOf(30)
+	b.ObserveOOM(OOM{Pod: podOf(cart, "cart-1", "app").Key, Container: "app", At: noon.Add(31 * time.Hour), Memory: 256 * mib})
+	if err := b.Recall(cart, h); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.Series(cart, "app").Extension().(*hours); len(e.seen) != 3 || e.ooms != 1 {
+		t.Errorf("hours %v and %d OOM kills, want the stored hours and 1", e.seen, e.ooms)
+	}
+}
+
+// A process that could not read the UsageHistory carried its own model state in the checkpoint. The next one can read both.
+func TestRestore_carriedWasStartedWithoutTheStored_keepsWhatCoversMoreTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stored, carried []int
+		want            []byte
+	}{
+		"stored is longer":            {[]int{0, 10, 20}, []int{20, 21}, []byte{0, 10, 20}},
+		"carried is longer":           {[]int{0, 1}, []int{2, 10}, []byte{2, 10}},
+		"carried contains the stored": {[]int{0, 10}, []int{0, 10, 20}, []byte{0, 10, 20}},
+	} {
+		late := stored(t, hoursOf(tt.carried...), tt.carried[len(tt.carried)-1]*3600+5).Carry()
+		late.History = stored(t, hoursOf(tt.stored...), tt.stored[len(tt.stored)-1]*3600+5).History
+		b := hoursOf()
+		if err := b.Restore(cart, "app", late); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Series(cart, "app").Extension().(*hours).seen; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: the model state is of hours %v, want %v", name, got, tt.want)
+		}
+	}
+}

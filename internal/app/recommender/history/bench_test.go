@@ -5,6 +5,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -82,19 +83,28 @@ func (b *bench) Collect(_ context.Context, unused checkpoint.Unused) (int, error
 type modelStates struct {
 	stored map[cluster.Workload][]usage.History
 	err    error // of each write
+	unread error // of each load, which then returns nothing
+	broken error // of each load
+	loads  int
 }
 
 func (m *modelStates) Load(context.Context) (map[cluster.Workload][]usage.History, error) {
 	loaded := map[cluster.Workload][]usage.History{}
+	m.loads++
+	if m.unread != nil || m.broken != nil {
+		return loaded, m.broken
+	}
 	for w, states := range m.stored {
 		loaded[w] = slices.Clone(states)
 	}
 	return loaded, nil
 }
 
+func (m *modelStates) Unread() error { return m.unread }
+
 func (m *modelStates) Write(_ context.Context, w cluster.Workload, states []usage.History) (bool, error) {
-	if m.err != nil {
-		return false, m.err
+	if m.err != nil || m.unread != nil {
+		return false, errors.Join(m.err, m.unread)
 	}
 	m.stored[w] = states
 	return true, nil

@@ -35,6 +35,8 @@ type checkpointStore interface {
 // modelStateStore stores the model state of each workload, in UsageHistory objects.
 type modelStateStore interface {
 	Load(ctx context.Context) (map[cluster.Workload][]usage.History, error)
+	// Unread returns why the last Load has read nothing, if the CRD or a right is missing. Then nothing is written or deleted.
+	Unread() error
 	// Write reports whether it wrote. It does not write if the stored state is the same.
 	Write(ctx context.Context, w cluster.Workload, hs []usage.History) (bool, error)
 	Collect(ctx context.Context, needed checkpoint.Needed) (int, error)
@@ -81,6 +83,9 @@ type Checkpointer struct {
 	loadedCheckpoints map[checkpoint.Key]usage.Checkpoint
 	// Model state that is loaded and not restored, because no served VPA references the workload or its profile has no model state.
 	loadedModelStates map[cluster.Workload][]usage.History
+	unread            error                            // why the model state is not loaded, although the recommender runs; nil if it is
+	loadAgainAt       time.Time                        // when to try again to load it
+	loadAgainAfter    time.Duration                    // the wait after the next failure
 	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
 	expired           map[usage.Ref]bool               // containers whose history expired, so their checkpoints can be deleted
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
@@ -112,13 +117,15 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 		if err == nil {
 			k.loadedCheckpoints = checkpoints
 			k.loadedModelStates = modelStates
+			k.unread = k.store.ModelStates.Unread()
 			k.noteStoredWorkloads()
 			k.noteStoredProfiles()
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
 		if ctx.Err() == nil {
-			k.log.Warn("Cannot load the stored usage history; no recommendations are made until it is loaded", slog.Any("error", err), slog.String("retryAfter", wait.String()))
+			k.log.Warn("Cannot load the stored usage history; no recommendations are made until it is loaded", slog.Any("error", err),
+				slog.String("retryAfter", wait.String()), slog.String("remedy", remedyOf(checkpointsErr)))
 		}
 		select {
 		case <-ctx.Done():
@@ -126,6 +133,60 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// remedyOf returns what to do about an error of loading checkpoints.
+func remedyOf(err error) string {
+	if errors.Is(err, kube.ErrForbidden) {
+		return "grant the recommender create, delete, get, list and patch on verticalpodautoscalercheckpoints.autoscaling.k8s.io, as deploy/10-rbac.yaml does"
+	}
+	return "check that the API server answers; loading is repeated until it succeeds"
+}
+
+// Limits of loading model state after the start.
+const (
+	loadAgainTimeout = 2 * time.Minute // for one attempt, during which there is no pass
+	firstLoadAgain   = time.Minute     // wait before the first attempt; it doubles with each failure
+	longestLoadAgain = 10 * time.Minute
+)
+
+// LoadAgain tries to load the model state if the CRD or a right was missing at the start. Restore merges it with the model state since then.
+// Until it is loaded, the stored model state is not overwritten.
+func (k *Checkpointer) LoadAgain(ctx context.Context, now time.Time) {
+	if k.unread == nil {
+		return
+	}
+	if k.loadAgainAt.IsZero() {
+		k.loadAgainAfter = firstLoadAgain
+		k.loadAgainAt = now.Add(k.loadAgainAfter)
+	}
+	if now.Before(k.loadAgainAt) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadAgainTimeout)
+	defer cancel()
+	modelStates, err := k.store.ModelStates.Load(ctx)
+	k.health.Active(time.Now())
+	if err == nil {
+		k.unread = k.store.ModelStates.Unread()
+	}
+	if err != nil || k.unread != nil {
+		k.loadAgainAfter = min(2*k.loadAgainAfter, longestLoadAgain)
+		k.loadAgainAt = now.Add(k.loadAgainAfter)
+		if err != nil && ctx.Err() != context.Canceled {
+			k.log.Warn("Cannot load the stored model state; it is neither used nor overwritten until it is loaded", slog.Any("error", err),
+				slog.String("retryAfter", k.loadAgainAfter.String()))
+		}
+		return
+	}
+	k.loadAgainAt = time.Time{}
+	for w, hs := range k.loadedModelStates { // of checkpoints that could not be restored
+		if _, loaded := modelStates[w]; !loaded {
+			modelStates[w] = hs
+		}
+	}
+	k.loadedModelStates = modelStates
+	k.log.Info("Loaded the stored model state", slog.Int("histories", len(modelStates)))
 }
 
 // TakeProfiles returns the SizingProfile of each VPA whose loaded checkpoints name one, and forgets them.
@@ -399,7 +460,7 @@ func (k *Checkpointer) storeModelStates(ctx context.Context, w cluster.Workload,
 		return true
 	case ctx.Err() != nil:
 		k.metrics.modelStates.WithLabelValues("postponed").Inc()
-	case errors.Is(err, kube.ErrUnsupported): // the store logs this once
+	case errors.Is(err, kube.ErrUnsupported), k.unread != nil: // the store logs this once
 		k.metrics.modelStates.WithLabelValues("carried").Inc()
 	default:
 		k.metrics.modelStates.WithLabelValues("failed").Inc()

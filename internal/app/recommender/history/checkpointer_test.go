@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -529,5 +530,48 @@ func TestSizingProfile_recommenderOfVPA_isItsNameUnlessBuiltIn(t *testing.T) {
 		if got := b.checkpointer().sizingProfile(&cluster.Autoscaler{Recommender: tt.recommender}); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// A failed attempt changes nothing, and the next one is later. What came from checkpoints meanwhile stays loaded.
+func TestLoadAgain_attemptsFailThenSucceed_modelStateIsLoaded(t *testing.T) {
+	b := newBench()
+	w := b.deployment("web", "app")
+	carried := cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "carried"}
+	b.modelStates.stored[w] = []usage.History{{Container: "app", Data: []byte{1}}}
+	b.modelStates.unread = kube.ErrForbidden
+	k := b.checkpointer()
+	var log bytes.Buffer
+	k.log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := k.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.loadedModelStates[carried] = []usage.History{{Container: "app", Data: []byte{2}}}
+	now := time.Now()
+	passes := func(d time.Duration) {
+		for end := now.Add(d); now.Before(end); now = now.Add(time.Minute) {
+			k.LoadAgain(t.Context(), now)
+		}
+	}
+	passes(time.Hour)
+	if b.modelStates.loads < 5 || b.modelStates.loads > 10 {
+		t.Errorf("%d attempts in an hour, want 5 to 10", b.modelStates.loads)
+	}
+	if k.storeModelStates(t.Context(), w, []usage.History{{Container: "app", Data: []byte{3}}}) {
+		t.Error("stored, although the stored model state is not read")
+	}
+	b.modelStates.unread, b.modelStates.broken = nil, errors.New("no answer")
+	passes(10 * time.Minute)
+	if n := strings.Count(log.String(), "no answer"); n != 1 || k.unread == nil {
+		t.Errorf("%d warnings, unread: %v; want one, and another attempt later", n, k.unread)
+	}
+	b.modelStates.broken = nil
+	passes(11 * time.Minute)
+	if len(k.loadedModelStates[w]) != 1 || len(k.loadedModelStates[carried]) != 1 || k.unread != nil {
+		t.Errorf("loaded %v, unread: %v", k.loadedModelStates, k.unread)
+	}
+	loads := b.modelStates.loads
+	if passes(time.Hour); b.modelStates.loads != loads {
+		t.Errorf("loaded %d times more", b.modelStates.loads-loads)
 	}
 }

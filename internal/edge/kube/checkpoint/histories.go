@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,9 @@ import (
 // Histories reads and writes UsageHistories. It keeps the names, versions and checksums of the objects. It is safe for several
 // goroutines.
 //
-// The CRD may be missing, for example in a cluster with only upstream's CRDs, or podfit may have no right to use it. Then nothing
-// is read, and every Write returns ErrUnsupported or ErrForbidden, until a list of Load or Collect succeeds.
+// The CRD may be missing, for example in a cluster with only upstream's CRDs, or podfit may have no right to use it. If Load fails for
+// that reason, nothing is read, written or deleted until a later Load has read all objects: a Write would replace what is stored by the
+// shorter history since the start. If the CRD is removed later, every Write returns ErrUnsupported until a list succeeds.
 type Histories struct {
 	client     rest.Interface
 	parameters runtime.ParameterCodec
@@ -40,6 +42,7 @@ type Histories struct {
 	mu             sync.Mutex
 	known          map[cluster.Workload]historyAt
 	unavailableErr error // why histories cannot be read and stored, according to the last list or write; nil if they can
+	unread         bool  // the last Load has not read the stored histories, for the reason in unavailableErr
 	logged         bool  // unavailableErr has been logged
 }
 
@@ -64,7 +67,8 @@ func NewHistories(c *kube.Clients, o StorageOptions) (*Histories, error) {
 	}, nil
 }
 
-// Load lists all histories and returns them by workload. Parts that cannot be decoded are logged and skipped.
+// Load lists all histories and returns them by workload. Parts that cannot be decoded are logged and skipped. If the CRD or a right is
+// missing, it returns none, and no error, and Unread returns the reason.
 func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.History, error) {
 	all := make(map[cluster.Workload][]usage.History)
 	var strays []historyObject // objects without the usual name; those with the usual name have priority
@@ -91,7 +95,41 @@ func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.Hist
 			take(&strays[i], w)
 		}
 	}
+	switch {
+	case errors.Is(err, errUnavailable):
+		h.setUnread(true)
+		return nil, nil
+	case err == nil:
+		h.setUnread(false)
+	}
 	return all, err
+}
+
+// errUnavailable is the error of a list if the CRD or a right is missing.
+var errUnavailable = errors.New("usage histories are not available")
+
+// setUnread records whether the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
+// CRD is logged when there is a history to store.
+func (h *Histories) setUnread(unread bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unread = unread
+	if unread && errors.Is(h.unavailableErr, kube.ErrForbidden) {
+		h.logUnavailable()
+	}
+	if !unread {
+		h.recovered()
+	}
+}
+
+// Unread returns why the last Load has not read the stored histories: ErrUnsupported or ErrForbidden. It is nil if they were read.
+func (h *Histories) Unread() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.unread {
+		return nil
+	}
+	return h.unavailableErr
 }
 
 // Write stores the histories of a workload if they differ from the stored ones, and returns whether it did. Newer histories that
@@ -105,7 +143,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	if at, ok := h.at(w); len(hs) == 0 || ok && at.sum == historySum(hs) {
 		return false, nil
 	}
-	err := h.unavailable(w)
+	err := h.unavailable()
 	if err == nil {
 		err = h.refused(ctx, h.write(ctx, w, hs))
 	}
@@ -114,26 +152,33 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	if errors.Is(err, kube.ErrUnsupported) { // but not ErrForbidden: an admission plugin may forbid a single write
 		h.missing(err)
-		_ = h.unavailable(w) // logs the remedy
+		_ = h.unavailable() // logs the remedy
 	}
 	return false, fmt.Errorf("write usage history of %s: %w", w, err)
 }
 
-// unavailable returns why histories cannot be stored, or nil if they can. The first call logs it with the remedy.
-func (h *Histories) unavailable(w cluster.Workload) error {
+// unavailable returns why histories cannot be stored, or nil if they can. The first call logs it.
+func (h *Histories) unavailable() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.unavailableErr == nil || h.logged {
-		return h.unavailableErr
+	if h.unavailableErr != nil {
+		h.logUnavailable()
+	}
+	return h.unavailableErr
+}
+
+// logUnavailable logs once why histories cannot be read and stored, with the remedy. The caller holds the mutex.
+func (h *Histories) logUnavailable() {
+	if h.logged {
+		return
 	}
 	h.logged = true
 	remedy := "install the CRDs: podfit crds | kubectl apply -f -"
 	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
 		remedy = "grant the recommender create, delete, get, list and patch on usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
 	}
-	h.log.Warn("UsageHistories cannot be stored; model state of profiles is stored in annotations of the checkpoints until they can",
-		slog.String("workload", w.String()), slog.String("remedy", remedy), slog.Any("error", h.unavailableErr))
-	return h.unavailableErr
+	h.log.Warn("UsageHistories cannot be read or stored; existing ones stay unchanged, and checkpoints store the model state of profiles until they can",
+		slog.String("namespace", cmp.Or(h.namespace, "all")), slog.String("remedy", remedy), slog.Any("error", h.unavailableErr))
 }
 
 // missing records that histories cannot be read and stored.
@@ -256,8 +301,11 @@ type Needed struct {
 func (n Needed) Has(w cluster.Workload) bool { return n.Workloads[w] || n.Namespaces[w.Namespace] }
 
 // Collect deletes the histories that are not needed, and returns their number. A history that was written after it was listed is not
-// deleted.
+// deleted. Nothing is deleted while the stored histories are unread, because what is needed follows from them.
 func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
+	if h.Unread() != nil {
+		return 0, nil
+	}
 	var orphans []historyObject
 	listed := make(map[cluster.Workload]bool)
 	err := h.list(ctx, func(o *historyObject, w cluster.Workload) {
@@ -269,7 +317,11 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 			orphans = append(orphans, *o)
 		}
 	})
-	if err == nil {
+	switch {
+	case errors.Is(err, errUnavailable):
+		return 0, nil
+	case err == nil:
+		h.available()
 		h.retain(listed)
 	}
 	errs := kube.FewErrors{All: []error{err}}
@@ -303,8 +355,8 @@ func (h *Histories) delete(ctx context.Context, o *historyObject) error {
 	return err
 }
 
-// list calls each for every history of the selected namespaces, page by page, and records whether histories are available. A
-// history without a valid target is logged and skipped.
+// list calls each for every history of the selected namespaces, page by page. A history without a valid target is logged and skipped. The
+// error is errUnavailable if the CRD or a right is missing, which is recorded.
 func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.Workload)) error {
 	o := metav1.ListOptions{Limit: historyPageSize}
 	for {
@@ -313,7 +365,7 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		if err != nil {
 			if err = h.refused(ctx, err); errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
 				h.missing(err)
-				return nil
+				return errUnavailable
 			}
 			return fmt.Errorf("list usage histories: %w", err)
 		}
@@ -324,7 +376,6 @@ func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return fmt.Errorf("decode list of usage histories: %w", err)
 		}
-		h.available()
 		for i := range page.Items {
 			item := new(historyObject)
 			if err := item.decode(page.Items[i], historyTooLarge); err != nil {
@@ -358,6 +409,11 @@ func (h *Histories) refused(ctx context.Context, err error) error {
 func (h *Histories) available() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.recovered()
+}
+
+// recovered records that histories can be read and stored. The caller holds the mutex.
+func (h *Histories) recovered() {
 	if h.logged {
 		h.log.Info("UsageHistories can be stored again")
 	}

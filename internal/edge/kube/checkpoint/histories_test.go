@@ -176,9 +176,7 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 	}
 	f.ForgetReply("GET " + historiesPath)
 	f.ForgetReply("POST " + historiesOfOne)
-	if _, err := h.Collect(t.Context(), Needed{Namespaces: map[string]bool{"shop": true}}); err != nil {
-		t.Fatal(err)
-	}
+	loadHistories(t, h)
 	if !mustWrite(t, h, web, historyFrom("app", 0, "a")) || !strings.Contains(log.String(), "can be stored again") {
 		t.Errorf("not written; log: %s", &log)
 	}
