@@ -87,7 +87,7 @@ func TestClients_readOnly_sendNoWrites(t *testing.T) {
 			return err
 		},
 		"lease": func() error {
-			return (&Lease{"l", cs.Leases.CoordinationV1().Leases("a")}).Renew(ctx, "me", metav1.Now().Time)
+			return (&Lease{name: "l", leases: cs.Leases.CoordinationV1().Leases("a")}).Renew(ctx, "me", metav1.Now().Time)
 		},
 		"status": func() error {
 			return cs.Autoscalers.Patch("application/json-patch+json").AbsPath("/x").Body([]byte("[]")).Do(ctx).Error()

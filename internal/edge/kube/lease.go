@@ -18,7 +18,13 @@ import (
 type Lease struct {
 	name   string
 	leases typedcoordinationv1.LeaseInterface
+
+	// The last time in the lease that was too far in the future, and when IsFresh read it first. The goroutine that calls IsFresh owns them.
+	ahead, aheadSince time.Time
 }
+
+// maxClockSkew is how far a time in the lease may be in the future to be compared with the clock of this process.
+const maxClockSkew = 10 * time.Second
 
 // NewLease returns the lease with a name. It sends no request.
 func NewLease(c *Clients, namespace, name string) *Lease {
@@ -51,7 +57,8 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 	return nil
 }
 
-// IsFresh reports whether the lease was created or renewed within timeout before now. A missing lease is not fresh.
+// IsFresh reports whether the lease was created or renewed within timeout before now. A missing lease is not fresh. A time in the future, of
+// a clock that is ahead, counts as the time when it was first read, so that it does not keep a lease fresh that is not renewed any more.
 func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error) {
 	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -60,8 +67,28 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 	if err != nil {
 		return false, fmt.Errorf("read lease %s: %w", l.name, Refused(err))
 	}
-	if lease.CreationTimestamp.Add(timeout).After(now) {
-		return true, nil
+	created, renewed := lease.CreationTimestamp.Time, time.Time{}
+	if lease.Spec.RenewTime != nil {
+		renewed = lease.Spec.RenewTime.Time
 	}
-	return lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Add(timeout).After(now), nil
+	latest := created
+	if renewed.After(created) {
+		latest = renewed
+	}
+	isAhead := func(at time.Time) bool { return at.After(now.Add(maxClockSkew)) }
+	if isAhead(latest) {
+		if !latest.Equal(l.ahead) {
+			l.ahead = latest
+			l.aheadSince = now
+		}
+		if l.aheadSince.Add(timeout).After(now) {
+			return true, nil
+		}
+	}
+	for _, at := range [...]time.Time{created, renewed} {
+		if !isAhead(at) && at.Add(timeout).After(now) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
