@@ -42,6 +42,24 @@ type checkpointObject struct {
 	Metadata metav1.ObjectMeta                      `json:"metadata"`
 	Spec     v1.VerticalPodAutoscalerCheckpointSpec `json:"spec"`
 	Status   json.RawMessage                        `json:"status"`
+
+	size int // bytes of JSON if the object is too large; then there is no status
+}
+
+// checkpointTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Checkpoints of podfit and upstream are
+// smaller: annotations have at most 256 KiB together, and the two histograms about 5 KiB.
+const checkpointTooLarge = 640 << 10
+
+// decode decodes an object. It drops the status of one that is too large.
+func (o *checkpointObject) decode(raw []byte) error {
+	if err := json.Unmarshal(raw, o); err != nil {
+		return fmt.Errorf("decode checkpoint %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+	}
+	if len(raw) > checkpointTooLarge {
+		o.Status = nil
+		o.size = len(raw)
+	}
+	return nil
 }
 
 func (o *checkpointObject) key() Key {
@@ -50,6 +68,10 @@ func (o *checkpointObject) key() Key {
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	var s v1.VerticalPodAutoscalerCheckpointStatus
+	if o.size > 0 {
+		return usage.Checkpoint{}, fmt.Errorf("checkpoint %[1]s/%[2]s is too large: %[3]d bytes, and at most %[4]d are read. "+
+			"Delete it: kubectl delete verticalpodautoscalercheckpoint -n %[1]s %[2]s", o.Metadata.Namespace, o.Metadata.Name, o.size, checkpointTooLarge)
+	}
 	if len(o.Status) > 0 {
 		if err := json.Unmarshal(o.Status, &s); err != nil {
 			return usage.Checkpoint{}, fmt.Errorf("decode checkpoint %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)

@@ -219,12 +219,14 @@ func (c *Checkpoints) Collect(ctx context.Context, unused Unused) (int, error) {
 	var orphans []checkpointObject
 	listed := make(map[Key]bool)
 	err := c.list(ctx, func(o *checkpointObject) {
-		o.Status = nil
 		listed[o.key()] = true
 		at, ok := c.at(o.key())
 		stray := ok && at.name != o.Metadata.Name && o.Metadata.Name != checkpointName(o.key())
 		if stray || unused.Has(o.key()) {
-			orphans = append(orphans, *o)
+			m := &o.Metadata // without the annotations, which may be large
+			orphans = append(orphans, checkpointObject{Spec: o.Spec, Metadata: metav1.ObjectMeta{
+				Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+			}})
 		}
 	})
 	if err == nil {
@@ -284,7 +286,7 @@ func (c *Checkpoints) Delete(ctx context.Context, key Key) error {
 
 // list calls each for every checkpoint of the selected namespaces, page by page.
 func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) error {
-	o := metav1.ListOptions{Limit: kube.PageSize}
+	o := metav1.ListOptions{Limit: storedPageSize}
 	for {
 		raw, err := readPage(ctx, c.client.Get().Namespace(c.namespace).Resource(v1.ResourceCheckpoints).
 			VersionedParams(&o, kube.ListParameters))
@@ -292,15 +294,20 @@ func (c *Checkpoints) list(ctx context.Context, each func(*checkpointObject)) er
 			return fmt.Errorf("list checkpoints: %w", kube.Refused(err))
 		}
 		var page struct {
-			Metadata metav1.ListMeta    `json:"metadata"`
-			Items    []checkpointObject `json:"items"`
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
 		}
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return fmt.Errorf("decode list of checkpoints: %w", err)
 		}
 		for i := range page.Items {
-			if !slices.Contains(c.ignored, page.Items[i].Metadata.Namespace) {
-				each(&page.Items[i])
+			item := new(checkpointObject)
+			if err := item.decode(page.Items[i]); err != nil {
+				c.log.Warn("Skipped a checkpoint that cannot be decoded", slog.Any("error", err))
+				continue
+			}
+			if !slices.Contains(c.ignored, item.Metadata.Namespace) {
+				each(item)
 			}
 		}
 		o.Continue = page.Metadata.Continue

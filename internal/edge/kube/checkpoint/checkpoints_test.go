@@ -4,9 +4,11 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -220,6 +222,32 @@ func TestCheckpoints_collect_deletesOnlyOrphans(t *testing.T) {
 	}
 	if body := f.Body(path + "web-gone"); !strings.Contains(body, `"resourceVersion"`) || !strings.Contains(body, `"uid"`) {
 		t.Errorf("no preconditions in %s", body)
+	}
+}
+
+// A page has so few objects that it is bounded even if each has the maximum size of an object.
+func TestCheckpoints_manyAndLargeObjects_memoryIsBounded(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	put := func(vpa, padding string) {
+		f.Apply(kubetest.CheckpointsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"%[1]s-app"},"spec":{"vpaObjectName":%[1]q,"containerName":"app"},`+
+			`"status":{"version":"v3","totalSamplesCount":7,"padding":%[2]q}}`, vpa, padding))
+	}
+	for i := range 2 * storedPageSize {
+		put(fmt.Sprintf("v%04d", i), "")
+	}
+	put("huge", strings.Repeat("x", 1<<20))
+	f.Apply(kubetest.CheckpointsPath, `{"metadata":{"namespace":"shop","name":"broken"},"spec":7}`)
+	var log bytes.Buffer
+	c := NewCheckpoints(clientsOf(f), StorageOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	all, err := c.Load(t.Context())
+	if err != nil || len(all) != 2*storedPageSize || all[checkpointKey("v0000", "app")].Samples != 7 {
+		t.Errorf("%d checkpoints are loaded, error %v, want %d", len(all), err, 2*storedPageSize)
+	}
+	if pages, query := f.Lists(kubetest.CheckpointsPath); pages != 3 || !strings.Contains(query, "limit=50") {
+		t.Errorf("%d pages, the last with %s; want 3 with limit=50", pages, query)
+	}
+	if text := log.String(); !strings.Contains(text, "kubectl delete verticalpodautoscalercheckpoint -n shop huge-app") || strings.Count(text, "level=WARN") != 2 {
+		t.Errorf("the log does not name the remedy, or is not two warnings: %s", text)
 	}
 }
 

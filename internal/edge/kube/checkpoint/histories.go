@@ -358,7 +358,7 @@ func (h *Histories) delete(ctx context.Context, o *historyObject) error {
 // list calls each for every history of the selected namespaces, page by page. A history without a valid target is logged and skipped. The
 // error is errUnavailable if the CRD or a right is missing, which is recorded.
 func (h *Histories) list(ctx context.Context, each func(*historyObject, cluster.Workload)) error {
-	o := metav1.ListOptions{Limit: historyPageSize}
+	o := metav1.ListOptions{Limit: storedPageSize}
 	for {
 		raw, err := readPage(ctx, h.client.Get().Namespace(h.namespace).Resource(v1alpha1.ResourceUsageHistories).
 			VersionedParams(&o, h.parameters))

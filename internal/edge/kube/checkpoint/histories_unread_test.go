@@ -73,7 +73,7 @@ func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range historyPageSize + 1 {
+	for i := range storedPageSize + 1 {
 		api.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-w%03d"},`+
 			`"spec":{"target":{"group":"apps","kind":"Deployment","name":"w%03d"}},"status":{}}`, i, i))
 	}
@@ -86,7 +86,7 @@ func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
 		t.Errorf("loaded %d workloads, unread: %v", len(all), h.Unread())
 	}
 	api.forbidden = false
-	last := deployment(fmt.Sprintf("w%03d", historyPageSize))
+	last := deployment(fmt.Sprintf("w%03d", storedPageSize))
 	if wrote, err := h.Write(t.Context(), last, []usage.History{historyFrom("app", 0, "a")}); wrote || err == nil {
 		t.Errorf("written %t, error %v", wrote, err)
 	}
@@ -114,7 +114,7 @@ func (p *pagesForbidden) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Without checkpoints the recommender does not start, so it overwrites none.
 func TestCheckpoints_listForbidden_loadFails(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Reply("GET /apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints", http.StatusForbidden, listForbidden)
+	f.Reply("GET "+kubetest.CheckpointsPath, http.StatusForbidden, listForbidden)
 	if all, err := NewCheckpoints(clientsOf(f), StorageOptions{}).Load(t.Context()); !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("loaded %v, error %v", all, err)
 	}

@@ -23,9 +23,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// historyPageSize bounds the UsageHistories in memory while they are listed. If the installed CRD has no bounds, each can have the
-// maximum size of an object, 1.5 MiB.
-const historyPageSize = 50
+// storedPageSize bounds the objects in memory while they are listed: each can have the maximum size of an object, 1.5 MiB, because the CRD of
+// checkpoints, and former CRDs of UsageHistories, have no bounds.
+const storedPageSize = 50
 
 // historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
 // CRD are smaller.

@@ -136,7 +136,7 @@ func (s *States) skip(o *updateStateObject, err error) {
 
 // list calls each for every object of the selected namespaces with a valid target, page by page.
 func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster.Workload)) error {
-	options := metav1.ListOptions{Limit: historyPageSize}
+	options := metav1.ListOptions{Limit: storedPageSize}
 	for {
 		raw, err := readPage(ctx, s.client.Get().Namespace(s.namespace).Resource(v1alpha1.ResourceUpdateStates).
 			VersionedParams(&options, s.parameters))
