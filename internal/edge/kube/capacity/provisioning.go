@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -33,7 +34,15 @@ const (
 	provisioningName  = "provisioningrequests"
 	templatesName     = "podtemplates"
 
-	maxProvisioning = 500 // objects of a kind that are read; podfit creates at most ten
+	// pageSize bounds the objects in memory while they are listed: each can have the maximum size of an object, 1.5 MiB.
+	pageSize = 50
+	// maxPerNamespace bounds the objects of a kind that are read of a namespace. podfit creates at most ten in the cluster, but users of the
+	// namespace can create objects with the same label.
+	maxPerNamespace = 100
+	// maxFull bounds the namespaces with more objects that a list excludes, and so the length of its query.
+	maxFull = 50
+	// maxText bounds the message of a condition, in bytes.
+	maxText = 512
 )
 
 // ProvisioningClass is the class that cluster autoscaler serves by adding nodes. Other classes only check whether there is room.
@@ -123,45 +132,12 @@ func missingRight(ctx context.Context, core kubernetes.Interface, right authoriz
 
 // List returns the requests of podfit, sorted. A PodTemplate without a ProvisioningRequest is a failed request, so that it is deleted.
 func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequest, error) {
-	templates, err := q.core.CoreV1().PodTemplates("").List(ctx, metav1.ListOptions{LabelSelector: projection.PlaceholderLabel + "=true", Limit: maxProvisioning})
-	if err != nil {
+	found := map[cluster.Key]cluster.CapacityRequest{}
+	if err := q.listTemplates(ctx, found); err != nil {
 		return nil, fmt.Errorf("list PodTemplates: %w", err)
 	}
-	raw, err := q.rest().Get().AbsPath(provisioningPath, provisioningName).Param("labelSelector", projection.PlaceholderLabel+"=true").
-		Param("limit", strconv.Itoa(maxProvisioning)).SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
+	if err := q.listRequests(ctx, found); err != nil {
 		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
-	}
-	var requests struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(raw, &requests); err != nil {
-		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
-	}
-	found := map[cluster.Key]cluster.CapacityRequest{}
-	for i := range templates.Items {
-		if t := &templates.Items[i]; isRequest(&t.ObjectMeta) {
-			found[keyOf(&t.ObjectMeta)] = cluster.CapacityRequest{
-				Key: keyOf(&t.ObjectMeta), UID: string(t.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(t.CreationTimestamp), Size: sizeOfTemplate(t),
-				State: cluster.RequestFailed, Text: "the ProvisioningRequest was deleted or never created",
-			}
-		}
-	}
-	for _, item := range requests.Items {
-		var r provisioningRequest
-		if json.Unmarshal(item, &r) != nil || !isRequest(&r.ObjectMeta) {
-			continue // one bad object does not hide the others
-		}
-		key := keyOf(&r.ObjectMeta)
-		template, hasTemplate := found[key]
-		request := cluster.CapacityRequest{
-			Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: template.Size,
-		}
-		request.State, request.Text = stateOf(r.Status.Conditions)
-		if !hasTemplate {
-			request.State, request.Text = cluster.RequestFailed, "the PodTemplate of the ProvisioningRequest was deleted"
-		}
-		found[key] = request
 	}
 	out := make([]cluster.CapacityRequest, 0, len(found))
 	for _, r := range found {
@@ -169,6 +145,92 @@ func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequ
 	}
 	slices.SortFunc(out, func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
 	return out, nil
+}
+
+// listTemplates adds a failed request for each PodTemplate.
+func (q *ProvisioningRequests) listTemplates(ctx context.Context, found map[cluster.Key]cluster.CapacityRequest) error {
+	return everyPage(func(o metav1.ListOptions, isRead func(namespace string) bool) (string, error) {
+		page, err := q.core.CoreV1().PodTemplates("").List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Items {
+			t := &page.Items[i]
+			if !isRead(t.Namespace) || !isRequest(&t.ObjectMeta) {
+				continue
+			}
+			found[keyOf(&t.ObjectMeta)] = cluster.CapacityRequest{
+				Key: keyOf(&t.ObjectMeta), UID: string(t.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(t.CreationTimestamp), Size: sizeOfTemplate(t),
+				State: cluster.RequestFailed, Text: "the ProvisioningRequest was deleted or never created",
+			}
+		}
+		return page.Continue, nil
+	})
+}
+
+// listRequests adds each ProvisioningRequest, or replaces the request of its PodTemplate.
+func (q *ProvisioningRequests) listRequests(ctx context.Context, found map[cluster.Key]cluster.CapacityRequest) error {
+	sizes := make(map[cluster.Key]cluster.Resources, len(found)) // of the PodTemplates
+	for key := range found {
+		sizes[key] = found[key].Size
+	}
+	return everyPage(func(o metav1.ListOptions, isRead func(namespace string) bool) (string, error) {
+		raw, err := q.rest().Get().AbsPath(provisioningPath, provisioningName).Param("labelSelector", o.LabelSelector).
+			Param("fieldSelector", o.FieldSelector).Param("limit", strconv.FormatInt(o.Limit, 10)).Param("continue", o.Continue).
+			SetHeader("Accept", "application/json").Do(ctx).Raw()
+		if err != nil {
+			return "", err
+		}
+		var page struct {
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return "", err
+		}
+		for _, item := range page.Items {
+			var r provisioningRequest
+			if json.Unmarshal(item, &r) != nil || !isRead(r.Namespace) || !isRequest(&r.ObjectMeta) {
+				continue // one bad object does not hide the others
+			}
+			key := keyOf(&r.ObjectMeta)
+			size, hasTemplate := sizes[key]
+			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: size}
+			request.State, request.Text = stateOf(r.Status.Conditions)
+			if !hasTemplate {
+				request.State, request.Text = cluster.RequestFailed, "the PodTemplate of the ProvisioningRequest was deleted"
+			}
+			found[key] = request
+		}
+		return page.Metadata.Continue, nil
+	})
+}
+
+// everyPage calls read for every page of the objects with podfit's label. read returns the token of the next page, and reads those objects for
+// whose namespace isRead returns true. As soon as a namespace has too many, the list starts again without it, so that its objects cost few
+// requests and do not hide those of others.
+func everyPage(read func(o metav1.ListOptions, isRead func(namespace string) bool) (next string, err error)) error {
+	o := metav1.ListOptions{LabelSelector: projection.PlaceholderLabel + "=true", Limit: pageSize}
+	var full []fields.Selector
+	for counts := map[string]int{}; ; {
+		excluded := len(full)
+		next, err := read(o, func(namespace string) bool {
+			counts[namespace]++
+			if counts[namespace] == maxPerNamespace+1 && len(full) < maxFull {
+				full = append(full, fields.OneTermNotEqualSelector("metadata.namespace", namespace))
+			}
+			return counts[namespace] <= maxPerNamespace
+		})
+		if err != nil || next == "" {
+			return err
+		}
+		o.Continue = next
+		if len(full) > excluded {
+			clear(counts)
+			o.FieldSelector = fields.AndSelectors(full...).String()
+			o.Continue = ""
+		}
+	}
 }
 
 func keyOf(m *metav1.ObjectMeta) cluster.Key {
@@ -194,7 +256,7 @@ func sizeOfTemplate(t *corev1.PodTemplate) cluster.Resources {
 func stateOf(conditions []metav1.Condition) (cluster.RequestState, string) {
 	for _, ends := range []string{"Failed", "CapacityRevoked", "BookingExpired"} {
 		if c := meta.FindStatusCondition(conditions, ends); c != nil && c.Status == metav1.ConditionTrue {
-			return cluster.RequestFailed, "the ProvisioningRequest has the condition " + ends + ": " + cmp.Or(c.Message, c.Reason)
+			return cluster.RequestFailed, "the ProvisioningRequest has the condition " + ends + ": " + cut(cmp.Or(c.Message, c.Reason))
 		}
 	}
 	switch {
@@ -204,6 +266,14 @@ func stateOf(conditions []metav1.Condition) (cluster.RequestState, string) {
 		return cluster.RequestAccepted, ""
 	}
 	return cluster.RequestWaiting, ""
+}
+
+// cut returns the start of a text of any length.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 // Create creates the ProvisioningRequest for the replacement of a pod with the given requests. It returns nil if it exists already. An
@@ -239,7 +309,9 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	existing, err := q.core.CoreV1().PodTemplates(wanted.Namespace).List(ctx, metav1.ListOptions{LabelSelector: projection.PlaceholderLabel + "=true", Limit: maxProvisioning})
+	existing, err := q.core.CoreV1().PodTemplates(wanted.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", wanted.Name).String(),
+	})
 	if err != nil {
 		return kube.NotSent(err) // nothing was changed
 	}

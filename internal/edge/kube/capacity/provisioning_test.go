@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -340,5 +342,91 @@ func TestProvisioningRequests_notAvailable_namesTheProblem(t *testing.T) {
 				t.Errorf("problem %q, error %v, want %q", problem, err, c.want)
 			}
 		})
+	}
+}
+
+// labelled adds objects with podfit's label to a namespace. If forged is true, they have the annotation and the name of a request.
+func labelled(f *kubetest.FakeAPI, collection, namespace string, n int, forged bool) {
+	for i := range n {
+		uid := fmt.Sprintf("%s-%04d", namespace, i)
+		name := fmt.Sprintf("x%04d", i)
+		if forged {
+			name = cluster.PlaceholderFor(namespace, uid).Name
+		}
+		f.Apply(collection, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"labels":{"podfit.dev/placeholder":"true"},"annotations":{"podfit.dev/placeholder-for-uid":%q}}}`,
+			namespace, name, uid))
+	}
+}
+
+// The labels are of the users of a namespace: whoever sets them must not affect the requests of other namespaces.
+func TestProvisioningRequests_manyLabelledObjectsOfATenant_othersAreListed(t *testing.T) {
+	for name, forged := range map[string]bool{"only labelled": false, "forged requests": true} {
+		for collection, kind := range map[string]string{templates: "PodTemplates", requests: "ProvisioningRequests"} {
+			f, q, p := provisioningShop(t)
+			labelled(f, collection, "aaa", 600, forged)
+			if err := q.Create(t.Context(), p, cluster.Amounts(100, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+			all, err := q.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs := 0
+			for i := range all {
+				if all[i].Namespace == "aaa" {
+					theirs++
+				} else if all[i].State != cluster.RequestWaiting {
+					t.Errorf("%s, %s: the request is %v: %s", name, kind, all[i].State, all[i].Text)
+				}
+			}
+			if want := map[bool]int{true: maxPerNamespace}[forged]; theirs != want || len(all) != want+1 {
+				t.Errorf("%s, %s: %d requests, %d of the other namespace; want %d of it and one more", name, kind, len(all), theirs, want)
+			}
+			if pages, query := f.Lists(collection); pages != 4 || !strings.Contains(query, "limit=50") {
+				t.Errorf("%s, %s: %d pages, the last with %s; want 4 with limit=50", name, kind, pages, query)
+			}
+		}
+	}
+}
+
+// Without a namespace that has too many, the list is read to its end.
+func TestProvisioningRequests_objectsOfManyNamespaces_allAreListed(t *testing.T) {
+	f, q, _ := provisioningShop(t)
+	for i := range 4 {
+		labelled(f, requests, fmt.Sprint("ns-", i), maxPerNamespace, true)
+	}
+	all, err := q.List(t.Context())
+	if pages, _ := f.Lists(requests); err != nil || len(all) != 4*maxPerNamespace || pages != 4*maxPerNamespace/pageSize {
+		t.Errorf("%d requests in %d pages, error %v", len(all), pages, err)
+	}
+}
+
+// The name is known, so other objects of the namespace do not matter.
+func TestProvisioningRequests_templateExistsAmongManyOthers_isFound(t *testing.T) {
+	f, q, p := provisioningShop(t)
+	labelled(f, templates, "shop", 600, false)
+	for range 2 {
+		if err := q.Create(t.Context(), p, cluster.Amounts(100, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		f.Delete(requests, cluster.PlaceholderOf(p).String())
+	}
+}
+
+func TestProvisioningRequests_secondPageFails_errorNamesTheKind(t *testing.T) {
+	for _, collection := range []string{templates, requests} {
+		f, q, _ := provisioningShop(t)
+		labelled(f, collection, "aaa", 60, true)
+		f.Reply("GET "+collection, 410, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		if all, err := q.List(t.Context()); err == nil || !strings.Contains(err.Error(), "list P") {
+			t.Errorf("listed %d, error %v", len(all), err)
+		}
+	}
+}
+
+func TestStateOf_longMessage_isCut(t *testing.T) {
+	state, text := stateOf([]metav1.Condition{{Type: "Failed", Status: metav1.ConditionTrue, Message: strings.Repeat("é", 20000)}})
+	if state != cluster.RequestFailed || len(text) > 600 || !utf8.ValidString(text) {
+		t.Errorf("state %v, %d bytes: %q", state, len(text), text)
 	}
 }
