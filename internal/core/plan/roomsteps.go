@@ -93,7 +93,7 @@ func (s *pass) takesRoom(d *entry) (string, bool) {
 	if n == nil || n.plan == nil {
 		return "", false
 	}
-	other := n.plan.ReservedFor(increaseOf(d))
+	other := n.plan.ReservedFor(d.Pod.Priority, increaseOf(d))
 	return other, other != ""
 }
 

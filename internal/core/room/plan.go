@@ -56,35 +56,58 @@ type Plan struct {
 	reserved reserved
 }
 
-// ReservedFor returns the name of the pod for which free room is reserved that an increase would take, or "" if there is none. An
-// increase that does not fit into the free room takes none: the kubelet defers it.
-func (p *Plan) ReservedFor(increase Amount) string { return p.reserved.from(increase).Name }
+// Give notes that a pod gets room besides the steps of the plan.
+func (p *Plan) Give(to Pod, increase Amount) { p.reserved.add(to, increase) }
+
+// ReservedFor returns the name of the first pod for which free room is reserved that an increase of a pod with a priority would take, or ""
+// if there is none. An increase that does not fit into the free room takes none: the kubelet defers it.
+func (p *Plan) ReservedFor(priority int32, increase Amount) string {
+	return p.reserved.from(priority, increase).Name
+}
 
 // reserved is the room that the steps of a plan give to pods.
 type reserved struct {
-	free   Amount // the room that is free after the shrinks
-	amount Amount // what of it the pods get; may exceed it, because pods that move give room later
-	first  Pod    // the first of these pods
+	free  Amount // the room that is free after the shrinks
+	given []share
 }
 
-// add reserves room for the increase of a pod.
-func (r *reserved) add(p *pod, increase Amount) {
+// A share is the room that one pod gets.
+type share struct {
+	to     Pod
+	amount Amount // may exceed what is free, because pods that move give room later
+}
+
+// add notes the room that a pod gets. Without a reservation, it only gets room that is free now.
+func (r *reserved) add(p Pod, increase Amount) {
 	increase = increase.positive()
-	if !p.Reserves || increase.isZero() {
+	if increase.isZero() || !p.Reserves && !r.free.Holds(increase) {
 		return
 	}
-	if r.amount.isZero() {
-		r.first = p.Pod
-	}
-	r.amount = r.amount.Add(increase)
+	r.given = append(r.given, share{p, increase})
 }
 
-// from returns the first of the pods from which an increase would take reserved room.
-func (r *reserved) from(increase Amount) Pod {
-	if r.free.Holds(increase) && !r.free.Sub(r.amount).Holds(increase) {
-		return r.first
+// from returns the first of the pods from which an increase would take reserved room. A pod with a higher priority takes it.
+func (r *reserved) from(priority int32, increase Amount) Pod {
+	if !r.free.Holds(increase) {
+		return Pod{}
+	}
+	left := r.free
+	for _, s := range r.given {
+		if s.isKeptFrom(priority) || !s.to.Reserves {
+			left = left.Sub(s.amount)
+		}
+	}
+	lacks := left.Lacking(increase)
+	for _, s := range r.given {
+		if s.isKeptFrom(priority) && (lacks.CPU > 0 && s.amount.CPU > 0 || lacks.Memory > 0 && s.amount.Memory > 0) {
+			return s.to
+		}
 	}
 	return Pod{}
+}
+
+func (s *share) isKeptFrom(priority int32) bool {
+	return s.to.Reserves && (s.to.Urgent || s.to.Priority >= priority)
 }
 
 // Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
@@ -271,7 +294,7 @@ func (m *maker) servePart(p *pod) {
 func (m *maker) wait(p *pod, increase Amount) {
 	s := Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)}
 	if !p.Asked && !p.Urgent { // the kubelet resizes a pod that has asked whenever there is room
-		first := m.reserved.from(increase)
+		first := m.reserved.from(p.Priority, increase)
 		s.For, s.ForID = first.Name, first.ID
 	}
 	m.steps = append(m.steps, s)
@@ -284,7 +307,7 @@ func (m *maker) keep(p *pod, increase Amount) {
 	}
 	part := func(free, increase int64) int64 { return max(0, min(free, increase)) }
 	m.free = m.free.Sub(Amount{part(m.free.CPU, increase.CPU), part(m.free.Memory, increase.Memory)})
-	m.reserved.add(p, increase)
+	m.reserved.add(p.Pod, increase)
 }
 
 // partial returns the size that a pod can have with the given room: between its present size and its target.
@@ -378,6 +401,6 @@ func (m *maker) grow(p *pod, to Amount) {
 	}
 	m.steps = append(m.steps, s)
 	m.free = m.free.Sub(to.Sub(p.Holds))
-	m.reserved.add(p, to.Sub(p.Holds))
+	m.reserved.add(p.Pod, to.Sub(p.Holds))
 	p.used = true
 }

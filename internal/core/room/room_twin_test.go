@@ -148,7 +148,7 @@ func checkWaiting(t *rapid.T, r Request) (waits int) {
 			continue
 		}
 		waits++
-		if s.ForID == "" || p.ReservedFor(increase) == "" {
+		if s.ForID == "" || p.ReservedFor(byID[s.ID].Priority, increase) == "" {
 			t.Fatalf("%s fits into the free room and may take it: %s", s.ID, text(p))
 		}
 	}
