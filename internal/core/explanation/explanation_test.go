@@ -404,6 +404,7 @@ func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 		"not ready, PDB with all required pods": {func(in *Input) { in.leave(0, waiting); in.Pods[0].Ready = false; in.protect(2, 2) }, "If it still waits at 12:02, the pod is evicted."},
 		"other reason":                          {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
 		"mode that does not evict":              {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
+		"waits, within its bounds":              {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Wanted.Code = decision.Incomplete }, ""},
 		"no VPA":                                {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
 		"no resize":                             {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
 		"waits, no time":                        {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},

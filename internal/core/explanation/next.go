@@ -133,6 +133,9 @@ func fallback(in *Input, d *decision.Decision) string {
 	var at time.Time
 	switch d.Reason.Code {
 	case decision.ResizeWaiting:
+		if d.Wanted.Code == decision.Incomplete { // its requests are within their bounds
+			return ""
+		}
 		at = d.Pod.Resize.Since.Add(in.Budget.DeferredFor)
 	case decision.ResizeRunning:
 		at = d.Pod.Resize.Since.Add(in.Budget.InProgressFor)

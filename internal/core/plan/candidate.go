@@ -261,7 +261,7 @@ func (t *candidate) whileResizing() {
 	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
-		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor
+		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor && t.d.Wanted.Code != decision.Incomplete
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
