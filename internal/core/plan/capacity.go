@@ -172,23 +172,25 @@ func (s *pass) checkCapacity(ds []entry) {
 				withdrawn[d.Pod.Controller] = true
 			}
 		}
-		s.offerBudget(ds, withdrawn)
+		s.offerBudget(ds, withdrawn, s.holdBack)
 	}
 	s.releaseRequests(decisions)
 }
 
 // offerBudget gives the budget of pods that wait for capacity, or for the room of other pods, to other pods of their controllers. They may
-// be on a node with room, and the eviction of a pod frees room on its own node.
-func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool) {
+// be on a node with room, and the eviction of a pod frees room on its own node. If the pod that waits was to be the canary, another one is. hold
+// leaves those that lack room, too.
+func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold func(*entry)) {
 	offers := 0
 	for i := range ds {
 		d := &ds[i]
-		if d.Do != decision.Leave || d.Reason.Code != decision.BudgetSpent || !withdrawn[d.Pod.Controller] || offers >= maxOffers {
+		waits := d.Do == decision.Leave && (d.Reason.Code == decision.BudgetSpent || d.Reason.Code == decision.AwaitingCanary)
+		if !waits || !withdrawn[d.Pod.Controller] || offers >= maxOffers {
 			continue
 		}
 		offers++
 		s.candidate(d).take()
-		s.holdBack(d)
+		hold(d)
 	}
 }
 
@@ -235,12 +237,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 // holdBack leaves a pod for which budget became free, if its resize would take the room of another pod, or its replacement has no room. The
 // next pass asks for capacity.
 func (s *pass) holdBack(d *entry) {
-	if other, takes := s.takesRoom(d); takes {
-		s.release(d)
-		s.withdraw(d, s.roomReserved(d, other))
-		return
-	}
-	if d.Do != decision.Evict || !s.asksForCapacity() {
+	if s.holdForRoom(d) || d.Do != decision.Evict || !s.asksForCapacity() {
 		return
 	}
 	if r, lacks := s.lacksCapacity(d); lacks {

@@ -27,7 +27,7 @@ type nodeRoom struct {
 	open    room.Amount // allocatable minus what the scheduler counts, which includes resizes that wait: room for new pods
 	leaving bool        // a pod terminates
 	unknown bool        // a pod has an overhead that is not known
-	plan    *room.Plan  // nil if the node has room for all resizes
+	plan    *room.Plan  // nil if none of its pods needs room, or it was not made
 }
 
 // nodeRooms returns the room on all nodes, from one look at all pods.

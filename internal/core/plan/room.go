@@ -77,13 +77,30 @@ func (s *pass) makeRoom(ds []entry) {
 		if n != nil {
 			s.giveUpPlaceholders(n, total)
 		}
-		if n != nil && !n.unknown && !n.free.Holds(total) {
+		switch {
+		case n == nil || n.unknown:
+		case n.free.Holds(total):
+			n.plan = s.planAll(n, ds, needs[node])
+		default:
 			s.makeRoomOn(n, byUID, ds[needs[node][0]].Autoscaler)
 		}
 	}
 	if len(s.withdrawn) > 0 {
-		s.offerBudget(ds, s.withdrawn)
+		s.offerBudget(ds, s.withdrawn, func(d *entry) { s.holdForRoom(d) })
 	}
+}
+
+// planAll returns the plan of a node that has room for all resizes of its pods.
+func (s *pass) planAll(n *nodeRoom, ds []entry, needs []int) *room.Plan {
+	var pods []room.Pod
+	for _, i := range needs {
+		d := &ds[i]
+		p := room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String(), Priority: d.Pod.Priority, Holds: held(d.Pod)}
+		s.describeNeed(&p, d)
+		pods = append(pods, p)
+	}
+	plan := room.Make(room.Request{Node: n.node.Name, Free: n.free, Pods: pods})
+	return &plan
 }
 
 // needsRoom reports whether a pod grows, waits for room on its node, or waits with the rest of its increase.

@@ -27,7 +27,7 @@ func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
 			s.applyPart(d, step)
 		case room.GrowPod:
 			if d.Reason.Code == decision.AwaitingRoom { // a deferred resize needs nothing: the kubelet completes it
-				s.tryResize(d)
+				s.askInFull(d)
 			}
 		case room.MovePod: // all moves for a pod are made together, see below
 		case room.Wait:
@@ -56,7 +56,15 @@ func (s *pass) applyWait(d *entry, step room.Step) {
 	case step.ForID != "":
 		s.leaveRoom(d, step.For)
 	case step.Asks && d.Reason.Code == decision.AwaitingRoom:
-		s.tryResize(d)
+		s.askInFull(d)
+	}
+}
+
+// askInFull resizes a pod that has a part of its increase by the rest. The scheduler counts the rest from now on.
+func (s *pass) askInFull(d *entry) {
+	if s.tryResize(d) {
+		n := s.rooms.nodes[d.Pod.Node]
+		n.open = n.open.Sub(increaseOf(d))
 	}
 }
 
@@ -95,6 +103,32 @@ func (s *pass) takesRoom(d *entry) (string, bool) {
 	}
 	other := n.plan.ReservedFor(d.Pod.Priority, increaseOf(d))
 	return other, other != ""
+}
+
+// holdForRoom leaves a pod for which budget became free, if its resize would take the room of another pod. It returns false if the pod is not
+// left for that reason. Then its resize takes free room, too.
+func (s *pass) holdForRoom(d *entry) bool {
+	if other, takes := s.takesRoom(d); takes {
+		s.release(d)
+		s.withdraw(d, s.roomReserved(d, other))
+		return true
+	}
+	if d.Do == decision.Resize {
+		s.takeFreeRoom(d)
+	}
+	return false
+}
+
+// takeFreeRoom takes the increase of a pod, which was decided on after all others, from the free room of its node.
+func (s *pass) takeFreeRoom(d *entry) {
+	if s.rooms == nil || s.rooms.nodes[d.Pod.Node] == nil {
+		return
+	}
+	n := s.rooms.nodes[d.Pod.Node]
+	n.open = n.open.Sub(increaseOf(d))
+	if n.plan != nil {
+		n.plan.Give(room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String()}, increaseOf(d))
+	}
 }
 
 // applyShrink resizes a pod in place to its lower target, unless it does that anyway.
