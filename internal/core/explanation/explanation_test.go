@@ -432,6 +432,7 @@ func TestDisagreements_recordedReason_isReportedIfThePlanDiffers(t *testing.T) {
 		"another reason":            {ledger.WaitingState{Reason: "Frozen", First: "cart-1"}, 1},
 		"same reason":               {ledger.WaitingState{Reason: "Young", First: "cart-1"}, 0},
 		"reason that ends soon":     {ledger.WaitingState{Reason: "BudgetSpent", First: "cart-1"}, 0},
+		"room of another pod":       {ledger.WaitingState{Reason: "RoomReserved", First: "cart-1"}, 0},
 		"pod that no longer exists": {ledger.WaitingState{Reason: "Frozen", First: "cart-9"}, 0},
 	} {
 		in.Waiting = []ledger.WaitingState{c.recorded}

@@ -177,6 +177,7 @@ func disagreements(in *Input, steps []Step) []string {
 var passing = map[string]bool{
 	decision.BudgetSpent.String(): true, decision.RateLimited.String(): true, decision.OutOfTime.String(): true, decision.NotReady.String(): true,
 	decision.ResizeRunning.String(): true, decision.Probing.String(): true, decision.AwaitingReplacement.String(): true, decision.ServerNotReached.String(): true,
+	decision.RoomReserved.String(): true,
 }
 
 // budgetsOf returns the PodDisruptionBudgets that select the pods.
