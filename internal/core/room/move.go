@@ -130,7 +130,7 @@ func (m *maker) search(candidates []move, lack Amount) []chosenMove {
 	for i := len(candidates) - 1; i >= 0; i-- {
 		s.rest[i] = s.rest[i+1].Add(candidates[i].Holds)
 	}
-	s.spots = slices.Clone(m.others)
+	s.spots, s.accepts = slices.Clone(m.others), acceptedBy(candidates, len(m.others))
 	s.from(0, lack, 0)
 	return s.best
 }
@@ -238,10 +238,28 @@ type search struct {
 	candidates []move
 	rest       []Amount // what the candidates from an index on free together
 	spots      []Spot
+	accepts    []uint32 // for each of spots a set of the candidates that its node accepts
 	set        []chosenMove
 	best       []chosenMove
 	cost       int64
 	limit      int
+}
+
+// sameSpots is what nodes have in common between which the search need not choose.
+type sameSpots struct {
+	free    Amount
+	accepts uint32
+}
+
+// acceptedBy returns for each node a set of the candidates that it accepts: the bits are their indices, of which there are at most exactUpTo.
+func acceptedBy(candidates []move, nodes int) []uint32 {
+	out := make([]uint32, nodes)
+	for i, c := range candidates {
+		for _, at := range c.Move.Spots {
+			out[at] |= 1 << i
+		}
+	}
+	return out
 }
 
 // from decides on the candidates from index i on. spent is the cost of the set so far.
@@ -260,13 +278,14 @@ func (s *search) from(i int, lack Amount, spent int64) {
 	}
 	c := s.candidates[i]
 	if coverage(c.Holds, lack) > 0 {
-		tried := map[Amount]bool{} // nodes with the same room are the same
+		tried := map[sameSpots]bool{}
 		for _, at := range c.Move.Spots {
 			free := s.spots[at].Free
-			if !free.Holds(c.Move.Size) || tried[free] {
+			same := sameSpots{free, s.accepts[at]}
+			if !free.Holds(c.Move.Size) || tried[same] {
 				continue
 			}
-			tried[free] = true
+			tried[same] = true
 			s.spots[at].Free = free.Sub(c.Move.Size)
 			s.set = append(s.set, chosenMove{c, at})
 			s.from(i+1, lack.Sub(c.Holds).positive(), spent+c.cost)

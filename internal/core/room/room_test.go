@@ -174,3 +174,17 @@ func TestMake_workOfSearch_isBounded(t *testing.T) {
 		t.Errorf("%d candidates: %d visits; %d candidates: %d visits", 100, small, 400, large)
 	}
 }
+
+// Two nodes have the same free room. One of the pods may only run on the first one, so the other one has to take the second.
+func TestMake_nodesWithTheSameRoomAcceptDifferentPods_bothPodsMove(t *testing.T) {
+	anywhere, bound := moves("anywhere", Amount{50, 0}, 1), moves("bound", Amount{50, 0}, 2)
+	anywhere.Move.Spots = []int{0, 1}
+	p := Make(Request{
+		Pods:   []Pod{needs("b", Amount{100, 100}, Amount{200, 100}, Move), anywhere, bound},
+		Others: []Spot{{"n1", Amount{60, 60}}, {"n2", Amount{60, 60}}},
+	})
+	want := "move anywhere 50/0>50/0 for b to n2\nmove bound 50/0>50/0 for b to n1\ngrow b 100/100>200/100"
+	if got := text(p); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
