@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // reservedRoom is a node n1 whose free room is reserved for shop/q-0, for which shop/r-0 is going to move, and pods shop/s-0 on n1 and
@@ -98,5 +99,43 @@ pod shop/s-1 asks=cpu=900m,memory=1Gi runs=cpu=600m,memory=1Gi resize=infeasible
 	d := entriesByName(p)["s-1"]
 	if d.Reason.Code != decision.AwaitingCapacity || d.Reason.Until.IsZero() || len(p.CapacitySteps()) != 1 {
 		t.Errorf("s-1: %s %s, steps %+v", d.Do, d.Reason, p.CapacitySteps())
+	}
+}
+
+// Two pods would have to move for shop/q-0, and the disruption budget allows one. None moves, and nothing is counted.
+func TestPlan_onlySomePodsMayMove_blastRadiusAndQuotaAreReturned(t *testing.T) {
+	s := play(t, `budget make-room=move tolerance=0.25
+node n1 cpu=3 memory=8Gi
+node n2 cpu=4 memory=8Gi
+pods shop/q 2 app cpu=1 memory=1Gi
+pods shop/r 4 app cpu=1 memory=1Gi
+pod shop/q-0 node=n1 asks=cpu=3,memory=1Gi runs=cpu=1,memory=1Gi resize=deferred/1m tied
+pod shop/q-1 asks=cpu=3,memory=1Gi
+pod shop/r-0 node=n1
+pod shop/r-1 node=n1
+autoscale shop/q mode=InPlaceOrRecreate
+advise shop/q app cpu=3 memory=1Gi lower cpu=2
+autoscale shop/r mode=InPlaceOrRecreate
+advise shop/r app cpu=1 memory=1Gi`)
+	s.budget.NamespaceShare = 0.9
+	s.limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Left: cluster.PodResources{Requests: cluster.Amounts(9000, 90<<30)}}}}}
+	w := s.world()
+	w.Requested = RequestedBy(s.pods)
+	p := Begin(s.now, w, s.budget)
+	if rooms := p.Rooms(); len(rooms) != 1 || len(rooms[0].Steps) != 3 {
+		t.Fatalf("plans %+v", rooms)
+	}
+	for _, d := range p.Decisions() {
+		if d.Do != decision.Leave {
+			t.Errorf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
+		}
+	}
+	if got := p.radius.cluster.Planned; got.CPU != 0 || got.Memory != 0 {
+		t.Errorf("planned changes of %v", got)
+	}
+	for _, got := range p.reserved["shop"] {
+		if got.Requests.CPU != 0 || got.Requests.Memory != 0 {
+			t.Errorf("%v of the quota is reserved", got.Requests)
+		}
 	}
 }

@@ -4,9 +4,11 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -99,8 +101,27 @@ func (s *pass) planAll(n *nodeRoom, ds []entry, needs []int) *room.Plan {
 		s.describeNeed(&p, d)
 		pods = append(pods, p)
 	}
-	plan := room.Make(room.Request{Node: n.node.Name, Free: n.free, Pods: pods})
+	plan := room.Make(room.Request{Node: n.node.Name, Free: n.free, Pods: pods, Asked: s.askedOn(n)})
 	return &plan
+}
+
+// askedOn returns the pods of a node that were asked to grow, for which the kubelet has not reported whether it has room.
+func (s *pass) askedOn(n *nodeRoom) []room.Pod {
+	var out []room.Pod
+	for _, p := range n.pods {
+		has, most := sumOf(p, true), held(p)
+		if p.IsResizing() || has == most {
+			continue
+		}
+		asked := s.w.Ledger.LastResize(p)
+		out = append(out, room.Pod{
+			ID: p.UID, Name: p.Key.String(), Holds: has, Target: most, Priority: p.Priority, Reserves: s.now.Sub(asked) <= s.b.DeferredFor,
+		})
+	}
+	slices.SortFunc(out, func(a, b room.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // needsRoom reports whether a pod grows, waits for room on its node, or waits with the rest of its increase.
@@ -135,7 +156,7 @@ func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*entry, blamed *cluster.
 			s.failures = append(s.failures, Failure{Autoscaler: blamed, Cause: cause, Stack: string(debug.Stack())})
 		}
 	}()
-	r := room.Request{Node: n.node.Name, Free: n.free, Leaving: n.leaving}
+	r := room.Request{Node: n.node.Name, Free: n.free, Leaving: n.leaving, Asked: s.askedOn(n)}
 	spots := newSpots(s.rooms, n)
 	for _, p := range n.pods {
 		d := byUID[p.UID]

@@ -248,13 +248,10 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*entry) {
 		reason := d.Reason
 		if !s.applyMove(d, step, byUID) {
 			for i, undo := range done {
-				undo.Do, undo.Reason, undo.roomFor, undo.placed = decision.Leave, before[i], nil, false
-				s.endProbe(undo)
 				s.endSurge(undo)
-				if undo.taken {
-					undo.taken = false
-					undo.scope.groups[undo.Pod.Controller].giveBack(undo.health)
-				}
+				s.release(undo)
+				s.withdraw(undo, before[i])
+				undo.roomFor, undo.placed = nil, false
 			}
 			return
 		}

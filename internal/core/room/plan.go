@@ -165,6 +165,13 @@ func newMaker(r Request) *maker {
 	for i := range r.Pods {
 		m.pods[i].Pod = r.Pods[i]
 	}
+	for i := range r.Asked {
+		p := r.Asked[i]
+		m.reserved.free = m.reserved.free.Add(p.Target.Sub(p.Holds).positive())
+	}
+	for i := range r.Asked {
+		m.reserved.add(r.Asked[i], r.Asked[i].Target.Sub(r.Asked[i].Holds))
+	}
 	slices.SortFunc(m.pods, func(a, b pod) int { return strings.Compare(a.ID, b.ID) })
 	return m
 }

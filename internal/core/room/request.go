@@ -95,6 +95,10 @@ type Request struct {
 	Free Amount // allocatable minus what the pods hold
 	Pods []Pod  // the pods that need room, may shrink or may move; other pods need not be listed
 
+	// Asked are pods that were asked to grow to Target, for which it is not known yet whether the kubelet had room. Free is without their
+	// increases, also if these do not fit. Only Priority, Reserves, and the names and amounts are read.
+	Asked []Pod
+
 	// Others are nodes with free room for pods that move.
 	Others []Spot
 
