@@ -139,3 +139,11 @@ advise shop/r app cpu=1 memory=1Gi`)
 		}
 	}
 }
+
+// A pod for which no room is made does not wait for the room of others.
+func TestPlan_noRoomIsMadeForAPod_doesNotWaitForReservedRoom(t *testing.T) {
+	s := play(t, strings.Replace(reservedRoom, "make-room=split", "make-room=off", 1))
+	if d := entriesByName(Begin(s.now, s.world(), s.budget))["s-0"]; d.Do != decision.Resize {
+		t.Errorf("s-0: %s %s", d.Do, d.Reason)
+	}
+}
