@@ -228,14 +228,21 @@ func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
 // what refused the resize may be gone by then.
 const refusalTTL = 5 * time.Minute
 
-// triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old.
-// If it is refused again, the eviction takes its place in the same pass.
+// triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old, or
+// was that of a smaller size. If it is refused again, the eviction takes its place in the same pass.
 func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
-	if t.now.Sub(last.At) < refusalTTL || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
+	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
 		return false
 	}
 	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.isAwaited(t.d.Pod.Controller, t.g)
 	return !awaits && t.mayFallBack() && !t.surges(false)
+}
+
+// mayExceedQuota reports whether the pod should get more than in its last refused resize, and only the reply to a resize shows whether a quota
+// has room for that.
+func (t *candidate) mayExceedQuota(last ledger.FailedAttempt) bool {
+	_, known := t.quotaView()
+	return !known && change.AsksLessThan(last.With, t.d.With, 0)
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.

@@ -571,8 +571,8 @@ var conditions = map[string]func(observation) bool{
 		t, node := o.w.total(o.minute), o.sim.world.Node
 		return o.sim.world.Nodes > 0 && (t.CPU > node.CPU || t.Memory > node.Memory || o.p.pod.Spec.NodeName == "")
 	},
-	"ResizeWaiting":    resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
-	"AwaitingRoom":     func(o observation) bool { return !o.hasRoom() },
+	"ResizeWaiting": resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred),
+	"AwaitingRoom":  func(o observation) bool { return !o.hasRoom() },
 	// The other pod may be gone when the pass has ended.
 	"RoomReserved": func(o observation) bool {
 		now := o.sim.at(o.minute).Time
@@ -1261,6 +1261,9 @@ var differences = []difference{
 			// Pods whose resize the node refuses are evicted. And a quota that admits the size that podfit expects may reject that of the
 			// simulated webhook, see isTooLarge.
 			case has(func(f fault) bool { return f.What == nodeTooBig }) || o.isTooLarge():
+				return missing <= tolerance
+			// The replacement gets a recommendation that is newer than the eviction. Upstream evicts at another time.
+			case slices.ContainsFunc(o.w.Advice, func(a advice) bool { return a.At >= o.state().evicted && a.At <= o.state().evicted+o.w.Delay+1 }):
 				return missing <= tolerance
 			// After other refusals, one pod at a time is evicted until the quota rejects a replacement. Without a rate limit, upstream loses
 			// as many pods. With one, it may use it up on refused resizes: it loses no pod then, and updates none.
