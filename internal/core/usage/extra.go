@@ -111,7 +111,7 @@ func (s *ContainerHistory) waiting() *restored {
 	return s.restored
 }
 
-// resume restores the window of an instance.
+// resume restores the stored window of a container in one pod.
 func (s *ContainerHistory) resume(instance *instance) {
 	if s.restored == nil {
 		return

@@ -385,7 +385,7 @@ func TestRecall_oomKillSinceStored_isObserved(t *testing.T) {
 }
 
 // A process that could not read the UsageHistory carried its own model state in the checkpoint. The next one can read both.
-func TestRestore_carriedWasStartedWithoutTheStored_keepsWhatCoversMoreTime(t *testing.T) {
+func TestRestore_checkpointHasOtherModelState_longerOneIsKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stored, carried []int
 		want            []byte
