@@ -313,7 +313,8 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
 	}
 	if in.Autoscaler != nil {
-		in.FrozenBy, _ = rollout.Frozen(world.Rules(in.Autoscaler))
+		in.Rules = world.Rules(in.Autoscaler)
+		in.FrozenBy, _ = rollout.Frozen(in.Rules)
 	}
 	c.planSwitched(in, world, states, explained)
 	return &planned

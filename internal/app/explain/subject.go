@@ -45,6 +45,11 @@ var others = map[string]explanation.Kind{
 // shortKinds are the names of kinds in commands.
 var shortKinds = map[string]string{"Deployment": "deploy", "StatefulSet": "sts", "DaemonSet": "ds", "ReplicaSet": "rs", "ReplicationController": "rc", "Job": "job", "CronJob": "cronjob"}
 
+// kindNames returns the short names of the kinds that are part of Kubernetes, and of VPAs.
+func kindNames() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq([]string{"node", "pod", "vpa"}, maps.Values(shortKinds))))
+}
+
 // parseReference reads "KIND/NAME" or "KIND NAME".
 func parseReference(args []string) (reference, error) {
 	text := strings.Join(args, "/")
@@ -200,7 +205,7 @@ func findOther(r reference, s *cluster.Snapshot) (subject, error) {
 	if near := spelling.Nearest(r.kind, known); near != "" {
 		return subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
 	}
-	return subject{}, fmt.Errorf("there is no %s %q with pods or a VPA in namespace %s", r.kind, r.name, r.namespace)
+	return subject{}, fmt.Errorf("there is no %s %q with pods or a VPA in namespace %s; the kinds of Kubernetes are %s", r.kind, r.name, r.namespace, strings.Join(kindNames(), ", "))
 }
 
 func workloadSubject(target cluster.Workload, s *cluster.Snapshot) subject {

@@ -119,7 +119,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		"deploy/chekout":      {nodes, `there is no Deployment "chekout" in namespace shop; did you mean checkout?`},
 		"deploy.batch/web":    {nodes, "did you mean"},
 		"cluster.x.test/db":   {nodes, `there is no cluster "db" with pods or a VPA in namespace shop`},
-		"cluster/db2":         {nodes, `there is no cluster "db2" with pods or a VPA in namespace shop`},
+		"cluster/db2":         {nodes, `there is no cluster "db2" with pods or a VPA in namespace shop; the kinds of Kubernetes are cronjob, deploy, ds, job, node, pod, rc, rs, sts, vpa`},
 		"deploi/web":          {nodes, `unknown kind "deploi"; did you mean deploy/web?`},
 	} {
 		r, err := parseReference([]string{text})

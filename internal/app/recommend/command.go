@@ -136,6 +136,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		subjects, err := j.readPrometheus(ctx, clients, s, from)
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
 			config.Source, config.Window, config.Peaks = from.Name, j.config.window(), true
+			j.noteUnused(s, "for", config.Source)
 			return subjects, err
 		}
 		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.Name, err)
@@ -149,6 +150,8 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 	}
 	if source == sourceCluster {
 		config.Source = "VPA objects"
+		j.noteUnused(s, "for", config.Source)
+		j.noteUnused(s, "history", config.Source)
 		return j.readStored(ctx, clients, s)
 	}
 	sampler, err := j.newSampler(clients)
@@ -157,7 +160,16 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 	}
 	j.announce(unreadable)
 	config.Source, config.Window = "Metrics API", j.config.For
+	j.noteUnused(s, "history", config.Source)
 	return j.readMetrics(ctx, sampler, s)
+}
+
+// noteUnused adds a note if a flag for another source of usage is set: for or history.
+func (j *job) noteUnused(s *scene, flag, source string) {
+	defaults := Defaults()
+	if flag == "for" && j.config.For != defaults.For || flag == "history" && j.config.History != defaults.History {
+		s.notes = append(s.notes, "--"+flag+" has no effect, because usage is from "+source+".")
+	}
 }
 
 // announce says before the Metrics API is read that this takes a while, and why it is read: the user has not asked for it.

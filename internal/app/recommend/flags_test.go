@@ -162,3 +162,24 @@ func TestMissing_manyGaps_areBounded(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestRecommend_flagsOfAnotherSource_areNoted(t *testing.T) {
+	config := kubeconfig(t, shop(t).URL())
+	prometheus := serve(t, &prometheus{pods: recordedPods()})
+	for args, want := range map[string][]string{
+		"--source cluster --for 30m --history 3d": {"--for has no effect, because usage is from VPA objects.", "--history has no effect, because usage is from VPA objects."},
+		"--source cluster":                        nil,
+		"--history 1d --prometheus " + prometheus: nil,
+		"--for 30m --prometheus " + prometheus:    {"--for has no effect, because usage is from "},
+	} {
+		r := runCommand(t.Context(), append([]string{"--kubeconfig", config, "--no-cache"}, strings.Fields(args)...)...)
+		for _, w := range want {
+			if !strings.Contains(r.out, w) {
+				t.Errorf("%s: %q is not in the report\n%s", args, w, r.out)
+			}
+		}
+		if want == nil && strings.Contains(r.out, "no effect") {
+			t.Errorf("%s: the report has a note about a flag that has an effect:\n%s", args, r.out)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -69,7 +70,8 @@ type Input struct {
 
 	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
 
-	FrozenBy string // the switch that stops changes of the running pods of the VPA; "" if there is none
+	FrozenBy string        // the switch that stops changes of the running pods of the VPA; "" if there is none
+	Rules    rollout.Rules // of the VPA, if FrozenBy is set
 
 	Paused string // why the updater changes no pods at all, as a full sentence; "" if it does, or if that is not known
 

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // explained are the scenes of the golden file explanations.txt.
@@ -85,8 +86,16 @@ var explained = map[string]func() *Input{
 	},
 	"frozen, and all pods have their size": func() *Input {
 		in := quietInput("cart-0")
-		in.FrozenBy = "annotation podfit.dev/freeze of VPA shop/cart"
-		return in
+		in.Autoscaler.Rules.Frozen = true
+		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler})
+	},
+	"frozen namespace": func() *Input {
+		in := quietInput("cart-0")
+		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler, Namespace: cluster.ChangeRules{Frozen: true}})
+	},
+	"frozen cluster": func() *Input {
+		in := quietInput("cart-0")
+		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler, Cluster: cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}, Reason: "incident 7"}})
 	},
 	"frozen": func() *Input {
 		in := quietInput("cart-0", "cart-1")
@@ -610,4 +619,11 @@ func TestPast_nothingRecorded_isAnErrorThatNamesTheFirstRecord(t *testing.T) {
 			t.Errorf("got  %v, %v\nwant %v", got, err, c.want)
 		}
 	}
+}
+
+// frozenBy makes the switch of rules stop changes.
+func frozenBy(in *Input, rules rollout.Rules) *Input {
+	in.Rules = rules
+	in.FrozenBy, _ = rollout.Frozen(rules)
+	return in
 }

@@ -6,6 +6,7 @@ package explanation
 import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // you returns what a person can do: about the situations first, and how to stop podfit last.
@@ -59,6 +60,21 @@ func frozen(in *Input) string {
 	return in.FrozenBy
 }
 
+// unfreeze returns the command that removes the switch that FrozenBy names; "" if it is not known.
+func unfreeze(r rollout.Rules) string {
+	switch {
+	case r.Autoscaler == nil:
+		return ""
+	case r.Cluster.On:
+		return "kubectl -n " + quoted(r.Cluster.By.Namespace) + " delete configmap " + quoted(r.Cluster.By.Name)
+	case r.Namespace.Frozen:
+		return "kubectl annotate namespace " + quoted(r.Autoscaler.Namespace) + " " + rollout.AnnotationFreeze + "-"
+	case r.Autoscaler.Rules.Frozen:
+		return "kubectl -n " + quoted(r.Autoscaler.Namespace) + " annotate vpa " + quoted(r.Autoscaler.Name) + " " + rollout.AnnotationFreeze + "-"
+	}
+	return ""
+}
+
 // withoutAutoscaler returns what can be done for pods that no VPA governs.
 func withoutAutoscaler(in *Input) []Advice {
 	if in.Subject.Command == "" {
@@ -87,7 +103,7 @@ func byMode(in *Input, a *cluster.Autoscaler) []Advice {
 		}}
 	}
 	if by := frozen(in); by != "" {
-		return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + by + "."}}
+		return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + by + ".", Command: unfreeze(in.Rules)}}
 	}
 	return nil
 }
