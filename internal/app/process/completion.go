@@ -76,21 +76,18 @@ func inTime(ctx context.Context, read func(context.Context) []string) []string {
 // CompleteFromCluster lets shells complete values that the cluster has: the flags for namespaces and contexts, and arguments that the usage line
 // of the command names KIND/NAME. It does not replace completions that are set. If the cluster cannot be read, nothing is offered.
 func CompleteFromCluster(c *cobra.Command) {
-	for flag, read := range map[string]func(context.Context) []string{
-		"namespace":                     func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
-		"vpa-object-namespace":          func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
-		"ignored-vpa-object-namespaces": func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
-		"exclude-namespaces":            func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
-		"web-exclude-namespaces":        func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) },
-		"context": func(context.Context) []string {
-			names, _ := clusterOf(c).Contexts() // without a kubeconfig, nothing is offered
-			return names
-		},
-	} {
+	complete := func(flag string, read func(context.Context) []string) {
 		if _, isSet := c.GetFlagCompletionFunc(flag); !isSet && c.Flags().Lookup(flag) != nil {
 			CompleteFlagWith(c, flag, read)
 		}
 	}
+	for _, flag := range []string{"namespace", "vpa-object-namespace", "ignored-vpa-object-namespaces", "exclude-namespaces", "web-exclude-namespaces"} {
+		complete(flag, func(ctx context.Context) []string { return ClusterNamespaces(ctx, c) })
+	}
+	complete("context", func(context.Context) []string {
+		names, _ := clusterOf(c).Contexts() // without a kubeconfig, nothing is offered
+		return names
+	})
 	if c.ValidArgsFunction != nil || !strings.Contains(c.Use, "KIND/NAME") {
 		return
 	}
