@@ -47,7 +47,12 @@ var shortKinds = map[string]string{"Deployment": "deploy", "StatefulSet": "sts",
 
 // kindNames returns the short names of the kinds that are part of Kubernetes, and of VPAs.
 func kindNames() []string {
-	return slices.Sorted(slices.Values(slices.AppendSeq([]string{"node", "pod", "vpa"}, maps.Values(shortKinds))))
+	names := []string{"node", "pod", "vpa"}
+	for _, name := range shortKinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // parseReference reads "KIND/NAME" or "KIND NAME".

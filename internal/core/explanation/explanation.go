@@ -71,7 +71,7 @@ type Input struct {
 	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
 
 	FrozenBy string        // the switch that stops changes of the running pods of the VPA; "" if there is none
-	Rules    rollout.Rules // of the VPA, if FrozenBy is set
+	Rules    rollout.Rules // the rules for changes that apply to the VPA; zero if they are not known
 
 	Paused string // why the updater changes no pods at all, as a full sentence; "" if it does, or if that is not known
 

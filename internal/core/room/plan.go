@@ -59,8 +59,8 @@ type Plan struct {
 // Give notes that a pod gets room besides the steps of the plan.
 func (p *Plan) Give(to Pod, increase Amount) { p.reserved.add(to, increase) }
 
-// ReservedFor returns the name of the first pod for which free room is reserved that an increase of a pod with a priority would take, or ""
-// if there is none. An increase that does not fit into the free room takes none: the kubelet defers it.
+// ReservedFor returns the name of the pod whose reserved room an increase of another pod, with the given priority, would take: the first of
+// several, or "" if there is none. An increase that does not fit into the free room takes none: the kubelet defers it.
 func (p *Plan) ReservedFor(priority int32, increase Amount) string {
 	return p.reserved.from(priority, increase).Name
 }

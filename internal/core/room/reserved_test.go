@@ -22,7 +22,7 @@ func notAsked(name string, holds, target Amount, allowed Allowed, priority int32
 	return p
 }
 
-func TestMake_roomOfSeveralPodsIsReserved_waitingPodsNameTheOneWithTheResource(t *testing.T) {
+func TestMake_podsReserveDifferentResources_waitNamesThePodWithTheLackingOne(t *testing.T) {
 	p := Make(Request{Free: Amount{100, 100}, Pods: []Pod{
 		notAsked("cpu", Amount{100, 100}, Amount{200, 100}, Off, 3),
 		notAsked("memory", Amount{100, 100}, Amount{100, 200}, Off, 2),

@@ -57,8 +57,8 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 	return nil
 }
 
-// IsFresh reports whether the lease was created or renewed within timeout before now. A missing lease is not fresh. A time in the future, of
-// a clock that is ahead, counts as the time when it was first read, so that it does not keep a lease fresh that is not renewed any more.
+// IsFresh reports whether the lease was created or renewed within timeout before now. A missing lease is not fresh. A time in
+// the future counts as the time when it was first read. Otherwise, a lease that was renewed by a clock ahead of time would stay fresh for ever.
 func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Time) (bool, error) {
 	lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -106,7 +106,7 @@ func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.Hist
 }
 
 // errUnavailable is the error of a list if the CRD or a right is missing.
-var errUnavailable = errors.New("usage histories are not available")
+var errUnavailable = errors.New("the CRD of UsageHistories, or a right on them, is missing")
 
 // setUnread records whether the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
 // CRD is logged when there is a history to store.
@@ -177,7 +177,7 @@ func (h *Histories) logUnavailable() {
 	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
 		remedy = "grant the recommender create, delete, get, list and patch on usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
 	}
-	h.log.Warn("UsageHistories cannot be read or stored; existing ones stay unchanged, and checkpoints store the model state of profiles until they can",
+	h.log.Warn("UsageHistories cannot be read or stored; stored ones are not changed, and the model state of profiles is stored in checkpoints instead",
 		slog.String("namespace", cmp.Or(h.namespace, "all")), slog.String("remedy", remedy), slog.Any("error", h.unavailableErr))
 }
 
