@@ -51,6 +51,35 @@ func TestScaled_anyAmounts_equalsExactQuotient(t *testing.T) {
 	})
 }
 
+// Random amounts seldom reach each of the limits.
+func TestScaled_resultsAtTheLimits_areTheLargestAmount(t *testing.T) {
+	const largest = math.MaxInt64
+	for _, c := range []struct {
+		name         string
+		a, b, c      int64
+		down, up     int64
+		over, overUp bool
+	}{
+		{"no ratio", 7, 3, 0, 7, 7, false, false},
+		{"no ratio of a negative amount", -7, 3, 0, 0, 0, false, false},
+		{"negative amount", -7, 3, 2, 0, 0, false, false},
+		{"exact", 6, 3, 2, 9, 9, false, false},
+		{"remainder", 7, 3, 2, 10, 11, false, false},
+		{"quotient of 63 bits", largest, 1, 1, largest, largest, false, false},
+		{"quotient of 64 bits", largest, 2, 1, largest, largest, true, true},
+		{"quotient of more than 64 bits", largest, largest, 1, largest, largest, true, true},
+		{"largest amount", 1 << 62, largest, 1 << 62, largest, largest, false, false},
+		{"largest amount and a half", (largest / 3 * 2) + 1, 3, 2, largest, largest, false, true},
+	} {
+		if v, over := Scaled(c.a, c.b, c.c); v != c.down || over != c.over {
+			t.Errorf("%s: %d·%d/%d rounded down is %d (%v), want %d (%v)", c.name, c.a, c.b, c.c, v, over, c.down, c.over)
+		}
+		if v, over := ScaledUp(c.a, c.b, c.c); v != c.up || over != c.overUp {
+			t.Errorf("%s: %d·%d/%d rounded up is %d (%v), want %d (%v)", c.name, c.a, c.b, c.c, v, over, c.up, c.overUp)
+		}
+	}
+}
+
 func TestSum_overflow_isLargestAmount(t *testing.T) {
 	for _, c := range []struct{ a, b, want int64 }{
 		{1, 2, 3}, {math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}, {-5, 3, 3},
