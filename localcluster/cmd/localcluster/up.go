@@ -16,7 +16,7 @@ import (
 
 func build() *cobra.Command {
 	var cache string
-	var prometheus bool
+	var prometheus, stateMetrics bool
 	c := &cobra.Command{
 		Use:   "build",
 		Short: "Build the executables that are missing or out of date",
@@ -30,6 +30,9 @@ func build() *cobra.Command {
 			if prometheus {
 				wanted = append(wanted, launch.Prometheus)
 			}
+			if stateMetrics {
+				wanted = append(wanted, launch.StateMetrics)
+			}
 			paths, err := b.BuildAll(c.Context(), wanted...)
 			if err != nil {
 				return err
@@ -42,6 +45,7 @@ func build() *cobra.Command {
 	}
 	c.Flags().StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
 	c.Flags().BoolVar(&prometheus, "prometheus", false, "also build Prometheus")
+	c.Flags().BoolVar(&stateMetrics, "kube-state-metrics", false, "also build kube-state-metrics")
 	return c
 }
 
@@ -94,6 +98,8 @@ func up() *cobra.Command {
 	f.IntVar(&o.ControlPort, "control-port", 0, "port of the control API on 127.0.0.1 (default: a free port)")
 	f.DurationVar(&o.StartTimeout, "start-timeout", o.StartTimeout, "how long the cluster may take to become ready; time for building is not included")
 	f.BoolVar(&o.Prometheus, "prometheus", false, "also run Prometheus, which scrapes /metrics/cadvisor of the kubelets")
+	f.BoolVar(&o.StateMetrics, "kube-state-metrics", false, "also run kube-state-metrics, which Prometheus scrapes")
+	f.StringVar(&o.CustomResources, "custom-resource-state", "", "path of a configuration of kube-state-metrics for custom resources")
 	f.StringVar(&o.AuditPolicy, "audit-policy", "", "path of an audit policy; the API server then writes logs/audit.log in the state folder, one JSON object per line")
 	f.StringVar(&ready, "ready-file", "", "path of a JSON file with the cluster's addresses and credentials; written when the cluster is ready, removed at exit")
 	f.StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
@@ -119,6 +125,9 @@ func printInfo(info launch.Info) {
 	}
 	if info.Prometheus != "" {
 		fmt.Printf("\nPrometheus serves at %s. It also scrapes the targets in the files of %s.\n", info.Prometheus, info.ScrapeTargets)
+	}
+	if info.StateMetrics != "" {
+		fmt.Printf("\nkube-state-metrics serves at %s/metrics.\n", info.StateMetrics)
 	}
 	fmt.Printf("\nexport KUBECONFIG=%s\nexport LOCALCLUSTER=%s\n\n", info.Kubeconfig, info.Control)
 }

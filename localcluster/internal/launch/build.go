@@ -54,6 +54,10 @@ var (
 		Package: "github.com/prometheus/prometheus/cmd/prometheus", Sources: []string{"prometheus"},
 		Flags: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
 	}
+	StateMetrics = Artifact{
+		Name: "kube-state-metrics", Contents: "metrics of objects, for tests of alerts and boards", Dir: "kubestatemetrics",
+		Package: "k8s.io/kube-state-metrics/v2", Sources: []string{"kubestatemetrics"}, Flags: []string{"-ldflags", "-s -w"},
+	}
 )
 
 // A Builder builds executables and keeps them until their sources change.

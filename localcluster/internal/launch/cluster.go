@@ -36,6 +36,8 @@ type Options struct {
 	ControlPort      int           // 0: a free port
 	StartTimeout     time.Duration
 	Prometheus       bool   // run Prometheus, with the same scrape interval
+	StateMetrics     bool   // run kube-state-metrics, which Prometheus scrapes
+	CustomResources  string // path of a configuration of kube-state-metrics for custom resources; empty: none
 	AuditPolicy      string // path of an audit policy; empty: no audit log
 }
 
@@ -60,6 +62,7 @@ func (o Options) Validate() error {
 	check(o.MetricResolution >= 2*time.Second, "metric resolution must be at least 2s, got %v", o.MetricResolution)
 	check(o.CrashLoopMax >= time.Second && o.CrashLoopMax <= 5*time.Minute, "maximum crash loop back-off must be 1s to 5m, got %v", o.CrashLoopMax)
 	check(o.CPUManager == "none" || o.CPUManager == "static", "CPU manager policy must be none or static, got %q", o.CPUManager)
+	check(o.CustomResources == "" || o.StateMetrics, "a configuration for custom resources needs kube-state-metrics")
 	check(o.MemoryManager == "none" || o.MemoryManager == "static", "memory manager policy must be none or static, got %q", o.MemoryManager)
 	return errors.Join(errs...)
 }
@@ -73,6 +76,8 @@ type Ports struct {
 	Nodes         int   `json:"nodes"` // of the nodes' control API
 	Control       int   `json:"control"`
 	Prometheus    int   `json:"prometheus"`
+	StateMetrics  int   `json:"stateMetrics"`
+	StateHealth   int   `json:"stateMetricsHealth"` // of kube-state-metrics about itself
 	Kubelets      []int `json:"kubelets"`
 }
 
@@ -99,6 +104,7 @@ type Info struct {
 	Control          string    `json:"control"`
 	Prometheus       string    `json:"prometheus,omitempty"`        // URL
 	ScrapeTargets    string    `json:"prometheusTargets,omitempty"` // folder; files in it list more scrape targets
+	StateMetrics     string    `json:"stateMetrics,omitempty"`      // URL of kube-state-metrics
 	AuditLog         string    `json:"auditLog,omitempty"`
 	StateDir         string    `json:"stateDir"`
 	CA               string    `json:"ca"`
@@ -123,6 +129,9 @@ func Up(ctx context.Context, o Options, b *Builder) (*Cluster, error) {
 	wanted := []Artifact{ControlPlane, MetricsServer}
 	if o.Prometheus {
 		wanted = append(wanted, Prometheus)
+	}
+	if o.StateMetrics {
+		wanted = append(wanted, StateMetrics)
 	}
 	executables, err := b.BuildAll(ctx, wanted...)
 	if err != nil {
@@ -159,7 +168,7 @@ func (c *Cluster) Down() {
 	if c.server != nil {
 		c.server.Close()
 	}
-	for _, names := range [][]string{{"prometheus", "metrics-server", "nodes", "kube-scheduler", "kube-controller-manager"}, {"kube-apiserver"}, {"etcd"}} {
+	for _, names := range [][]string{{"prometheus", "kube-state-metrics", "metrics-server", "nodes", "kube-scheduler", "kube-controller-manager"}, {"kube-apiserver"}, {"etcd"}} {
 		var g errgroup.Group
 		for _, p := range c.parts {
 			if slices.Contains(names, p.Name) {
@@ -222,6 +231,9 @@ func (c *Cluster) prepare(executables map[string]string) error {
 		return err
 	}
 	c.describeParts(executables[ControlPlane.Name], executables[MetricsServer.Name])
+	if c.options.StateMetrics {
+		c.describeStateMetrics(executables[StateMetrics.Name])
+	}
 	if c.options.Prometheus {
 		return c.describePrometheus(executables[Prometheus.Name])
 	}
@@ -248,7 +260,7 @@ func (c *Cluster) choosePorts() error {
 		p.Kubelets = append(p.Kubelets, 0)
 	}
 	p.Kubelets = p.Kubelets[:c.options.Nodes]
-	wanted := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.MetricsServer, &p.Nodes, &p.Control, &p.Prometheus}
+	wanted := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.MetricsServer, &p.Nodes, &p.Control, &p.Prometheus, &p.StateMetrics, &p.StateHealth}
 	for i := range p.Kubelets {
 		wanted = append(wanted, &p.Kubelets[i])
 	}

@@ -24,7 +24,10 @@ func (c *Cluster) describePrometheus(executable string) error {
 	for i, node := range c.Info.Nodes {
 		fmt.Fprintf(&config, "  - targets: ['127.0.0.1:%d']\n    labels: {instance: %[2]q, node: %[2]q}\n", c.Info.Ports.Kubelets[i], node)
 	}
-	fmt.Fprintf(&config, "- job_name: others\n  file_sd_configs: [{files: [%q], refresh_interval: 5s}]\n", c.Info.ScrapeTargets+"/*.json")
+	if c.options.StateMetrics {
+		fmt.Fprintf(&config, "- job_name: kube-state-metrics\n  honor_labels: true\n  static_configs: [{targets: ['127.0.0.1:%d']}]\n", c.Info.Ports.StateMetrics)
+	}
+	fmt.Fprintf(&config, "- job_name: others\n  honor_labels: true\n  file_sd_configs: [{files: [%q], refresh_interval: 5s}]\n", c.Info.ScrapeTargets+"/*.json")
 	file := c.path("prometheus.yaml")
 	if err := WriteFile(file, []byte(config.String()), 0o644); err != nil {
 		return err
@@ -33,4 +36,17 @@ func (c *Cluster) describePrometheus(executable string) error {
 		"--config.file="+file, "--storage.tsdb.path="+c.path("prometheus"), "--storage.tsdb.retention.time=90d",
 		fmt.Sprintf("--web.listen-address=127.0.0.1:%d", c.Info.Ports.Prometheus), "--web.enable-remote-write-receiver", "--web.enable-admin-api", "--log.level=warn")
 	return nil
+}
+
+// describeStateMetrics adds kube-state-metrics, which reads the cluster as its administrator.
+func (c *Cluster) describeStateMetrics(executable string) {
+	p := c.Info.Ports
+	c.Info.StateMetrics = fmt.Sprintf("http://127.0.0.1:%d", p.StateMetrics)
+	args := []string{executable, "--kubeconfig=" + c.path("admin.kubeconfig"), "--host=127.0.0.1", fmt.Sprintf("--port=%d", p.StateMetrics),
+		"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", p.StateHealth),
+		"--resources=pods,nodes,deployments,statefulsets,replicasets,daemonsets,namespaces", "--metric-labels-allowlist=pods=[podfit.dev/runtime]"}
+	if c.options.CustomResources != "" {
+		args = append(args, "--custom-resource-state-config-file="+c.options.CustomResources)
+	}
+	c.part("kube-state-metrics", 3*time.Second, c.answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.StateHealth)), args...)
 }
