@@ -132,7 +132,8 @@ spec:
 {{- end}}
 `))
 
-// writeKrew writes the manifest for Krew, with the checksums of the archives.
+// writeKrew writes the manifest for Krew, with the checksums of the archives. linux/s390x is left out: the validator of Krew's index does
+// not know this platform and refuses manifests that contain it.
 func (r *release) writeKrew() error {
 	type entry struct{ OS, Arch, Archive, Sum, Binary string }
 	data := struct {
@@ -140,6 +141,9 @@ func (r *release) writeKrew() error {
 		Platforms []entry
 	}{Version: r.version}
 	for _, p := range r.platforms {
+		if p.arch == "s390x" {
+			continue
+		}
 		archive := p.archive(fmt.Sprintf("kubectl-podfit_%s_%s_%s", r.version, p.os, p.arch))
 		data.Platforms = append(data.Platforms, entry{p.os, p.arch, archive, r.sums[archive], p.exe("kubectl-podfit")})
 	}

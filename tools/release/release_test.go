@@ -127,6 +127,7 @@ func TestRelease_builtInTwoFolders_isIdenticalAndComplete(t *testing.T) {
 	checkArchives(t, built[0])
 	checkChart(t, built[0])
 	checkKrew(t, built[0])
+	checkInstallation(t, built[0])
 	for _, image := range []string{"images/index.json", "images/oci-layout"} {
 		if built[0][image] == nil {
 			t.Errorf("no %s", image)
