@@ -14,7 +14,7 @@ func newCRDsCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "crds", Short: "Print the CRDs that podfit requires", Args: commandline.NoArguments,
 		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
-		Example: "  podfit crds | kubectl apply -f -",
+		Example: "  podfit crds | kubectl apply --server-side --force-conflicts -f -",
 		RunE: func(*cobra.Command, []string) error {
 			_, err := s.Out.Write(deploy.CRDs())
 			return err

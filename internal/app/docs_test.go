@@ -167,7 +167,7 @@ Feature gates have upstream's names and defaults. All of them are alpha and disa
 
 | gate | default | components | effect |
 |---|---|---|---|
-| ` + "`CPUStartupBoost`" + ` | disabled | admission controller, updater | Gives new pods more CPU until they are ready. If disabled, VPA objects with ` + "`startupBoost`" + ` are rejected. |
+| ` + "`CPUStartupBoost`" + ` | disabled | admission controller, updater | Gives new pods more CPU until they are ready, or some time after ([startup.md](startup.md)). If disabled, VPA objects with ` + "`startupBoost`" + ` are rejected. |
 | ` + "`InPlace`" + ` | disabled | admission controller, updater | Allows the update mode ` + "`InPlace`" + `, which never evicts pods. If disabled, new VPA objects with this mode are rejected, and pods of existing ones are not changed. |
 | ` + "`PerVPAConfig`" + ` | disabled | all | Allows VPA objects to override the flags for OOM kills and memory windows. If disabled, the flags apply, and VPA objects with such fields are rejected. |
 | ` + "`AllAlpha`" + `, ` + "`AllBeta`" + ` | disabled | all | Enables every gate of that stage that is not set by name. There are no beta gates. |

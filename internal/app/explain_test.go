@@ -324,7 +324,7 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 		"events":         {"/api/v1/namespaces/shop/events", 403, denied, []string{"Events were not read", "RESIZE in place"}},
 		"metrics":        {"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods", 404, absent, []string{"has no Metrics API", "RESIZE in place"}},
 		"usage":          {metricsPath, 403, denied, []string{"The current usage was not read", "RESIZE in place"}},
-		"profiles":       {"/apis/podfit.dev/v1alpha1/sizingprofiles", 403, denied, []string{"SizingProfiles were not read", "RESIZE in place"}},
+		"profiles":       {"/apis/podfit.dev/v1alpha1/sizingprofiles", 403, denied, []string{"SizingProfiles were not read (you have no right to do this): only", "RESIZE in place"}},
 		"VPAs":           {vpasPath, 403, denied, []string{"VPA not known", "Cannot read verticalpodautoscalers", "It is not known whether a VPA governs these pods", "podfit recommend deploy/cart -n shop"}},
 		"no VPA kind":    {vpasPath, 404, absent, []string{"has no kind VerticalPodAutoscaler", "podfit recommend deploy/cart -n shop"}},
 		"other pods":     {podsPath, 403, denied, []string{"only namespace shop was read", "RESIZE in place"}},
@@ -340,6 +340,39 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A user with the role view in one namespace gets one note of two lines, and all parts in JSON.
+func TestExplain_viewerOfOneNamespace_oneShortNoteAndAllPartsInJSON(t *testing.T) {
+	const denied = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`
+	s := newShop(t, 3)
+	for _, path := range []string{podsPath, nodesPath, deployments, "/api/v1/namespaces", "/apis/podfit.dev/v1alpha1/sizingprofiles",
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-admission-controller"} {
+		s.api.Reply("GET "+path, 403, denied)
+	}
+	text := s.text("deploy/cart")
+	_, note, _ := strings.Cut(text, "\nNOTE")
+	lines := strings.Split(note, "\n")
+	if short := strings.Join(strings.Fields(strings.Join(lines[:2], " ")), " "); !strings.HasPrefix(short, "No right to read nodes, pods of other namespaces and ") ||
+		!strings.HasSuffix(short, "so the updater may decide differently.") {
+		t.Errorf("the first two lines of NOTE are %q in\n%s", short, text)
+	}
+	if strings.Contains(note, "no right to") || !strings.Contains(text, "RESIZE in place") {
+		t.Errorf("more notes about rights than one, or no next pass:\n%s", text)
+	}
+	var all struct{ Missing []string }
+	if err := json.Unmarshal([]byte(s.text("deploy/cart", "-o", "json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	missing := strings.Join(all.Missing, "\n")
+	for _, want := range []string{
+		"only namespace shop was read", "Cannot read nodes (you have no right to list them)", "Cannot read namespaces (you have no right", "SizingProfiles were not read",
+		"The flags of the running updater are not known", "The flags of the running recommender are not known", "The status lease of the admission controller was not read",
+	} {
+		if !strings.Contains(missing, want) {
+			t.Errorf("JSON has no %q in\n%s", want, missing)
+		}
 	}
 }
 

@@ -39,8 +39,8 @@ func TestFirstHour_eachRow_hasATest(t *testing.T) {
 			t.Errorf("the test %s does not exist", name[1])
 		}
 	}
-	if len(rows) != 20 {
-		t.Errorf("the page has %d rows, want 20", len(rows))
+	if len(rows) != 22 {
+		t.Errorf("the page has %d rows, want 22", len(rows))
 	}
 }
 
@@ -156,11 +156,14 @@ func TestBacktest_costs_haveTheirCurrency(t *testing.T) {
 	}
 }
 
-// examples matches the examples in a help, and the first character of what follows.
-var examples = regexp.MustCompile(`(?s)\nExamples:\n.*?\n\n(\S)`)
-
 // Row 11.
 func TestHelp_eachCommand_fitsTheTerminal(t *testing.T) {
+	for _, program := range []string{"podfit", "kubectl-podfit"} {
+		t.Run(program, func(t *testing.T) { helpFits(t, program) })
+	}
+}
+
+func helpFits(t *testing.T, program string) {
 	for _, columns := range []string{"72", "80", "120", "300", ""} {
 		t.Setenv("COLUMNS", columns)
 		width, err := strconv.Atoi(columns)
@@ -169,11 +172,11 @@ func TestHelp_eachCommand_fitsTheTerminal(t *testing.T) {
 		}
 		width = min(width, commandline.Widest)
 		for _, c := range append(Root(Streams{}).Commands(), &cobra.Command{Use: "help"}) {
-			help, _, code := call(t, "podfit", c.Name(), "--help")
-			if code != exitOK || !strings.Contains(help, "\nUsage:\n  podfit") {
+			help, _, code := call(t, program, c.Name(), "--help")
+			if code != exitOK || !strings.Contains(help, "\nUsage:\n  "+strings.ReplaceAll(program, "-", " ")) {
 				t.Fatalf("podfit %s --help: exit code %d and\n%s", c.Name(), code, help)
 			}
-			for line := range strings.Lines(examples.ReplaceAllString(help, "\n$1")) { // examples can be copied as they are
+			for line := range strings.Lines(help) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && strings.Contains(strings.TrimSpace(line), " ") {
 					t.Errorf("podfit %s: with %s columns, a line has %d: %s", c.Name(), columns, n, line)
 				}

@@ -78,6 +78,9 @@ func explanations() []explanation {
 	for _, m := range policy.NoteMessages() {
 		out = append(out, explanation{"note" + m.Text(), m.Meaning, m.Remedy})
 	}
+	for _, m := range policy.KeptMessages() {
+		out = append(out, explanation{"cpu limit kept: " + m.Text(), m.Meaning, m.Remedy})
+	}
 	for dir, section := range logSections {
 		out = append(out, explanation{"log of " + dir, section.title + ".", section.remedy})
 	}
@@ -127,7 +130,8 @@ func TestMessages_everyConstant_isExplained(t *testing.T) {
 		constants []string
 	}{
 		{"reason code", decisionDir, "Code", parse(t, decisionDir).constantsOf("ReasonCode")},
-		{"kind of note", policyDir, "Kind", append(parse(t, policyDir).constantsOf("NoteKind"), parse(t, policyDir).constantsOf("RefusalKind")...)},
+		{"kind of note", policyDir, "Kind", slices.Concat(
+			parse(t, policyDir).constantsOf("NoteKind"), parse(t, policyDir).constantsOf("RefusalKind"), parse(t, policyDir).constantsOf("KeptKind"))},
 		{"condition type", recommenderDir, "Type", slices.Concat(
 			parse(t, vpaDir).constantsOf("VerticalPodAutoscalerConditionType"), parse(t, recommenderDir).constantsOf("VerticalPodAutoscalerConditionType"),
 			parse(t, podfitDir).constantsWith("Condition"))},
@@ -328,6 +332,8 @@ func writeAnnotation(b *strings.Builder) {
 		{policy.WithRefusedBoost(a, "", refusal), "The pod got no startup boost. After the last colon is the refusal, see below."},
 		{policy.WithRefusedBoost(a, applied, refusal), "The pod got the recommended resources, but no startup boost."},
 		{policy.WithoutBoost(a, applied, []string{"proxy"}), "The pod got the recommended resources, but a container got no startup boost, because there is no CPU for the factor to multiply. Set a CPU request, or a boost of type Quantity."},
+		{policy.WithCPULimits(a, "", policy.CPULimits{Removed: []string{"app"}}), "The CPU limit was removed, because the SizingProfile or an annotation of the VPA requires it ([limits.md](limits.md)). Follows other texts after a semicolon."},
+		{policy.WithCPULimits(a, "", policy.CPULimits{Kept: []policy.KeptCPULimit{{Container: "app", Kind: policy.KeptByDefault}}}), "The CPU limit should be removed, but is needed. After the last colon is the reason, see below. Follows other texts after a semicolon."},
 		{"(no annotation)", "No VPA governs the pod, the VPA has no recommendation, its mode is `Off`, or the webhook was not called."},
 	} {
 		fmt.Fprintf(b, "| `%s` | %s |\n", row[0], row[1])
@@ -335,6 +341,11 @@ func writeAnnotation(b *strings.Builder) {
 	b.WriteString("\n### Notes\n\nExamples are for memory. The texts for CPU begin with `cpu`.\n")
 	for _, m := range policy.NoteMessages() {
 		fmt.Fprintf(b, "\n#### Note `%s`\n\n", m.Text())
+		entry(b, m.Meaning, m.Remedy)
+	}
+	b.WriteString("\n### CPU limits that are kept\n\nThe reasons why a CPU limit is not removed although the profile or the VPA requires it. See [limits.md](limits.md).\n")
+	for _, m := range policy.KeptMessages() {
+		fmt.Fprintf(b, "\n#### Kept: `%s`\n\n", m.Text())
 		entry(b, m.Meaning, m.Remedy)
 	}
 	b.WriteString("\n### Refusals\n\nA refusal is the reason why the API server would reject a pod with the recommended size. It is also part of the condition `RecommendationNotAdmitted` and of the decision reasons `ReplacementRefused` and `OverQuota`.\n")
@@ -355,7 +366,9 @@ var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/process": {"Every command", "A message with the attributes `panic` and `stack` reports a bug in podfit: the object or pass is skipped, and everything else continues. Report it with the stack."},
 	"internal/app/recommender": {"Recommender", "If usage cannot be read, recommendations stay as they are. Check the Metrics API (`kubectl get apiservice v1beta1.metrics.k8s.io`) " +
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
-	"internal/app/recommender/forecast": {"Recommender: capacity plan", "Recommendations are not affected. Install the CRDs (`podfit crds | kubectl apply -f -`), and check the permissions of the recommender " +
+	"internal/app/recommender/contention": {"Recommender: CPU throttling", "The condition `CPUThrottled` stays as it is for an hour and is then removed; other conditions and recommendations are not affected. " +
+		"Check `--prometheus-address`, the credentials, and that Prometheus scrapes the cAdvisor metrics of the kubelets."},
+	"internal/app/recommender/forecast": {"Recommender: capacity plan", "Recommendations are not affected. Install the CRDs (`podfit crds | kubectl apply --server-side --force-conflicts -f -`), and check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`), or set `--capacity-plan=false`. If history cannot be read from Prometheus, check `--prometheus-address`, and that Prometheus scrapes kube-state-metrics."},
 	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,43 @@ func TestPages_commandsOfPodfit_exist(t *testing.T) {
 	}
 	if total < 80 {
 		t.Errorf("only %d commands were found", total)
+	}
+}
+
+// crdsApplied matches a command that applies the CRDs of the binary, as in a page, a table, a message or a test.
+var crdsApplied = regexp.MustCompile(`podfit crds \\*\| *(kubectl apply[^` + "`" + `"#;&\n]*)`)
+
+// All documents, messages and manifests have the same command, which updates CRDs whoever has created them.
+func TestPages_commandThatAppliesTheCRDs_isTheSameEverywhere(t *testing.T) {
+	total := 0
+	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if path != "../.." && (strings.HasPrefix(name, ".") || name == "dist" || name == "bin") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains([]string{".md", ".go", ".txt", ".tpl", ".yaml"}, filepath.Ext(name)) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range crdsApplied.FindAllStringSubmatch(string(text), -1) {
+			total++
+			if !strings.HasPrefix(m[1], "kubectl apply --server-side --force-conflicts -f -") {
+				t.Errorf("%s: podfit crds | %s", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || total < 20 {
+		t.Errorf("%d commands, %v", total, err)
 	}
 }
 

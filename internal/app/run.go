@@ -20,6 +20,8 @@ import (
 	"podfit.dev/podfit/internal/app/web"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/prom"
+	"podfit.dev/podfit/internal/edge/prom/survey"
 	page "podfit.dev/podfit/internal/edge/web"
 )
 
@@ -169,9 +171,26 @@ func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *wat
 		}
 		return explain.NewPage(clients, jobs, false, log)
 	}
-	work, err := web.Work(&c.Web, p, &c.Common, clients, web.Data{World: world, Journal: journal, Explainer: explainer})
+	recorded, err := recordedUsage(&c.Recommender)
+	if err != nil {
+		return nil, err
+	}
+	work, err := web.Work(&c.Web, p, &c.Common, clients, web.Data{World: world, Journal: journal, Explainer: explainer, Prometheus: recorded})
 	if err != nil {
 		return nil, err
 	}
 	return []func(context.Context) error{work}, nil
+}
+
+// recordedUsage returns the Prometheus from which the page reads hourly peaks: that of the recommender, nil if the user has named none.
+func recordedUsage(c *recommender.Config) (*survey.Config, error) {
+	if !c.HasPrometheus() {
+		return nil, nil
+	}
+	h := &c.History
+	transport, err := prom.Transport(prom.Config{Insecure: h.Insecure, Token: h.Token, TokenFile: h.TokenFile, Username: h.Username, Password: h.Password})
+	if err != nil {
+		return nil, err
+	}
+	return &survey.Config{Address: h.Address, Transport: transport}, nil
 }

@@ -39,3 +39,21 @@ func TestRun_webAddress_pageGetsDecisionsOfUpdater(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// The page reads the Prometheus of the recommender, if the user has named one.
+func TestRun_prometheusOfTheRecommender_isThatOfThePage(t *testing.T) {
+	for _, tt := range []struct {
+		flags   []string
+		address string
+	}{
+		{nil, ""},
+		{[]string{"--prometheus-address=http://prometheus.example:9090"}, "http://prometheus.example:9090"},
+		{[]string{"--storage=prometheus"}, "http://prometheus.monitoring.svc"},
+	} {
+		c := runGiven(t, append(tt.flags, "--web-address=:8945")...)
+		got, err := recordedUsage(&c.Recommender)
+		if err != nil || (got != nil) != (tt.address != "") || got != nil && (got.Address != tt.address || got.Transport == nil) {
+			t.Errorf("%v: got %+v, %v", tt.flags, got, err)
+		}
+	}
+}

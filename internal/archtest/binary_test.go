@@ -13,7 +13,7 @@ import (
 
 // pageBytes is how much the web page may add to the stripped binary on amd64. It is more than the 300 KB that were planned: decision 7 says
 // what they consist of.
-const pageBytes = 620_000
+const pageBytes = 640_000
 
 // The web page adds little to the binary. The test builds podfit as "make build" does, and again with packages that do nothing in place of
 // those of the page. The sizes depend on the version of Go only.
@@ -83,4 +83,14 @@ func built(t *testing.T, root, path string, flags ...string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// The images are built for 32-bit ARM, too, where int has 32 bits. The core has the arithmetic; only it is compiled, because that takes seconds.
+func TestCore_32BitMachine_compiles(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "./internal/core/...")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("compile the core for 32-bit ARM: %v\n%s", err, out)
+	}
 }

@@ -166,7 +166,9 @@ func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 	rules := map[string][]rbacv1.PolicyRule{} // by "kind namespace/name" of the role
 	used := map[string]bool{}
 	for _, r := range only[*rbacv1.ClusterRole](all) {
-		rules["ClusterRole /"+r.Name] = r.Rules
+		if r.Labels[aggregateToView] == "" { // TestRBAC_roleView_readsAllKindsAndWritesNothing
+			rules["ClusterRole /"+r.Name] = r.Rules
+		}
 	}
 	for _, r := range only[*rbacv1.Role](all) {
 		rules["Role "+r.Namespace+"/"+r.Name] = r.Rules
@@ -220,6 +222,36 @@ func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 	}
 }
 
+const aggregateToView = "rbac.authorization.k8s.io/aggregate-to-view"
+
+// Users of a namespace read the objects of all CRDs. Roles that write them are not aggregated: upstream has none either.
+func TestRBAC_roleView_readsAllKindsAndWritesNothing(t *testing.T) {
+	var want []string
+	for _, crd := range definitions(t) {
+		want = append(want, "cluster "+crd.Spec.Group+"/"+crd.Spec.Names.Plural+": get list watch")
+	}
+	slices.Sort(want)
+	got := map[string][]string{}
+	for _, r := range only[*rbacv1.ClusterRole](manifests(t)) {
+		for label := range r.Labels {
+			if strings.Contains(label, "aggregate-to") && (label != aggregateToView || r.Name != "podfit:view") {
+				t.Errorf("%s has the label %s", r.Name, label)
+			}
+		}
+		if r.Labels[aggregateToView] == "true" {
+			collect(got, "cluster", r.Rules)
+		}
+	}
+	var flat []string
+	for what, verbs := range got {
+		flat = append(flat, what+": "+strings.Join(verbs, " "))
+	}
+	slices.Sort(flat)
+	if diff := cmp.Diff(want, flat); diff != "" {
+		t.Errorf("CRDs (-) and rules (+)\n%s", diff)
+	}
+}
+
 func collect(into map[string][]string, where string, rules []rbacv1.PolicyRule) {
 	for _, r := range rules {
 		for _, path := range r.NonResourceURLs {
@@ -264,6 +296,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"podfit:provisioning-requests", "podfit:provisioning-requests",
 		"podfit:recommender", "podfit:recommender", // upstream grants these rights to the recommender and the updater
 		"podfit:updater", "podfit:updater",
+		"podfit:view", // aggregated to view, edit and admin; upstream has no such role
 		"system:evictioner",
 		"system:metrics-reader", "system:metrics-reader",
 		"system:vpa-actor", "system:vpa-actor",

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,7 +88,7 @@ func TestCreate_podAdmittedWithoutPodfit_isAdmittedWithPodfit(t *testing.T) {
 	defer server.Close()
 	client := &webhookClient{url: server.URL, http: server.Client()}
 
-	var tried, admitted, changed, kept, overQuota int
+	var tried, admitted, changed, kept, overQuota, unlimited int
 	check(t, 6000, func(t *rapid.T) {
 		d := draw{t}
 		pod := d.pod()
@@ -106,6 +107,12 @@ func TestCreate_podAdmittedWithoutPodfit_isAdmittedWithPodfit(t *testing.T) {
 			t.Fatalf("rejected only with podfit: %v\n%s", err, show(pod, api.limitRanges, api.quotas, view.autoscaler))
 		}
 		note := with.Annotations[policy.UpdatesAnnotation]
+		if hasCPULimit(without) && !hasCPULimit(with) {
+			unlimited++
+			if !view.autoscaler.CPULimits.Remove {
+				t.Fatalf("the CPU limits were removed without the rule\n%s", show(pod, view.autoscaler))
+			}
+		}
 		switch {
 		case strings.Contains(note, "ResourceQuota"):
 			overQuota++
@@ -116,11 +123,21 @@ func TestCreate_podAdmittedWithoutPodfit_isAdmittedWithPodfit(t *testing.T) {
 		}
 		checkOtherFields(t, without, with)
 	})
-	t.Logf("%d pods, %d of them admitted without podfit; of these, podfit changed the size of %d and did not change %d and, because of a quota, %d",
-		tried, admitted, changed, kept, overQuota)
+	t.Logf("%d pods, %d of them admitted without podfit; of these, podfit changed the size of %d, removed all CPU limits of %d, and did not change %d and, because of a quota, %d",
+		tried, admitted, changed, unlimited, kept, overQuota)
+	if unlimited < admitted/50 {
+		t.Error("the cases do not remove enough CPU limits")
+	}
 	if admitted < tried/4 || changed < admitted/3 || kept > admitted/20 || overQuota < admitted/100 {
 		t.Error("the cases do not cover enough outcomes")
 	}
+}
+
+func hasCPULimit(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		_, limited := c.Resources.Limits[corev1.ResourceCPU]
+		return limited
+	})
 }
 
 func sizesOf(p *corev1.Pod) string {

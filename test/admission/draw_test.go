@@ -87,7 +87,7 @@ func (d draw) container(name string) corev1.Container {
 	return c
 }
 
-// pod draws a pod of a ReplicaSet.
+// pod draws a pod of a ReplicaSet, or of a kind of others if it has a deadline.
 func (d draw) pod() *corev1.Pod {
 	yes := true
 	p := &corev1.Pod{
@@ -126,6 +126,8 @@ func (d draw) pod() *corev1.Pod {
 	case d.oneIn(15, "deadline"):
 		seconds := int64(600)
 		p.Spec.ActiveDeadlineSeconds = &seconds
+		owner := &p.OwnerReferences[0] // the API server accepts no deadline in the template of a ReplicaSet
+		owner.APIVersion, owner.Kind = "example.com/v1", "Runner"
 	case d.oneIn(15, "affinity"):
 		term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"other"}}
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
@@ -352,5 +354,6 @@ func (d draw) autoscaler(p *corev1.Pod) *cluster.Autoscaler {
 	case d.oneIn(10, "boost by quantity"):
 		a.Boost = &cluster.Boost{ByQuantity: true, Quantity: 500, Duration: time.Minute}
 	}
+	a.CPULimits.Remove = d.oneIn(3, "remove CPU limits")
 	return a
 }

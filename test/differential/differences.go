@@ -565,6 +565,20 @@ var Differences = []Difference{
 		Test:     "TestAdmit_boostFactorWithoutRequest_hasNoEffect",
 	},
 	{
+		Name:     "contention for CPU",
+		Upstream: "does not report it",
+		Podfit:   "sets conditions with the cause while containers need more CPU than they get",
+		Reason:   "a container that needs more CPU than it has harms itself or others, and no number of a recommendation shows that",
+		Test:     "TestRecommender_usageAboveRequest_isReportedWithItsCauseAndRemoved",
+	},
+	{
+		Name:     "read access",
+		Upstream: "the roles view, edit and admin of Kubernetes do not include VPA objects",
+		Podfit:   "the three roles may read VPA objects and podfit's objects",
+		Reason:   "application teams must be able to see why their pods change",
+		Test:     "TestRBAC_roleView_readsAllKindsAndWritesNothing",
+	},
+	{
 		Name:     "misspelled profile names",
 		Upstream: "does not report that no recommender has this name",
 		Podfit:   "accepts it with a warning that suggests the name of a profile",

@@ -171,7 +171,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	})
 	// While the API server deletes the objects of the CRD, it refuses writes for another reason.
 	p.eventually("the log names the remedy exactly once", 2*measured, func(context.Context) error {
-		if n := strings.Count(p.recommender.Tail(500), "podfit crds | kubectl apply -f -"); n != 1 {
+		if n := strings.Count(p.recommender.Tail(500), "podfit crds | kubectl apply --server-side --force-conflicts -f -"); n != 1 {
 			return fmt.Errorf("the remedy is in the log %d times", n)
 		}
 		return nil

@@ -44,6 +44,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"bad-objects-beside-good":           badObjectsBesideGood,
 		"container-without-requests":        containerWithoutRequests,
 		"limits-keep-their-proportion":      limitsKeepTheirProportion,
+		"cpu-limits-removed":                cpuLimitsRemoved,
 		"native-sidecar":                    nativeSidecar,
 		"autoscaler-without-running-target": autoscalerWithoutPods,
 		"broken-invariants":                 brokenInvariants,

@@ -95,7 +95,7 @@ func TestSizingProfiles_changedAndDeleted_areFollowed(t *testing.T) {
 		return nil
 	})
 	p.eventually("the log names the remedy", 30*time.Second, func(context.Context) error {
-		if log := p.recommender.Tail(1000); !strings.Contains(log, "podfit crds | kubectl apply -f -") {
+		if log := p.recommender.Tail(1000); !strings.Contains(log, "podfit crds | kubectl apply --server-side --force-conflicts -f -") {
 			return errors.New("the log has no such line")
 		}
 		return nil
@@ -131,6 +131,10 @@ func (p *place) checkProfileValidation() {
 		{"bad", "{base: default, cpu: {factor: 1}}", "cpu can only be set if base is balanced, cost or critical"},
 		{"bad", "{histogram: {margin: 0.2}}", "histogram can only be set if base is default"},
 		{"bad", "{base: default, histogram: {cpuPercentile: 0.5, cpuLowerPercentile: 0.9}}", "cpuLowerPercentile must be at most cpuPercentile"},
+		{"bad", "{base: busy-hours, busyHours: {mostOfNodeBase: capacity}}", `Unsupported value: "capacity": supported values: "Allocatable", "Capacity"`},
+		{"bad", "{base: busy-hours, busyHours: {priorityClasses: [{name: gold, criticality: 4}]}}", "should be less than or equal to 3"},
+		{"bad", "{base: busy-hours, busyHours: {priorityClasses: [{name: gold}]}}", "priorityClasses[0].criticality: Required value"},
+		{"bad", "{base: busy-hours, busyHours: {priorityClasses: [{name: gold, criticality: 2}, {name: gold, criticality: 3}]}}", "duplicate entries for key [name=\"gold\"]"},
 		{"bad", "{base: busy-hours, busyHours: {from: 9}}", "from and to must be set together"},
 		{"bad", "{base: busy-hours, busyHours: {from: 9, to: 9}}", "from and to must differ"},
 		{"bad", "{base: busy-hours, busyHours: {timeZone: Europe/Berlin}}", "timeZone can only be set together with from and to"},

@@ -144,4 +144,5 @@ func TestRun_allJobsInOneProcess_replacesComponents(t *testing.T) {
 		t.Error(err)
 	}
 	p.boosts()
+	p.learntBoosts()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/prom"
 )
@@ -40,6 +41,7 @@ func TestThrottling_realPrometheus_sharesArePerPartAndContainer(t *testing.T) {
 			}
 		}
 	}
+	request = usageOf(request, p.ns, "web-b", "app", 0.8, now)
 	header := http.Header{
 		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"},
 	}
@@ -48,7 +50,7 @@ func TestThrottling_realPrometheus_sharesArePerPartAndContainer(t *testing.T) {
 	}
 	client, err := prom.New(prom.Config{
 		Address: server.url, Insecure: true, Username: "podfit", Password: "history", Timeout: 10 * time.Second, Length: time.Hour, Resolution: time.Minute,
-		NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container",
+		NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container", CPUMetric: "container_cpu_usage_seconds_total",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,4 +69,27 @@ func TestThrottling_realPrometheus_sharesArePerPartAndContainer(t *testing.T) {
 	if all := got[1].Others.All; math.Abs(all-6000) > 300 { // two pods for 5 minutes
 		t.Errorf("%f periods of the other pods, want 6000", all)
 	}
+	containers, err := client.ContainerThrottling(t.Context(), contention.ThrottlingQuery{Namespace: p.ns, Pods: []string{"web.new", "web-b"}}, now)
+	if err != nil || len(containers) != 4 {
+		t.Fatalf("containers %+v, error %v", containers, err)
+	}
+	b, changed := containers[1], containers[3] // after the agents
+	if b.Pod != "web-b" || b.Container != "app" || math.Abs(b.P95-0.8) > 0.05 || math.Abs(b.Mean-0.8) > 0.05 || math.Abs(b.Throttled/b.All-0.05) > 0.01 || math.Abs(b.All-18000) > 900 {
+		t.Errorf("web-b: %+v, want 18000 periods with 5 %% throttled, and a usage of 0.8 cores", b)
+	}
+	if changed.Pod != "web.new" || math.Abs(changed.Throttled/changed.All-0.5) > 0.02 || !math.IsNaN(changed.P95) {
+		t.Errorf("web.new: %+v, want 50 %% throttled, and unknown usage", changed)
+	}
+}
+
+// usageOf adds 40 minutes of CPU usage of a container, in cores, to a request of the remote write protocol.
+func usageOf(request []byte, namespace, pod, container string, cores float64, now time.Time) []byte {
+	var one []byte
+	for _, l := range [][2]string{{"__name__", "container_cpu_usage_seconds_total"}, {"container", container}, {"namespace", namespace}, {"pod", pod}} {
+		one = message(one, 1, message(message(nil, 1, []byte(l[0])), 2, []byte(l[1])))
+	}
+	for age := 40 * time.Minute; age >= 0; age -= 15 * time.Second {
+		one = message(one, 2, sample(cores*(time.Hour-age).Seconds(), now.Add(-age)))
+	}
+	return message(request, 1, one)
 }

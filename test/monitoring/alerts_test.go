@@ -25,38 +25,55 @@ import (
 
 const root = "../.."
 
-// A rule is an alert of the PrometheusRule.
+// The PrometheusRule objects: on podfit and pools of nodes, and on all workloads.
+var files = []string{"/deploy/monitoring/alerts.yaml", "/deploy/monitoring/workloads/alerts.yaml"}
+
+// A rule is an alert or a recording rule of a PrometheusRule.
 type rule struct {
-	Alert       string
-	Expr        string
-	For         string
-	Labels      map[string]string
-	Annotations map[string]string
+	Alert, Record string
+	Expr          string
+	For           string
+	Labels        map[string]string
+	Annotations   map[string]string
+}
+
+// A group is evaluated in its order.
+type group struct {
+	Name, Interval string
+	Rules          []rule
+}
+
+func groups(t testing.TB) (out []group) {
+	t.Helper()
+	for _, file := range files {
+		var object struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   struct{ Name, Namespace string }
+			Spec       struct{ Groups []group }
+		}
+		text, err := os.ReadFile(root + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(&object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out = append(out, object.Spec.Groups...)
+	}
+	return out
 }
 
 func alerts(t *testing.T) (out []rule) {
 	t.Helper()
-	var object struct {
-		APIVersion string `yaml:"apiVersion"`
-		Kind       string
-		Metadata   struct{ Name, Namespace string }
-		Spec       struct {
-			Groups []struct {
-				Name  string
-				Rules []rule
+	for _, g := range groups(t) {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				out = append(out, r)
 			}
 		}
-	}
-	text, err := os.ReadFile(root + "/deploy/monitoring/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&object); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range object.Spec.Groups {
-		out = append(out, g.Rules...)
 	}
 	return out
 }
@@ -71,50 +88,89 @@ type scenario struct {
 	when   string
 	series []series
 	at     time.Duration
+	says   []string // parts of the labels or the description of each alert that fires
 }
 
 const hours = 4 * time.Hour
 
 var scenarios = []scenario{
-	{"PodfitNoLeader", true, "both replicas wait for the lease", []series{{`podfit_leader{container="recommender",pod="a"}`, "0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "0x60"}}, 30 * time.Minute},
-	{"PodfitNoLeader", false, "one replica leads", []series{{`podfit_leader{container="recommender",pod="a"}`, "0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "1x60"}}, 30 * time.Minute},
-	{"PodfitNoLeader", false, "the lease moves for two minutes", []series{{`podfit_leader{container="recommender",pod="a"}`, "1x10 0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "0x12 1x60"}}, 13 * time.Minute},
-	{"PodfitNoLeader", true, "only the updater has no leader", []series{{`podfit_leader{container="recommender",pod="a"}`, "1x60"}, {`podfit_leader{container="updater",pod="b"}`, "0x60"}}, 30 * time.Minute},
-	{"PodfitPassesStale", true, "the last recommender pass was half an hour ago", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "1x90"}}, 50 * time.Minute},
-	{"PodfitPassesStale", false, "a pass every minute", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "0+60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "1x90"}}, 50 * time.Minute},
-	{"PodfitPassesStale", false, "the replica does not lead", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "0x90"}}, 50 * time.Minute},
-	{"PodfitPassesFailing", true, "an internal error in each pass", []series{{`podfit_pass_failures_total{loop="updater",pod="a"}`, "0+1x60"}}, 40 * time.Minute},
-	{"PodfitPassesFailing", false, "one internal error an hour ago", []series{{`podfit_pass_failures_total{loop="updater",pod="a"}`, "0x5 1x120"}}, 100 * time.Minute},
-	{"PodfitWebhookDown", true, "no replica is ready", []series{{`podfit_admission_controller_ready{pod="a"}`, "0x60"}, {`podfit_admission_controller_ready{pod="b"}`, "0x60"}}, 20 * time.Minute},
-	{"PodfitWebhookDown", false, "one replica starts", []series{{`podfit_admission_controller_ready{pod="a"}`, "0x60"}, {`podfit_admission_controller_ready{pod="b"}`, "1x60"}}, 20 * time.Minute},
-	{"PodfitWebhookNotRegistered", true, "ready and not registered", []series{{`podfit_admission_controller_ready{pod="a"}`, "1x60"}, {`podfit_admission_controller_registered{pod="a"}`, "0x60"}}, 30 * time.Minute},
-	{"PodfitWebhookNotRegistered", false, "registered", []series{{`podfit_admission_controller_ready{pod="a"}`, "1x60"}, {`podfit_admission_controller_registered{pod="a"}`, "1x60"}}, 30 * time.Minute},
+	{"PodfitNoLeader", true, "both replicas wait for the lease", []series{{`podfit_leader{container="recommender",pod="a"}`, "0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "0x60"}}, 30 * time.Minute, nil},
+	{"PodfitNoLeader", false, "one replica leads", []series{{`podfit_leader{container="recommender",pod="a"}`, "0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "1x60"}}, 30 * time.Minute, nil},
+	{"PodfitNoLeader", false, "the lease moves for two minutes", []series{{`podfit_leader{container="recommender",pod="a"}`, "1x10 0x60"}, {`podfit_leader{container="recommender",pod="b"}`, "0x12 1x60"}}, 13 * time.Minute, nil},
+	{"PodfitNoLeader", true, "only the updater has no leader", []series{{`podfit_leader{container="recommender",pod="a"}`, "1x60"}, {`podfit_leader{container="updater",pod="b"}`, "0x60"}}, 30 * time.Minute, nil},
+	{"PodfitPassesStale", true, "the last recommender pass was half an hour ago", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "1x90"}}, 50 * time.Minute, nil},
+	{"PodfitPassesStale", false, "a pass every minute", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "0+60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "1x90"}}, 50 * time.Minute, nil},
+	{"PodfitPassesStale", false, "the replica does not lead", []series{{`podfit_pass_last_success_timestamp_seconds{loop="recommender",container="recommender",pod="a"}`, "60x90"}, {`podfit_leader{container="recommender",pod="a"}`, "0x90"}}, 50 * time.Minute, nil},
+	{"PodfitPassesFailing", true, "an internal error in each pass", []series{{`podfit_pass_failures_total{loop="updater",pod="a"}`, "0+1x60"}}, 40 * time.Minute, nil},
+	{"PodfitPassesFailing", false, "one internal error an hour ago", []series{{`podfit_pass_failures_total{loop="updater",pod="a"}`, "0x5 1x120"}}, 100 * time.Minute, nil},
+	{"PodfitWebhookDown", true, "no replica is ready", []series{{`podfit_admission_controller_ready{pod="a"}`, "0x60"}, {`podfit_admission_controller_ready{pod="b"}`, "0x60"}}, 20 * time.Minute, nil},
+	{"PodfitWebhookDown", false, "one replica starts", []series{{`podfit_admission_controller_ready{pod="a"}`, "0x60"}, {`podfit_admission_controller_ready{pod="b"}`, "1x60"}}, 20 * time.Minute, nil},
+	{"PodfitWebhookNotRegistered", true, "ready and not registered", []series{{`podfit_admission_controller_ready{pod="a"}`, "1x60"}, {`podfit_admission_controller_registered{pod="a"}`, "0x60"}}, 30 * time.Minute, nil},
+	{"PodfitWebhookNotRegistered", false, "registered", []series{{`podfit_admission_controller_ready{pod="a"}`, "1x60"}, {`podfit_admission_controller_registered{pod="a"}`, "1x60"}}, 30 * time.Minute, nil},
 	{"PodfitWebhookSlow", true, "one review of 20 takes 2 s", []series{
 		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="1"}`, "0+9x60"},
 		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="5"}`, "0+10x60"},
-		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="+Inf"}`, "0+10x60"}}, 40 * time.Minute},
+		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="+Inf"}`, "0+10x60"}}, 40 * time.Minute, nil},
 	{"PodfitWebhookSlow", false, "all reviews are quick", []series{
 		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="1"}`, "0+10x60"},
 		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="5"}`, "0+10x60"},
-		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="+Inf"}`, "0+10x60"}}, 40 * time.Minute},
-	{"PodfitCertificateExpires", true, "six days left", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, fmt.Sprintf("%dx120", 6*24*3600)}}, 90 * time.Minute},
-	{"PodfitCertificateExpires", false, "thirty days left", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, fmt.Sprintf("%dx120", 30*24*3600)}}, 90 * time.Minute},
-	{"PodfitCertificateExpires", false, "no certificate yet", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, "0x120"}}, 90 * time.Minute},
-	{"PodfitMetricsAPIFailing", true, "only errors", []series{{`vpa_recommender_metric_server_responses{is_error="true",client_name="default"}`, "0+1x60"}, {`vpa_recommender_metric_server_responses{is_error="false",client_name="default"}`, "10x60"}}, 40 * time.Minute},
-	{"PodfitMetricsAPIFailing", false, "one error in ten", []series{{`vpa_recommender_metric_server_responses{is_error="true",client_name="default"}`, "0+1x60"}, {`vpa_recommender_metric_server_responses{is_error="false",client_name="default"}`, "0+9x60"}}, 40 * time.Minute},
-	{"PodfitWatchStale", true, "pods are out of date", []series{{`podfit_watch_stale{resource="pods",pod="a"}`, "1x60"}}, 30 * time.Minute},
-	{"PodfitWatchStale", false, "up to date", []series{{`podfit_watch_stale{resource="pods",pod="a"}`, "0x60"}}, 30 * time.Minute},
-	{"PodfitEvictionsIneffective", true, "pods wait for hours because changes did not help", []series{{`podfit_updater_decisions{act="leave",reason="BackingOff"}`, "2x600"}}, 2*hours + time.Hour},
-	{"PodfitEvictionsIneffective", false, "an eviction did not help and the next one does", []series{{`podfit_updater_decisions{act="leave",reason="BackingOff"}`, "2x60 0x600"}}, 2*hours + time.Hour},
-	{"PodfitPodsWithoutRoom", true, "three pods fit on no node for hours", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x600"}}, hours},
-	{"PodfitPodsWithoutRoom", false, "a node is added", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x60 0x600"}}, hours},
-	{"PodfitStateNotStored", true, "the CRD is missing", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "1x90"}}, time.Hour},
-	{"PodfitStateNotStored", false, "the replica does not lead", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "0x90"}}, time.Hour},
+		{`vpa_admission_controller_admission_latency_seconds_bucket{resource="Pod",le="+Inf"}`, "0+10x60"}}, 40 * time.Minute, nil},
+	{"PodfitCertificateExpires", true, "six days left", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, fmt.Sprintf("%dx120", 6*24*3600)}}, 90 * time.Minute, nil},
+	{"PodfitCertificateExpires", false, "thirty days left", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, fmt.Sprintf("%dx120", 30*24*3600)}}, 90 * time.Minute, nil},
+	{"PodfitCertificateExpires", false, "no certificate yet", []series{{`podfit_admission_controller_certificate_expiry_timestamp_seconds{pod="a"}`, "0x120"}}, 90 * time.Minute, nil},
+	{"PodfitMetricsAPIFailing", true, "only errors", []series{{`vpa_recommender_metric_server_responses{is_error="true",client_name="default"}`, "0+1x60"}, {`vpa_recommender_metric_server_responses{is_error="false",client_name="default"}`, "10x60"}}, 40 * time.Minute, nil},
+	{"PodfitMetricsAPIFailing", false, "one error in ten", []series{{`vpa_recommender_metric_server_responses{is_error="true",client_name="default"}`, "0+1x60"}, {`vpa_recommender_metric_server_responses{is_error="false",client_name="default"}`, "0+9x60"}}, 40 * time.Minute, nil},
+	{"PodfitWatchStale", true, "pods are out of date", []series{{`podfit_watch_stale{resource="pods",pod="a"}`, "1x60"}}, 30 * time.Minute, nil},
+	{"PodfitWatchStale", false, "up to date", []series{{`podfit_watch_stale{resource="pods",pod="a"}`, "0x60"}}, 30 * time.Minute, nil},
+	{"PodfitEvictionsIneffective", true, "pods wait for hours because changes did not help", []series{{`podfit_updater_decisions{act="leave",reason="BackingOff"}`, "2x600"}}, 2*hours + time.Hour, nil},
+	{"PodfitEvictionsIneffective", false, "an eviction did not help and the next one does", []series{{`podfit_updater_decisions{act="leave",reason="BackingOff"}`, "2x60 0x600"}}, 2*hours + time.Hour, nil},
+	{"PodfitPodsWithoutRoom", true, "three pods fit on no node for hours", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x600"}}, hours, nil},
+	{"PodfitPodsWithoutRoom", false, "a node is added", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x60 0x600"}}, hours, nil},
+	{"PodfitStateNotStored", true, "the CRD is missing", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "1x90"}}, time.Hour, nil},
+	{"PodfitStateNotStored", false, "the replica does not lead", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "0x90"}}, time.Hour, nil},
+	{"PodfitProfileUnusable", true, "two VPAs name a deleted profile", []series{{`podfit_recommender_vpas_with_condition{condition="SizingProfileUsable",reason="Deleted"}`, "2x90"}}, time.Hour, nil},
+	{"PodfitProfileUnusable", false, "a profile is corrected, and VPAs have other conditions", []series{
+		{`podfit_recommender_vpas_with_condition{condition="SizingProfileUsable",reason="Invalid"}`, "1x10 0x90"},
+		{`podfit_recommender_vpas_with_condition{condition="UsageAboveRequest",reason="RequestTooLow"}`, "4x100"},
+	}, time.Hour, nil},
 }
 
-// fires evaluates an alert every minute until a time, and returns its firing instances.
-func fires(t *testing.T, r rule, load []series, until time.Duration) (out []labels.Labels) {
+// rulesOf returns the rules of a group for Prometheus, with the alerts by name.
+func rulesOf(t testing.TB, g group) (all []rules.Rule, alerts map[string]*rules.AlertingRule) {
 	t.Helper()
+	alerts = map[string]*rules.AlertingRule{}
+	for _, r := range g.Rules {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatalf("%s%s: %v", r.Alert, r.Record, err)
+		}
+		if r.Record != "" {
+			all = append(all, rules.NewRecordingRule(r.Record, expr, labels.FromMap(r.Labels)))
+			continue
+		}
+		var wait model.Duration
+		if r.For != "" {
+			if wait, err = model.ParseDuration(r.For); err != nil {
+				t.Fatalf("%s: for: %v", r.Alert, err)
+			}
+		}
+		alert := rules.NewAlertingRule(r.Alert, expr, time.Duration(wait), 0, labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+		all, alerts[r.Alert] = append(all, alert), alert
+	}
+	return all, alerts
+}
+
+// fires evaluates the group of an alert every minute until a time, and returns the firing instances of the alert.
+func fires(t *testing.T, name string, load []series, until time.Duration) (out []*rules.Alert) {
+	t.Helper()
+	all := groups(t)
+	i := slices.IndexFunc(all, func(g group) bool {
+		return slices.ContainsFunc(g.Rules, func(r rule) bool { return r.Alert == name })
+	})
+	if i < 0 {
+		t.Errorf("no alert %s", name)
+		return nil
+	}
 	var text strings.Builder
 	text.WriteString("load 1m\n")
 	for _, s := range load {
@@ -123,53 +179,55 @@ func fires(t *testing.T, r rule, load []series, until time.Duration) (out []labe
 	storage := promqltest.LoadedStorage(t, text.String())
 	defer storage.Close()
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
-	if err != nil {
-		t.Fatalf("%s: %v", r.Alert, err)
-	}
-	wait, err := model.ParseDuration(r.For)
-	if err != nil {
-		t.Fatalf("%s: for: %v", r.Alert, err)
-	}
-	alert := rules.NewAlertingRule(r.Alert, expr, time.Duration(wait), 0, labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+	ordered, alerts := rulesOf(t, all[i])
+	g := rules.NewGroup(rules.GroupOptions{Name: all[i].Name, Interval: time.Minute, Rules: ordered, Opts: &rules.ManagerOptions{
+		Context: t.Context(), QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	}})
 	for at := time.Duration(0); at <= until; at += time.Minute {
-		if _, err := alert.Eval(context.Background(), 0, time.Unix(0, 0).Add(at), rules.EngineQueryFunc(engine, storage), nil, 0); err != nil {
-			t.Fatalf("%s: %v", r.Alert, err)
+		g.Eval(t.Context(), time.Unix(0, 0).Add(at))
+		for _, r := range ordered {
+			if r.LastError() != nil {
+				t.Fatalf("%s after %v: %v", r.Name(), at, r.LastError())
+			}
 		}
 	}
-	for _, a := range alert.ActiveAlerts() {
+	for _, a := range alerts[name].ActiveAlerts() {
 		if a.State == rules.StateFiring {
-			out = append(out, a.Annotations)
+			out = append(out, a)
 		}
 	}
 	return out
 }
 
 func TestAlerts_scenarios_fireWhenExpected(t *testing.T) {
-	all := alerts(t)
-	seen := map[string]map[bool]bool{}
-	for _, s := range scenarios {
-		i := slices.IndexFunc(all, func(r rule) bool { return r.Alert == s.alert })
-		if i < 0 {
-			t.Errorf("no alert %s", s.alert)
-			continue
-		}
-		if seen[s.alert] == nil {
-			seen[s.alert] = map[bool]bool{}
-		}
-		seen[s.alert][s.fires] = true
-		got := fires(t, all[i], s.series, s.at)
-		if (len(got) > 0) != s.fires {
-			t.Errorf("%s, %s: %d alerts fire", s.alert, s.when, len(got))
-		}
-		for _, annotations := range got {
-			if text := annotations.Get("description"); text == "" || strings.Contains(text, "error") && strings.Contains(text, "template") || strings.Contains(text, "<no value>") {
-				t.Errorf("%s: description %q", s.alert, text)
-			}
-		}
+	type outcome struct {
+		alert string
+		fires bool
 	}
-	for _, r := range all {
-		if !seen[r.Alert][true] || !seen[r.Alert][false] {
+	seen := map[outcome]bool{}
+	for _, s := range slices.Concat(scenarios, capacityScenarios, workloadScenarios) {
+		seen[outcome{s.alert, s.fires}] = true
+		t.Run(s.alert+"/"+s.when, func(t *testing.T) {
+			got := fires(t, s.alert, s.series, s.at)
+			if (len(got) > 0) != s.fires {
+				t.Errorf("%d alerts fire", len(got))
+			}
+			for _, a := range got {
+				text := a.Annotations.Get("description")
+				if text == "" || strings.Contains(text, "error") && strings.Contains(text, "template") || strings.Contains(text, "<no value>") {
+					t.Errorf("description %q", text)
+				}
+				for _, want := range s.says {
+					if !strings.Contains(a.Labels.String()+" "+text, want) {
+						t.Errorf("%q is not in labels %v or description %q", want, a.Labels, text)
+					}
+				}
+			}
+		})
+	}
+	for _, r := range alerts(t) {
+		if !seen[outcome{r.Alert, true}] || !seen[outcome{r.Alert, false}] {
 			t.Errorf("%s: it needs a scenario in which it fires and one in which it does not", r.Alert)
 		}
 	}
@@ -195,6 +253,9 @@ func TestAlerts_metrics_exist(t *testing.T) {
 	// Labels that a scrape adds.
 	scraped := []string{"namespace", "pod", "container", "job", "instance", "le"}
 	for _, r := range alerts(t) {
+		if slices.Contains(workloadAlerts(t), r.Alert) {
+			continue // these have metrics of others
+		}
 		expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
 		if err != nil {
 			t.Errorf("%s: %v", r.Alert, err)
@@ -257,7 +318,8 @@ func TestRunbook_eachAlert_hasASection(t *testing.T) {
 		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
 			t.Errorf("%s: runbook_url %q, want ...%s", r.Alert, r.Annotations["runbook_url"], want)
 		}
-		if r.Annotations["summary"] == "" || r.Labels["severity"] != "warning" && r.Labels["severity"] != "critical" {
+		severity, computed := r.Labels["severity"], strings.Contains(r.Expr, `"severity", "info"`)
+		if r.Annotations["summary"] == "" || computed == slices.Contains([]string{"info", "warning", "critical"}, severity) {
 			t.Errorf("%s: summary %q, labels %v", r.Alert, r.Annotations["summary"], r.Labels)
 		}
 		delete(sections, r.Alert)

@@ -63,7 +63,18 @@ func renderFiles(c *chart.Chart, release chartutil.ReleaseOptions, vals map[stri
 	if err := chartutil.ProcessDependencies(c, vals); err != nil {
 		return nil, err
 	}
-	v, err := chartutil.ToRenderValues(c, vals, release, chartutil.DefaultCapabilities)
+	return renderFor("v1.34.0", c, release, vals)
+}
+
+// renderFor renders a chart whose dependencies are processed for a version of Kubernetes.
+func renderFor(version string, c *chart.Chart, release chartutil.ReleaseOptions, vals map[string]any) (map[string]string, error) {
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	kube, err := chartutil.ParseKubeVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	capabilities.KubeVersion = *kube
+	v, err := chartutil.ToRenderValues(c, vals, release, capabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -357,6 +368,23 @@ func TestChart_singleMode_rightsAreThoseOfAllInOne(t *testing.T) {
 	got := rights(t, render(t, "mode=single"))
 	if diff := cmp.Diff(want, got["vpa-vertical-pod-autoscaler"]); diff != "" || len(got) != 1 {
 		t.Errorf("%d accounts; deploy/all-in-one (-) and the chart (+)\n%s", len(got), diff)
+	}
+}
+
+// The page asks the API server about its viewers, and reads the template of a pod when it explains a workload.
+func TestChart_web_rightsAreThoseOfDeployAndNoMore(t *testing.T) {
+	without := append(files(t, "deploy/1*.yaml"), files(t, "deploy/all-in-one/*.yaml")...)
+	want := rights(t, append(slices.Clone(without), files(t, "deploy/web/*.yaml")...))["podfit"]
+	got := rights(t, render(t, "mode=single", "web.enabled=true"))
+	if diff := cmp.Diff(want, got["vpa-vertical-pod-autoscaler"]); diff != "" {
+		t.Errorf("deploy/all-in-one with deploy/web (-) and the chart with web.enabled=true (+)\n%s", diff)
+	}
+	base := rights(t, without)["podfit"]
+	added := slices.DeleteFunc(slices.Clone(want), func(right string) bool { return slices.Contains(base, right) })
+	if diff := cmp.Diff([]string{
+		"cluster /pods: get", "cluster authentication.k8s.io/tokenreviews: create", "cluster authorization.k8s.io/subjectaccessreviews: create",
+	}, added); diff != "" {
+		t.Errorf("rights that only the page uses (-) and those that deploy/web adds (+)\n%s", diff)
 	}
 }
 

@@ -37,6 +37,8 @@ type world struct {
 	*bed.Cluster
 	binary string
 	dir    string // for caches
+	// kubeconfig is that of the user who runs commands; empty for the administrator.
+	kubeconfig string
 }
 
 var shared struct {
@@ -46,6 +48,9 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "kubectl" { // a link to this program on the PATH of a newcomer
+		runKubectl()
+	}
 	flag.Parse()
 	code := m.Run()
 	if w := shared.world; w != nil {
@@ -85,7 +90,7 @@ func start(ctx context.Context) (*world, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build podfit: %w\n%s", err, out)
 	}
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: repository, Nodes: 2, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Progress: os.Stderr})
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: repository, Nodes: 2, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Prometheus: true, Progress: os.Stderr})
 	return w, err
 }
 
@@ -93,8 +98,17 @@ func start(ctx context.Context) (*world, error) {
 func (w *world) flags() *genericclioptions.ConfigFlags {
 	f := genericclioptions.NewConfigFlags(false)
 	cache, ns := filepath.Join(w.dir, "cache"), namespace
-	f.KubeConfig, f.CacheDir, f.Namespace = &w.Kubeconfig, &cache, &ns
+	kubeconfig := w.config()
+	f.KubeConfig, f.CacheDir, f.Namespace = &kubeconfig, &cache, &ns
 	return f
+}
+
+// config returns the path of the kubeconfig of the user who runs commands.
+func (w *world) config() string {
+	if w.kubeconfig != "" {
+		return w.kubeconfig
+	}
+	return w.Kubeconfig
 }
 
 // kubectlApply runs kubectl apply with arguments, in this process. It returns what kubectl prints.

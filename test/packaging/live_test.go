@@ -304,7 +304,7 @@ func TestChart_upgradeFromUpstreamAndBack_keepsEverything(t *testing.T) {
 	if got := w.webhooks(t); !slices.Equal(got, []string{"vpa-webhook-config"}) {
 		t.Errorf("webhook configurations after the upgrade: %v", got)
 	}
-	if !strings.Contains(r.Info.Notes, "podfit crds | kubectl apply") {
+	if !strings.Contains(r.Info.Notes, "podfit crds | kubectl apply --server-side --force-conflicts -f -") {
 		t.Errorf("notes\n%s", r.Info.Notes)
 	}
 	running := w.components(t)

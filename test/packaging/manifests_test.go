@@ -104,6 +104,7 @@ func TestChart_eachConfiguration_isAcceptedByTheAPIServer(t *testing.T) {
 		"network":             {"networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/28", "admissionController.hostNetwork=true"},
 		"scheduling and pods": {"updater.nodeSelector.a=b", "updater.tolerations[0].operator=Exists", "updater.priorityClassName=system-cluster-critical", "updater.podLabels.app=mine", "updater.podAnnotations.a=b", "updater.extraEnv[0].name=A", "imagePullSecrets[0].name=pull", "commonLabels.team=a", "updater.topologySpreadConstraints[0].maxSkew=1", "updater.topologySpreadConstraints[0].topologyKey=zone", "updater.topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway"},
 		"budget":              {"updater.podDisruptionBudget.minAvailable=null", "updater.podDisruptionBudget.maxUnavailable=50%", "updater.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123"},
+		"policies":            {"admissionPolicies.cpuLimits.enabled=true", "admissionPolicies.cpuRequests.enabled=true"},
 		"no roles":            {"rbac.create=false", "recommender.serviceAccount.create=false", "networkPolicy.enabled=false", "placeholders.create=false"},
 	} {
 		var text strings.Builder

@@ -20,39 +20,53 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The chart and the kustomization contain the same alerts as deploy/monitoring, and their PodMonitor selects all pods of podfit.
+// The chart and the kustomization contain the same alerts as deploy/monitoring, and their PodMonitor selects all pods of podfit. Alerts on all
+// workloads are optional.
 func TestMonitoring_eachWay_hasAlertsAndScrapesAllPods(t *testing.T) {
-	manifests := files(t, "deploy/monitoring/*.yaml")
-	var alerts any
-	for _, o := range manifests {
-		if o.GetKind() == "PrometheusRule" {
-			alerts = o.Object["spec"]
-		}
-	}
+	manifests, optional := files(t, "deploy/monitoring/*.yaml"), files(t, "deploy/monitoring/workloads/*.yaml")
+	own, workloads := specOf(t, manifests), specOf(t, optional)
 	set := []string{"monitoring.podMonitor.enabled=true", "monitoring.podMonitor.labels.release=prometheus", "monitoring.prometheusRule.enabled=true"}
-	for name, all := range map[string]objects{
-		"manifests": slices.Concat(manifests, files(t, "deploy/*.yaml"), files(t, "deploy/all-in-one/*.yaml")),
-		"kustomize": build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/monitoring]\n")),
-		"chart":     render(t, set...),
-		"single":    render(t, append(set, "mode=single")...),
+	all, chartName := "monitoring.prometheusRule.workloads=true", "vpa-vertical-pod-autoscaler"
+	for name, c := range map[string]struct {
+		objects objects
+		want    map[string]any // specs by name
+	}{
+		"manifests":                {slices.Concat(manifests, files(t, "deploy/*.yaml"), files(t, "deploy/all-in-one/*.yaml")), map[string]any{"podfit": own}},
+		"kustomize":                {build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/monitoring]\n")), map[string]any{"podfit": own}},
+		"kustomize with workloads": {build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/monitoring, DEPLOY/monitoring/workloads]\n")), map[string]any{"podfit": own, "podfit-workloads": workloads}},
+		"chart":                    {render(t, set...), map[string]any{chartName: own}},
+		"chart with workloads":     {render(t, append(set, all)...), map[string]any{chartName: own, chartName + "-workloads": workloads}},
+		"single":                   {render(t, append(set, "mode=single")...), map[string]any{chartName: own}},
 	} {
-		found := 0
-		for _, o := range all {
+		got, monitors := map[string]any{}, 0
+		for _, o := range c.objects {
 			switch o.GetKind() {
 			case "PrometheusRule":
-				found++
-				if diff := cmp.Diff(alerts, o.Object["spec"]); diff != "" {
-					t.Errorf("%s: alerts; run make generate\n%s", name, diff)
-				}
+				got[o.GetName()] = o.Object["spec"]
 			case "PodMonitor":
-				found++
-				checkMonitor(t, name, o, of[appsv1.Deployment](t, all, "Deployment"))
+				monitors++
+				checkMonitor(t, name, o, of[appsv1.Deployment](t, c.objects, "Deployment"))
 			}
 		}
-		if found != 2 {
-			t.Errorf("%s: %d objects of the Prometheus operator", name, found)
+		if diff := cmp.Diff(c.want, got); diff != "" || monitors != 1 {
+			t.Errorf("%s: %d PodMonitors; alerts; run make generate\n%s", name, monitors, diff)
 		}
 	}
+}
+
+// specOf returns the spec of the only PrometheusRule.
+func specOf(t *testing.T, all objects) any {
+	t.Helper()
+	var specs []any
+	for _, o := range all {
+		if o.GetKind() == "PrometheusRule" {
+			specs = append(specs, o.Object["spec"])
+		}
+	}
+	if len(specs) != 1 {
+		t.Fatalf("%d PrometheusRules", len(specs))
+	}
+	return specs[0]
 }
 
 // The chart and the kustomization contain the boards of deploy/monitoring/boards, where Grafana's sidecar finds them.

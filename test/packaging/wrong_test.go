@@ -188,11 +188,11 @@ func TestChart_notes_nameTheNextCommands(t *testing.T) {
 		lacks   []string
 	}{
 		"installation":           {false, nil, []string{"kubectl -n kube-system get deployments", "kubectl get vpa --all-namespaces", "certGen has no effect", "keeps the CRDs"}, []string{"podfit crds"}},
-		"upgrade":                {true, nil, []string{"podfit crds | kubectl apply --server-side -f -"}, nil},
+		"upgrade":                {true, nil, []string{"podfit crds | kubectl apply --server-side --force-conflicts -f -"}, nil},
 		"failure policy":         {false, []string{"admissionController.mutatingWebhookConfiguration.failurePolicy=Fail"}, []string{"WARNING", "failurePolicy"}, nil},
 		"no registration":        {false, []string{"admissionController.extraArgs[0]=--register-webhook=false"}, []string{"WARNING", "--register-webhook=false"}, nil},
 		"no admission":           {false, []string{"admissionController.enabled=false"}, []string{"--use-admission-controller-status=false"}, []string{"certGen"}},
-		"CRDs managed by others": {false, []string{"crds.enabled=false"}, []string{"podfit crds | kubectl apply"}, nil},
+		"CRDs managed by others": {false, []string{"crds.enabled=false"}, []string{"podfit crds | kubectl apply --server-side --force-conflicts -f -"}, nil},
 	} {
 		rendered, err := renderFiles(load(t, folder), vpaRelease(tt.upgrade), values(t, tt.set...))
 		if err != nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command tsdb writes the usage of many workloads as blocks of a Prometheus, much faster than by remote write. Each workload has three pods, and
-// every second one has two containers.
+// every second one has two containers. With --series it writes the series of a file instead.
 package main
 
 import (
@@ -26,7 +26,15 @@ func main() {
 	flag.IntVar(&c.days, "days", 14, "Number of days before --end.")
 	flag.DurationVar(&c.interval, "interval", 5*time.Minute, "Time between two samples.")
 	end := flag.Int64("end", time.Now().Unix(), "Time of the last sample, in seconds. It may be in the future.")
+	file := flag.String("series", "", "Path of a JSON file with the series to write, a list of objects with labels, start (Unix seconds), step (seconds) and values. Excludes --workloads, --days, --interval and --end.")
 	flag.Parse()
+	if *file != "" {
+		if err := writeFile(c.dir, *file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	c.end = time.Unix(*end, 0).Truncate(c.interval)
 	if err := c.write(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

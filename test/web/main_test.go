@@ -172,6 +172,14 @@ func (p *tab) do(t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
+// follow runs actions that lead to another page, and waits until it is loaded.
+func (p *tab) follow(t *testing.T, actions ...chromedp.Action) {
+	t.Helper()
+	if _, err := chromedp.RunResponse(p.Context, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // evaluate returns the value of an expression on the page.
 func evaluate[T any](t *testing.T, p *tab, expression string) (value T) {
 	t.Helper()

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -121,12 +123,13 @@ func TestWorkloads_tenThousandRows_arePaged(t *testing.T) {
 	if got := evaluate[string](t, p, "document.querySelector('h1').textContent"); got != "Workloads 10,000, page 1 of 100" {
 		t.Errorf("the title is %q", got)
 	}
-	p.do(t, chromedp.Click("a[rel=next]", chromedp.NodeVisible), chromedp.WaitVisible("a[rel=prev]"))
+	p.follow(t, chromedp.Click("a[rel=next]", chromedp.NodeVisible))
 	evaluate[any](t, p, settled)
 	if got := evaluate[string](t, p, "location.search"); got != "?page=2" || evaluate[string](t, p, "document.querySelector('tbody th').textContent") == first {
 		t.Errorf("the second page has the address %q", got)
 	}
-	p.do(t, chromedp.SetValue("select[name=namespace]", "team-007"), chromedp.SetValue("select[name=sort]", "memory"), chromedp.Click("form button"), chromedp.Sleep(300*time.Millisecond))
+	p.do(t, chromedp.SetValue("select[name=namespace]", "team-007"), chromedp.SetValue("select[name=sort]", "memory"))
+	p.follow(t, chromedp.Click("form button"))
 	evaluate[any](t, p, settled)
 	if got := evaluate[string](t, p, "location.search"); got != "?namespace=team-007&sort=memory" || evaluate[int](t, p, rows) != 50 {
 		t.Errorf("the filter has the address %q and %d rows, want 50", got, evaluate[int](t, p, rows))
@@ -181,7 +184,8 @@ func TestPages_hostileTexts_doNotRun(t *testing.T) {
 			t.Errorf("%s ran a hostile text", path)
 		}
 	}
-	p.do(t, chromedp.Navigate(address+"/workloads"), chromedp.Click("tbody a", chromedp.NodeVisible))
+	p.do(t, chromedp.Navigate(address+"/workloads"))
+	p.follow(t, chromedp.Click("tbody a", chromedp.NodeVisible))
 	evaluate[any](t, p, settled)
 	if !evaluate[bool](t, p, "document.querySelector('h1').textContent.includes('<script>') && document.querySelectorAll('.uplot').length === 2") {
 		t.Error("the page of the hostile workload is not shown")
@@ -218,7 +222,8 @@ func TestPages_keyboardOnly_everythingCanBeReached(t *testing.T) {
 			t.Errorf("%s was not reached with the tab key", name)
 		}
 	}
-	p.do(t, chromedp.Focus("input[name=q]"), chromedp.KeyEvent("ledger"+kb.Enter), chromedp.Sleep(300*time.Millisecond))
+	p.do(t, chromedp.Focus("input[name=q]"), chromedp.KeyEvent("ledger"))
+	p.follow(t, chromedp.KeyEvent(kb.Enter))
 	evaluate[any](t, p, settled)
 	if got := evaluate[int](t, p, "document.querySelectorAll('tbody tr').length"); got != 1 {
 		t.Errorf("a search shows %d rows, want 1", got)
@@ -307,5 +312,40 @@ func TestSavedPage_openedFromDisk_showsChart(t *testing.T) {
 	}
 	if got := evaluate[int](t, p, "document.querySelectorAll('svg.chart polyline').length"); got < 4 {
 		t.Errorf("the file has %d lines in its charts", got)
+	}
+}
+
+// A printed page has its charts as images of lines, which are sharp and as wide as the paper, and no controls. Nothing is wider than the paper.
+func TestPage_printed_hasWholeChartsAndNoControls(t *testing.T) {
+	const paper = 718 // width of A4 between margins of 1 cm, in CSS pixels
+	address := serve(t, small())
+	p := open(t, false, 1280)
+	p.do(t, chromedp.Navigate(address+"/workloads/shop/Deployment/cart"))
+	evaluate[any](t, p, settled)
+	const shown = "[...document.querySelectorAll('%s')].filter((e) => e.checkVisibility()).length"
+	lines, drawn := fmt.Sprintf(shown, "figure svg.chart"), fmt.Sprintf(shown, ".uplot canvas")
+	before := evaluate[int](t, p, drawn)
+	if before == 0 {
+		t.Fatal("no chart is drawn on the screen")
+	}
+	hidden := evaluate[int](t, p, lines)
+	p.do(t, emulation.SetEmulatedMedia().WithMedia("print"), chromedp.EmulateViewport(paper, 1000))
+	evaluate[any](t, p, settled)
+	if got := evaluate[int](t, p, lines) - hidden; got != before || evaluate[int](t, p, drawn) != 0 {
+		t.Errorf("%d of %d charts are printed as lines", got, before)
+	}
+	if got := evaluate[int](t, p, fmt.Sprintf(shown, "button, header nav, input, select")); got != 0 {
+		t.Errorf("%d controls are printed", got)
+	}
+	if got := evaluate[string](t, p, "[...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.tagName + ' ' + e.className).join(', ')"); got != "" {
+		t.Errorf("wider than the paper: %s", got)
+	}
+	var pdf []byte
+	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		pdf, _, err = page.PrintToPDF().WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)
+		return err
+	}))
+	if len(pdf) < 10_000 {
+		t.Errorf("the document has %d bytes", len(pdf))
 	}
 }

@@ -32,7 +32,9 @@ var overview = board{
 				{`sum(increase(vpa_updater_in_place_updated_pods_total[$__rate_interval]))`, "resized in place"}}},
 			{"Failed changes", "By reason.", false, number, []query{
 				{`sum by (reason) (increase(vpa_updater_failed_eviction_attempts_total[$__rate_interval]))`, "eviction: {{reason}}"},
-				{`sum by (reason) (increase(vpa_updater_failed_in_place_update_attempts_total[$__rate_interval]))`, "resize: {{reason}}"}}},
+				{`sum by (reason) (increase(vpa_updater_failed_in_place_update_attempts_total[$__rate_interval]))`, "resize: {{reason}}"},
+				{orZero(`sum(increase(vpa_updater_failed_eviction_attempts_total[$__rate_interval]))`) + ` + ` +
+					orZero(`sum(increase(vpa_updater_failed_in_place_update_attempts_total[$__rate_interval]))`), "all"}}},
 			{"Decisions", "Number of pods in the last pass of the updater, by decision and reason. docs/messages.md describes the reasons.", false, number, []query{
 				{`max by (act, reason) (podfit_updater_decisions)`, "{{act}}: {{reason}}"}}},
 			{"VPA objects by mode", "", false, number, []query{{`sum by (update_mode) (max by (update_mode, has_recommendation, matches_pods, unsupported_config) (vpa_recommender_vpa_objects_count{api="v1"}))`, "{{update_mode}}"}}},
@@ -80,6 +82,10 @@ var workload = board{
 				{`max by (namespace, verticalpodautoscaler, container) (` + upper + `{namespace=~"$namespace",resource="cpu"})`, "upper bound {{verticalpodautoscaler}} {{container}}"}}},
 			{"CPU throttling", "Share of the CFS periods in which the container was throttled.", false, share, []query{
 				{`sum by (namespace, container) (rate(container_cpu_cfs_throttled_periods_total{` + pods + `}[$__rate_interval])) / sum by (namespace, container) (rate(container_cpu_cfs_periods_total{` + pods + `}[$__rate_interval]))`, "{{namespace}} {{container}}"}}},
+			{"CPU usage compared with the request", "Highest share of the request that a pod uses, for each container. Above 100 % for 30 minutes, the alert PodfitUsageAboveRequest has the cause.", false, share, []query{
+				{`max by (namespace, container) (max by (namespace, pod, container) (rate(container_cpu_usage_seconds_total{` + pods + `}[$__rate_interval])) / max by (namespace, pod, container) (kube_pod_container_resource_requests{` + pods + `,resource="cpu"} > 0))`, "{{namespace}} {{container}}"}}},
+			{"Containers without CPU request", "Number of pods, for each container.", false, number, []query{
+				{`count by (namespace, container) (max by (namespace, pod, container) (kube_pod_container_status_running{` + pods + `}) == 1 unless max by (namespace, pod, container) (kube_pod_container_resource_requests{` + pods + `,resource="cpu"} > 0)) or vector(0)`, "{{namespace}} {{container}}"}}},
 		}},
 		{"Memory", []panel{
 			{"Memory usage", "Largest working set of the pods, for each container.", false, bytes, []query{
@@ -99,10 +105,15 @@ var workload = board{
 			{"Failed changes", "By VPA object and reason.", false, number, []query{
 				{`sum by (vpa_namespace, vpa_name, reason) (increase(vpa_updater_failed_eviction_attempts_total{` + autoscale + `}[$__rate_interval]))`, "{{vpa_namespace}}/{{vpa_name}} eviction: {{reason}}"},
 				{`sum by (vpa_namespace, vpa_name, reason) (increase(vpa_updater_failed_in_place_update_attempts_total{` + autoscale + `}[$__rate_interval]))`, "{{vpa_namespace}}/{{vpa_name}} resize: {{reason}}"},
-				{`sum by (vpa_namespace, vpa_name) (increase(vpa_updater_in_place_infeasible_skip_pods_total{` + autoscale + `}[$__rate_interval]))`, "{{vpa_namespace}}/{{vpa_name}} infeasible before"}}},
+				{`sum by (vpa_namespace, vpa_name) (increase(vpa_updater_in_place_infeasible_skip_pods_total{` + autoscale + `}[$__rate_interval]))`, "{{vpa_namespace}}/{{vpa_name}} infeasible before"},
+				{orZero(`sum(increase(vpa_updater_failed_eviction_attempts_total{`+autoscale+`}[$__rate_interval]))`) + ` + ` +
+					orZero(`sum(increase(vpa_updater_failed_in_place_update_attempts_total{`+autoscale+`}[$__rate_interval]))`), "all attempts"}}},
 		}},
 	},
 }
+
+// orZero returns an expression that is 0 where another has no value, so that a panel shows that nothing has happened.
+func orZero(expression string) string { return `(` + expression + ` or vector(0))` }
 
 // component selects the pods of podfit that export a metric of every command.
 const component = `* on (namespace, pod, container) group_left () max by (namespace, pod, container) (podfit_leader * 0 + 1)`
@@ -178,7 +189,9 @@ var capacity = board{
 		{"Room for replacements", []panel{
 			{"Replacements pending", "Time until the replacement of an evicted pod is on a node: 90 % quantile, by how its room was found.", false, seconds, []query{{`histogram_quantile(0.9, sum by (le, capacity) (rate(podfit_updater_replacement_pending_seconds_bucket[30m])))`, "{{capacity}}"}}},
 			{"Surges", "By result.", false, number, []query{{`sum by (result) (increase(podfit_updater_surges_total[$__rate_interval]))`, "{{result}}"}}},
-			{"Pods that wait for room", "Pods in the last pass of the updater.", false, number, []query{{`max by (reason) (podfit_updater_decisions{act="leave",reason=~"Unplaceable|AwaitingCapacity|CapacityNotFound"})`, "{{reason}}"}}},
+			{"Pods that wait for room", "Pods in the last pass of the updater.", false, number, []query{
+				{`max by (reason) (podfit_updater_decisions{act="leave",reason=~"Unplaceable|AwaitingCapacity|CapacityNotFound"})`, "{{reason}}"},
+				{orZero(`sum(max by (reason) (podfit_updater_decisions{act="leave",reason=~"Unplaceable|AwaitingCapacity|CapacityNotFound"}))`), "all"}}},
 		}},
 	},
 }

@@ -30,6 +30,25 @@ const (
 	InjectFromRequest = "request"
 )
 
+// AnnotationCPULimits on a VerticalPodAutoscaler is a LimitRule for CPU: keep or remove. It overrides the field limits.cpu of the
+// SizingProfile.
+const AnnotationCPULimits = "podfit.dev/cpu-limits"
+
+// AnnotationLearnStartupBoost on a VerticalPodAutoscaler is true or false: whether podfit learns the startup boost of its containers. It
+// overrides the field startupBoost.learn of the SizingProfile.
+const AnnotationLearnStartupBoost = "podfit.dev/learn-startup-boost"
+
+// The resource names under which the recommender stores a learnt startup boost, in
+// status.recommendation.containerRecommendations[].uncappedTarget of a VerticalPodAutoscaler. Values are whole numbers.
+const (
+	// StartupBoostPercent is the factor in percent: 250 is 2.5 times the recommended CPU request. It is absent if starts need no more CPU.
+	StartupBoostPercent = "podfit.dev/startup-boost-percent"
+	// StartupBoostSeconds is the time from Ready to the end of the boost.
+	StartupBoostSeconds = "podfit.dev/startup-boost-seconds"
+	// StartupBoostStarts is the number of starts that the boost is learnt from.
+	StartupBoostStarts = "podfit.dev/startup-boost-starts"
+)
+
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the
 // record until the pod of the record is removed. podfit writes it together with spec.replicas, and removes it at the end of the surge.
 const AnnotationSurge = "podfit.dev/surge"

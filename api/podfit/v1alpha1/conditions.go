@@ -46,6 +46,23 @@ const (
 	// autoscaler controls. podfit leaves the request alone (ReasonRequestLeft, ReasonOthersReset), or changes it together with the
 	// target of the HPA (ReasonScalePointPreserved).
 	ConditionHorizontalPodAutoscaler = "HorizontalPodAutoscaler"
+	// ConditionUsageAboveRequest is True if a container has used more CPU than its request for 30 minutes, by more than 50m. The reason is
+	// the cause: ReasonRequestTooLow, ReasonOneReplica, ReasonStarting or ReasonNodeHasSpare.
+	ConditionUsageAboveRequest = "UsageAboveRequest"
+	// ConditionCPUThrottled is True if a container is throttled in more than a quarter of its CPU periods. The reason is the cause:
+	// ReasonAtLimit, ReasonKernelTooOld or ReasonBurstsOfThreads. It needs Prometheus.
+	ConditionCPUThrottled = "CPUThrottled"
+	// ConditionNoCPURequest is True if a container has had no CPU request for an hour, because the autoscaler does not control it
+	// (ReasonNotControlled) or the recommendation is not applied (ReasonNotApplied).
+	ConditionNoCPURequest = "NoCPURequest"
+	// ConditionJVMSeesAllCores is True if the CPU request of a JVM is in a range that a JVM may take for no request (ReasonRequestInBand).
+	ConditionJVMSeesAllCores = "JVMSeesAllCores"
+	// ConditionNeedsMoreReplicas is True if the profile limits the CPU of a pod to a share of a node, and the pods need more
+	// (ReasonAboveNodeShare). It is False if they do and the workload cannot have more replicas (ReasonReplicasFixed).
+	ConditionNeedsMoreReplicas = "NeedsMoreReplicas"
+	// ConditionCriticalityInvalid is True if a pod has an invalid value of the label podfit.dev/criticality (ReasonLabelInvalid), and the profile
+	// has a criticality.
+	ConditionCriticalityInvalid = "CriticalityInvalid"
 )
 
 // The reasons of these conditions.
@@ -84,6 +101,24 @@ const (
 	ReasonRequestLeft         = "RequestLeft"
 	ReasonOthersReset         = "TargetResetByOthers"
 	ReasonScalePointPreserved = "ScalePointPreserved"
+
+	ReasonRequestTooLow = "RequestTooLow"
+	ReasonOneReplica    = "OneReplica"
+	ReasonStarting      = "Starting"
+	ReasonNodeHasSpare  = "NodeHasSpare"
+
+	ReasonAtLimit         = "AtLimit"
+	ReasonKernelTooOld    = "KernelTooOld"
+	ReasonBurstsOfThreads = "BurstsOfThreads"
+
+	ReasonNotControlled = "NotControlled"
+	ReasonNotApplied    = "NotApplied"
+
+	ReasonRequestInBand = "RequestInBand"
+
+	ReasonAboveNodeShare = "AboveNodeShare"
+	ReasonReplicasFixed  = "ReplicasFixed"
+	ReasonLabelInvalid   = "LabelInvalid"
 )
 
 // Conditions returns the types of all conditions that the recommender of podfit sets in addition to upstream's.
@@ -91,5 +126,7 @@ func Conditions() []string {
 	return []string{
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
 		ConditionRecommendationNotAdmitted, ConditionNeedsLargerNode, ConditionHorizontalPodAutoscaler,
+		ConditionUsageAboveRequest, ConditionCPUThrottled, ConditionNoCPURequest, ConditionJVMSeesAllCores,
+		ConditionNeedsMoreReplicas, ConditionCriticalityInvalid,
 	}
 }

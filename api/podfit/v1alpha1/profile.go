@@ -76,6 +76,15 @@ type SizingProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	RuntimeGuards []RuntimeGuard `json:"runtimeGuards,omitempty"`
 
+	// limits are rules for the limits of new pods, for the VPAs that select the profile.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
+
+	// startupBoost is whether podfit learns how much more CPU the starts of containers need, for the VPAs that select the profile. Default:
+	// nothing is learnt. It needs the feature gate CPUStartupBoost. The field startupBoost of a VPA overrides what is learnt.
+	// +optional
+	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
+
 	// histogram contains parameters for the base default: quantiles of a decaying histogram.
 	// +optional
 	Histogram *Histogram `json:"histogram,omitempty"`
@@ -112,6 +121,45 @@ const (
 	GuardCPU    RuntimeGuard = "cpu"    // keep CPU requests out of the ranges that a JVM misreads
 	GuardMemory RuntimeGuard = "memory" // keep memory requests at or above the heap of a JVM
 )
+
+// Limits are rules for the limits of new pods.
+type Limits struct {
+	// cpu is what the admission controller does with the CPU limits of new pods: keep, which is the default, or remove. remove removes the CPU
+	// limit of each regular container whose CPU the VPA controls, unless the API server would reject the pod without it or the container needs
+	// it. Running pods keep their limits until they are replaced. The annotation podfit.dev/cpu-limits of a VPA overrides it.
+	// +optional
+	CPU LimitRule `json:"cpu,omitempty"`
+}
+
+// LimitRule is what the admission controller does with a limit of a new pod.
+//
+// +kubebuilder:validation:Enum=keep;remove
+type LimitRule string
+
+// The rules.
+const (
+	KeepLimit   LimitRule = "keep"   // the limit stays
+	RemoveLimit LimitRule = "remove" // the limit is removed
+)
+
+// StartupBoost contains the parameters of learnt startup boosts.
+type StartupBoost struct {
+	// learn enables learning: a new pod gets the CPU that the last starts of its containers needed, until it has been Ready for the learnt
+	// duration. Default: false. The annotation podfit.dev/learn-startup-boost of a VPA overrides it.
+	// +optional
+	Learn bool `json:"learn,omitempty"`
+
+	// maxFactor bounds the factor by which the recommended CPU request is multiplied. Default: 4. Between 1.1 and 10.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 1.1 && self <= 10.0",message="must be between 1.1 and 10"
+	MaxFactor *float64 `json:"maxFactor,omitempty"`
+
+	// maxDuration bounds the time from Ready to the end of the boost. Default: 10m. Between 0s and 15m; with 0s a boost ends when the pod is
+	// Ready.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('15m')",message="must be between 0s and 15m"
+	MaxDuration *Duration `json:"maxDuration,omitempty"`
+}
 
 // Duration is a duration such as 90m, 12h or 1h30m.
 //
@@ -353,11 +401,26 @@ type BusyHours struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
 	Percentile *float64 `json:"percentile,omitempty"`
 
-	// criticality is the factor by which that quantile is multiplied. Between 1 and 3.
+	// criticality is the factor by which that quantile is multiplied, unless the pods have another one by the label
+	// podfit.dev/criticality or by priorityClasses. Between 1 and 3. Default: 1.3.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3
 	Criticality *float64 `json:"criticality,omitempty"`
+
+	// priorityClasses are the criticality of pods with these PriorityClasses. The label podfit.dev/criticality of a pod overrides it.
+	// At most 32.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	PriorityClasses []PriorityClassCriticality `json:"priorityClasses,omitempty"`
+
+	// startup is the time after the start of a container in which CPU samples are left out of the percentile. Default: 5m. Between 0s
+	// and 1h. With 0s, all samples count.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="must be between 0s and 1h"
+	Startup *Duration `json:"startup,omitempty"`
 
 	// mostMillicores is the maximum CPU recommended for a container, in millicores.
 	// +optional
@@ -365,11 +428,16 @@ type BusyHours struct {
 	// +kubebuilder:validation:Maximum=1000000
 	MostMillicores *float64 `json:"mostMillicores,omitempty"`
 
-	// mostOfNode is the maximum CPU recommended for a container, as a fraction of the allocatable CPU of the smallest node on
-	// which its pods can run. Between 0.05 and 1.
+	// mostOfNode is the maximum CPU recommended for all containers of a pod together, as a fraction of the CPU of the smallest node on
+	// which the pods can run. If they need more, all are lowered in proportion. Between 0.05 and 1. Default: 0.25.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.05 && self <= 1.0",message="must be between 0.05 and 1"
 	MostOfNode *float64 `json:"mostOfNode,omitempty"`
+
+	// mostOfNodeBase is the CPU of the node that mostOfNode is a fraction of: Allocatable, which pods can request, or Capacity, which
+	// includes what is reserved for the system. Default: Allocatable.
+	// +optional
+	MostOfNodeBase NodeBase `json:"mostOfNodeBase,omitempty"`
 
 	// floorMillicores is the minimum CPU recommended for a pod, in millicores. It is divided among the containers of the pod.
 	// +optional
@@ -377,6 +445,30 @@ type BusyHours struct {
 	// +kubebuilder:validation:Maximum=1000000
 	FloorMillicores *float64 `json:"floorMillicores,omitempty"`
 }
+
+// PriorityClassCriticality is the criticality of pods with a PriorityClass.
+type PriorityClassCriticality struct {
+	// name is the name of the PriorityClass.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// criticality is the factor by which the quantile of CPU usage is multiplied. Between 1 and 3.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3
+	Criticality float64 `json:"criticality"`
+}
+
+// NodeBase is the CPU of a node that a fraction is taken of.
+//
+// +kubebuilder:validation:Enum=Allocatable;Capacity
+type NodeBase string
+
+// The bases of fractions of a node.
+const (
+	NodeAllocatable NodeBase = "Allocatable"
+	NodeCapacity    NodeBase = "Capacity"
+)
 
 // Ensemble contains the parameters of profiles with the base autopilot.
 type Ensemble struct {

@@ -158,6 +158,18 @@ The permissions of each component. They are those of deploy/10-rbac.yaml and dep
 {{- end }}
 
 {{/*
+What the roles view, edit and admin of Kubernetes may read besides.
+*/}}
+{{- define "podfit.rules.view" }}
+- apiGroups: [autoscaling.k8s.io]
+  resources: [verticalpodautoscalercheckpoints, verticalpodautoscalers]
+  verbs: [get, list, watch]
+- apiGroups: [podfit.dev]
+  resources: [capacityplans, sizingprofiles, updatestates, usagehistories]
+  verbs: [get, list, watch]
+{{- end }}
+
+{{/*
 The permissions in podfit's own namespace.
 */}}
 {{- define "podfit.ownRules.recommender" }}

@@ -70,5 +70,5 @@ func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 
 // Limits returns the LimitRanges and ResourceQuotas of a namespace.
 func (v *clusterView) Limits(namespace string) policy.Limits {
-	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace)}
+	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace), QuotasUnknown: !v.world.KnowsQuotas()}
 }

@@ -143,7 +143,7 @@ func usageText(c *cobra.Command, width int) string {
 	}
 	b.WriteString("Usage:\n" + hanging("  ", line, 6, width) + "\n")
 	if c.HasExample() {
-		b.WriteString("\nExamples:\n" + strings.TrimRight(c.Example, "\n") + "\n")
+		b.WriteString("\nExamples:\n" + wrapExamples(c.Example, width) + "\n")
 	}
 	writeCommands(&b, c, width)
 	groups, note := flagGroups(c)

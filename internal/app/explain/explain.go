@@ -172,8 +172,9 @@ func (c *Config) explain(
 	ctx context.Context, now time.Time, clients *kube.Clients, namespace string, find func(*cluster.Snapshot, finder) (subject, error),
 ) (*explanation.Explanation, error) {
 	var notes []string
+	var forbiddenFlags []explanation.Unread
 	if !c.known && !c.onlyNamespace {
-		notes, c.known = c.adopt(ctx, clients)
+		notes, forbiddenFlags, c.known = c.adopt(ctx, clients)
 	}
 	world, unknown, err := c.load(ctx, clients, namespace)
 	if err != nil {
@@ -194,7 +195,7 @@ func (c *Config) explain(
 	in := &explanation.Input{
 		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.jobs.Updater.Interval(),
 		Others: found.others, Governing: found.governing, Nodes: world.Nodes(), Ifs: c.If, Missing: unknown.notes, Replicas: world.Scale(found.Workload),
-		NoAutoscalers: unknown.autoscalers,
+		NoAutoscalers: unknown.autoscalers, Forbidden: append(unknown.forbidden, forbiddenFlags...),
 	}
 	c.noteFlags(in, notes, c.known)
 	states := c.records(ctx, in, clients)
@@ -216,8 +217,9 @@ func (c *Config) explain(
 
 // unread is what could not be read of the cluster.
 type unread struct {
-	notes       []string // full sentences
-	autoscalers bool     // the cluster may have VPAs, and they could not be read
+	notes       []string             // full sentences
+	forbidden   []explanation.Unread // what the user has no right to read
+	autoscalers bool                 // the cluster may have VPAs, and they could not be read
 }
 
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
@@ -239,17 +241,26 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 		options.Namespace, options.Ignored = namespace, nil
 		world = watcher.NewWorld(clients, options)
 		failed = world.Load(ctx)
-		out.notes = append(out.notes, "You may not list the pods of all namespaces, so only namespace "+namespace+" was read: the free room on nodes is not known.")
+		note := "You may not list the pods of all namespaces, so only namespace " + namespace + " was read: the free room on nodes is not known."
+		out.forbidden = append(out.forbidden, explanation.Unread{Part: "pods of other namespaces", Note: note})
 	}
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
 			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", u.Err)
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
-			out.notes = append(out.notes, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply -f -")
+			out.notes = append(out.notes, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
 			out.autoscalers = out.autoscalers || u.Resource == watcher.AutoscalersFeed
-			out.notes = append(out.notes, lack(&u))
+			denied := explanation.Unread{Part: u.Resource, Note: lack(&u)}
+			switch {
+			case !apierrors.IsForbidden(u.Err):
+				out.notes = append(out.notes, denied.Note)
+			case u.Resource == "nodes": // first, because the text names the first parts only
+				out.forbidden = slices.Insert(out.forbidden, 0, denied)
+			default:
+				out.forbidden = append(out.forbidden, denied)
+			}
 		}
 	}
 	return world, out, ctx.Err()
@@ -341,7 +352,7 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
 	states, err := readStates(ctx, clients, c.jobs.Updater.WatcherOptions().Namespace)
 	if err != nil {
-		in.Missing = append(in.Missing, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
+		miss(in, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
 	}
 	return states
 }
@@ -383,13 +394,13 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	if len(in.Pods) > 0 {
 		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
 		if err != nil {
-			in.Missing = append(in.Missing, "The template of the pods was not read ("+oneLine(err)+").")
+			miss(in, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
 		}
 		in.Labels, in.Containers = details.Labels, details.Containers
 	}
 	events, err := event.List(ctx, clients, namespace)
 	if err != nil {
-		in.Missing = append(in.Missing, "Events were not read ("+oneLine(err)+").")
+		miss(in, "events", err, "Events were not read ("+oneLine(err)+").")
 	}
 	in.Events = about(events, in)
 	c.measure(ctx, in, clients, namespace)
@@ -416,7 +427,7 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	case apierrors.IsNotFound(err):
 		in.Missing = append(in.Missing, "The cluster has no Metrics API, so the current usage is not known.")
 	case err != nil:
-		in.Missing = append(in.Missing, "The current usage was not read ("+oneLine(err)+").")
+		miss(in, "usage metrics", err, "The current usage was not read ("+oneLine(err)+").")
 	}
 	for i := range reading.Samples {
 		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
@@ -425,5 +436,20 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	}
 }
 
-// oneLine returns the text of an error on one line.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// miss adds a part that could not be read because of an error, with a sentence about it.
+func miss(in *explanation.Input, part string, err error, note string) {
+	if apierrors.IsForbidden(err) {
+		in.Forbidden = append(in.Forbidden, explanation.Unread{Part: part, Note: note})
+		return
+	}
+	in.Missing = append(in.Missing, note)
+}
+
+// oneLine returns the text of an error on one line, and a short one if the API server refuses the request: the path and the user of each
+// request hide what is missing from a user who may read one namespace only.
+func oneLine(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "you have no right to do this"
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -139,7 +139,11 @@ func TestMeasure_podsOfTheNamespace_onlyThoseOfTheWorkloadAreCounted(t *testing.
 		for _, s := range in.Usage {
 			pods = append(pods, s.Pod.String())
 		}
-		if missing := strings.Join(in.Missing, " "); !slices.Equal(pods, tt.pods) || !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") {
+		missing := strings.Join(in.Missing, " ")
+		for _, u := range in.Forbidden {
+			missing += u.Note
+		}
+		if !slices.Equal(pods, tt.pods) || !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") {
 			t.Errorf("%s: samples of %q, missing %q; want %q and %q", name, pods, missing, tt.pods, tt.missing)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -39,8 +40,8 @@ type Running struct {
 }
 
 // adopt sets the flags of the running updater and recommender, as their Deployments have them, unless they are on the command line. It returns
-// notes about them, and whether the flags of both are known.
-func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []string, known bool) {
+// notes about them, what the user has no right to read, and whether the flags of both are known.
+func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []string, denied []explanation.Unread, known bool) {
 	programs, err := clients.Programs(ctx)
 	known = true
 	for _, job := range []struct {
@@ -55,7 +56,12 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []stri
 		switch {
 		case len(found) == 0 && err != nil:
 			known = false
-			notes = append(notes, fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err)))
+			note := fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err))
+			if apierrors.IsForbidden(err) {
+				denied = append(denied, explanation.Unread{Part: "flags of the " + job.name, Note: note})
+			} else {
+				notes = append(notes, note)
+			}
 		case len(found) == 0:
 			known = false
 			notes = append(notes, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
@@ -66,7 +72,7 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []stri
 			notes = append(notes, c.adoptOf(job.name, &found[0], of))
 		}
 	}
-	return notes, known
+	return notes, denied, known
 }
 
 func deploymentsOf(all []kube.Program) []string {
@@ -124,7 +130,7 @@ func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.I
 	fresh, err := kube.NewLease(clients, namespace, name).IsFresh(ctx, timeout, now)
 	switch {
 	case err != nil:
-		in.Missing = append(in.Missing, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
+		miss(in, "the status lease", err, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
 	case !fresh:
 		in.Paused = fmt.Sprintf("The updater changes no pods, because the admission controller has not renewed its status lease %s/%s for %v.", namespace, name, timeout)
 	}

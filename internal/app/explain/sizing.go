@@ -32,7 +32,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	catalog := c.jobs.Recommender.Catalog()
 	if err := readProfiles(ctx, clients, catalog); err != nil {
-		in.Missing = append(in.Missing, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
+		miss(in, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
 	}
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
 		if !catalog.IsListed() {
@@ -49,14 +49,15 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	store, workloads := c.history(ctx, in, world, clients, choice)
 	s := &explanation.Sizing{
-		Now: in.Now, Profile: choice.Profile, Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
+		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
 	}
-	s.Profile.Params = workloads.Params(choice, in.Subject.Workload)
+	declared, _ := recommend.DeclaredBy(in.Pods)
+	nodes := recommend.NewNodes(world.Nodes(), world.Selectors()).Smallest(in.Pods)
 	for _, p := range recommend.Builtins() {
 		other := *a
 		other.Recommender = p.Name
 		if of := catalog.Of(&other); of.Usable {
-			s.Profiles = append(s.Profiles, of.Profile)
+			s.Profiles = append(s.Profiles, of.For(declared, nodes))
 		}
 	}
 	if len(in.Pods) > 0 {
@@ -87,10 +88,10 @@ func (c *Config) history(
 	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
 	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, o)
 	if checkpoints != nil {
-		in.Missing = append(in.Missing, "Checkpoints were not read ("+oneLine(checkpoints)+").")
+		miss(in, "checkpoints", checkpoints, "Checkpoints were not read ("+oneLine(checkpoints)+").")
 	}
 	if histories != nil {
-		in.Missing = append(in.Missing, "Usage histories were not read ("+oneLine(histories)+").")
+		miss(in, "usagehistories", histories, "Usage histories were not read ("+oneLine(histories)+").")
 	}
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()

@@ -77,8 +77,9 @@ func (b *book) advise(w *workload) []cluster.Advice {
 	if !choice.Usable {
 		return nil
 	}
-	recommended := recommend.Workload(b.workloads.Params(choice, w.key), choice.Estimator, b.store, a, w.key, b.scene.now)
-	return policy.Cap(a, recommended, cluster.Resources{})
+	p := b.workloads.Profile(choice, w.key)
+	recommended := recommend.Workload(p.Params, p.Estimator, b.store, a, w.key, b.scene.now)
+	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 
 // target returns the recommendation for a container, or an empty one.

@@ -149,7 +149,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		}
 	}
 	if source == sourceCluster {
-		config.Source = "VPA objects"
+		config.Source = review.SourceVPAs
 		j.noteUnused(s, "for", config.Source)
 		j.noteUnused(s, "history", config.Source)
 		return j.readStored(ctx, clients, s)

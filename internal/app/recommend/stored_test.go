@@ -93,3 +93,34 @@ func TestStored_withoutHistory_confidenceIsLowOrNone(t *testing.T) {
 		t.Errorf("no VPA: got %+v", e)
 	}
 }
+
+// podfit recommend multiplies by the criticality of the pods and limits them to a share of a node, as the recommender does.
+func TestBook_busyHours_usesCriticalityAndNodesOfTheWorkload(t *testing.T) {
+	s := largeScene(5)
+	w := s.workloads[0]
+	for _, p := range w.live {
+		p.Marks = &cluster.Marks{Criticality: cluster.Criticality{Labelled: true, Label: "3"}}
+		p.Place = cluster.Anywhere
+	}
+	recommended := func(nodes ...cluster.Node) cluster.Advice {
+		s.nodes = nodes
+		b := newBook("busy-hours", s)
+		b.workloads.SkipRestore()
+		b.track()
+		for minute := 24 * 60; minute > 0; minute-- {
+			at := s.now.Add(-time.Duration(minute) * time.Minute)
+			b.store.Observe(usage.Sample{Pod: w.live[0].Key, Container: "app", At: at, CPU: 1, Memory: 1e8, Has: cluster.Both})
+		}
+		advice := b.advise(w)
+		if len(advice) != 1 {
+			t.Fatalf("got %+v", advice)
+		}
+		return advice[0]
+	}
+	if got := recommended().Target.CPU; got < 3000 || got > 3150 {
+		t.Errorf("target %dm, want 1 core × 3", got)
+	}
+	if got := recommended(cluster.Node{Name: "small", Allocatable: cluster.Amounts(8000, 64<<30)}); got.Target.CPU != 2000 || got.Uncapped.CPU < 3000 {
+		t.Errorf("got %+v, want a quarter of the node", got)
+	}
+}

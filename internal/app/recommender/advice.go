@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -41,23 +42,20 @@ func (r *recommender) advise(ctx context.Context, now time.Time, v view) {
 	var writers errgroup.Group
 	writers.SetLimit(r.config.Workers)
 	for _, a := range v.Autoscalers {
-		if !a.Remarked || r.serves(a) || !r.config.Common.Serves(a.Namespace) || !r.catalog.IsListed() {
-			continue
+		if r.isToRelease(a) {
+			writers.Go(func() error {
+				process.Attempt(r.log, r.health, a.Key.String(), func() { r.release(ctx, now, a) })
+				return nil
+			})
 		}
-		adv := advice{to: a, containers: a.Advice}
-		for _, c := range v1alpha1.Conditions() {
-			adv.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
-		}
-		writers.Go(func() error {
-			process.Attempt(r.log, r.health, a.Key.String(), func() { r.write(ctx, now, adv) })
-			return nil
-		})
 	}
 	count := make(map[objectKey]int)
+	conditions := make(map[[2]string]int) // by type and reason
 	for _, a := range v.served {
 		process.Attempt(r.log, r.health, a.Key.String(), func() {
 			adv := r.adviseOne(now, v, a)
 			count[adv.class()]++
+			adv.count(conditions)
 			writers.Go(func() error {
 				process.Attempt(r.log, r.health, a.Key.String(), func() {
 					if r.write(ctx, now, adv) {
@@ -71,6 +69,41 @@ func (r *recommender) advise(ctx context.Context, now time.Time, v view) {
 	_ = writers.Wait() // always nil: write logs errors
 	r.forgetAdvised(v.Autoscalers)
 	r.metrics.publishObjects(count)
+	r.metrics.publishConditions(conditions)
+}
+
+// released is an autoscaler that this recommender does not serve, without podfit's conditions.
+type released struct{ uid, recommender string }
+
+// isToRelease reports whether podfit's conditions must be removed from an autoscaler, because it is served by another recommender now. That is
+// done once for each recommender: if they appear again, the other one is podfit, too, and has written them.
+func (r *recommender) isToRelease(a *cluster.Autoscaler) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.serves(a) {
+		delete(r.released, a.Key)
+		return false
+	}
+	return a.Remarked && r.config.Common.Serves(a.Namespace) && r.catalog.IsListed() && r.released[a.Key] != released{a.UID, a.Recommender}
+}
+
+// release removes podfit's conditions from an autoscaler that another recommender serves. The rest of the status belongs to that one.
+func (r *recommender) release(ctx context.Context, now time.Time, a *cluster.Autoscaler) {
+	defer func() { r.health.Active(time.Now()) }()
+	var none advice
+	for _, c := range v1alpha1.Conditions() {
+		none.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, err := r.world.WriteConditions(ctx, a, now, none.conditions...); err != nil {
+		r.log.Debug("Cannot remove conditions from a VPA that another recommender serves; the next pass tries again",
+			slog.String("vpa", a.Key.String()), slog.Any("error", err))
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.released[a.Key] = released{a.UID, a.Recommender}
 }
 
 // adviseOne returns the new status of an autoscaler, and updates the metrics of changed recommendations.
@@ -117,7 +150,13 @@ func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advic
 	r.sayOOMLoops(&adv, governing, now, seen)
 	r.sayAdmission(&adv, pods)
 	r.sayNodes(&adv, governing, pods)
+	if !conflicts {
+		r.sayCriticality(&adv, choice)
+		r.sayReplicas(&adv, choice, seen.live)
+	}
 	sayHorizontal(&adv, governing, pods)
+	situation := contention.Situation{Autoscaler: a, Advice: adv.containers, Governs: governing}
+	adv.conditions = append(adv.conditions, r.contention.Conditions(now, v.Snapshot, situation)...)
 	return adv
 }
 
@@ -131,14 +170,15 @@ func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *si
 	if !choice.Usable || !isFirst && !hasLivePods && r.workloads.AwaitsNode(choice, a.Target) {
 		return a.Advice
 	}
-	recommended := recommend.Workload(r.workloads.Params(choice, a.Target), choice.Estimator, r.usageStore, a, a.Target, now)
+	p := r.workloads.Profile(choice, a.Target)
+	recommended := recommend.Workload(p.Params, p.Estimator, r.usageStore, a, a.Target, now)
 	if r.workloads.Held(choice, a.Target, now) || r.backfill.Holds(a, now) {
 		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
 	}
 	if r.workloads.LimitsCPU(choice, a.Target) {
 		recommended = sizing.LimitCPU(a, recommended)
 	}
-	return policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed())
+	return r.withLearntBoosts(now, a, choice, policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed(), p.Node))
 }
 
 // sayTarget reports whether the target of the autoscaler can be governed.
@@ -239,6 +279,15 @@ func (a *advice) class() objectKey {
 		}
 	}
 	return k
+}
+
+// count adds the conditions of the autoscaler that report a problem.
+func (a *advice) count(conditions map[[2]string]int) {
+	for _, c := range a.conditions {
+		if c.Status != watcher.Removed {
+			conditions[[2]string{string(c.Type), c.Reason}]++
+		}
+	}
 }
 
 // requestTimeout is the timeout of one request of a pass, so that an API server that does not respond cannot block the pass.

@@ -181,12 +181,32 @@ func TestRecommender_vpaIsNotServed_conditionsAreRemovedInServedNamespaces(t *te
 				a := b.autoscale("web", b.deployment("web", 1, "app"))
 				a.Recommender, a.Remarked = "another", tt.remarked
 				b.run(3 * time.Minute)
-				if b.writes != tt.writes {
-					t.Errorf("%d writes, want %d", b.writes, tt.writes)
+				if b.writes != tt.writes || b.conditionWrites != tt.writes {
+					t.Errorf("%d writes, %d of conditions only, want %d", b.writes, b.conditionWrites, tt.writes)
 				}
 			})
 		})
 	}
+}
+
+// Two recommenders of podfit with different names write the conditions of their own VPAs only. Without a bound, each of them would remove in each
+// pass what the other one has written.
+func TestRecommender_vpaOfAnotherPodfit_itsConditionsAreRemovedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newContended(t, 1)
+		c.autoscalers[0].Recommender = "another"
+		c.watch(time.Hour, func(after time.Duration) {
+			theirs := *c.autoscalers[0]
+			theirs.Remarked = true // the other recommender has written a condition
+			if after == 30*time.Minute {
+				theirs.Recommender = "a third one"
+			}
+			c.autoscalers[0] = &theirs
+		})
+		if c.writes != 2 {
+			t.Errorf("%d writes in an hour, want one for each recommender", c.writes)
+		}
+	})
 }
 
 // The target of a recommendation is only remembered when the API server has the recommendation.

@@ -6,12 +6,13 @@ package recommender
 import (
 	"context"
 	"log/slog"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/contention"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
+	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
@@ -24,7 +25,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 	if !c.CapacityPlan || c.Name != "default" { // recommenders with other names run beside the one that writes it
 		return nil, nil
 	}
-	if c.Common.Namespace != "" || strings.Join(c.Common.IgnoredNamespaces, "") != "" {
+	if !c.allNamespaces() {
 		p.Log.Info("The CapacityPlan is off, because not all namespaces are watched", slog.String("flag", "capacity-plan"))
 		return nil, nil
 	}
@@ -52,12 +53,53 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 	}, nil
 }
 
-// beside returns a function that runs two others concurrently, and returns when both have returned.
-func beside(work, other func(context.Context) error) func(context.Context) error {
+// newObserver returns what reads the CPU throttling of containers, nil if there is no Prometheus.
+func newObserver(c *Config, m *Metrics, h *process.Health, log *slog.Logger) (*contention.Observer, error) {
+	if !c.HasPrometheus() {
+		return nil, nil
+	}
+	source := throttlingSource(c.History)
+	client, err := source.Client(m.history)
+	if err != nil {
+		return nil, err
+	}
+	return contention.NewObserver(client, h, log), nil
+}
+
+// throttlingSource returns where CPU throttling is read: in the Prometheus of the history. The default names of its labels are those of
+// Kubernetes before 1.16, so they are replaced by those of the kubelet.
+func throttlingSource(h history.PrometheusConfig) history.PrometheusConfig {
+	older := history.PrometheusDefaults()
+	if h.ContainerPodLabel == older.ContainerPodLabel {
+		h.ContainerPodLabel = "pod"
+	}
+	if h.ContainerNameLabel == older.ContainerNameLabel {
+		h.ContainerNameLabel = "container"
+	}
+	return h
+}
+
+// observing returns the work of an observer, nil without one.
+func observing(o *contention.Observer) func(context.Context) error {
+	if o == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		o.Run(ctx)
+		return nil
+	}
+}
+
+// beside returns a function that runs others concurrently with work, and returns when all have returned. Those that are nil are left out.
+func beside(work func(context.Context) error, others ...func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return work(ctx) })
-		g.Go(func() error { return other(ctx) })
+		for _, other := range others {
+			if other != nil {
+				g.Go(func() error { return other(ctx) })
+			}
+		}
 		return g.Wait()
 	}
 }

@@ -6,6 +6,7 @@ package recommender
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -215,6 +216,14 @@ func (c *Config) NameGiven() bool { return c.nameFlag != nil && c.nameFlag.Chang
 // --storage=prometheus.
 func (c *Config) HasPrometheus() bool {
 	return c.Storage == "prometheus" || c.prometheusFlag != nil && c.prometheusFlag.Changed
+}
+
+// SeesAllPods reports whether the recommender knows all pods of the cluster, and reads the usage of all.
+func (c *Config) SeesAllPods() bool { return c.allNamespaces() && !c.ExternalMetrics }
+
+// allNamespaces reports whether the objects of all namespaces are watched.
+func (c *Config) allNamespaces() bool {
+	return c.Common.Namespace == "" && strings.Join(c.Common.IgnoredNamespaces, "") == ""
 }
 
 // MaxAllowed returns the maximum for containers whose autoscaler sets no maxAllowed.

@@ -101,6 +101,11 @@ func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
 				w := b.deployment("web", 2, "app", "proxy")
 				b.autoscale("web", w).Recommender = p.Name
 				b.trace = drawTrace(time.Now(), w)
+				later := slices.IndexFunc(b.trace.Samples, func(s replay.Sample) bool { return s.Pod == 1 })
+				b.pods[1].Started = time.Unix(b.trace.Samples[later].At, 0).UTC() // a backtest takes the first sample for the start
+				for i := range b.pods[1].Containers {
+					b.pods[1].Containers[i].Delay = 1
+				}
 
 				want := map[int64][]cluster.Advice{}
 				rules := replay.RulesFor(p)

@@ -40,7 +40,7 @@ var conditionMessages = []ConditionMessage{
 		Meaning: "There is no recommendation, although the target has running pods. This is normal for a minute or two after the pods have started. " +
 			"It lasts if no usage is measured, if every container policy has mode `Off`, or if another condition of the VPA names a cause.",
 		Remedy: "Check that usage is measured: `kubectl -n NAMESPACE top pods --containers`. If not, check the Metrics API: `kubectl get apiservice v1beta1.metrics.k8s.io`. " +
-			"Then look at the log of the recommender: `kubectl -n kube-system logs deploy/vpa-recommender`.",
+			"Then look at the log of the recommender: `kubectl -n kube-system logs -l app.kubernetes.io/component=recommender --tail=-1`.",
 	},
 	{
 		Type: v1.RecommendationProvided, Status: watcher.False, Reason: reasonNoPodsMatched,
@@ -134,8 +134,8 @@ var conditionMessages = []ConditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionAnnotationInvalid, Status: watcher.True, Reason: v1alpha1.ReasonInvalid,
-		Meaning: "An annotation about the time or the rollout of changes, or about language runtimes, is invalid. The message names the annotation and the mistake. The updater sets the condition.",
-		Remedy:  "Correct the annotation. See [rollout.md](rollout.md) and [runtimes.md](runtimes.md) for the form.",
+		Meaning: "An annotation about the time or the rollout of changes, about language runtimes, CPU limits or startup boosts is invalid. The message names the annotation and the mistake. The updater sets the condition.",
+		Remedy:  "Correct the annotation. See [rollout.md](rollout.md), [runtimes.md](runtimes.md), [limits.md](limits.md) and [startup.md](startup.md) for the form.",
 	},
 	{
 		Type: v1alpha1.ConditionReverted, Status: watcher.True, Reason: v1alpha1.ReasonOOMKilled,
@@ -224,10 +224,27 @@ var conditionMessages = []ConditionMessage{
 			" If your cluster autoscaler adds larger nodes, set `--max-node-cpu` and `--max-node-memory` for all components.",
 	},
 	{
+		Type: v1alpha1.ConditionNeedsMoreReplicas, Status: watcher.True, Reason: v1alpha1.ReasonAboveNodeShare,
+		Meaning: "The profile limits the CPU of a pod to a share of the smallest node (`mostOfNode`, with `mostOfNodeBase`), and the pods need more than that. All containers of a pod are lowered in proportion. " +
+			"`uncappedTarget` has what they need. The message has the sum, the limit with its base, the present replicas n and the needed ones: ⌈n × needed CPU ÷ limit⌉, which is enough if the load is divided evenly among the replicas.",
+		Remedy: "Raise the replicas of the workload, or `minReplicas` and `maxReplicas` of the HPA that sets them. If more replicas do not take a part of the load, use a SizingProfile with a larger `busyHours.mostOfNode`, or add larger nodes.",
+	},
+	{
+		Type: v1alpha1.ConditionNeedsMoreReplicas, Status: watcher.False, Reason: v1alpha1.ReasonReplicasFixed,
+		Meaning: "The pods need more CPU than the share of a node that the profile allows (`mostOfNode`), and more replicas are not possible: a DaemonSet runs one pod per node, and a Job or CronJob has no replicas that share its load. " +
+			"All containers of a pod are lowered in proportion.",
+		Remedy: "Use a SizingProfile with a larger `busyHours.mostOfNode`, add larger nodes, or reduce what a pod uses.",
+	},
+	{
+		Type: v1alpha1.ConditionCriticalityInvalid, Status: watcher.True, Reason: v1alpha1.ReasonLabelInvalid,
+		Meaning: "A live pod has the label `podfit.dev/criticality` with a value that is not a number from 1 to 3. The label has no effect: the pod counts with the criticality of its PriorityClass or of the profile. The message has the value, and the criticality that applies.",
+		Remedy:  "Correct the label in the pod template of the workload, for example to `\"1.5\"`. See [algorithm.md](algorithm.md).",
+	},
+	{
 		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonRequestLeft,
 		Meaning: "A HorizontalPodAutoscaler (HPA) scales the target by the utilization of a request that the VPA controls. podfit does not change that request and its limit, because the number of replicas would change with it. The recommendation stays in the status. The message names the HPA and the request.",
 		Remedy: "If the request is correct, remove the resource from `controlledResources` of the VPA. To let podfit change the request and the target of the HPA together, run " +
-			"`kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. Or let the HPA scale by an absolute value (`averageValue`) or another metric. To get the behaviour of upstream, set `--hpa=ignore`.",
+			"`kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point --overwrite`. Or let the HPA scale by an absolute value (`averageValue`) or another metric. To get the behaviour of upstream, set `--hpa=ignore`.",
 	},
 	{
 		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonScalePointPreserved,
@@ -239,5 +256,64 @@ var conditionMessages = []ConditionMessage{
 		Meaning: "Something else, such as a GitOps tool, has overwritten the target that podfit set on the HPA several times. podfit has stopped changing the HPA and the request.",
 		Remedy: "Exclude `spec.metrics` of the HPA from the tool (for Argo CD: `ignoreDifferences`), then remove the record: `kubectl -n NAMESPACE annotate hpa HPA podfit.dev/scale-point-`. " +
 			"Or remove the annotation `podfit.dev/hpa` from the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionUsageAboveRequest, Status: watcher.True, Reason: v1alpha1.ReasonRequestTooLow,
+		Meaning: "A container has used more CPU than its request in each 5 minutes of the last 30, by more than 50m, and the request is too low: the recommendation is above it, the usage is at the limit, or its node has no spare CPU. " +
+			"The message says why the recommendation is not applied, as far as the recommender knows it. The condition ends after 15 minutes at or below the request, or when the request is raised.",
+		Remedy: "Follow the message. If it refers to the condition `Updating`, look up its reason in the section about decision reasons: `kubectl podfit explain -n NAMESPACE WORKLOAD`.",
+	},
+	{
+		Type: v1alpha1.ConditionUsageAboveRequest, Status: watcher.True, Reason: v1alpha1.ReasonOneReplica,
+		Meaning: "One replica, or at most half of them, uses more CPU than its request and more than three times the median of all replicas. A higher request would not help the workload. The message names the pod.",
+		Remedy: "Examine the pod: the load may not be balanced, or a process is stuck in a loop. `kubectl -n NAMESPACE top pods --containers` compares the replicas. " +
+			"To restart it, run `kubectl -n NAMESPACE delete pod POD`.",
+	},
+	{
+		Type: v1alpha1.ConditionUsageAboveRequest, Status: watcher.True, Reason: v1alpha1.ReasonStarting,
+		Meaning: "A container has used more CPU than its request for 30 minutes, and started less than 45 minutes ago, so the cause may be its start.",
+		Remedy:  "Wait. If each start needs this much CPU, set `startupBoost` in the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionUsageAboveRequest, Status: watcher.True, Reason: v1alpha1.ReasonNodeHasSpare,
+		Meaning: "A container uses more CPU than its request, but the recommendation is not above the request, and the pods of its node use less than half of the allocatable CPU, so no other pod is harmed. " +
+			"podfit knows this only if it watches all namespaces and reads usage from the Metrics API.",
+		Remedy: "No action is required. To have the CPU also when the node is full, raise `minAllowed` for CPU in the VPA.",
+	},
+	{
+		Type: v1alpha1.ConditionCPUThrottled, Status: watcher.True, Reason: v1alpha1.ReasonAtLimit,
+		Meaning: "A container is throttled in more than 25 % of the CPU periods in which it ran, in the last 30 minutes, and the 95th percentile of its usage is at least 95 % of its CPU limit. " +
+			"The condition ends below 20 % or 90 %. podfit reads it from Prometheus (`--prometheus-address` of the recommender); without Prometheus, throttling is not known and this condition is never set.",
+		Remedy: "Raise the CPU limit in the pod template, or remove it. If the VPA controls the limit (`controlledValues: RequestsAndLimits`), it follows the request.",
+	},
+	{
+		Type: v1alpha1.ConditionCPUThrottled, Status: watcher.True, Reason: v1alpha1.ReasonKernelTooOld,
+		Meaning: "A container is throttled in more than 25 % of its CPU periods although it uses less than half of its CPU limit on average, and the kernel of its node lacks the fix for throttling without need. " +
+			"Linux 5.4, 5.3.9, 4.19.84 and 4.14.154 have the fix, as do later kernels of Red Hat Enterprise Linux 7 and 8 and of Ubuntu.",
+		Remedy: "Upgrade the kernel of the nodes: `kubectl get nodes -o custom-columns=NAME:.metadata.name,KERNEL:.status.nodeInfo.kernelVersion`. Until then, remove the CPU limit in the pod template.",
+	},
+	{
+		Type: v1alpha1.ConditionCPUThrottled, Status: watcher.True, Reason: v1alpha1.ReasonBurstsOfThreads,
+		Meaning: "A container is throttled in more than 25 % of its CPU periods although it uses less than half of its CPU limit on average, and the kernel of its node is not known to be the cause: " +
+			"many threads run at the same time and use the quota of a period of 100 ms early.",
+		Remedy: "Reduce the number of threads (`GOMAXPROCS`, `-XX:ActiveProcessorCount`, size of thread pools), or raise the CPU limit in the pod template or remove it.",
+	},
+	{
+		Type: v1alpha1.ConditionNoCPURequest, Status: watcher.True, Reason: v1alpha1.ReasonNotControlled,
+		Meaning: "A container has had no CPU request for an hour, and the VPA does not set one: its container policy has mode `Off`, or `controlledResources` does not contain `cpu`. " +
+			"The scheduler counts no CPU for it, so it takes CPU on which the requests of other pods rely.",
+		Remedy: "Set a CPU request in the pod template, or a default request in a LimitRange of the namespace, or let the VPA control the CPU of the container.",
+	},
+	{
+		Type: v1alpha1.ConditionNoCPURequest, Status: watcher.True, Reason: v1alpha1.ReasonNotApplied,
+		Meaning: "A container has had no CPU request for an hour, and the recommendation of the VPA is not applied to it. The message says why, as far as the recommender knows it.",
+		Remedy:  "Follow the message. To give it a request at once, set one in the pod template.",
+	},
+	{
+		Type: v1alpha1.ConditionJVMSeesAllCores, Status: watcher.True, Reason: v1alpha1.ReasonRequestInBand,
+		Meaning: "A container with a JVM, without a CPU limit and without `-XX:ActiveProcessorCount`, has a CPU request that a JVM may take for no request: 989m to 1000m, or 2538m to 2562m. " +
+			"OpenJDK before 11.0.17, 17.0.5 and 18.0.2 then uses all cores of the node. podfit does not know the version of the JDK and the cgroup version of the node; see [runtimes.md](runtimes.md).",
+		Remedy: "Set `-XX:ActiveProcessorCount`, for example in the variable `JAVA_TOOL_OPTIONS` of the pod template, or a request outside of the range. " +
+			"podfit avoids the range with `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/runtime-guards=cpu --overwrite`.",
 	},
 }

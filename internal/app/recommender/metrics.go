@@ -5,11 +5,13 @@ package recommender
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
@@ -20,6 +22,7 @@ import (
 // Metrics are the metrics of the recommender. Those that upstream has keep upstream's names.
 type Metrics struct {
 	objects    *process.SnapshotGauge
+	conditions *process.SnapshotGauge
 	latency    prometheus.Histogram
 	execution  *prometheus.HistogramVec
 	aggregates prometheus.Gauge
@@ -38,6 +41,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		objects: process.NewSnapshotGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
 		}, "update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
+		conditions: process.NewSnapshotGauge(prometheus.GaugeOpts{
+			Namespace: "podfit_recommender", Name: "vpas_with_condition",
+			Help: "Number of VPA objects with a condition that only podfit sets, by type and reason. Conditions that the updater sets are not counted.",
+		}, "condition", "reason"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Name: "recommendation_latency_seconds",
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
@@ -60,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		history: history.NewMetrics(reg),
 		quality: newQualityMetrics(reg), capacity: forecast.NewMetrics(reg),
 	}
-	reg.MustRegister(m.sources, m.objects, m.latency, m.execution, m.aggregates, m.responses, m.rejected)
+	reg.MustRegister(m.sources, m.objects, m.conditions, m.latency, m.execution, m.aggregates, m.responses, m.rejected)
 	return m
 }
 
@@ -86,6 +93,18 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 		}
 	}
 	m.objects.Publish(next)
+}
+
+// publishConditions replaces the number of VPA objects by condition type and reason. Those of upstream are left out, and a reason without
+// objects has the value 0.
+func (m *Metrics) publishConditions(count map[[2]string]int) {
+	next := m.conditions.Next()
+	for _, c := range conditionMessages {
+		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
+			next.WithLabelValues(string(c.Type), c.Reason).Set(float64(count[[2]string{string(c.Type), c.Reason}]))
+		}
+	}
+	m.conditions.Publish(next)
 }
 
 // countReading counts the requests of a reading, and the containers whose usage cannot be parsed.

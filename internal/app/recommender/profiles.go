@@ -67,7 +67,7 @@ func (p *profileReader) reportError(ctx context.Context, err error, missing bool
 	switch {
 	case missing:
 		p.log.Info("The cluster has no SizingProfile API; only built-in profiles are available",
-			slog.String("remedy", "to use SizingProfiles, install the CRDs: podfit crds | kubectl apply -f -"))
+			slog.String("remedy", "to use SizingProfiles, install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"))
 	case errors.Is(err, kube.ErrForbidden):
 		p.log.Info("Not permitted to list SizingProfiles; profiles that were read before stay in use",
 			slog.String("remedy", "to use SizingProfiles, let the recommender list sizingprofiles.podfit.dev, as deploy/10-rbac.yaml does"), slog.Any("error", err))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/contention"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -32,9 +33,11 @@ type world interface {
 	Stale(time.Time) []string
 	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
 	Limits(namespace string) cluster.LimitRange
+	Scale(cluster.Workload) cluster.Scale
 	MemoryEvictions() []usage.OOM
 	watcher.Nodes
 	WriteStatus(context.Context, *cluster.Autoscaler, []cluster.Advice, time.Time, ...watcher.Condition) (bool, error)
+	WriteConditions(context.Context, *cluster.Autoscaler, time.Time, ...watcher.Condition) (bool, error)
 }
 
 // sampler reads the current usage of containers.
@@ -49,7 +52,8 @@ type dependencies struct {
 	storage  history.Storage
 	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
-	exporter *exporter // nil: recommendations are not exported
+	exporter *exporter            // nil: recommendations are not exported
+	observer *contention.Observer // nil: there is no Prometheus
 	health   *process.Health
 	log      *slog.Logger
 
@@ -70,6 +74,7 @@ type recommender struct {
 	backfill     *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics      *Metrics
 	exporter     *exporter // nil: recommendations are not exported
+	contention   *contention.Reporter
 	health       *process.Health
 	log          *slog.Logger
 
@@ -88,6 +93,7 @@ type recommender struct {
 	mu            sync.Mutex                      // guards the fields below, which concurrent writers of statuses use
 	dryRunTargets map[usage.Ref]cluster.Resources // targets that a dry run has logged
 	advisedFor    map[cluster.Key]advised         // by autoscaler
+	released      map[cluster.Key]released        // by autoscaler
 }
 
 // NewCommand returns "podfit recommender".
@@ -143,6 +149,9 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if err != nil {
 		return nil, err
 	}
+	if d.observer, err = newObserver(c, m, h, p.Log); err != nil {
+		return nil, err
+	}
 	var last *recommender // of the last term, if its usage history is not stored
 	work := func(ctx context.Context) error {
 		defer h.Disarm()
@@ -170,10 +179,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		return process.Ended(ctx, r.term(ctx, p))
 	}
-	if plan == nil {
-		return work, nil
-	}
-	return beside(work, plan), nil
+	return beside(work, plan, observing(d.observer)), nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.
@@ -246,9 +252,10 @@ func newRecommender(c Config, d dependencies) *recommender {
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:      make([]uint64, len(usage.Rejections())),
-		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{},
+		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{},
 	}
 	r.usage = d.usage(r.serves)
+	r.contention = contention.NewReporter(d.world, d.observer, c.SeesAllPods())
 	return r
 }
 
@@ -305,6 +312,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	defer watch.Total()
 	defer r.dropMemos()
 	r.usageStore.Tick(now)
+	r.contention.Tick(now)
 
 	snapshot := r.world.Snapshot()
 	r.readProfiles(ctx, now, snapshot)
@@ -326,6 +334,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.Step("DeleteRemovedPods")
 
 	r.advise(ctx, now, v)
+	r.contention.End(snapshot, r.governed)
 	watch.Step("UpdateVPAs")
 
 	r.checkpointer.Save(ctx, now, v.served)
@@ -441,10 +450,12 @@ func (r *recommender) configure(now time.Time, v view) {
 			policies = a.Policies
 		}
 		r.usageStore.Configure(w, policies)
+		r.learnStarts(w, a)
 	}
 	for w := range r.governed {
 		if !governed[w] {
 			r.usageStore.Release(w)
+			r.usageStore.LearnStarts(w, false)
 		}
 	}
 	r.governed = governed
@@ -534,8 +545,14 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 	}
 	for i := range samples {
 		taken := r.usageStore.Observe(samples[i])
-		if p := pods[samples[i].Pod]; p != nil && !taken.Empty() {
-			r.quality(s, p, &samples[i], taken)
+		p := pods[samples[i].Pod]
+		if p == nil || taken.Empty() {
+			continue
+		}
+		r.quality(s, p, &samples[i], taken)
+		if taken.Has(cluster.CPU) {
+			r.contention.Observe(p, &samples[i])
 		}
 	}
+	r.contention.Observed(samples, pods)
 }

@@ -29,14 +29,16 @@ import (
 
 // bench is a fake cluster for a recommender. The next snapshot contains the written statuses.
 type bench struct {
-	t           *testing.T
-	config      Config
-	pods        []*cluster.Pod
-	autoscalers []*cluster.Autoscaler
-	problem     string
-	known       bool
-	use         map[string]cluster.Resources // by container
-	usageErr    error
+	t               *testing.T
+	config          Config
+	pods            []*cluster.Pod
+	autoscalers     []*cluster.Autoscaler
+	problem         string
+	known           bool
+	use             map[string]cluster.Resources // by container
+	usageErr        error
+	conditionWrites int // of writes, those of conditions only
+
 	written     map[cluster.Key][]watcher.Condition // as passed to the last WriteStatus
 	stand       map[cluster.Key][]watcher.Condition // in the status
 	writes      int
@@ -49,6 +51,7 @@ type bench struct {
 	profilesErr error
 	nodes       []cluster.Node
 	limits      cluster.LimitRange
+	scales      map[cluster.Workload]cluster.Scale
 	stale       []string             // names of stale watches
 	leaks       int64                // bytes a day, with leak
 	leaked      time.Time            // when leak last increased usage
@@ -101,6 +104,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) Snapshot() *cluster.Snapshot                      { return cluster.NewSnapshot(b.pods, b.autoscalers) }
 func (b *bench) Stale(time.Time) []string                         { return b.stale }
 func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
+func (b *bench) Scale(w cluster.Workload) cluster.Scale           { return b.scales[w] }
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 
@@ -132,6 +136,14 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 	b.written[a.Key] = cs
 	b.writes++
 	return true, nil
+}
+
+// WriteConditions writes conditions only.
+func (b *bench) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, cs ...watcher.Condition) (bool, error) {
+	b.mu.Lock()
+	b.conditionWrites++
+	b.mu.Unlock()
+	return b.WriteStatus(ctx, a, a.Advice, now, cs...)
 }
 
 // merge applies written conditions to those in the status of an autoscaler, and returns the result.

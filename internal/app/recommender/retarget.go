@@ -56,5 +56,6 @@ func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })
+	maps.DeleteFunc(r.released, func(key cluster.Key, _ released) bool { return !exists[key] })
 	maps.DeleteFunc(r.dryRunTargets, func(ref usage.Ref, _ cluster.Resources) bool { return !r.governed[ref.Workload] })
 }

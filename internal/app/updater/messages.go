@@ -23,7 +23,7 @@ var eventMessages = []event.Message{
 		Reason: eventUpdateHeld, Object: "VerticalPodAutoscaler",
 		Meaning: "A pod of this VPA should be updated, and is left as it is for a reason that may need your attention. After the colon, the text has the reason. " +
 			"There is one event per VPA and reason until a pod of the VPA is updated.",
-		Remedy: "Search for the text after the colon in the section about decision reasons, which has a remedy for each. The log of the updater names all such pods: `kubectl -n kube-system logs deploy/vpa-updater | grep POD`.",
+		Remedy: "Search for the text after the colon in the section about decision reasons, which has a remedy for each. The log of the updater names all such pods: `kubectl -n kube-system logs -l app.kubernetes.io/component=updater --tail=-1 | grep POD`.",
 	},
 	{
 		Reason: eventReplacementMissing, Object: "VerticalPodAutoscaler",
@@ -46,9 +46,9 @@ var eventMessages = []event.Message{
 	},
 	{
 		Reason: event.InvalidAnnotation, Object: "VerticalPodAutoscaler",
-		Meaning: "An annotation about the time or the rollout of changes or about language runtimes is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`, `podfit.dev/runtime-guards`, `podfit.dev/inject-cpu-count`). The text has the mistake. " +
+		Meaning: "An annotation about the time or the rollout of changes, about language runtimes, CPU limits or startup boosts is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`, `podfit.dev/runtime-guards`, `podfit.dev/inject-cpu-count`, `podfit.dev/cpu-limits`, `podfit.dev/learn-startup-boost`). The text has the mistake. " +
 			"With an invalid change window, no running pod is changed, except for OOM-killed ones. It is a warning, written once per mistake; the condition `AnnotationInvalid` has the same text.",
-		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md) and [runtimes.md](runtimes.md) for the form.",
+		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md), [runtimes.md](runtimes.md), [limits.md](limits.md) and [startup.md](startup.md) for the form.",
 	},
 	{
 		Reason: event.Reverted, Object: "VerticalPodAutoscaler",
@@ -59,7 +59,7 @@ var eventMessages = []event.Message{
 		Reason: eventSurge, Object: "Pod",
 		Meaning: "The updater replaces this pod by a surge: it has raised `spec.replicas` of the Deployment by one, and the ReplicaSet removes this pod when all other pods are ready. Then the number of replicas is as before. " +
 			"The text after the first sentence is the reason.",
-		Remedy: "No action is required. To evict the pods of a VPA instead, set its annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/mover=evict`. The flag `--mover` of the updater applies to all VPAs without the annotation.",
+		Remedy: "No action is required. To evict the pods of a VPA instead, set its annotation: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/mover=evict --overwrite`. The flag `--mover` of the updater applies to all VPAs without the annotation.",
 	},
 	{
 		Reason: eventNotAutoscaled, Object: "Pod",

@@ -115,8 +115,10 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}
-	if p := a.Guards.Problem; p != "" {
-		problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")
+	for _, p := range [...]string{a.Guards.Problem, a.CPULimits.Problem, a.Learning.Problem} {
+		if p != "" {
+			problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")
+		}
 	}
 	out.problem = strings.Join(problems, " ")
 	if canary.Phase == rollout.Held {

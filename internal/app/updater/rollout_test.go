@@ -283,9 +283,12 @@ func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestReportOf_invalidAnnotationsAboutRuntimes_areReported(t *testing.T) {
-	a := &cluster.Autoscaler{Guards: cluster.RuntimeGuards{Problem: "annotation podfit.dev/runtime-guards must contain only cpu and memory"}}
-	want := "Annotation podfit.dev/runtime-guards must contain only cpu and memory."
+func TestReportOf_invalidAnnotationsAboutRuntimesAndLimits_areReported(t *testing.T) {
+	a := &cluster.Autoscaler{
+		Guards:    cluster.RuntimeGuards{Problem: "annotation podfit.dev/runtime-guards must contain only cpu and memory"},
+		CPULimits: cluster.LimitRule{Problem: "annotation podfit.dev/cpu-limits must be keep or remove"},
+	}
+	want := "Annotation podfit.dev/runtime-guards must contain only cpu and memory. Annotation podfit.dev/cpu-limits must be keep or remove."
 	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -92,7 +92,8 @@ type source struct {
 	prices        string           // path of the price file; "" if there is none
 	allPods       bool             // the pods of all namespaces are known, so that it is known how full nodes are
 	startupBoost  bool
-	excluded      []string // names and patterns of namespaces that are not shown
+	excluded      []string    // names and patterns of namespaces that are not shown
+	recordings    *recordings // nil without Prometheus
 	log           *slog.Logger
 
 	state   reading[*web.State]
@@ -441,8 +442,17 @@ func (s *source) Namespaces() (names []string, complete bool) {
 	return state.Overview.Namespaces(), state.Complete()
 }
 
-// History implements web.Source. It reads the hourly peaks of the UsageHistory, and the histograms of the checkpoints where there are none.
+// History implements web.Source. It reads the stored usage, and refines it with that of Prometheus if one is configured.
 func (s *source) History(ctx context.Context, row *overview.Row) (overview.History, error) {
+	out, err := s.storedHistory(ctx, row)
+	if s.recordings != nil {
+		s.recordings.refine(ctx, row, s.podsOf(row.Workload), &out)
+	}
+	return out, err
+}
+
+// storedHistory reads the hourly peaks of the UsageHistory, and the histograms of the checkpoints where there are none.
+func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
 	var out overview.History
 	if row.VPA == "" {
 		out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &ledger.State{})

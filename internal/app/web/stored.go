@@ -175,9 +175,11 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 		return nil, nil
 	}
 	now := time.Now()
-	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, recommend.NewNodes(s.world.Nodes(), s.world.Selectors()), from)
-	in := &explanation.Sizing{Now: now, Profile: choice.Profile, Histories: history.store.All(row.Workload), Autoscaler: a}
-	in.Profile.Params = history.workloads.Params(choice, row.Workload)
+	nodes := recommend.NewNodes(s.world.Nodes(), s.world.Selectors())
+	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
+	in := &explanation.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a}
+	declared, _ := recommend.DeclaredBy(snapshot.PodsOf(row.Workload))
+	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string
 	for _, p := range recommend.Builtins() {
 		names = append(names, p.Name)
@@ -187,7 +189,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 		other := *a
 		other.Recommender = name
 		if of := catalog.Of(&other); of.Usable && of.Name == name && len(in.Profiles) < maxProfiles {
-			in.Profiles = append(in.Profiles, of.Profile)
+			in.Profiles = append(in.Profiles, of.For(declared, sizes))
 		}
 	}
 	for i := range row.Containers {

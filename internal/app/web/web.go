@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,13 +28,15 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/price"
+	"podfit.dev/podfit/internal/edge/prom/survey"
 	"podfit.dev/podfit/internal/edge/web"
 )
 
 // settings are the flags of "podfit web".
 type settings struct {
-	common process.Common
-	web    Config
+	common     process.Common
+	web        Config
+	prometheus process.PrometheusConfig
 }
 
 // Flags binds the flags.
@@ -44,6 +47,7 @@ func (s *settings) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Show only this namespace. Empty means all.")
 	s.web.Flags(fs)
+	s.prometheus.Flags(fs, "containers, for the charts of single workloads. Empty means that charts show only stored usage")
 	fs.IntVarP(&c.Log.Verbosity, "v", "v", c.Log.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
 	fs.StringVar(&c.Log.Format, "log-format", c.Log.Format, "Format of the log: text or json. On a terminal, the default is plain text for people.")
 }
@@ -53,7 +57,7 @@ func (s *settings) Validate() error {
 	if s.web.Address == "" {
 		return errors.New("--web-address must not be empty")
 	}
-	return s.web.Validate()
+	return errors.Join(s.web.Validate(), s.prometheus.Validate())
 }
 
 // An ExplainerFor returns what explains workloads with clients of the page.
@@ -69,7 +73,7 @@ podfit did. It reads the cluster with your kubeconfig and writes nothing. The cl
 VerticalPodAutoscaler objects there are no recommendations.
 
 Open the address that is printed. Ctrl-C ends it.`,
-		Example: "  podfit web\n  podfit web --context prod -n shop\n  podfit web --web-address=127.0.0.1:9000",
+		Example: "  podfit web\n  podfit web --context prod -n shop\n  podfit web --web-address=127.0.0.1:9000\n  podfit web --prometheus http://localhost:9090",
 	}
 	c.Flags(command.Flags())
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -106,11 +110,32 @@ func (s *settings) run(ctx context.Context, streams process.Streams, explainer E
 			slog.String("remedy", "podfit recommend shows recommendations without VPA objects"))
 	}
 	world := watcher.NewWorld(clients, s.common.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true, Profiles: true, Log: log}))
-	serve, err := Work(&s.web, p, &s.common, clients, Data{World: world, Explainer: explainer})
+	data := Data{World: world, Explainer: explainer}
+	if data.Prometheus, err = s.recorded(); err != nil {
+		return err
+	}
+	serve, err := Work(&s.web, p, &s.common, clients, data)
 	if err != nil {
 		return err
 	}
 	return process.WithWorld(ctx, world, serve)
+}
+
+// recorded returns which Prometheus the page reads, nil if none is given. The environment variable of podfit recommend does not count, so
+// that the page sends no queries that nobody asked for.
+func (s *settings) recorded() (*survey.Config, error) {
+	if s.prometheus.Prometheus == "" {
+		return nil, nil
+	}
+	transport, err := s.prometheus.Transport()
+	if err != nil {
+		return nil, err
+	}
+	out := &survey.Config{Address: s.prometheus.Prometheus, Transport: transport}
+	if name, value, ok := strings.Cut(s.prometheus.ClusterLabel, "="); ok {
+		out.Labels = []survey.Label{{Name: name, Value: value}}
+	}
+	return out, nil
 }
 
 // Data is what the page gets from this process.
@@ -118,6 +143,8 @@ type Data struct {
 	World     *watcher.World
 	Journal   *Journal     // the decisions of the updater of this process; nil if there is none
 	Explainer ExplainerFor // nil: there are no explanations
+
+	Prometheus *survey.Config // with address, transport and labels; nil: the page reads no Prometheus
 }
 
 // Work returns the work of the page: it serves until its context ends.
@@ -147,6 +174,11 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: clusterArchive{clients}, registrations: registrations{clients}, process: p, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), excluded: c.Excluded, log: p.Log,
 	})
+	if d.Prometheus != nil {
+		if src.recordings, err = newRecordings(*d.Prometheus, p.Log); err != nil {
+			return nil, process.UsageError{Err: err}
+		}
+	}
 	var explainer web.Explainer
 	if d.Explainer != nil {
 		explainer = d.Explainer(clients, p.Log)

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -318,5 +320,31 @@ func TestCommand_unreachableServer_endsWithError(t *testing.T) {
 	command.SilenceUsage = true
 	if err := command.ExecuteContext(t.Context()); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestCommand_prometheus_onlyOfTheFlag(t *testing.T) {
+	t.Setenv(process.PrometheusVariable, "http://other.example:9090")
+	parsed := func(flags ...string) *settings {
+		t.Helper()
+		s := &settings{common: process.CommonDefaults(), web: LocalDefaults()}
+		fs := pflag.NewFlagSet("web", pflag.ContinueOnError)
+		s.Flags(fs)
+		if err := fs.Parse(flags); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if got, err := parsed().recorded(); got != nil || err != nil {
+		t.Errorf("without --prometheus: %+v, %v", got, err)
+	}
+	got, err := parsed("--prometheus=http://prometheus.example:9090", "--cluster-label=cluster=prod").recorded()
+	if err != nil || got == nil || got.Address != "http://prometheus.example:9090" || len(got.Labels) != 1 || got.Labels[0].Value != "prod" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, flags := range [][]string{{"--prometheus=localhost:9090"}, {"--prometheus-header=secret"}, {"--cluster-label=prod"}} {
+		if err := parsed(flags...).Validate(); err == nil || !strings.Contains(err.Error(), strings.Split(flags[0], "=")[0]) {
+			t.Errorf("%v: error %v", flags, err)
+		}
 	}
 }

@@ -70,6 +70,8 @@ type Autoscaler struct {
 	Rules         ChangeRules   // the user's rules for changes of running pods (annotations)
 	Canary        Canary        // how changes are rolled out (annotations)
 	Guards        RuntimeGuards // what is done for containers whose language runtime is known (annotations)
+	CPULimits     LimitRule     // what is done with the CPU limits of new pods (annotation)
+	Learning      BoostLearning // whether startup boosts are learnt (annotation)
 
 	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
 	// with the target of the HPA.
@@ -167,6 +169,7 @@ type Boost struct {
 	Quantity   int64 // millicores, valid if ByQuantity
 	ByQuantity bool
 	Duration   time.Duration // time from Ready to the end of the boost
+	Percent    int32         // of a learnt boost: the factor in percent, used instead of Factor; 0 for other boosts
 }
 
 // An EvictionRequirement must hold before a pod is evicted (spec.updatePolicy.evictionRequirements[]).
@@ -182,5 +185,6 @@ type Estimate struct{ Lower, Target, Upper Resources }
 type Advice struct {
 	Container string
 	Estimate
-	Uncapped Resources // the target before policy and caps
+	Uncapped Resources   // the target before policy and caps
+	Learnt   LearntBoost // what the starts of the container needed
 }

@@ -41,4 +41,24 @@ type Node struct {
 	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
 	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted
+	Kernel      string   // version of the kernel, such as 6.8.0-45-generic; "" if it is not known
+}
+
+// A LimitRule is what podfit does with a limit of new pods (annotation podfit.dev/cpu-limits or a SizingProfile). The zero value keeps it, as
+// in upstream.
+type LimitRule struct {
+	Remove  bool   // the limit is removed
+	Set     bool   // the autoscaler has the annotation, so its profile does not apply
+	Problem string // the error in the annotation or the profile, "" if there is none
+}
+
+// Under returns the rule of an autoscaler whose profile has a rule. The annotation overrides the profile; an invalid one has no effect.
+func (r LimitRule) Under(profile LimitRule) LimitRule {
+	if r.Set {
+		return r
+	}
+	if r.Problem != "" {
+		profile.Problem = r.Problem
+	}
+	return profile
 }

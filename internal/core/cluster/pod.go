@@ -3,7 +3,10 @@
 
 package cluster
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Phase is a phase of the lifecycle of a pod.
 type Phase uint8
@@ -35,9 +38,9 @@ type Pod struct {
 	Unschedulable bool          // the scheduler found no node for it
 	Sized         bool          // it has the annotation vpaUpdates: the admission controller set its resources, or recorded why not
 	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
+	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // the nodes that it may run on
-	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
 	Placeholder   bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
@@ -46,10 +49,23 @@ type Pod struct {
 	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize        *Resize       // nil if no resize is in progress
 	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
-	Observed      *string       // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
 	Runtimes      *Runtimes     // of its regular containers; nil if none is known
+	Marks         *Marks        // what its labels and annotations say; nil if that is nothing
 	Containers    []Container
+}
+
+// Marks are what labels and annotations of a pod say to podfit. Pods without annotations may share them.
+type Marks struct {
+	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
+	Criticality Criticality // zero if it has neither a label nor a PriorityClass
+}
+
+// Criticality is what a pod says about how much its workload matters.
+type Criticality struct {
+	Labelled      bool   // it has the label podfit.dev/criticality
+	Label         string // its value as written, which may be invalid
+	PriorityClass string // spec.priorityClassName
 }
 
 // PodResources contains the pod-level requests and limits of a pod (KEP-2837). The sum of the requests of its containers must not
@@ -83,10 +99,10 @@ func (p *Pod) Live() bool { return !p.Deleting && p.Phase != Succeeded && p.Phas
 
 // ObservedContainers returns the annotation vpaObservedContainers, or "" if all regular containers count as observed.
 func (p *Pod) ObservedContainers() string {
-	if p.Observed == nil {
+	if p.Marks == nil || p.Marks.Observed == nil {
 		return ""
 	}
-	return *p.Observed
+	return *p.Marks.Observed
 }
 
 // Container returns the regular container or native sidecar with a name, or nil.
@@ -97,6 +113,28 @@ func (p *Pod) Container(name string) *Container {
 		}
 	}
 	return nil
+}
+
+// StartOf returns when a container of the pod was started, after a restart the last time, in Unix seconds; 0 if it does not run, or if the
+// time is not known.
+func (p *Pod) StartOf(c *Container) int64 {
+	switch {
+	case c.Exit != nil:
+		return c.Exit.Resumed
+	case c.Delay > 0 && !p.Started.IsZero():
+		return p.Started.Unix() + int64(c.Delay) - 1
+	}
+	return 0
+}
+
+// DelayOf returns Container.Delay of a container of the pod that was first started at a time, in Unix seconds. It is 0 for a start before that
+// of the pod, or more than 18 hours after it.
+func (p *Pod) DelayOf(started int64) uint16 {
+	delay := started - p.Started.Unix() + 1
+	if p.Started.IsZero() || delay < 1 || delay > math.MaxUint16 {
+		return 0
+	}
+	return uint16(delay)
 }
 
 // A ContainerRole is the kind of a container: the list of the pod that contains it, and how it runs.
@@ -116,7 +154,8 @@ type Container struct {
 	Index    uint8     // its index in spec.containers, or in spec.initContainers for Init and Sidecar
 	Reported bool      // its status contains the resources that it runs with
 	Restart  Set       // resources whose resize restarts the container (resizePolicy RestartContainer)
-	Restarts int32     // placed here to keep the struct at 96 bytes
+	Restarts uint16    // at most 65,535; placed here to keep the struct at 96 bytes
+	Delay    uint16    // seconds from the start of the pod to its first start, plus 1; 0 if that is not known. See Pod.StartOf
 	Requests Resources // wanted (spec)
 	Limits   Resources // wanted (spec)
 	Applied  *Applied  // actual resources (status); nil if they equal the spec or are not known
@@ -142,7 +181,8 @@ type Exit struct {
 	Code     int32
 	Started  time.Time
 	Finished time.Time
-	Now      bool // the container has not restarted since
+	Resumed  int64 // Unix seconds of the start after it (status.state.running); 0 if it does not run
+	Now      bool  // the container has not restarted since
 }
 
 // A Crash contains the fields of a pod that podfit uses only while the pod is not ready because of an OOM kill. Few pods have it.

@@ -58,7 +58,7 @@ var changeMessages = []Message{
 		Code: MissingRequest, Example: Reason{Resource: cluster.CPU, Container: "app", To: 163},
 		Meaning: "A container has a recommendation for a resource and no request for it. The pod is resized or evicted.",
 		Remedy: "No action is required. If the same workload is evicted for this reason again and again, its new pods do not get the recommendation: " +
-			"check the admission controller with `kubectl -n kube-system logs deploy/vpa-admission-controller`.",
+			"check the admission controller with `kubectl -n kube-system logs -l app.kubernetes.io/component=admission-controller --tail=-1`.",
 	},
 	{
 		Code: OutOfMemory, Example: Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, For: 3 * time.Minute},
@@ -97,13 +97,13 @@ var changeMessages = []Message{
 	{
 		Code: MakesRoom, Example: Reason{Resource: cluster.CPU, Container: "app", From: 3000, To: 2000, Text: "shop/cart-0"},
 		Meaning: "The resize of another pod does not fit on the node, and this pod requests more than its target. It is resized in place to its target, without a restart, whatever its age. The text names the other pod.",
-		Remedy:  "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off`. The flag `--make-room` of the updater applies to all VPAs without the annotation.",
+		Remedy:  "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off --overwrite`. The flag `--make-room` of the updater applies to all VPAs without the annotation.",
 	},
 	{
 		Code: MovesForRoom, Example: Reason{Text: "shop/cart-0"},
 		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is replaced by a surge or an eviction, because its replacement fits on another node and no other set of moves costs less. " +
 			"It happens only with `--make-room=move`. The text names the other pod.",
-		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink`.",
+		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink --overwrite`.",
 	},
 	{
 		Code: Incomplete, Example: Reason{Resource: cluster.CPU, Container: "app", From: 700, To: 1000},
@@ -223,7 +223,7 @@ var leaveMessages = []Message{
 		Meaning: "The replacement of an evicted pod came back without the recommended size, of this workload or of the last one that was changed in the cluster. So before the next eviction or surge, podfit created a replacement in a dry run (`kubectl create --dry-run=server`), " +
 			"and it would not get the recommended size either. No pod is evicted. podfit repeats the dry run after `--eviction-backoff`, and continues as soon as it succeeds.",
 		Remedy: "If the reason says that the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`, that the API server can reach the Service of the admission controller, and its log. " +
-			"If it was called: look for another mutating webhook or policy for pods with `kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies`, and for a LimitRange with `kubectl -n NAMESPACE get limitranges -o yaml`.",
+			"If it was called: look for another mutating webhook for pods with `kubectl get mutatingwebhookconfigurations` (and, if the API server serves it, a policy with `kubectl get mutatingadmissionpolicies`), and for a LimitRange with `kubectl -n NAMESPACE get limitranges -o yaml`.",
 	},
 	{
 		Code: ChangesTooOften, Example: Reason{Until: exampleTime, Have: 3},
@@ -360,13 +360,13 @@ var leaveMessages = []Message{
 	{
 		Code: LeftToHPA, Example: Reason{Resource: cluster.CPU, From: 500, To: 250, Text: "web"},
 		Meaning: "The recommendation differs from the request, but a HorizontalPodAutoscaler (HPA) scales the same workload by the utilization of that request. A change of the request would change the number of replicas, so podfit leaves the request and its limit alone.",
-		Remedy: "See the condition `HorizontalPodAutoscaler` of the VPA. To change the request and the target of the HPA together, run `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point`. " +
+		Remedy: "See the condition `HorizontalPodAutoscaler` of the VPA. To change the request and the target of the HPA together, run `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/hpa=preserve-scale-point --overwrite`. " +
 			"Or scale by an absolute value (`averageValue`) or another metric.",
 	},
 	{
 		Code:    HPANotWritten,
 		Meaning: "The VPA has the annotation `podfit.dev/hpa: preserve-scale-point`. The target utilization of the HorizontalPodAutoscaler must change before the request of the pod, and the API server refused this or did not answer. The pod gets its turn in a later pass.",
-		Remedy: "The log of the updater has the cause: `kubectl -n kube-system logs deploy/vpa-updater | grep HorizontalPodAutoscaler`. " +
+		Remedy: "The log of the updater has the cause: `kubectl -n kube-system logs -l app.kubernetes.io/component=updater --tail=-1 | grep HorizontalPodAutoscaler`. " +
 			"For missing permissions, run `kubectl auth can-i patch horizontalpodautoscalers -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`.",
 	},
 	{
@@ -409,7 +409,7 @@ var leaveMessages = []Message{
 		Code: Interrupted, Example: Reason{Until: exampleTime},
 		Meaning: "The updater that led before ended without recording the outcomes of its last pass, for example because it was killed. It may have changed pods of this workload, and the " +
 			"watch may not show that yet. The `UpdateState` object of the workload has the time of that pass in `status.actingSince`.",
-		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app=vpa-updater`.",
+		Remedy: "No action is required: the updater continues after 5 minutes. If this occurs often, find out why the updater restarts: `kubectl -n kube-system describe pod -l app.kubernetes.io/component=updater`.",
 	},
 	{
 		Code: Frozen, Example: Reason{Text: "ConfigMap kube-system/podfit-freeze (incident 7)"},
@@ -465,7 +465,7 @@ var leaveMessages = []Message{
 		Code: NoWayBack,
 		Meaning: "The VPA has a canary, and the pod would have to be evicted for its new size. The webhook reads from `UpdateState` objects which sizes were reverted, and the updater cannot store them, because the CRD or a right is missing. " +
 			"So new pods would get a size again that has failed. Such a workload is changed only by resizes in place. OOM-killed pods do not wait.",
-		Remedy: "Install the CRDs (`podfit crds | kubectl apply -f -`) and grant the rights of `deploy/10-rbac.yaml`. To change the pods without a way back: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
+		Remedy: "Install the CRDs (`podfit crds | kubectl apply --server-side --force-conflicts -f -`) and grant the rights of `deploy/10-rbac.yaml`. To change the pods without a way back: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
 		Code: Reverted, Example: Reason{Text: "a container of pod web-7d4-x2x9z, or of its replacement, was OOM-killed", Until: exampleTime},
@@ -489,7 +489,8 @@ var leaveMessages = []Message{
 		Code: AwaitingCapacity, Example: Reason{Text: cluster.Amounts(2000, 4096*mebibyte).String(), Until: exampleTime},
 		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted yet. podfit has created a ProvisioningRequest or a placeholder pod with the size of the replacement, " +
 			"or creates it when the requests for the same workload and for other workloads are done. When the ProvisioningRequest is provisioned or the placeholder pod has a node, the pod is evicted.",
-		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. See the requests with `kubectl get pods,provisioningrequests -A -l podfit.dev/placeholder=true`. " +
+		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. To see the requests, run `kubectl get pods -A -l podfit.dev/placeholder=true` and, " +
+			"if the cluster has ProvisioningRequests, `kubectl get provisioningrequests -A -l podfit.dev/placeholder=true`. " +
 			"To evict pods without waiting, set `--capacity-before-eviction=off` for the updater.",
 	},
 	{

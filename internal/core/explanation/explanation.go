@@ -77,6 +77,8 @@ type Input struct {
 
 	Assumed []string // settings of the updater that were assumed
 	Missing []string // what could not be read, as full sentences
+
+	Forbidden []Unread // what the user has no right to read
 }
 
 // Switched is the plan of the next pass under an update mode that changes pods.
@@ -122,7 +124,23 @@ type Explanation struct {
 	Why        []Why
 	WhatIf     []Counterfactual
 	Assumed    []string
-	Missing    []string
+	Missing    []string // full sentences
+	Forbidden  []Unread // what the user has no right to read; not in Missing
+}
+
+// Unread is a part of the cluster that the user has no right to read.
+type Unread struct {
+	Part string // a plural noun, such as nodes
+	Note string // a full sentence
+}
+
+// Unknown returns a sentence for each part of the cluster that is not known.
+func (e *Explanation) Unknown() []string {
+	out := make([]string, 0, len(e.Forbidden)+len(e.Missing))
+	for _, u := range e.Forbidden {
+		out = append(out, u.Note)
+	}
+	return append(out, e.Missing...)
 }
 
 // A Step is what the updater does next with some pods.
@@ -146,7 +164,7 @@ type Advice struct {
 
 // Explain describes the subject.
 func Explain(in *Input) *Explanation {
-	out := &Explanation{At: in.Now, Subject: in.Subject.Name, Assumed: in.Assumed, Missing: in.Missing}
+	out := &Explanation{At: in.Now, Subject: in.Subject.Name, Assumed: in.Assumed, Missing: in.Missing, Forbidden: in.Forbidden}
 	out.Facts = facts(in)
 	out.Situations = situations(in)
 	out.Now = now(in)
@@ -158,6 +176,9 @@ func Explain(in *Input) *Explanation {
 	out.You = you(in, out.Situations, out.Next)
 	if in.Sizing != nil {
 		out.Why = slices.DeleteFunc(WhyOf(in.Sizing), func(w Why) bool { return !in.shows(w.Container) })
+		for i := range out.Why {
+			out.Why[i].StartupBoost.GateOff = !in.Budget.StartupBoost
+		}
 		changes := in.Ifs
 		if changes == nil {
 			changes = UsualIfs(in.Sizing)

@@ -183,6 +183,7 @@ func busyInput() *Input {
 		{Type: "SizingProfileUsable", Reason: "NotFound"},
 		{Type: "NoPodsMatched"},
 		{Type: "NeedsLargerNode", True: true},
+		{Type: "NeedsMoreReplicas", Message: "A DaemonSet runs one pod per node."},
 	}
 	return in
 }
@@ -193,6 +194,16 @@ func TestExplain_scene_matchesGoldenFile(t *testing.T) {
 		fmt.Fprintf(&out, "# %s\n%s\n", name, render(Explain(explained[name]())))
 	}
 	golden(t, "explanations.txt", out.String())
+}
+
+func TestExplain_contentionForCPU_isShownWithItsCause(t *testing.T) {
+	for _, kind := range []string{"UsageAboveRequest", "CPUThrottled", "NoCPURequest", "JVMSeesAllCores"} {
+		in := quietInput("cart-0")
+		in.Conditions = []Condition{{Type: kind, True: true, Reason: "Cause", Message: "Container app needs more CPU.", Since: noon.Add(-time.Hour)}}
+		if got := strings.Join(Explain(in).Now, "\n"); !strings.Contains(got, "VPA "+kind+"=True since ") || !strings.Contains(got, ": Container app needs more CPU.") {
+			t.Errorf("NOW lacks the condition %s:\n%s", kind, got)
+		}
+	}
 }
 
 func TestExplain_selectedContainer_hasOnlyItsTexts(t *testing.T) {
@@ -465,6 +476,40 @@ func TestKubectl_namespace_isThatOfTheSubject(t *testing.T) {
 		c.edit()
 		if got := in.kubectl("get pods"); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestExplain_eventsOfEvictions_areOneLinePerReason(t *testing.T) {
+	pod := func(minutes int, name, reason string) Event {
+		return Event{At: minutesAgo(minutes), Kind: "Pod", Name: name, Reason: reason, Message: "changed", Count: 1}
+	}
+	vpa := func(minutes int, evicted string) Event {
+		return Event{At: minutesAgo(minutes), Kind: "VerticalPodAutoscaler", Name: "cart", Reason: "EvictedPod", Message: "VPA Updater evicted Pod " + evicted, Count: 1}
+	}
+	combined := vpa(5, "cart-3")
+	combined.Count = 4
+	late := vpa(20, "cart-0")
+	late.At = late.At.Add(time.Second)
+	for name, c := range map[string]struct {
+		events []Event
+		want   []string
+	}{
+		"pod and VPA": {[]Event{pod(20, "cart-0", "EvictedByVPA"), late}, []string{"11:40  cart-0 EvictedByVPA: changed"}},
+		"two pods and their VPA": {
+			[]Event{pod(20, "cart-0", "EvictedByVPA"), vpa(20, "cart-0"), pod(10, "cart-1", "EvictedByVPA"), vpa(10, "cart-1")},
+			[]string{"11:50  cart-1 and 1 other pod EvictedByVPA (2 times since 11:40): changed"}},
+		"pods that are replaced":            {[]Event{vpa(20, "a"), vpa(10, "b"), vpa(5, "c")}, []string{"11:55  cart EvictedPod (3 times since 11:40): VPA Updater evicted Pod c"}},
+		"one pod is replaced":               {[]Event{vpa(20, "a"), pod(10, "cart-1", "EvictedByVPA"), vpa(10, "cart-1")}, []string{"11:40  cart EvictedPod: VPA Updater evicted Pod a", "11:50  cart-1 EvictedByVPA: changed"}},
+		"several in one event":              {[]Event{pod(5, "cart-3", "EvictedByVPA"), combined}, []string{"11:55  cart-3 EvictedByVPA: changed", "11:55  cart EvictedPod (4 times): VPA Updater evicted Pod cart-3"}},
+		"the first of several is not known": {[]Event{combined, vpa(4, "x")}, []string{"11:56  cart EvictedPod (5 times): VPA Updater evicted Pod x"}},
+		"other reasons stay":                {[]Event{pod(9, "cart-1", "UpdateHeld"), pod(8, "cart-2", "UpdateHeld"), pod(7, "cart-1", "InPlaceResizedByVPA"), pod(6, "cart-1", "InPlaceResizedByVPA")}, []string{"11:51  cart-1 UpdateHeld: changed", "11:52  cart-2 UpdateHeld: changed", "11:54  cart-1 InPlaceResizedByVPA (2 times since 11:53): changed"}},
+	} {
+		in := quietInput("cart-0")
+		in.Events = c.events
+		got := slices.DeleteFunc(Explain(in).Now, func(line string) bool { return !strings.HasPrefix(line, "11:") })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, got, c.want)
 		}
 	}
 }

@@ -308,11 +308,12 @@ func wait(n int) string {
 var badWhenTrue = map[string]bool{
 	"ConfigUnsupported": true, "ConfigDeprecated": true, "NoPodsMatched": true, "LowConfidence": true, "FetchingHistory": true,
 	"RecommendationNotAdmitted": true, "NeedsLargerNode": true, "AnnotationInvalid": true, "DisruptiveProfile": true, "HistoryIncomplete": true,
-	"MemoryLeakSuspected": true, "OOMKillLoop": true, "OOMRescue": true, "Reverted": true,
+	"MemoryLeakSuspected": true, "OOMKillLoop": true, "OOMRescue": true, "Reverted": true, "NeedsMoreReplicas": true, "CriticalityInvalid": true,
+	"UsageAboveRequest": true, "CPUThrottled": true, "NoCPURequest": true, "JVMSeesAllCores": true,
 }
 
 // badWhenFalse are the conditions that report a problem while they are false.
-var badWhenFalse = map[string]bool{"RecommendationProvided": true, "SizingProfileUsable": true, "OOMRescue": true}
+var badWhenFalse = map[string]bool{"RecommendationProvided": true, "SizingProfileUsable": true, "OOMRescue": true, "NeedsMoreReplicas": true}
 
 // conditions describes the conditions of the VPA that report a problem, without those whose message an event has already.
 func conditions(in *Input, said []string) []string {

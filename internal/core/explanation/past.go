@@ -28,20 +28,53 @@ type record struct {
 // eventRecords returns the events until a time, the newest last.
 func eventRecords(in *Input, until time.Time) []record {
 	var out []record
-	for _, e := range in.Events {
+	for _, e := range withoutTwins(in.Events) {
 		if e.At.IsZero() || e.At.After(until) {
 			continue
 		}
-		text := e.Name + " " + e.Reason
-		if e.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Count)
-		}
-		if e.Message != "" {
-			text += ": " + e.Message
-		}
-		out = append(out, record{e.At, text})
+		out = append(out, record{e.At, e.text("", "")})
 	}
 	return out
+}
+
+// text describes an event, with notes about its other objects and about the time of the first of several.
+func (e *Event) text(others, first string) string {
+	text := e.Name + others + " " + e.Reason
+	if e.Count > 1 {
+		text += fmt.Sprintf(" (%d times%s)", e.Count, first)
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// Reasons of events that the rules for NOW know.
+const (
+	evictedByVPA = "EvictedByVPA" // of the pod
+	evictedPod   = "EvictedPod"   // of its VPA
+	resizedByVPA = "InPlaceResizedByVPA"
+)
+
+// twinDistance is how far apart the times of the two events of an eviction are at most: they are sent one after the other, and have whole
+// seconds.
+const twinDistance = time.Second
+
+// withoutTwins removes the event of the VPA about an eviction if that of the pod exists, too. An event of a VPA that stands for several evictions
+// is kept.
+func withoutTwins(events []Event) []Event {
+	used := make([]bool, len(events))
+	hasTwin := func(e *Event) bool {
+		for i := range events {
+			twin := &events[i]
+			if !used[i] && twin.Reason == evictedByVPA && twin.At.Sub(e.At).Abs() <= twinDistance {
+				used[i] = true
+				return true
+			}
+		}
+		return false
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Reason == evictedPod && e.Count <= 1 && hasTwin(&e) })
 }
 
 // Reasons are the reasons of the events that podfit writes, sorted. A test holds them equal to those of the jobs.
@@ -50,17 +83,65 @@ var Reasons = []string{
 	"RecommendationReverted", "ReplacementMissing", "ResizeRefused", "Surge", "UpdateHeld",
 }
 
-// events returns the last events of podfit.
+// events returns the last events of podfit. Those that differ only in the pod are one line.
 func events(in *Input) []string {
-	own := *in
-	own.Events = slices.DeleteFunc(slices.Clone(in.Events), func(e Event) bool {
-		return !slices.Contains(Reasons, e.Reason)
-	})
-	var out []string
-	all := eventRecords(&own, in.Now)
-	for _, r := range all[max(0, len(all)-shownEvents):] {
-		out = append(out, clock(in.Now, r.at)+"  "+r.text)
+	var own []Event
+	for _, e := range withoutTwins(in.Events) {
+		if slices.Contains(Reasons, e.Reason) && !e.At.IsZero() && !e.At.After(in.Now) {
+			own = append(own, e)
+		}
 	}
+	groups := grouped(own)
+	var out []string
+	for _, g := range groups[max(0, len(groups)-shownEvents):] {
+		out = append(out, clock(in.Now, g.last.At)+"  "+g.text(in.Now))
+	}
+	return out
+}
+
+// A group is one event, or several that differ only in the object and the time.
+type group struct {
+	last  Event           // its count is that of all events of the group
+	first time.Time       // zero if it is not known, because one of them stands for several
+	names map[string]bool // of the objects
+}
+
+// text describes the events. The message is that of the last one.
+func (g *group) text(now time.Time) string {
+	var others, first string
+	if n := len(g.names) - 1; n > 0 {
+		others = " and " + count(n, "other pod")
+	}
+	if !g.first.IsZero() && g.first.Before(g.last.At) {
+		first = " since " + clock(now, g.first)
+	}
+	return g.last.text(others, first)
+}
+
+// grouped joins events of changes, by reason, and keeps other events as they are. The result is sorted by the time of the last event. Events
+// are sorted by time.
+func grouped(events []Event) []*group {
+	var out []*group
+	byReason := map[string]*group{}
+	for _, original := range events {
+		e := original
+		g := byReason[e.Reason]
+		if g == nil {
+			g = &group{last: e, first: e.At, names: map[string]bool{}}
+			if e.Reason == evictedByVPA || e.Reason == evictedPod || e.Reason == resizedByVPA {
+				byReason[e.Reason] = g
+			}
+			out = append(out, g)
+		} else {
+			e.Count = max(1, g.last.Count) + max(1, e.Count)
+			g.last = e
+		}
+		if original.Count > 1 {
+			g.first = time.Time{}
+		}
+		g.names[e.Name] = true
+	}
+	slices.SortStableFunc(out, func(a, b *group) int { return a.last.At.Compare(b.last.At) })
 	return out
 }
 
@@ -103,7 +184,7 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 		return nil, fmt.Errorf("nothing is recorded about %s until %s: %s. The cluster stores no earlier states of pods; events are kept for an hour by default",
 			in.Subject.Name, at.In(in.Now.Location()).Format("2006-01-02 15:04 MST"), reach)
 	}
-	out := &Explanation{At: at, Subject: in.Subject.Name, Facts: facts(in), Missing: append(slices.Clone(in.Missing),
+	out := &Explanation{At: at, Subject: in.Subject.Name, Facts: facts(in), Forbidden: in.Forbidden, Missing: append(slices.Clone(in.Missing),
 		"This is what events and the records of the updater contain until then, and not the state of the pods, which the cluster does not store.")}
 	if omitted := n - shownRecords; omitted > 0 {
 		out.Now = append(out.Now, fmt.Sprintf("%s until %s are omitted.", count(omitted, "earlier record"), clock(at, all[omitted-1].at)))

@@ -336,7 +336,7 @@ func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal
 	s.Text += " So podfit does not change that request."
 	s.Advice = Advice{
 		Text:    "To change the request together with the target of the HPA:",
-		Command: in.kubectl("annotate vpa " + quoted(a.Name) + " podfit.dev/hpa=preserve-scale-point"),
+		Command: in.kubectl("annotate vpa " + quoted(a.Name) + " podfit.dev/hpa=preserve-scale-point --overwrite"),
 	}
 	return s
 }

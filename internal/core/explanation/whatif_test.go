@@ -154,7 +154,7 @@ func TestWhatIf_policy_equalsTheSizeUnderThatPolicy(t *testing.T) {
 func TestWhatIf_defaultProfile_equalsItsRecommendation(t *testing.T) {
 	s := cartScene()
 	p, _ := recommend.Builtin("default")
-	want := policy.Cap(s.Autoscaler, recommend.Workload(p.Params, p.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global)
+	want := policy.Cap(s.Autoscaler, recommend.Workload(p.Params, p.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global, cluster.NodeShare{})
 	got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "profile=default")))
 	if got.Target != want[0].Target.Memory || got.Steps.Fold() != got.Target {
 		t.Errorf("%d, folded %d, want %d", got.Target, got.Steps.Fold(), want[0].Target.Memory)
@@ -309,7 +309,7 @@ func TestWhy_anyWorkload_leadsFromTheHistoryToTheSize(t *testing.T) {
 		s := drawScene(t)
 		before := states(s)
 		why := WhyOf(&s.Sizing)
-		want := policy.Cap(s.Autoscaler, recommend.Workload(s.Profile.Params, s.Profile.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global)
+		want := policy.Cap(s.Autoscaler, recommend.Workload(s.Profile.Params, s.Profile.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global, cluster.NodeShare{})
 		sizes := 0
 		for _, advice := range want {
 			for _, res := range cluster.All {

@@ -39,13 +39,14 @@ type Why struct {
 	Resource  cluster.Resource
 	Profile   string
 
-	Steps    recommend.Steps // to the estimate, by the algorithm
-	Estimate int64           // the target before bounds: the result of Steps
-	Lower    recommend.Steps // to the lower bound of the range, before bounds
-	Upper    recommend.Steps // to the upper one
-	Bounds   []policy.Bound  // of the recommendation, then of the pod
-	Range    Range           // the recommendation
-	Usual    int64           // the target outside of low hours, if this is a time with a lower one; otherwise 0
+	Steps    recommend.Steps   // to the estimate, by the algorithm
+	Estimate int64             // the target before bounds: the result of Steps
+	Lower    recommend.Steps   // to the lower bound of the range, before bounds
+	Upper    recommend.Steps   // to the upper one
+	Bounds   []policy.Bound    // of the recommendation, then of the pod
+	Node     cluster.NodeShare // what policy.NodeShare is a bound of
+	Range    Range             // the recommendation
+	Usual    int64             // the target outside of low hours, if this is a time with a lower one; otherwise 0
 
 	Published    int64 // the target in the status of the VPA
 	HasPublished bool
@@ -55,12 +56,17 @@ type Why struct {
 
 	LimitsKept bool // the policy keeps limits
 
+	// CPULimits is what is done with the CPU limits of a new pod like the present one; only for CPU.
+	CPULimits policy.CPULimits
+
 	// Horizontal is what podfit does because an HPA scales by the request, and Metric the first metric that depends on it.
 	Horizontal policy.HorizontalState
 	Metric     cluster.Horizontal
 
 	Runtime  *cluster.Runtime // of the container; nil if it is not known
 	Restarts bool             // a resize of the resource restarts the container
+
+	StartupBoost StartupBoost // what is learnt for new pods, only for CPU
 
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
 }
@@ -110,13 +116,15 @@ func WhyOf(in *Sizing) []Why {
 // sized computes the sizes, without the days. One input may be another than that of the workload.
 func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler) []Why {
 	advice, records := recommend.Explain(p.Params, p.Estimator, histories, a, in.Now)
-	capped, bounds := policy.CapBounds(a, advice, in.Global)
+	capped, bounds := policy.CapBounds(a, advice, in.Global, p.Node)
 	advised := *a
 	advised.Advice = capped
 	var fits []policy.Fitted
 	var looked [][]policy.Bound
+	var limits policy.CPULimits
 	if in.Pod != nil {
 		fits, looked = policy.FitBounds(&advised, in.Limits, in.Pod)
+		_, limits = policy.WithoutCPULimits(&advised, in.Limits, in.Pod, cluster.Standing{})
 	}
 	var out []Why
 	for i := range capped {
@@ -127,15 +135,21 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 				continue
 			}
 			w := Why{
-				Container: c.Container, Resource: res, Profile: p.Name,
+				Container: c.Container, Resource: res, Profile: p.Name, Node: p.Node,
 				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
 				Lower: records[i].Of(res).Lower, Upper: records[i].Of(res).Upper,
 				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)},
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
 			w.fit(in.Pod, fits, looked)
+			if res == cluster.CPU {
+				w.CPULimits = limits
+			}
 			if published := a.AdviceFor(c.Container); published != nil {
 				w.Published, w.HasPublished = published.Target.Get(res)
+			}
+			if res == cluster.CPU {
+				w.StartupBoost = startupBoostOf(a, p.Learning, c.Container)
 			}
 			out = append(out, w)
 		}

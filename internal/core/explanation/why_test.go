@@ -150,6 +150,31 @@ func TestWhy_exampleCart_matchesGoldenFile(t *testing.T) {
 	golden(t, "why_cart.txt", cartScene().why()+cartScene().whatIf())
 }
 
+func TestWhy_criticalityAndShareOfANode_areNamed(t *testing.T) {
+	params := recommend.Busiest()
+	params.MostOfNodeBase = cluster.OfCapacity
+	params.PriorityClasses = []recommend.PriorityFactor{{Class: "gold", Factor: 2}}
+	s := newScene(recommend.BusyHoursProfile("mine", "", params), time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
+	s.use(2*dayLength, func(time.Time) (float64, float64) { return 0.6, 300 * mib })
+	profile := s.Profile
+	for name, declared := range map[string]recommend.Declared{"label": {Label: 1.5}, "class": {Classes: []string{"gold"}}, "profile": {Classes: []string{""}}} {
+		s.Profile = profile.For(declared, recommend.NodeSizes{Allocatable: 1800, Capacity: 2000})
+		lines, _, _ := strings.Cut(s.why(), "OF MEMORY")
+		want := map[string]string{
+			"label":   "× 1.500   criticality of the pods              label podfit.dev/criticality",
+			"class":   "× 2.000   criticality of the pods              PriorityClass gold",
+			"profile": "× 1.300   factor of the profile\n",
+		}[name]
+		if !strings.Contains(lines, want) {
+			t.Errorf("%s: %q is not in\n%s", name, want, lines)
+		}
+		const share = "→ 500m    a pod may have 500m, in proportion   25 % of the CPU capacity (2) of the smallest node\n   = 500m"
+		if !strings.Contains(lines, share) {
+			t.Errorf("%s: %q is not in\n%s", name, share, lines)
+		}
+	}
+}
+
 func TestWhy_everyProfile_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, p := range recommend.BacktestProfiles() {

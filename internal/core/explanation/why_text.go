@@ -57,7 +57,8 @@ func (w *Why) Lines() []Line {
 		}
 		out = append(out, line)
 	}
-	for _, line := range []Line{w.result(), w.sizeLine(), w.horizontalLine(), w.runtimeLine()} {
+	lines := []Line{w.nodeLine(), w.result(), w.sizeLine(), w.horizontalLine(), w.runtimeLine(), w.limitLine(), w.boostLine()}
+	for _, line := range lines {
 		if line != (Line{}) {
 			out = append(out, line)
 		}
@@ -178,7 +179,16 @@ var stepTexts = map[recommend.StepName]stepText{
 	recommend.StepPeak: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("peak of the last %d hours", s.Evidence.Hours), hours(s.Evidence)
 	},
-	recommend.StepFactor:   fixed("factor of the profile", ""),
+	recommend.StepFactor: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+		switch s.Evidence.Origin {
+		case recommend.FromLabel:
+			return "criticality of the pods", "label " + recommend.CriticalityLabel
+		case recommend.FromPriorityClass:
+			return "criticality of the pods", "PriorityClass " + s.Evidence.Class
+		case recommend.FromProfile:
+		}
+		return "factor of the profile", ""
+	},
 	recommend.StepSize:     fixed("by size", "small ones get relatively more"),
 	recommend.StepHeadroom: fixed("fixed headroom of the profile", ""),
 	recommend.StepLearnt: func(s *recommend.Step, _ cluster.Resource) (string, string) {
@@ -186,8 +196,11 @@ var stepTexts = map[recommend.StepName]stepText{
 	},
 	recommend.StepRecent: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		what := "peak of " + plural(float64(s.Evidence.Hours), "hour")
-		if s.Evidence.Margin > 0 {
+		switch {
+		case s.Evidence.Margin > 0:
 			what += ", and " + percent(s.Evidence.Margin)
+		case s.Evidence.Margin < 0:
+			what = percent(1+s.Evidence.Margin) + " of the " + what
 		}
 		return what, hours(s.Evidence)
 	},
@@ -210,9 +223,13 @@ var stepTexts = map[recommend.StepName]stepText{
 	recommend.StepBusy: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return percent(s.Evidence.Share) + " of busy-hour samples are below", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
 	},
-	recommend.StepMost:  fixed("most CPU of the profile", ""),
-	recommend.StepNode:  fixed("share of the smallest node", "the profile sets the share"),
-	recommend.StepRound: fixed("rounded, as the recommender is configured", ""),
+	recommend.StepBusyWindow: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+		return "at most the peak of " + plural(float64(s.Evidence.Hours), "hour"), "usage has long idle periods"
+	},
+	recommend.StepStartup:     fixed("samples just after container starts", "few containers run longer"),
+	recommend.StepLeastMargin: fixed("minimum margin of small containers", ""),
+	recommend.StepMost:        fixed("most CPU of the profile", ""),
+	recommend.StepRound:       fixed("rounded, as the recommender is configured", ""),
 	recommend.StepModel: func(s *recommend.Step, _ cluster.Resource) (string, string) {
 		return "bound of the model that cost least", "half-life " + duration(s.Evidence.HalfLife)
 	},
@@ -246,7 +263,7 @@ func kept(s *recommend.Step, res cluster.Resource) (what, note string) {
 
 // boundNames are the names of bounds in texts.
 var boundNames = map[policy.BoundKind]string{
-	policy.WholeCores: "whole cores", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
+	policy.WholeCores: "whole cores", policy.NodeShare: "share of the smallest node for a pod", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
 	policy.PodRange: "LimitRange of pods", policy.RangeMin: "LimitRange minimum", policy.RangeMax: "LimitRange maximum",
 	policy.ContainerLimit: "limit of the container", policy.ScalePoint: "range of the HPA's target", policy.APIServer: "rules of the API server",
 	policy.JVMHeap: "heap of the JVM", policy.JVMShare: "range that a JVM misreads", policy.Node: "largest node", policy.Quota: "ResourceQuota",
@@ -271,6 +288,9 @@ func (w *Why) BoundTexts() []string {
 }
 
 func boundText(b policy.Bound) string {
+	if b.Kind == policy.NodeShare {
+		return "" // nodeLine
+	}
 	name := boundNames[b.Kind]
 	if name == "" {
 		name = string(b.Kind)
@@ -289,6 +309,19 @@ func boundText(b policy.Bound) string {
 		return name + " –"
 	}
 	return ""
+}
+
+// nodeLine is the line about the share of a node that lowers the amount.
+func (w *Why) nodeLine() Line {
+	for _, b := range w.Bounds {
+		if b.Kind == policy.NodeShare && b.Changed() {
+			return Line{
+				Figure: "→ " + format(w.Resource, float64(b.After)),
+				What:   fmt.Sprintf("a pod may have %s, in proportion", format(w.Resource, float64(b.Amount))), Note: w.Node.String(),
+			}
+		}
+	}
+	return Line{}
 }
 
 // result is the line with the size and its bounds.

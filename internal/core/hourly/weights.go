@@ -93,6 +93,43 @@ func (w *Weights) Percentile(share float64) float64 { return w.percentile(share,
 // equation 3 of the paper. It is not lowered by the time in which a container is idle.
 func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(share, true) }
 
+// Quantile returns the amount that a share of the samples does not exceed, 0 if there are none. Unlike Percentile, it assumes that the
+// samples of a bucket are spread evenly over the bucket, so that it is not always rounded up.
+func (w *Weights) Quantile(share float64) float64 {
+	rest := share * w.Total()
+	bucket := -1 // in which the quantile lies, or the last one with samples
+	within := 1.0
+	for i, weight := range w.weight {
+		if weight == 0 {
+			continue
+		}
+		bucket = int(w.first) + i
+		if rest <= float64(weight) {
+			within = rest / float64(weight)
+			break
+		}
+		rest -= float64(weight)
+	}
+	if bucket < 0 {
+		return 0
+	}
+	most := weightFirst * math.Pow(weightRatio, float64(bucket))
+	least := most / weightRatio
+	if bucket == 0 {
+		least = 0
+	}
+	return least + (most-least)*within
+}
+
+// Total returns the sum of the weights of all samples.
+func (w *Weights) Total() float64 {
+	total := 0.0
+	for _, weight := range w.weight {
+		total += float64(weight)
+	}
+	return total
+}
+
 func (w *Weights) percentile(share float64, load bool) float64 {
 	total := 0.0
 	start := weightFirst

@@ -249,11 +249,11 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		if e.assumed && e.with == nil {
 			e.with = d.With
 		}
-		if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
-			continue // nothing is recommended for it, for example because the update mode is Off now
+		help, known := l.hasHelped(&e, d)
+		if !known {
+			continue
 		}
-		help := l.hasHelped(&e, d)
-		if d.Pod.Node == "" {
+		if d.Pod.Node == "" && !isBoosted(d.Pod) {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
@@ -269,12 +269,32 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 
 // hasHelped reports whether a replacement on a node shows that the eviction had an effect. A replacement that got the requests by a resize in
 // place shows none, and the node may still refuse the resize while it is not completed.
-func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) bool {
+func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool) {
+	if isBoosted(d.Pod) {
+		return boostedHelp(e, d)
+	}
+	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
+		return false, false // nothing is recommended for it, for example because the update mode is Off now
+	}
 	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || d.Pod.IsResizing()) {
-		return false
+		return false, true
 	}
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
-	return d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With)
+	return d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With), true
+}
+
+// boostedHelp is hasHelped for a replacement with a CPU startup boost. Its boosted CPU says nothing, and the end of the boost is no change
+// that an eviction should have made unnecessary.
+func boostedHelp(e *eviction, d *decision.Decision) (help, known bool) {
+	has := func(with []policy.Fitted) bool { return len(with) > 0 && hasRequests(unboosted(d.Pod, with), with) }
+	boostOnly := d.With == nil || d.Wanted.Code == decision.BoostOver
+	switch {
+	case e.with == nil && e.assumed, boostOnly && !has(e.with) && !has(d.With):
+		return false, false
+	case boostOnly:
+		return true, true
+	}
+	return has(e.with) && !has(d.With), true
 }
 
 // IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.

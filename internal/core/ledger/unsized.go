@@ -104,8 +104,7 @@ func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
 
 // unboosted returns a replacement in which containers with a CPU startup boost have the recommended CPU, which they get after the boost.
 func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
-	isBoosted := func(c cluster.Container) bool { return c.Boosted != nil }
-	if replacement == nil || !slices.ContainsFunc(replacement.Containers, isBoosted) {
+	if replacement == nil || !isBoosted(replacement) {
 		return replacement
 	}
 	out := *replacement
@@ -119,4 +118,8 @@ func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
 		}
 	}
 	return &out
+}
+
+func isBoosted(p *cluster.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Boosted != nil })
 }

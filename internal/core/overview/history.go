@@ -16,6 +16,7 @@ type History struct {
 	Containers []ContainerHistory
 	Requests   []RequestStep // the oldest first
 	Profiles   []ProfileSize // the profile of the workload first
+	Unrecorded string        // why Prometheus could not be read, with the remedy, as sentences; "" if it was read or none is configured
 }
 
 // A ProfileSize is what a profile recommends for one resource of a container, compared with the peaks of the last days.
@@ -35,6 +36,8 @@ type ContainerHistory struct {
 	Name        string
 	CPU, Memory []Peak // oldest first, cores and bytes; hours without samples are absent
 
+	CPURecorded, MemoryRecorded int // how many of the peaks are from Prometheus; the others are from the UsageHistory
+
 	CPUBuckets, MemoryBuckets []Bucket // if there are no peaks
 	First, Last               time.Time
 	Samples                   int
@@ -44,6 +47,23 @@ type ContainerHistory struct {
 type Peak struct {
 	At    time.Time // start of the hour
 	Value float64
+}
+
+// Fill returns stored peaks with recorded ones in the hours that the stored ones lack, and how many of them are recorded. All are sorted, the
+// oldest first.
+func Fill(stored, recorded []Peak) (all []Peak, filled int) {
+	for len(recorded) > 0 || len(stored) > 0 {
+		from := &stored
+		if len(stored) == 0 || len(recorded) > 0 && recorded[0].At.Before(stored[0].At) {
+			from = &recorded
+			filled++
+		} else if len(recorded) > 0 && recorded[0].At.Equal(stored[0].At) {
+			recorded = recorded[1:]
+		}
+		all = append(all, (*from)[0])
+		*from = (*from)[1:]
+	}
+	return all, filled
 }
 
 // PeaksOf returns the stored peaks of the last days.

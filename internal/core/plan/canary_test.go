@@ -26,6 +26,7 @@ type canaries struct {
 	never  bool // pods with the new size are never ready
 	defers bool // resizes wait for room on the node
 	refuse bool // the API server refuses resizes
+	boosts bool // new pods have three times the CPU while they start
 	stored []ledger.State
 	serial int
 	writes []string // actions on pods that were carried out
@@ -104,6 +105,9 @@ func (c *canaries) carryOut(d *decision.Decision) {
 			q.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: c.now}
 		}
 		q.Containers[0].Requests = d.With[0].Requests
+		if len(d.Unboost) > 0 {
+			q.Containers[0].Boosted = nil
+		}
 		pods[i] = &q
 		return
 	}
@@ -114,6 +118,10 @@ func (c *canaries) carryOut(d *decision.Decision) {
 		held = storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
 	}
 	q.Containers[0], q.Resize = cluster.Container{Name: "app", Requests: held.Advice[0].Target}, nil
+	if c.boosts {
+		q.Containers[0].Boosted = &cluster.Applied{Requests: q.Containers[0].Requests}
+		q.Containers[0].Requests.CPU *= 3
+	}
 	pods[i] = &q
 }
 
@@ -133,7 +141,7 @@ func (c *canaries) tick() {
 	for i, p := range pods {
 		q := *p
 		q.Containers = slices.Clone(q.Containers)
-		isNew := q.Containers[0].Requests.CPU == 100
+		isNew := hasNewSize(p)
 		if !q.Ready && !(c.never && isNew) {
 			q.Ready, q.ReadySince = true, c.now
 		}
@@ -144,11 +152,16 @@ func (c *canaries) tick() {
 	}
 }
 
+func hasNewSize(p *cluster.Pod) bool {
+	boosted := p.Containers[0].Boosted
+	return p.Containers[0].Requests.CPU == 100 || boosted != nil && boosted.Requests.CPU == 100
+}
+
 // count returns how many pods have the new size.
 func (c *canaries) count() int {
 	n := 0
 	for _, p := range c.w.Governed[0].Pods {
-		if p.Containers[0].Requests.CPU == 100 {
+		if hasNewSize(p) {
 			n++
 		}
 	}
@@ -213,6 +226,38 @@ func TestCanary_neverReady_isReverted(t *testing.T) {
 	}
 	if s := c.w.Ledger.Canary(c.a.Target); c.count() != 0 || len(c.writes) != 2 || s.Cause != rollout.NotReady {
 		t.Errorf("%d pods have the bad size after %q, state %+v", c.count(), c.writes, s)
+	}
+}
+
+func TestCanary_replacementsAreBoosted_isAcceptedOrReverted(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail        func(*canaries)
+		cpuOnly     bool
+		has, writes int
+	}{
+		"runs well":   {func(*canaries) {}, false, 4, 8}, // evictions and ends of boosts
+		"never ready": {func(c *canaries) { c.never = true }, false, 0, 3},
+		"OOM-killed":  {func(c *canaries) { c.kills = true }, false, 0, 2}, // the end of the boost sets the previous size
+		"never ready, and the memory is the same": {func(c *canaries) { c.never = true }, true, 1, 1}, // its CPU is boosted, so it is not the cause
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCanaries(t, 4, cluster.Recreate)
+			w.boosts, w.b.StartupBoost = true, true
+			w.a.Boost = &cluster.Boost{Factor: 3, Duration: 3 * time.Minute}
+			c.fail(w)
+			if c.cpuOnly {
+				for _, p := range w.w.Governed[0].Pods {
+					p.Containers[0].Requests.Memory = w.a.Advice[0].Target.Memory
+				}
+			}
+			for range 90 {
+				w.pass(noCrash)
+				w.tick()
+			}
+			if w.count() != c.has || len(w.writes) != c.writes {
+				t.Errorf("%d pods have the new size after %q, want %d and %d writes", w.count(), w.writes, c.has, c.writes)
+			}
+		})
 	}
 }
 

@@ -196,7 +196,7 @@ func byName(a, b entry) int {
 func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
 	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
-	boosted := s.b.StartupBoost && isBoosted(p)
+	boosted := s.b.StartupBoost && isBoosted(p) && !(a.Mode.Updates() && s.isFailedCanary(a, p)) // which is never ready, so its boost would not end
 	switch {
 	case !a.Mode.Updates() && !boosted:
 		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
@@ -262,7 +262,35 @@ func isBoosted(p *cluster.Pod) bool {
 	return false
 }
 
-// judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed.
+// rescueBoosted makes a pod whose boost is active change if a container was OOM-killed before the pod was ready, and gets more memory. The
+// pod keeps the CPU of its boost.
+func (s *pass) rescueBoosted(d *entry, fits []policy.Fitted) bool {
+	p, mode := d.Pod, d.Autoscaler.Mode
+	if !mode.Updates() || mode == cluster.InPlace && !s.b.InPlace || !healthOf(s.now, s.b, p).isDown() ||
+		p.Node == "" || p.Controller.IsZero() || s.w.Ledger.IsEvicted(s.now, p) {
+		return false
+	}
+	d.With = slices.Clone(fits)
+	for i := range d.With {
+		f := &d.With[i]
+		if c := p.Container(f.Container); c.Boosted != nil {
+			requests, limits := c.Running()
+			f.Requests = f.Requests.Unset(cluster.CPU).Or(requests.Only(cluster.Set(0).With(cluster.CPU)))
+			f.Limits = f.Limits.Unset(cluster.CPU).Or(limits.Only(cluster.Set(0).With(cluster.CPU)))
+		}
+	}
+	policy.Admissible(s.w.LimitsOf(p), p, d.With)
+	s.judgeRescue(d)
+	if !d.Rescue {
+		d.With = nil
+		return false
+	}
+	d.Priority = compareRequests(p, d.With).priority()
+	return true
+}
+
+// judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed, except that a pod that is not ready
+// because of an OOM kill gets more memory: it would never be ready, so its boost would never end.
 func (s *pass) judgeBoosted(d *entry) {
 	fits := d.With
 	if d.Autoscaler.Mode == cluster.Off {
@@ -272,7 +300,9 @@ func (s *pass) judgeBoosted(d *entry) {
 	policy.Admissible(s.w.Limits[d.Pod.Namespace], d.Pod, over)
 	d.With = over
 	if len(over) == 0 {
-		d.Reason = decision.Reason{Code: decision.Boosted, Until: until}
+		if !s.rescueBoosted(d, fits) {
+			d.Reason = decision.Reason{Code: decision.Boosted, Until: until}
+		}
 		return
 	}
 	d.Priority = compareRequests(d.Pod, over).priority()

@@ -37,7 +37,7 @@ func workloadsOf(n int) World {
 			pods = append(pods, &cluster.Pod{
 				Key: cluster.Key{Namespace: top.Namespace, Name: fmt.Sprintf("%s-%d", top.Name, j)}, UID: fmt.Sprintf("%d-%d", i, j),
 				Top: top, Controller: rs, Node: "n", Phase: cluster.Running, Ready: true,
-				Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour), Observed: new("app"),
+				Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour), Marks: &cluster.Marks{Observed: new("app")},
 				Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 256<<20), Limits: cluster.Amounts(200, 512<<20)}},
 			})
 		}

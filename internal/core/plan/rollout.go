@@ -56,8 +56,12 @@ func (t *candidate) passesWindows() bool {
 	return t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.isFailedCanary()
 }
 
-// isFailedCanary reports whether a pod is not ready and has a size that was reverted.
-func (t *candidate) isFailedCanary() bool {
-	s := t.pass.canaries[ledger.WorkloadOf(t.d.Pod)]
-	return t.d.Autoscaler.Canary.On && s.Phase == rollout.Held && !t.d.Pod.Ready && rollout.HasSize(t.d.Pod, s.After)
+func (t *candidate) isFailedCanary() bool { return t.pass.isFailedCanary(t.d.Autoscaler, t.d.Pod) }
+
+// isFailedCanary reports whether a pod is not ready and has a size that was reverted. The CPU of a boosted pod does not show which size it has,
+// so it is one only if the sizes differ in memory: a replacement with the previous size must not be replaced again.
+func (s *pass) isFailedCanary(a *cluster.Autoscaler, p *cluster.Pod) bool {
+	state := s.canaries[ledger.WorkloadOf(p)]
+	return a.Canary.On && state.Phase == rollout.Held && !p.Ready && rollout.HasSize(p, state.After) &&
+		!(isBoosted(p) && rollout.HasSize(p, state.Before))
 }

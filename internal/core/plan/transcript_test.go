@@ -544,7 +544,7 @@ func (s *script) changePod(f []string) error {
 			s.tolerations = append(s.tolerations, cluster.Tolerations{{Key: k, Value: v, Exists: !equal, Effect: effect}})
 			p.Tolerance = cluster.FirstListed + cluster.Tolerance(len(s.tolerations)-1)
 		case "observed":
-			p.Observed = new(strings.ReplaceAll(value, ",", ", "))
+			p.Marks = &cluster.Marks{Observed: new(strings.ReplaceAll(value, ",", ", "))}
 		case "restart":
 			res, ok := cluster.ParseResource(value)
 			if !ok {

@@ -70,6 +70,8 @@ func quantity(res cluster.Resource, amount int64) string {
 // is added to the recommended CPU request, or to the request of the container if none is recommended. The result is at most most
 // millicores, if most is above zero. The limit changes in proportion. If the policy keeps limits, the request stays 1m below the
 // limit, so that the QoS class of the pod does not change.
+//
+// A learnt boost multiplies only the recommended CPU request, and maxAllowed bounds it. Without a recommendation it has no effect.
 func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
 	b := boostBy(a, p, fits, most, wholeBoost)
 	return b.Fits, b.Originals
@@ -92,9 +94,17 @@ func boostBy(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most, share i
 		}
 		b := BoostOf(a, c.Name)
 		switch {
+		case b != nil && b.Percent > 0:
+			if boosted := boost(a, b, c, f, most, share); f.Requests.CPU > 0 && boosted.Requests.CPU > f.Requests.CPU {
+				out.Originals = append(out.Originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
+				out.Fits = append(out.Fits, boosted)
+				out.learnt = true
+				continue
+			}
 		case b != nil && !b.ByQuantity && boostBase(c, f) <= 0:
 			out.NoBase = append(out.NoBase, c.Name)
 		case b != nil && (b.ByQuantity || b.Factor >= 1):
+			out.configured = true
 			out.Originals = append(out.Originals, Original{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
 			out.Fits = append(out.Fits, boost(a, b, c, f, most, share))
 			continue
@@ -118,7 +128,13 @@ func boostBase(c *cluster.Container, f Fitted) int64 {
 func boost(a *cluster.Autoscaler, b *cluster.Boost, c *cluster.Container, f Fitted, most, share int64) Fitted {
 	base := boostBase(c, f)
 	cpu := integer.Sum(base, b.Quantity)
-	if !b.ByQuantity {
+	switch {
+	case b.Percent > 0:
+		cpu, _ = integer.Scaled(base, int64(b.Percent), 100)
+		if cp := a.Policy(c.Name); cp != nil && cp.MaxAllowed.Has.Has(cluster.CPU) {
+			cpu = min(cpu, max(cp.MaxAllowed.CPU, base))
+		}
+	case !b.ByQuantity:
 		cpu, _ = integer.Scaled(base, int64(b.Factor), 1)
 	}
 	if most > 0 {
@@ -143,8 +159,8 @@ func boost(a *cluster.Autoscaler, b *cluster.Boost, c *cluster.Container, f Fitt
 	return f
 }
 
-// BoostOf returns the startup boost of a container: the boost of its policy, else that of the autoscaler. It is nil if the policy of the
-// container is Off.
+// BoostOf returns the startup boost of a container: the boost of its policy, else that of the autoscaler, else the learnt one. It is nil if
+// the policy of the container is Off.
 func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 	if cp := a.Policy(container); cp != nil {
 		switch {
@@ -154,7 +170,10 @@ func BoostOf(a *cluster.Autoscaler, container string) *cluster.Boost {
 			return cp.Boost
 		}
 	}
-	return a.Boost
+	if a.Boost != nil {
+		return a.Boost
+	}
+	return a.LearntBoostOf(container)
 }
 
 // Unboost returns the sizes of the boosted containers whose boost is over: those in fits, and the originals of containers without

@@ -26,6 +26,7 @@ type BoundKind string
 // The kinds, in the order in which they are applied.
 const (
 	WholeCores     BoundKind = "whole-cores"     // Cap: an annotation rounds CPU up
+	NodeShare      BoundKind = "node-share"      // Cap: the share of the smallest node that the profile allows a pod; Amount is of the pod
 	MinAllowed     BoundKind = "min-allowed"     // Cap and Fit: the container policy
 	MaxAllowed     BoundKind = "max-allowed"     // Cap and Fit: the container policy
 	GlobalMax      BoundKind = "global-max"      // Cap: flags of the recommender, where the policy has no maxAllowed
@@ -42,9 +43,9 @@ const (
 )
 
 // CapBounds is Cap, and returns for each result the bounds that were looked at, in their order.
-func CapBounds(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources) ([]cluster.Advice, [][]Bound) {
+func CapBounds(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare) ([]cluster.Advice, [][]Bound) {
 	looked := make([][]Bound, len(raw))
-	return capped(autoscaler, raw, global, looked), looked
+	return capped(autoscaler, raw, global, node, looked), looked
 }
 
 // FitBounds is Fit, and returns for each result the bounds that were looked at, in their order.

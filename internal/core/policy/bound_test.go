@@ -20,7 +20,7 @@ func TestCapBounds_everyBound_isReportedWithItsEffect(t *testing.T) {
 		IntegerCPU: []string{"app"},
 	}
 	raw := []cluster.Advice{advice("app", of(100, 100*mi), of(250, 300*mi), of(900, 900*mi))}
-	got, bounds := CapBounds(a, raw, of(700, 400*mi))
+	got, bounds := CapBounds(a, raw, of(700, 400*mi), cluster.NodeShare{})
 	want := []Bound{
 		{cluster.CPU, WholeCores, 0, 250, 1000},
 		{cluster.CPU, MinAllowed, 0, 1000, 1000},
@@ -37,7 +37,7 @@ func TestCapBounds_everyBound_isReportedWithItsEffect(t *testing.T) {
 }
 
 func TestCapBounds_noContainers_returnsNothing(t *testing.T) {
-	if got, bounds := CapBounds(&cluster.Autoscaler{}, nil, cluster.Resources{}); len(got) != 0 || len(bounds) != 0 {
+	if got, bounds := CapBounds(&cluster.Autoscaler{}, nil, cluster.Resources{}, cluster.NodeShare{}); len(got) != 0 || len(bounds) != 0 {
 		t.Errorf("%v, %v", got, bounds)
 	}
 }
@@ -83,8 +83,8 @@ func TestBounds_randomObjects_leadFromTheEstimateToTheSize(t *testing.T) {
 			pod.Containers = append(pod.Containers, cluster.Container{Name: name, Requests: drawAmounts(t, "requests"), Limits: drawAmounts(t, "limits")})
 		}
 		global := drawAmounts(t, "global")
-		capped, bounds := CapBounds(a, raw, global)
-		if diff := cmp.Diff(Cap(a, raw, global), capped); diff != "" {
+		capped, bounds := CapBounds(a, raw, global, cluster.NodeShare{})
+		if diff := cmp.Diff(Cap(a, raw, global, cluster.NodeShare{}), capped); diff != "" {
 			t.Fatalf("Cap and CapBounds differ: %s", diff)
 		}
 		for i := range raw {

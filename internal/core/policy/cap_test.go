@@ -71,7 +71,7 @@ func TestCap_policies_boundEstimates(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			a := &cluster.Autoscaler{Policies: c.policies, IntegerCPU: c.integer}
-			got := Cap(a, []cluster.Advice{raw}, c.global)
+			got := Cap(a, []cluster.Advice{raw}, c.global, cluster.NodeShare{})
 			if diff := cmp.Diff(c.want, got[0].Estimate); diff != "" {
 				t.Error(diff)
 			}
@@ -84,7 +84,7 @@ func TestCap_integerCPU_roundsUncappedTargetWithoutCap(t *testing.T) {
 		IntegerCPU: []string{"app"}, Policies: []cluster.ContainerPolicy{{Container: "app", MaxAllowed: of(100, mi)}},
 	}
 	raw := []cluster.Advice{advice("app", of(100, mi), of(1250, 3*mi), of(2000, 4*mi)), advice("other", cpu(1), cpu(2), cpu(3))}
-	got := Cap(a, raw, cluster.Resources{})
+	got := Cap(a, raw, cluster.Resources{}, cluster.NodeShare{})
 	if want := of(2000, 3*mi); got[0].Uncapped != want {
 		t.Errorf("uncapped is %v, want %v", got[0].Uncapped, want)
 	}
@@ -99,7 +99,7 @@ func TestCap_integerCPU_roundsUncappedTargetWithoutCap(t *testing.T) {
 func TestCap_anyPolicy_keepsOrderOfBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawAutoscaler(t, []string{"app"})
-		for _, adv := range Cap(a, a.Advice, drawResources(t, "global")) {
+		for _, adv := range Cap(a, a.Advice, drawResources(t, "global"), cluster.NodeShare{}) {
 			checkOrder(t, adv.Estimate)
 		}
 	})

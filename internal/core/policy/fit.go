@@ -14,6 +14,8 @@ type Limits struct {
 	Range  cluster.LimitRange // of the pod's namespace
 	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
 	Nodes  *fleet.Sizes       // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
+
+	QuotasUnknown bool // Quotas is nil because they cannot be read, or the watch is out of date
 }
 
 // Fitted is the size that one container of a pod should have.

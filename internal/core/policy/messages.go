@@ -40,6 +40,22 @@ func (m *RefusalMessage) Text() string {
 	return r.String()
 }
 
+// A KeptMessage explains to operators why a CPU limit is not removed.
+type KeptMessage struct {
+	Kind    KeptKind
+	Meaning string
+	Remedy  string
+}
+
+// Text returns the reason as podfit writes it.
+func (m *KeptMessage) Text() string {
+	k := KeptCPULimit{Kind: m.Kind}
+	return k.Why()
+}
+
+// KeptMessages returns the explanations of all reasons to keep a CPU limit.
+func KeptMessages() []KeptMessage { return keptMessages }
+
 // NoteMessages returns the explanations of all kinds of notes.
 func NoteMessages() []NoteMessage { return noteMessages }
 
@@ -182,5 +198,44 @@ var refusalMessages = []RefusalMessage{
 	{
 		Kind: TooManyQuotas, Meaning: "The namespace has more ResourceQuotas than podfit evaluates, so podfit does not change pods in it.",
 		Remedy: "Delete ResourceQuotas that are not required." + seeQuotas,
+	},
+}
+
+var keptMessages = []KeptMessage{
+	{
+		Kind: KeptByPolicy, Meaning: "The container policy has `controlledValues: RequestsOnly`, so podfit changes no limit of the container.",
+		Remedy: "Remove the limit from the pod template, or set `controlledValues: RequestsAndLimits`.",
+	},
+	{
+		Kind: KeptForWholeCores, Meaning: "The VPA has the annotation `vpa-post-processor.kubernetes.io/CONTAINER_integerCPU`. A container gets cores of its own from the static CPU manager policy only with a limit.",
+		Remedy: "If the container does not need cores of its own, remove the annotation.",
+	},
+	{
+		Kind: KeptForRequest, Meaning: "The container has a CPU limit, but no CPU request. Without the limit it would have neither.",
+		Remedy: "Set a CPU request in the pod template.",
+	},
+	{
+		Kind: KeptForJVM, Meaning: "The container runs a JVM whose number of processors is not set. Without a CPU limit it takes all cores of the node, and chooses its threads by them.",
+		Remedy: "Set `-XX:ActiveProcessorCount` in the pod template, or annotate the VPA with `podfit.dev/inject-cpu-count=request`. See [runtimes.md](runtimes.md).",
+	},
+	{
+		Kind: KeptForDotNet, Meaning: "The container runs .NET, and its number of processors is not set. Without a CPU limit it takes all cores of the node, and chooses its threads and heaps by them.",
+		Remedy: "Set `DOTNET_PROCESSOR_COUNT` in the pod template, or annotate the VPA with `podfit.dev/inject-cpu-count=request`. See [runtimes.md](runtimes.md).",
+	},
+	{
+		Kind: KeptInPodLevel, Meaning: "The pod has a CPU limit in `spec.resources`, which bounds all containers together. podfit does not remove it.",
+		Remedy: "Remove the pod-level CPU limit from the pod template.",
+	},
+	{
+		Kind: KeptByDefault, Meaning: "A LimitRange of the namespace has a default CPU limit, which the API server sets on each container without one. A LimitRange with `max` has the default, too.",
+		Remedy: "Remove `default.cpu` and `max.cpu` from the LimitRange." + seeLimitRanges,
+	},
+	{
+		Kind: KeptForUnknownQuota, Meaning: "podfit cannot read the ResourceQuotas, or the watch is out of date. A quota of `limits.cpu` rejects each pod without a limit.",
+		Remedy: "Grant the admission controller the right to list and watch ResourceQuotas, as `deploy/` does.",
+	},
+	{
+		Kind: KeptForAPIServer, Meaning: "A LimitRange or ResourceQuota of the namespace rejects pods without CPU limit. After the last colon is the refusal, see below.",
+		Remedy: "Remove `limits.cpu` from the ResourceQuota, and `maxLimitRequestRatio` and `max` for CPU from the LimitRange." + seeLimitRanges + seeQuotas,
 	},
 }

@@ -111,6 +111,22 @@ func guardShare(f *Fitted, b bounds, looked *[]Bound) {
 	}
 }
 
+// guardBoost lowers boosted CPU requests in place out of the ranges that a JVM misreads, but not below the requests without the boost.
+func guardBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, without, boosted []Fitted) {
+	if p.Runtimes == nil || !a.Guards.CPU {
+		return
+	}
+	for i := range boosted {
+		f := &boosted[i]
+		c := p.Container(f.Container)
+		band, misread := runtimeguard.Band(f.Requests.CPU)
+		requests, _ := sizeOf(c, without)
+		if misread && requests.CPU < band.From && ReadsCPURequest(a, l, p, c, p.Runtime(c)) {
+			f.Requests = f.Requests.Set(cluster.CPU, band.From-1)
+		}
+	}
+}
+
 // lowerOutOfBands lowers CPU targets that a scaling has lowered into a range that a JVM misreads, if their floors allow it.
 func (s *scaling) lowerOutOfBands(out []Fitted, floors []cluster.Resources) {
 	if s.p.Runtimes == nil {

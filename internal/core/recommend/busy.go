@@ -20,23 +20,51 @@ import (
 //
 //	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
 //
-// Workload applies the share of the node (Params.MostMillicores). The busy hours are configured, or detected: the fewest hours of
-// the day that have a share of its load. Adaptive sizes memory.
+// Profile.For selects k for a workload. Package policy applies the share of the node to each pod (Params.Node). The busy hours are
+// configured, or detected: the fewest hours of the day that have a share of its load. Samples shortly after the start of a container do not count. Adaptive sizes memory.
+//
+// The percentile is of weeks of samples. For a container with long, irregular periods of idleness it is lowered to the highest usage of the
+// last hours. Which containers these are is decided by the quantile loss (Koenker and Bassett 1978) that either level would have had. A
+// rise of usage above the percentile raises the level at once. No part of the model state depends on k: the request is proportional to it,
+// except for small containers, which have a minimum margin.
 func BusyHours(p BusyParams) Estimator {
-	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}}
+	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}, Criticality{Factor: p.Factor}}
 }
 
 // BusyParams are the parameters of BusyHours.
 type BusyParams struct {
 	Percentile float64        // of the samples within the busy hours, as a share
-	Factor     float64        // k
+	Factor     float64        // k, unless the pods of a workload declare another (Profile.For)
 	Share      float64        // of the daily load that detected busy hours have
 	Hours      Hours          // configured busy hours; 0: they are detected
 	Zone       *time.Location // time zone of the configured hours; nil is UTC
 	HalfLife   time.Duration  // of samples and load
+	Startup    time.Duration  // samples of this time after the start of a container do not count; 0: all samples count
 	Most       int64          // millicores; 0: no bound
 	MostOfNode float64        // a share of the smallest node that the pods may run on; 0: no bound (Profile.MostOfNode)
 	Memory     MemoryRule
+
+	MostOfNodeBase  cluster.NodeBase // what MostOfNode is a share of (Profile.MostOfNodeBase)
+	PriorityClasses []PriorityFactor // k of pods with these PriorityClasses
+}
+
+// Constants of BusyHours.
+const (
+	busyWindow = 12             // hours whose highest usage may bound the level
+	busyRecent = 2              // the level is not below busyRise of the highest usage of these hours
+	busyRise   = 0.9            //
+	busySmall  = 0.1            // cores: a container with a lower level has the margin k−1 of this level
+	busyKnown  = 72             // hours of history before the level is bounded
+	busySwitch = 0.85           // the bound is added or dropped if that had less than this share of the loss
+	busyGrow   = 0.05           // the smallest relative differences that change the level
+	busyShrink = 0.2            //
+	busyWait   = 12 * time.Hour // the level does not shrink for this long after a change
+)
+
+// starts reports whether a sample is of the time of the start of its container. It is not if that time is not known or is after the sample.
+func (p *BusyParams) starts(sample *usage.Sample) bool {
+	age := sample.At.Unix() - sample.Ran.Started
+	return p.Startup > 0 && sample.Ran.Started > 0 && age >= 0 && age <= int64(p.Startup/time.Second)
 }
 
 // busy reports whether a time is in the configured hours.
@@ -80,23 +108,36 @@ func (s Hours) First() int {
 }
 
 type busyHours struct {
-	p      BusyParams
-	memory adaptive
+	p           BusyParams
+	memory      adaptive
+	criticality Criticality // of the workload
 }
 
-// Busy is the model state of BusyHours.
+// Busy is the model state of BusyHours. It uses the fields of Memo for CPU in this way:
+//
+//	CPU            the peaks of the last busyWindow hours
+//	cpu.level      the decided level in cores, before k
+//	cpu.above      samples of containers that had just started were counted in the last decision
+//	cpu.bump       the decaying number of samples of containers that had just started, and cpu.bumped the time of the newest
+//	cpuChoice      the losses and levels, 0 without and 1 with the bound; the arm is the present choice, the period an hour
 type Busy struct {
 	Memo
-	p    *BusyParams
-	cpu  hourly.Weights // samples within the busy hours
-	load [24]float32    // decaying, of each hour of the day
-	day  int64          // on which load was last decayed
-	busy Hours          // detected for the current day, UTC
+	p        *BusyParams
+	cpu      hourly.Weights  // samples within the busy hours
+	starting *hourly.Weights // samples of containers that have just started; nil while they do not count
+	load     [24]float32     // decaying, of each hour of the day
+	day      int32           // on which load was last decayed
+	busy     Hours           // detected for the current day, UTC
 }
+
+// request returns the decided level.
+func (m *Busy) request() *held { return &m.Memo.cpu }
 
 // Extend creates the model state of a container (usage.Store.Extend).
 func (b *busyHours) Extend() usage.Extension {
-	return &Busy{Memo: *b.memory.Extend().(*Memo), p: &b.p}
+	memo := b.memory.Extend().(*Memo)
+	memo.CPU = hourly.NewPeaks(busyWindow)
+	return &Busy{Memo: *memo, p: &b.p}
 }
 
 func (b *busyHours) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
@@ -110,14 +151,16 @@ func (b *busyHours) Explain(s *usage.ContainerHistory, floor cluster.Resources, 
 	if !ok {
 		return estimate
 	}
-	if v := state.cpu.Percentile(b.p.Percentile); v > 0 {
+	steps := record(to.Of(cluster.CPU).target(), 1000)
+	if level := state.explainLevel(steps); level > 0 {
 		least := floor.Amount(cluster.CPU)
-		steps := record(to.Of(cluster.CPU).target(), 1000)
-		v = steps.value(StepBusy, v)
+		level = steps.toMillicores(level, 1000)
+		v := steps.multiply(StepFactor, level, b.criticality.Factor)
 		if steps != nil {
-			*steps.evidence() = Evidence{Share: b.p.Percentile, HalfLife: b.p.HalfLife, Hours: state.hours().Count(), FirstHour: state.hours().First()}
+			*steps.evidence() = Evidence{Origin: b.criticality.Origin, Class: b.criticality.Class}
 		}
-		target := steps.ceil(steps.multiply(StepFactor, steps.toMillicores(v, 1000), b.p.Factor))
+		v = steps.raise(StepLeastMargin, v, level+(b.criticality.Factor-1)*busySmall*1000)
+		target := steps.ceil(v)
 		if b.p.Most > 0 {
 			target = steps.lowerWhole(StepMost, target, b.p.Most)
 		}
@@ -126,6 +169,22 @@ func (b *busyHours) Explain(s *usage.ContainerHistory, floor cluster.Resources, 
 	}
 	state.estimateMemory(&estimate, floor.Memory, now, to)
 	return estimate
+}
+
+// explainLevel returns the level that was decided, 0 before the first sample, and records the steps to it.
+func (m *Busy) explainLevel(to *recorder) float64 {
+	had := m.request().level
+	if to == nil && had > 0 || m.cpu.Total() == 0 && m.starting == nil {
+		return had
+	}
+	level := m.level(to)
+	if had == 0 {
+		return level // model state of a former version, without a decision
+	}
+	if to != nil {
+		m.request().keep(level, had, changeRule{grow: busyGrow, shrink: busyShrink, wait: busyWait}, to)
+	}
+	return had
 }
 
 // hours returns the configured busy hours, in their zone, or the detected ones, in UTC. If none are known yet, all hours are busy.
@@ -146,20 +205,163 @@ func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
 		return
 	}
 	now := sample.At.Unix()
-	hour := int(now / 3600 % 24)
-	if d := now / daySeconds; d > m.day {
-		if m.day > 0 && m.p.Hours == 0 {
-			m.busy = busiest(&m.load, m.p.Share)
+	hour := int(now / 3600)
+	m.turnDay(int32(now / daySeconds))
+	m.load[hour%24] += float32(sample.CPU)
+	busy := m.counts(sample.At, hour%24)
+	switch {
+	case m.p.starts(&sample):
+		if !busy && m.request().bump > 0 || !m.observeStart(now, sample.CPU) {
+			return
 		}
-		f := math.Exp2(-24 * float64(d-m.day) / m.p.HalfLife.Hours())
-		for h := range m.load {
-			m.load[h] = float32(f * float64(m.load[h]))
-		}
-		m.day = d
+	case busy || m.cpu.Newest() == 0:
+		m.charge(sample.CPU)
+		m.cpu.Observe(hour, sample.CPU, m.p.HalfLife.Hours())
+		m.CPU.Observe(hour, sample.CPU)
+	case m.p.Hours == 0: // usage outside of detected busy hours may be the start of others
+		m.CPU.Observe(hour, sample.CPU)
+	default:
+		return
 	}
-	m.load[hour] += float32(sample.CPU)
-	if m.counts(sample.At, hour) || m.cpu.Percentile(1) == 0 {
-		m.cpu.Observe(int(now/3600), sample.CPU, m.p.HalfLife.Hours())
+	if had := m.request(); had.level == 0 || hour > int(had.decided/3600) || sample.CPU > had.level {
+		m.decide(now)
+	}
+}
+
+// observeStart adds a sample of a container that has just started, and returns whether such samples count.
+func (m *Busy) observeStart(now int64, cores float64) bool {
+	hour := int(now / 3600)
+	request := m.request()
+	request.bump = min(m.starts(hour)+1, maxStored)
+	request.bumped = max(request.bumped, now)
+	if m.settled(hour) {
+		return false
+	}
+	if m.starting == nil {
+		m.starting = new(hourly.Weights)
+	}
+	m.starting.Observe(hour, cores, m.p.HalfLife.Hours())
+	return true
+}
+
+// starts returns the number of samples of containers that had just started, decayed to an hour.
+func (m *Busy) starts(hour int) float64 {
+	request := m.request()
+	return request.bump * math.Exp2(-float64(max(hour-int(request.bumped/3600), 0))/m.p.HalfLife.Hours())
+}
+
+// settled reports whether samples of containers that have just started do not count: at least as many samples, by weight, are of
+// containers that have run longer. So a workload whose containers never run longer has a recommendation, too.
+func (m *Busy) settled(hour int) bool {
+	age := float64(max(hour-m.cpu.Newest(), 0))
+	return m.starts(hour) <= m.cpu.Total()*math.Exp2(-age/m.p.HalfLife.Hours())
+}
+
+// turnDay detects the busy hours at the first sample of a day.
+func (m *Busy) turnDay(day int32) {
+	if day <= m.day {
+		return
+	}
+	if m.day > 0 && m.p.Hours == 0 {
+		m.busy = busiest(&m.load, m.p.Share)
+	}
+	f := math.Exp2(-24 * float64(day-m.day) / m.p.HalfLife.Hours())
+	for h := range m.load {
+		m.load[h] = float32(f * float64(m.load[h]))
+	}
+	m.day = day
+}
+
+// level returns the level that a decision gives now, in cores.
+func (m *Busy) level(to *recorder) float64 {
+	level := to.value(StepBusy, m.cpu.Quantile(m.p.Percentile))
+	if to != nil {
+		*to.evidence() = Evidence{Share: m.p.Percentile, HalfLife: m.p.HalfLife, Hours: m.hours().Count(), FirstHour: m.hours().First()}
+	}
+	end := m.CPU.Newest() + 1
+	if m.cpuChoice.arm == 1 && !m.CPU.Empty() {
+		level = to.lower(StepBusyWindow, level, m.peak(busyWindow))
+		to.peakOf(&m.CPU, end-busyWindow, end)
+	}
+	level = to.raise(StepRecent, level, busyRise*m.peak(busyRecent))
+	to.peakOf(&m.CPU, end-busyRecent, end)
+	if to != nil {
+		to.evidence().Margin = busyRise - 1
+	}
+	if m.starting != nil {
+		level = to.raise(StepStartup, level, m.starting.Quantile(m.p.Percentile))
+	}
+	return to.lower(StepMaximum, level, maxAmount)
+}
+
+// peak returns the highest usage of the last hours with samples, in cores.
+func (m *Busy) peak(hours int) float64 {
+	end := m.CPU.Newest() + 1
+	return m.CPU.Max(end-hours, end).Amount()
+}
+
+// decide decides the level at a sample.
+func (m *Busy) decide(now int64) {
+	request := m.request()
+	hour := int(now / 3600)
+	first := request.level == 0
+	if m.settled(hour) {
+		m.starting = nil
+	}
+	settles := request.above && m.starting == nil
+	request.above = m.starting != nil
+	m.choose(hour)
+	request.resume(now)
+	want := m.level(nil)
+	if first || settles {
+		request.level = want
+		request.changed = now
+		return
+	}
+	request.level, request.changed = move(request.level, want, busyGrow, busyShrink, now, request.changed, busyWait, false)
+}
+
+// charge adds the quantile loss of a sample v to the level L that was known before, without and with the bound. The part of the loss that
+// does not depend on the level is left out:
+//
+//	loss = (1−p)·L + max(0, v−L)        p: the percentile
+func (m *Busy) charge(v float64) {
+	c := &m.cpuChoice
+	for i := range 2 {
+		if level := float64(c.level[i]); level > 0 {
+			loss := (1-m.p.Percentile)*level + max(0, v-level)
+			c.cost[i] = float32(min(float64(c.cost[i])+loss, maxStored))
+		}
+	}
+}
+
+// choose chooses, at the first decision of an hour, whether the level is bounded, and sets the levels for charge.
+func (m *Busy) choose(hour int) {
+	c := &m.cpuChoice
+	if hour > int(c.period) {
+		if c.period > 0 {
+			present, other := c.arm, 1-c.arm
+			if hour-m.CPU.Since() >= busyKnown && c.cost[other] < busySwitch*c.cost[present] {
+				c.arm = other
+			}
+			f := float32(math.Exp2(-float64(hour-int(c.period)) / m.p.HalfLife.Hours()))
+			c.cost[0] *= f
+			c.cost[1] *= f
+		}
+		c.period = int32(hour)
+	}
+	usual := m.cpu.Quantile(m.p.Percentile)
+	rise := busyRise * m.peak(busyRecent)
+	c.level[0] = float32(max(usual, rise))
+	c.level[1] = float32(max(min(usual, m.peak(busyWindow)), rise))
+}
+
+// decideAnew decides the requests as at the last decision, without regard to the present ones.
+func (m *Busy) decideAnew() {
+	m.Memo.decideAnew(false)
+	if request := m.request(); request.decided > 0 {
+		request.anew()
+		m.decide(request.decided)
 	}
 }
 
@@ -199,22 +401,46 @@ func (m *Busy) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m)
 // UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
 func (m *Busy) UnmarshalBinary(data []byte) error { return readState(data, m) }
 
+// busyVersion is the format of a stored Busy. Version 1 has no version, and nothing of started containers and of a decided level.
+const busyVersion = 2
+
 func (m *Busy) encode(e *codec.Encoder) {
-	e.Varint(m.day)
+	e.Varint(-busyVersion) // version 1 begins with the day, which is not negative
+	e.Varint(int64(m.day))
 	e.Varint(int64(m.busy))
 	for _, load := range m.load {
 		e.Float32(load)
 	}
 	m.cpu.Encode(e)
+	if m.starting == nil {
+		e.Byte(0)
+	} else {
+		e.Byte(1)
+		m.starting.Encode(e)
+	}
 	m.Memo.encode(e)
 }
 
 func (m *Busy) decode(d *codec.Decoder) {
-	m.day = d.Varint("day", 0, maxStoredTime)
+	version := 1
+	day := d.Varint("version or day", -busyVersion, maxStoredInt32)
+	if day < 0 {
+		version = -int(day)
+		day = d.Varint("day", 0, maxStoredInt32)
+	}
+	m.day = int32(day)
 	m.busy = Hours(d.Varint("busy hours", 0, int64(WholeDay)))
 	for hour := range m.load {
 		m.load[hour] = d.Float32("load of an hour", 0, maxStored)
 	}
 	m.cpu.Decode(d)
+	m.starting = nil
+	if version >= busyVersion && d.Byte("whether samples of a start count", 1) == 1 {
+		m.starting = new(hourly.Weights)
+		m.starting.Decode(d)
+	}
 	m.Memo.decode(d)
+	if m.cpuChoice.arm > 1 {
+		d.Fail("choice of the level must be 0 or 1, got %d", m.cpuChoice.arm)
+	}
 }

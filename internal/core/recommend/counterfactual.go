@@ -62,7 +62,7 @@ func Anew(s *usage.ContainerHistory, p Profile) (*usage.ContainerHistory, cluste
 	case *Memo:
 		m.decideAnew(true)
 	case *Busy:
-		m.decideAnew(false)
+		m.decideAnew()
 	}
 	return s.With(next), known & measured(s)
 }
@@ -127,12 +127,12 @@ func carryOver(from, to usage.Extension) cluster.Set {
 		case *Memo:
 			return copied(from, to, cluster.Both)
 		case *Busy:
-			return copied(&from.Memo, to, cluster.Of(cluster.Memory))
+			return copiedMemory(&from.Memo, to)
 		}
 	case *Busy:
 		switch from := from.(type) {
 		case *Memo:
-			return copied(from, &to.Memo, cluster.Of(cluster.Memory))
+			return copiedMemory(from, &to.Memo)
 		case *Busy:
 			return copied(from, to, cluster.Both)
 		}
@@ -150,6 +150,17 @@ func copied(from, to usage.Extension, known cluster.Set) cluster.Set {
 	if err != nil || to.UnmarshalBinary(data) != nil {
 		return 0
 	}
+	return known
+}
+
+// copiedMemory copies the stored model state of memory to an empty Memo. That of CPU has another meaning in BusyHours than in Adaptive.
+func copiedMemory(from, to *Memo) cluster.Set {
+	empty := *to
+	known := copied(from, to, cluster.Of(cluster.Memory))
+	to.CPU = empty.CPU
+	to.cpu = empty.cpu
+	to.cpuChoice = empty.cpuChoice
+	to.shortfall = empty.shortfall
 	return known
 }
 

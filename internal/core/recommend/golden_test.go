@@ -91,7 +91,8 @@ func sampleMixture(offset int64) mixture {
 // sampleStates are model states in which every field that is stored has a value of its own.
 func sampleStates() map[string]usage.Extension {
 	memo := sampleMemo()
-	busy := &Busy{Memo: sampleMemo(), cpu: sampleWeights(), day: 20_000, busy: HoursBetween(8, 18, 0)}
+	starting := sampleWeights()
+	busy := &Busy{Memo: sampleMemo(), cpu: sampleWeights(), starting: &starting, day: 20_000, busy: HoursBetween(8, 18, 0)}
 	for h := range busy.load {
 		busy.load[h] = float32(h) + 0.5
 	}
@@ -182,10 +183,14 @@ func TestModelState_ofFormerVersions_isRead(t *testing.T) {
 	v1, v2 := sampleMemo(), sampleMemo()
 	v1.cpuChoice, v1.memoryChoice, v1.shortfall, v1.regime, v1.leak.bound = choice{}, choice{}, shortfall{}, regime{}, 0
 	v2.regime, v2.leak.bound = regime{}, 0
+	busy := sampleStates()["busy-hours-2"].(*Busy)
+	busy.starting = nil
 	for file, tt := range map[string]struct{ read, want usage.Extension }{
-		"adaptive-1.v1":  {emptyStates()["adaptive-1"], &v1},
-		"adaptive-1.v2":  {emptyStates()["adaptive-1"], &v2},
-		"autopilot-1.v2": {emptyStates()["autopilot-1"], &Models{cpu: sampleMixture(1), memory: sampleMixture(2)}},
+		"busy-hours-2.v1":       {emptyStates()["busy-hours-2"], busy},
+		"busy-hours-2.v1.empty": {emptyStates()["busy-hours-2"], emptyStates()["busy-hours-2"]},
+		"adaptive-1.v1":         {emptyStates()["adaptive-1"], &v1},
+		"adaptive-1.v2":         {emptyStates()["adaptive-1"], &v2},
+		"autopilot-1.v2":        {emptyStates()["autopilot-1"], &Models{cpu: sampleMixture(1), memory: sampleMixture(2)}},
 	} {
 		if err := tt.read.UnmarshalBinary(golden(t, file, nil)); err != nil {
 			t.Errorf("%s: %v", file, err)

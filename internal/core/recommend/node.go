@@ -3,11 +3,7 @@
 
 package recommend
 
-import (
-	"math"
-
-	"podfit.dev/podfit/internal/core/cluster"
-)
+import "podfit.dev/podfit/internal/core/cluster"
 
 // Nodes returns the smallest node that pods may run on.
 type Nodes struct {
@@ -15,13 +11,13 @@ type Nodes struct {
 	all       []cluster.Node
 	byName    map[string]*cluster.Node
 	selectors []cluster.NodeSelector
-	least     map[cluster.Place]int64 // millicores of the smallest without taint
+	least     map[cluster.Place]NodeSizes // of the smallest without taint
 }
 
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
 // changes often, and a request must not change with it.
 func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
-	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]int64{}}
+	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]NodeSizes{}}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
 			n.all = append(n.all, all[i])
@@ -36,33 +32,45 @@ func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
 // Known reports whether the nodes of the cluster are known, although all may be cordoned.
 func (n *Nodes) Known() bool { return n.known }
 
-// Smallest returns the CPU of the smallest node that any of the pods may run on, in millicores, or 0 if there are no live pods or no
-// nodes for them. A pod may run on its current node, and on nodes without taints that match its node selector and required node
-// affinity. Tolerations are ignored. If the affinity is not evaluated, only its current node counts.
-func (n *Nodes) Smallest(pods []*cluster.Pod) int64 {
-	least := int64(math.MaxInt64)
+// Smallest returns the CPU of the smallest node that any of the pods may run on, or zero values if there are no live pods or no nodes for
+// them. A pod may run on its current node, and on nodes without taints that match its node selector and required node affinity.
+// Tolerations are ignored. If the affinity is not evaluated, only its current node counts.
+func (n *Nodes) Smallest(pods []*cluster.Pod) NodeSizes {
+	var least NodeSizes
 	for _, p := range pods {
 		if !p.Live() {
 			continue
 		}
-		least = min(least, n.open(p.Place))
+		least = least.smaller(n.open(p.Place))
 		if on := n.byName[p.Node]; on != nil {
-			least = min(least, on.Allocatable.CPU)
+			least = least.smaller(sizesOf(on))
 		}
-	}
-	if least == math.MaxInt64 {
-		return 0
 	}
 	return least
 }
 
+// sizesOf returns the CPU of a node. A node that does not report its capacity counts with what is allocatable.
+func sizesOf(n *cluster.Node) NodeSizes {
+	return NodeSizes{Allocatable: n.Allocatable.CPU, Capacity: max(n.Capacity.CPU, n.Allocatable.CPU)}
+}
+
+// smaller returns the smaller known size of each base.
+func (n NodeSizes) smaller(o NodeSizes) NodeSizes {
+	smaller := func(a, b int64) int64 {
+		if a == 0 || b > 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return NodeSizes{smaller(n.Allocatable, o.Allocatable), smaller(n.Capacity, o.Capacity)}
+}
+
 // open returns the CPU of the smallest node without taints that a place allows.
-func (n *Nodes) open(place cluster.Place) int64 {
+func (n *Nodes) open(place cluster.Place) NodeSizes {
 	least, known := n.least[place]
 	if known {
 		return least
 	}
-	least = math.MaxInt64
 	var selector cluster.NodeSelector
 	if place >= cluster.Selected {
 		if i := int(place - cluster.Selected); i < len(n.selectors) {
@@ -73,7 +81,7 @@ func (n *Nodes) open(place cluster.Place) int64 {
 	}
 	for i := range n.all {
 		if c := &n.all[i]; place != cluster.Somewhere && !c.Tainted && c.Matches(selector) {
-			least = min(least, c.Allocatable.CPU)
+			least = least.smaller(sizesOf(c))
 		}
 	}
 	n.least[place] = least

@@ -42,12 +42,12 @@ func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 		"only pods that have ended":          {[]*cluster.Pod{gone}, 0},
 		"on a node that is not known so far": {[]*cluster.Pod{pod("new", "pool=large")}, 16000},
 	} {
-		if got := nodes.Smallest(tt.pods); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		if got := nodes.Smallest(tt.pods); got != (NodeSizes{tt.want, tt.want}) {
+			t.Errorf("%s: %+v, want %d", name, got, tt.want)
 		}
 	}
-	if got := NewNodes(nil, nil).Smallest([]*cluster.Pod{pod("b", "")}); got != 0 {
-		t.Errorf("without nodes: %d", got)
+	if got := NewNodes(nil, nil).Smallest([]*cluster.Pod{pod("b", "")}); got != (NodeSizes{}) {
+		t.Errorf("without nodes: %+v", got)
 	}
 }
 
@@ -59,8 +59,8 @@ func TestSmallestNode_nodeIsNotReady_isIncluded(t *testing.T) {
 			{Name: "large", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true},
 			{Name: "small", Allocatable: cluster.Amounts(4000, 16<<30), Ready: ready},
 		}, nil)
-		if got := nodes.Smallest(pods); got != 4000 {
-			t.Errorf("ready %v: %d", ready, got)
+		if got := nodes.Smallest(pods); got.Allocatable != 4000 {
+			t.Errorf("ready %v: %+v", ready, got)
 		}
 	}
 }

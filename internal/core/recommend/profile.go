@@ -20,9 +20,13 @@ type Profile struct {
 	// OOMBudget is the fraction of days on which memory usage may exceed the request. 0: the profile promises none.
 	OOMBudget float64
 
-	// MostOfNode limits the CPU of a container to a fraction of the smallest node that its pods may run on (SmallestNode,
-	// Params.MostMillicores). 0: no bound.
-	MostOfNode float64
+	// MostOfNode limits the CPU of a pod to a fraction of the smallest node that the pods of its workload may run on (Nodes.Smallest). For
+	// sets Params.Node by it. 0: no bound.
+	MostOfNode     float64
+	MostOfNodeBase cluster.NodeBase // what it is a fraction of
+
+	// Learning is whether startup boosts are learnt. Built-in profiles learn none.
+	Learning cluster.BoostLearning
 
 	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
 	Mode cluster.Mode
@@ -137,7 +141,7 @@ func PlainWindow() (days int, margin float64) { return 7, 0.15 }
 // Busiest returns the parameters of the busy-hours profile: criticality 1 of 3.
 func Busiest() BusyParams {
 	return BusyParams{
-		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour, MostOfNode: 0.25,
+		Percentile: 0.99, Factor: 1.3, Share: 0.8, HalfLife: 7 * 24 * time.Hour, Startup: 5 * time.Minute, MostOfNode: 0.25,
 		Memory: Balanced().Memory,
 	}
 }
@@ -181,8 +185,9 @@ func DefaultProfile(name, about string, p Params) Profile {
 
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
-	p := extended(name, about, &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}})
-	p.MostOfNode = b.MostOfNode
+	e := &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}, Criticality{Factor: b.Factor}}
+	p := extended(name, about, e)
+	p.MostOfNode, p.MostOfNodeBase = b.MostOfNode, b.MostOfNodeBase
 	p.OOMBudget = b.Memory.Budget
 	return p
 }

@@ -4,7 +4,7 @@
 // Package recommend computes recommendations from usage history.
 //
 // An Estimator sizes one container, Workload all containers that an autoscaler sizes. Package policy applies the
-// constraints of the user (minAllowed, maxAllowed, whole cores) to the result.
+// constraints of the user (minAllowed, maxAllowed, whole cores) and the share of a node (Params.Node) to the result.
 // The package is pure: no clock, no input or output, no state.
 package recommend
 
@@ -43,8 +43,10 @@ type Params struct {
 	RoundMillicores  int64         // --round-cpu-millicores: round up to a multiple
 	RoundBytes       int64         // --round-memory-bytes
 	Humanize         bool          // --humanize-memory: two decimals of the largest unit
-	MostMillicores   int64         // of CPU, for each container; 0: no bound
 	WeightByRequest  bool          // the weight of a CPU sample is the CPU request at its time, as in upstream until 1.3
+
+	// Node limits the CPU of a pod (Profile.For). Package policy applies it; the zero value is no limit.
+	Node cluster.NodeShare
 }
 
 // Percentiles are the percentiles (0 to 1) of the lower bound, target and upper bound.
@@ -89,7 +91,7 @@ func (p *Params) round(r cluster.Resources, cpu, memory *recorder) cluster.Resou
 }
 
 // Workload returns the recommendations for the containers of a workload, sorted by container, before constraints of the
-// user. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
+// user and the share of a node. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
 // a sized resource are left out.
 func Workload(params Params, est Estimator, book *usage.Store, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
 	return advise(params, est, book.All(w), autoscaler, now, nil)
@@ -125,7 +127,7 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 			to = new(Record)
 		}
 		controls := autoscaler.Policy(s.Container()).Controls()
-		e := params.finish(est.Explain(s, floor, now, to), floor, controls, to)
+		e := params.finish(est.Explain(s, floor, now, to), controls, to)
 		if e.Target.Has.Empty() {
 			continue
 		}
@@ -137,24 +139,16 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 	return advice
 }
 
-// finish bounds an estimate to MostMillicores, restricts it to the controlled resources, and rounds it.
-func (p *Params) finish(e cluster.Estimate, floor cluster.Resources, controls cluster.Set, to *Record) cluster.Estimate {
+// finish restricts an estimate to the controlled resources, and rounds it.
+func (p *Params) finish(e cluster.Estimate, controls cluster.Set, to *Record) cluster.Estimate {
 	if to != nil {
 		to.only(controls)
 	}
 	cpu, memory := to.Of(cluster.CPU), to.Of(cluster.Memory)
-	e.Lower = p.finished(e.Lower.Only(controls), floor.CPU, continued(cpu.lower()), continued(memory.lower()))
-	e.Target = p.finished(e.Target.Only(controls), floor.CPU, continued(cpu.target()), continued(memory.target()))
-	e.Upper = p.finished(e.Upper.Only(controls), floor.CPU, continued(cpu.upper()), continued(memory.upper()))
+	e.Lower = p.round(e.Lower.Only(controls), continued(cpu.lower()), continued(memory.lower()))
+	e.Target = p.round(e.Target.Only(controls), continued(cpu.target()), continued(memory.target()))
+	e.Upper = p.round(e.Upper.Only(controls), continued(cpu.upper()), continued(memory.upper()))
 	return e
-}
-
-// finished bounds amounts to MostMillicores, unless the floor is higher, and rounds them.
-func (p *Params) finished(r cluster.Resources, floor int64, cpu, memory *recorder) cluster.Resources {
-	if p.MostMillicores != 0 && r.Has.Has(cluster.CPU) {
-		r.CPU = cpu.lowerWhole(StepNode, r.CPU, max(p.MostMillicores, floor))
-	}
-	return p.round(r, cpu, memory)
 }
 
 func sized(a *cluster.Autoscaler, s *usage.ContainerHistory) bool {

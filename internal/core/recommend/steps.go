@@ -94,7 +94,7 @@ const (
 	StepUsual        StepName = "usual"           // the usual level, which limits the level of low hours
 	StepKept         StepName = "kept"            // unchanged since From; Amount: what a new decision gives; Kept, Until, Share: why it is kept
 	StepPeak         StepName = "peak"            // CPU: the peak of the last Hours hours; From, Until: its hour
-	StepFactor       StepName = "factor"          // of the profile
+	StepFactor       StepName = "factor"          // of the profile, or as Origin and Class say
 	StepSize         StepName = "size"            // smaller containers get relatively more
 	StepHeadroom     StepName = "headroom"        // a fixed amount of the profile
 	StepLearnt       StepName = "learnt"          // factor learnt from usage above the request; Budget: share of usage that it aims at
@@ -107,8 +107,10 @@ const (
 	StepTarget       StepName = "target"          // the target, from which or to which a bound is computed
 	StepUnit         StepName = "unit"            // a conversion or rounding to whole units
 	StepBusy         StepName = "busy-percentile" // of the samples in the busy hours: Share, HalfLife, FirstHour, Hours
+	StepBusyWindow   StepName = "busy-window"     // not above the peak of the last Hours hours; From, Until: its hour
+	StepStartup      StepName = "startup"         // of the samples of containers that have just started, as few have run longer
+	StepLeastMargin  StepName = "least-margin"    // margin of the profile, of a small container
 	StepMost         StepName = "most"            // the highest CPU of the profile
-	StepNode         StepName = "node-share"      // the share of the smallest node that the profile allows
 	StepRound        StepName = "round"           // as the configuration of the recommender requires
 	StepModel        StepName = "model"           // the bound of the cheapest model; HalfLife of the model
 	StepModelMargin  StepName = "model-margin"    // Margin of the model
@@ -131,6 +133,8 @@ type Evidence struct {
 	Budget      float64
 	HalfLife    time.Duration
 	Kept        KeptReason
+	Origin      FactorOrigin
+	Class       string // the PriorityClass, of FromPriorityClass
 }
 
 // KeptReason is why a decided request is kept although a new decision gives another amount.
@@ -443,6 +447,16 @@ func (r *recorder) raiseLevel(name StepName, position, least float64) float64 {
 		r.logarithmic(name, Max, position, least, after)
 	}
 	return after
+}
+
+// peakOf sets the number of hours in [from, before), and the newest of them with the highest peak, as evidence of the last step.
+func (r *recorder) peakOf(peaks *hourly.Peaks, from, before int) {
+	if r == nil {
+		return
+	}
+	e := r.evidence()
+	e.Hours = before - from
+	e.hourOf(peaks, peaks.Max(from, before), from, before)
 }
 
 // hourOf sets the newest hour in [from, before) whose peak has a level.

@@ -39,11 +39,10 @@ func explainedProfiles() []Profile {
 	odd.CPU = Percentiles{Lower: 0.99, Target: 0.5, Upper: 0.1}
 	odd.Memory = odd.CPU
 	odd.CPUConfidence = -1
-	bounded := AdaptiveProfile("of a node", "", Balanced())
-	bounded.MostMillicores = 300
+	labelled := BusyHoursProfile("labelled", "", Busiest()).For(Declared{Label: 2.5}, NodeSizes{})
 	return append(BacktestProfiles(),
 		AdaptiveProfile("leak bound", "", leak), AdaptiveProfile("plain", "", plain), BusyHoursProfile("busy 8 to 18", "", busy),
-		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), bounded)
+		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), labelled)
 }
 
 // display folds the amounts and factors that a person sees, without the conversion from cores.

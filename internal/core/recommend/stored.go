@@ -109,7 +109,7 @@ func (m *Memo) Latest() time.Time {
 
 // Latest implements usage.Extension.
 func (m *Busy) Latest() time.Time {
-	return unix(max(m.Memo.Latest().Unix(), m.day*daySeconds, int64(m.cpu.Newest())*3600))
+	return unix(max(m.Memo.Latest().Unix(), int64(m.day)*daySeconds, int64(m.cpu.Newest())*3600, m.request().bumped))
 }
 
 // Latest implements usage.Extension.

@@ -99,6 +99,7 @@ type run struct {
 	world   plan.World
 	keys    []cluster.Key
 	tracked []bool    // pods with samples so far
+	started []int64   // Unix seconds of the start of each pod, if the trace shows it; else 0
 	idle    time.Time // no pod changes before this time while the advice is unchanged
 	changes []Change
 }
@@ -109,6 +110,7 @@ func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
 		book:    usage.NewStore(rules.Usage),
 		seen:    make([]bool, len(workload.Containers)),
 		tracked: make([]bool, len(workload.Pods)),
+		started: make([]int64, len(workload.Pods)),
 	}
 	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
 	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
@@ -164,7 +166,10 @@ func (r *run) observe(sample *Sample) {
 	at := time.Unix(sample.At, 0).UTC()
 	if !r.tracked[sample.Pod] {
 		r.tracked[sample.Pod] = true
-		r.track(key, at)
+		if sample.At-r.w.Samples[0].At > knownStart {
+			r.started[sample.Pod] = sample.At
+		}
+		r.track(int(sample.Pod), at)
 	}
 	name := r.w.Containers[sample.Container]
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
@@ -184,16 +189,27 @@ func wholeMillicores(cores float64) float64 {
 	return math.Ceil(cores*1000*(1-precision)) / 1000
 }
 
+// knownStart is the time after the first sample of a workload, in seconds, from which the first sample of a pod shows its start. A trace
+// does not contain restarts of containers.
+const knownStart = 10 * minute
+
 // track adds a pod with its current requests to the usage history.
-func (r *run) track(key cluster.Key, at time.Time) {
-	r.book.Track(r.podNamed(key, slices.Clone(r.pod.Containers), at))
+func (r *run) track(pod int, at time.Time) {
+	p := r.podNamed(r.keys[pod], slices.Clone(r.pod.Containers), at)
+	if started := r.started[pod]; started > 0 {
+		p.Started = time.Unix(started, 0).UTC()
+		for i := range p.Containers {
+			p.Containers[i].Delay = p.DelayOf(started)
+		}
+	}
+	r.book.Track(p)
 }
 
 // trackAll adds all pods that have samples so far to the usage history.
 func (r *run) trackAll(at time.Time) {
-	for i, key := range r.keys {
-		if r.tracked[i] {
-			r.track(key, at)
+	for i, tracked := range r.tracked {
+		if tracked {
+			r.track(i, at)
 		}
 	}
 	r.idle = time.Time{}
@@ -202,7 +218,7 @@ func (r *run) trackAll(at time.Time) {
 // decide runs one pass of the recommender and one of the updater, and returns the recommendation.
 func (r *run) decide(now time.Time) []cluster.Advice {
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
-	advice = policy.Cap(r.a, advice, cluster.Resources{})
+	advice = policy.Cap(r.a, advice, cluster.Resources{}, cluster.NodeShare{})
 	if !slices.Equal(advice, r.a.Advice) {
 		r.a.Advice = advice
 		r.idle = time.Time{}

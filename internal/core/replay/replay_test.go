@@ -415,3 +415,37 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	}
 }
+
+// A pod whose samples begin later than those of the workload starts with them. Its first five minutes do not size busy-hours.
+func TestRun_laterPod_startsWithItsFirstSample(t *testing.T) {
+	request := func(first int64) int64 {
+		w := Workload{
+			Key: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Pods: []string{"web-1", "web-2"}, Containers: []string{"app"},
+		}
+		const began = 1_772_400_000
+		add := func(pod int32, from int64) {
+			for at := from; at < began+86400; at += 60 {
+				cores := 0.2
+				if pod == 1 && at < from+300 {
+					cores = 4
+				}
+				w.Samples = append(w.Samples, Sample{At: at, CPU: cores, Pod: pod, Has: cluster.Of(cluster.CPU)})
+			}
+		}
+		add(0, began)
+		add(1, began+first)
+		w.Sort()
+		p, _ := recommend.Builtin("busy-hours")
+		highest := int64(0)
+		for _, change := range Run(&w, p, RulesFor(p)) {
+			highest = max(highest, change.Request)
+		}
+		return highest
+	}
+	if got := request(3600); got > 300 {
+		t.Errorf("after an hour: %dm, want at most 300m", got)
+	}
+	if got := request(60); got < 4000 {
+		t.Errorf("with the workload: %dm, want at least 4000m, as its start is not known", got)
+	}
+}

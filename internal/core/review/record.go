@@ -21,6 +21,7 @@ type Record struct {
 	Name         string          `json:"name"`
 	Container    string          `json:"container"`
 	VPA          string          `json:"vpa,omitempty"`
+	Source       string          `json:"source,omitempty"` // where its usage is from; absent if it has no recommendation
 	Replicas     int             `json:"replicas"`
 	Risk         string          `json:"risk"`
 	Waste        string          `json:"waste,omitempty"`         // absent if it is not known yet

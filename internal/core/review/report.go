@@ -12,10 +12,13 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
+// SourceVPAs is the source of recommendations in the status of VPAs, with the usage that is stored for them.
+const SourceVPAs = "VPA objects"
+
 // Config is the input of New that is the same for all subjects.
 type Config struct {
 	Cluster  string // name of the cluster or file
-	Source   string // where usage is from
+	Source   string // where usage is from, such as SourceVPAs
 	Profiles []string
 	Window   time.Duration // length of the history that was asked for; 0 if it has no such limit
 	Peaks    bool          // usage is known as hourly peaks, so the mean of it is more than the mean usage

@@ -258,7 +258,7 @@ func restartsOf(p *cluster.Pod) int32 {
 	sum := int32(0)
 	for i := range p.Containers {
 		if p.Containers[i].Role == cluster.Regular {
-			sum += p.Containers[i].Restarts
+			sum += int32(p.Containers[i].Restarts)
 		}
 	}
 	return sum
@@ -296,7 +296,7 @@ func (s State) Accepts(target []Size) bool {
 	return true
 }
 
-// HasSize reports whether a pod runs with a size, apart from rounding.
+// HasSize reports whether a pod runs with a size, apart from rounding, and from the CPU of containers with a startup boost.
 func HasSize(p *cluster.Pod, size []Size) bool {
 	return hasSize(p, size, func(c *cluster.Container) cluster.Resources {
 		requests, _ := c.Running()
@@ -313,6 +313,9 @@ func hasSize(p *cluster.Pod, size []Size, of func(*cluster.Container) cluster.Re
 		}
 		requests := of(c)
 		for _, res := range cluster.All {
+			if res == cluster.CPU && c.Boosted != nil {
+				continue
+			}
 			want, set := s.Requests.Get(res)
 			if has := requests.Amount(res); set && math.Abs(float64(has)-float64(want)) > rounding(res) {
 				return false

@@ -33,7 +33,11 @@ func running(uid string, requests cluster.Resources, change ...func(*cluster.Pod
 func createdAt(t time.Time) func(*cluster.Pod) {
 	return func(p *cluster.Pod) { p.Created, p.ReadySince = t, t.Add(time.Minute) }
 }
-func notReady(p *cluster.Pod)  { p.Ready = false }
+func notReady(p *cluster.Pod) { p.Ready = false }
+func boosted(p *cluster.Pod) {
+	p.Containers[0].Boosted = &cluster.Applied{Requests: before}
+	p.Containers[0].Requests = p.Containers[0].Requests.Set(cluster.CPU, 400)
+}
 func deleting(p *cluster.Pod)  { p.Deleting = true }
 func nextRev(p *cluster.Pod)   { p.Controller.Name = "web-2" }
 func restarted(p *cluster.Pod) { p.Containers[0].Restarts = 2 }
@@ -82,6 +86,10 @@ func TestState_observations_leadToTheDocumentedPhase(t *testing.T) {
 		"replacement restarted often":     {watching(), early, []*cluster.Pod{running("c", after, replaced, restarted)}, Held, Restarted},
 		"not ready, too early":            {watching(), early, []*cluster.Pod{running("a", after, notReady)}, Watching, NoCause},
 		"never ready":                     {watching(), late, []*cluster.Pod{running("c", after, replaced, notReady)}, Held, NotReady},
+		"boosted, runs well":              {watching(), late, []*cluster.Pod{running("c", after, replaced, boosted)}, Accepted, NoCause},
+		"boosted, OOM-killed":             {watching(), early, []*cluster.Pod{running("c", after, replaced, boosted, notReady, killed)}, Held, OOMKilled},
+		"boosted, never ready":            {watching(), late, []*cluster.Pod{running("c", after, replaced, boosted, notReady)}, Held, NotReady},
+		"boosted, got the old size":       {watching(), late, []*cluster.Pod{running("c", before, replaced, boosted)}, Idle, NoCause},
 		"one of two is not ready":         {watching(), late, []*cluster.Pod{running("a", after), running("c", after, replaced, notReady)}, Held, NotReady},
 		"deleted by others, too early":    {watching(), early, []*cluster.Pod{running("b", before)}, Watching, NoCause},
 		"deleted by others, not replaced": {watching(), late, []*cluster.Pod{running("b", before)}, Idle, NoCause},

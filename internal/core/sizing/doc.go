@@ -45,11 +45,12 @@
 //
 // A hold ends when its time is over, when the workload is no longer referenced, or when complete usage history has arrived (EndHolds).
 //
-// # Node bound
+// # Node bound and criticality
 //
-// A profile may limit CPU to a share of the smallest node of the workload. NodeMillicores is the CPU of that node. It stays the same while
-// the workload has no pods. It is removed when the profile has no such limit, or when the workload is no longer referenced.
+// A profile may limit the CPU of a pod to a share of the smallest node of the workload, and multiply usage by the criticality that the pods
+// declare. Node is the CPU of that node, and Declared what the pods say. Both stay the same while the workload has no pods. They are removed when
+// the profile has no such limit, or when the workload is no longer referenced.
 //
-// It is not stored. After a start it is unknown until a pod lives and a node can be used by it. While pods live and none of the nodes
+// They are not stored. After a start they are unknown until a pod lives and a node can be used by it. While pods live and none of the nodes
 // can be used, for example because all are cordoned, CPU does not exceed the target in the status (LimitCPU).
 package sizing

@@ -38,8 +38,8 @@ func Hold(a *cluster.Autoscaler, containers []string, recommended []cluster.Advi
 	return held
 }
 
-// LimitCPU returns recommendations whose CPU is at most the target in the status of an autoscaler. A container without recommendation
-// for CPU in the status is not limited.
+// LimitCPU returns recommendations whose CPU is at most the target in the status of an autoscaler. The uncapped target stays. A container
+// without recommendation for CPU in the status is not limited.
 func LimitCPU(a *cluster.Autoscaler, recommended []cluster.Advice) []cluster.Advice {
 	limited := slices.Clone(recommended)
 	for i := range limited {
@@ -48,11 +48,11 @@ func LimitCPU(a *cluster.Autoscaler, recommended []cluster.Advice) []cluster.Adv
 		if status == nil {
 			continue
 		}
-		most, ok := status.Uncapped.Or(status.Target).Get(cluster.CPU)
+		most, ok := status.Target.Get(cluster.CPU) // the uncapped target is not limited by nodes
 		if !ok {
 			continue
 		}
-		for _, r := range []*cluster.Resources{&l.Lower, &l.Target, &l.Upper, &l.Uncapped} {
+		for _, r := range []*cluster.Resources{&l.Lower, &l.Target, &l.Upper} {
 			if v, has := r.Get(cluster.CPU); has {
 				*r = r.Set(cluster.CPU, min(v, most))
 			}

@@ -106,7 +106,8 @@ func TestLimitCPU_recommendationIsHigher_isTheTargetOfTheStatus(t *testing.T) {
 	}
 	higher := []cluster.Advice{advice("app", estimate(2000, 3000, 5000)), advice("capped", estimate(500, 600, 700)), advice("new", estimate(2000, 3000, 5000))}
 	want := slices.Clone(higher)
-	want[0].Lower.CPU, want[0].Target.CPU, want[0].Upper.CPU, want[0].Uncapped.CPU = 1000, 1000, 1000, 1000
+	want[0].Lower.CPU, want[0].Target.CPU, want[0].Upper.CPU = 1000, 1000, 1000
+	want[1].Lower.CPU, want[1].Target.CPU, want[1].Upper.CPU = 200, 200, 200
 	got := LimitCPU(a, higher)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -323,8 +323,8 @@ func (s *scene) print(out *strings.Builder, snapshot *cluster.Snapshot, assignme
 	for _, w := range known {
 		state := s.workloads.State(w)
 		fmt.Fprintf(out, "%s: profile %s #%d, %s", w.Name, state.Edition.Name, state.Edition.Number, s.modelState(w))
-		if state.NodeMillicores > 0 {
-			fmt.Fprintf(out, ", smallest node %dm", state.NodeMillicores)
+		if state.Node.Allocatable > 0 {
+			fmt.Fprintf(out, ", smallest node %dm", state.Node.Allocatable)
 		}
 		if !state.HoldUntil.IsZero() {
 			fmt.Fprintf(out, ", held for %v", state.HoldUntil.Sub(s.now))
@@ -350,7 +350,7 @@ func (s *scene) print(out *strings.Builder, snapshot *cluster.Snapshot, assignme
 		default:
 			fmt.Fprintf(out, "sized by %s", choice.Profile.Name)
 		}
-		if most := s.workloads.Params(choice, a.Target).MostMillicores; most > 0 {
+		if most := s.workloads.Profile(choice, a.Target).Node.Most(); most > 0 {
 			fmt.Fprintf(out, ", at most %dm", most)
 		}
 		if s.workloads.AwaitsNode(choice, a.Target) {

@@ -30,11 +30,15 @@ type State struct {
 	// Edition is the profile that Apply last assigned to the workload. The model state in the usage.Store belongs to it.
 	Edition Edition
 
-	// NodeMillicores is the CPU of the smallest node that pods of the workload may run on; 0 if it is unknown, or if the profile does not
+	// Node is the CPU of the smallest node that pods of the workload may run on; zero values if it is unknown, or if the profile does not
 	// depend on it.
-	NodeMillicores int64
+	Node recommend.NodeSizes
 
-	// NoUsableNode is true while NodeMillicores is unknown although pods live and nodes exist, for example because all nodes are cordoned
+	// Declared is what the pods said about the criticality of the workload when some were last live. It is empty if the profile does not
+	// depend on it.
+	Declared recommend.Declared
+
+	// NoUsableNode is true while Node is unknown although pods live and nodes exist, for example because all nodes are cordoned
 	// since the process started.
 	NoUsableNode bool
 
@@ -91,17 +95,27 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 	}
 }
 
-// bound updates the CPU of the smallest node.
+// bound updates the CPU of the smallest node, and the criticality.
 func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Nodes) {
 	if choice.MostOfNode == 0 {
-		s.NodeMillicores = 0
-		s.NoUsableNode = false
+		s.unbound()
 		return
 	}
-	if smallest := nodes.Smallest(pods); smallest > 0 {
-		s.NodeMillicores = smallest
+	if smallest := nodes.Smallest(pods); smallest.Allocatable > 0 {
+		s.Node = smallest
 	}
-	s.NoUsableNode = s.NodeMillicores == 0 && nodes.Known() && slices.ContainsFunc(pods, (*cluster.Pod).Live)
+	declared, live := recommend.DeclaredBy(pods)
+	if live {
+		s.Declared = declared
+	}
+	s.NoUsableNode = s.Node.Allocatable == 0 && nodes.Known() && live
+}
+
+// unbound removes what is only known for a profile that depends on the pods.
+func (s *State) unbound() {
+	s.Node = recommend.NodeSizes{}
+	s.Declared = recommend.Declared{}
+	s.NoUsableNode = false
 }
 
 // assign changes the Edition of a referenced workload.
@@ -127,8 +141,7 @@ func (s *State) assign(store *usage.Store, now time.Time, workload cluster.Workl
 // unreferenced updates the State of a workload that no autoscaler references. It reports whether the State has expired.
 func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Workload) (expired bool) {
 	s.HoldUntil = time.Time{}
-	s.NodeMillicores = 0
-	s.NoUsableNode = false
+	s.unbound()
 	if s.UnreferencedSince.IsZero() {
 		s.UnreferencedSince = now
 	}
@@ -225,7 +238,7 @@ func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) boo
 // AwaitsNode reports whether a profile limits CPU to a share of the smallest node, and that node is not known: no pod shows
 // on which nodes the workload may run.
 func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
-	return choice.MostOfNode > 0 && ws.State(w).NodeMillicores == 0
+	return choice.MostOfNode > 0 && ws.State(w).Node.Allocatable == 0
 }
 
 // LimitsCPU reports whether a profile limits CPU to a share of the smallest node, and no node that exists can be used, for example
@@ -234,12 +247,9 @@ func (ws *Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
 	return choice.MostOfNode > 0 && ws.State(w).NoUsableNode
 }
 
-// Params returns the parameters of a profile for a workload, with the bound by the smallest node.
-func (ws *Workloads) Params(choice *Choice, w cluster.Workload) recommend.Params {
-	params := choice.Params
-	smallest := ws.State(w).NodeMillicores
-	if smallest > 0 && choice.MostOfNode > 0 {
-		params.MostMillicores = max(int64(float64(smallest)*choice.MostOfNode), 1)
-	}
-	return params
+// Profile returns the profile of a choice as it applies to a workload: with its criticality, and limited by the nodes that its pods may run
+// on.
+func (ws *Workloads) Profile(choice *Choice, w cluster.Workload) recommend.Profile {
+	state := ws.State(w)
+	return choice.For(state.Declared, state.Node)
 }

@@ -85,6 +85,7 @@ func (b *Store) Checkpoint(workload cluster.Workload, container string, now time
 		oomAt:    series.oomAt,
 		oomBytes: series.oomBytes,
 		windows:  windows,
+		starts:   series.starts,
 	}.encode()
 	checkpoint.History, _ = series.history(now)
 	return checkpoint, true
@@ -139,6 +140,7 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		err = fmt.Errorf("restore %s of %s: %w: %w", container, w, ErrExtra, err)
 	}
 	carried := rest.history()
+	starts := rest.starts // those of a checkpoint that upstream has overwritten are as good
 	if err != nil || rest.updated != checkpoint.Updated.Unix() {
 		// Upstream has written the checkpoint since, or there is no Extra: use the counts of CPU for memory. Do so for an
 		// empty memory histogram, too: on the first day all peaks belong to current windows, which it does not contain.
@@ -158,6 +160,9 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		series.oomBytes = rest.oomBytes
 	}
 	series.adopt(b, rest, checkpoint.Updated.UnixNano())
+	if series.load.starts {
+		series.starts = series.starts.Merge(starts, stamp(b.now))
+	}
 	series.loaded = true
 	series.savedAt = b.present(checkpoint.Updated.UnixNano())
 	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
@@ -219,7 +224,7 @@ func (b *Store) load(w cluster.Workload, container string, checkpoint Checkpoint
 	if checkpoint.Samples < 0 {
 		return cpu, memory, samples, fmt.Errorf("number of samples must not be negative, got %d", checkpoint.Samples)
 	}
-	if checkpoint.Samples > maxCount {
+	if int64(checkpoint.Samples) > maxCount {
 		return cpu, memory, samples, fmt.Errorf("number of samples must be at most %d, got %d", int64(maxCount), checkpoint.Samples)
 	}
 	samples.count = int64(checkpoint.Samples)

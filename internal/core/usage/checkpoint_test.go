@@ -369,6 +369,7 @@ func FuzzExtra(f *testing.F) {
 		extension: []byte("more"),
 	}.encode())
 	f.Add(extra{updated: noon.Unix(), form: "adaptive/1", extension: []byte("more")}.encode())
+	f.Add(extra{updated: noon.Unix(), form: "adaptive/1", extension: []byte("more"), starts: someStarts()}.encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		x, err := decodeExtra(data)
 		if err != nil {

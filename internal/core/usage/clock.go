@@ -88,6 +88,7 @@ func (b *Store) rewindSeries(series *ContainerHistory) {
 		in.lastCPU = b.present(in.lastCPU)
 		in.lastMemory = b.present(in.lastMemory)
 		in.lastOOM = b.present(in.lastOOM)
+		in.starting = nil // its times are of the former clock
 		move(in.peak(), &in.windowEnd)
 	}
 	if r := series.restored; r != nil {

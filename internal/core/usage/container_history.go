@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/startup"
 )
 
 // A ContainerHistory is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only
@@ -19,10 +20,11 @@ type ContainerHistory struct {
 	container   string
 	load        *workload
 	cpu, memory seen
-	rules       *rules    // the Store's, or the container's own
-	extension   Extension // nil without Store.Extend
-	instances   *instance // the tracked pods that have this container
-	restored    *restored // restored data that waits for pods or an extension; nil for none
+	rules       *rules          // the Store's, or the container's own
+	extension   Extension       // nil without Store.Extend
+	instances   *instance       // the tracked pods that have this container
+	restored    *restored       // restored data that waits for pods or an extension; nil for none
+	starts      *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
 
 	oomAt, oomBytes int64 // the latest OOM kill, and the memory that it showed to be needed
 	savedAt         int64 // when it was last written to a checkpoint
@@ -65,6 +67,9 @@ func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp
 
 // Extension returns the extension of the ContainerHistory, or nil (Store.Extend).
 func (s *ContainerHistory) Extension() Extension { return s.extension }
+
+// Starts returns the last starts of the container, nil if there are none (Store.LearnStarts).
+func (s *ContainerHistory) Starts() *startup.Starts { return s.starts }
 
 // With returns a copy for reading that has another extension. It is valid until the next call to the Store.
 func (s *ContainerHistory) With(e Extension) *ContainerHistory {

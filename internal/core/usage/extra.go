@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/codec"
+	"podfit.dev/podfit/internal/core/startup"
 )
 
 // extra is data that checkpoint format v3 has no field for. It is valid only with the status of the same time.
@@ -20,6 +21,7 @@ type extra struct {
 	windows         []window // sorted by pod
 	form            string   // of the model state
 	extension       []byte   // model state, if it cannot be stored in another object
+	starts          *startup.Starts
 }
 
 // A window is the stored form of an instance. Times are Unix nanoseconds; they are stored in whole seconds.
@@ -142,10 +144,11 @@ func (s *ContainerHistory) resume(instance *instance) {
 }
 
 // The encoding of an extra is a version byte, then varints; times are in seconds. Version 2 has the form of the model state
-// before the model state, which comes last in both.
+// before the model state, which comes last in both. Version 3 is version 2, and the starts after it.
 const (
 	extraVersion = 1
 	extraForm    = 2
+	extraStarts  = 3
 )
 
 // The flags of a window determine which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
@@ -221,11 +224,14 @@ func decodeWindow(decoder *codec.Decoder, updated int64) window {
 
 func (x extra) encode() []byte {
 	encoder := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
-	if x.form == "" {
-		encoder.Byte(extraVersion)
-	} else {
-		encoder.Byte(extraForm)
+	version := byte(extraVersion)
+	switch {
+	case x.starts.Len() > 0:
+		version = extraStarts
+	case x.form != "":
+		version = extraForm
 	}
+	encoder.Byte(version)
 	encoder.Uvarint(uint64(x.updated))
 	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
 		encoder.Uvarint(uint64(v))
@@ -235,10 +241,13 @@ func (x extra) encode() []byte {
 	for i := range windows {
 		windows[i].encode(encoder, x.updated)
 	}
-	if x.form != "" {
+	if version != extraVersion {
 		encoder.String(x.form)
 	}
 	encoder.Bytes(x.extension)
+	if version == extraStarts {
+		x.starts.Encode(encoder)
+	}
 	return encoder.Data()
 }
 
@@ -255,7 +264,7 @@ func decodeExtra(data []byte) (extra, error) {
 	}
 	decoder := codec.NewDecoder(data)
 	version := decoder.Byte("version", 255)
-	if version != extraVersion && version != extraForm {
+	if version < extraVersion || version > extraStarts {
 		return extra{}, fmt.Errorf("unsupported version %d of extra data", version)
 	}
 	second := func(name string) int64 { return int64(decoder.Uvarint(name, maxSecond)) }
@@ -279,10 +288,13 @@ func decodeExtra(data []byte) (extra, error) {
 		}
 		decoded.windows = append(decoded.windows, next)
 	}
-	if version == extraForm {
+	if version != extraVersion {
 		decoded.form = decoder.String("form of the model state", maxForm)
 	}
 	decoded.extension = decoder.Bytes("model state", maxHistory)
+	if version == extraStarts {
+		decoded.starts = startup.DecodeStarts(decoder)
+	}
 	if err := decoder.Finish("extension data"); err != nil {
 		return extra{}, err
 	}

@@ -35,7 +35,9 @@ func sampleExtra() extra {
 func TestExtra_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 	named := sampleExtra()
 	named.form = "adaptive/1"
-	for name, x := range map[string]extra{"extra-1": sampleExtra(), "extra-2": named, "extra.empty": {}} {
+	started := named
+	started.starts = someStarts()
+	for name, x := range map[string]extra{"extra-1": sampleExtra(), "extra-2": named, "extra-3": started, "extra.empty": {}} {
 		path := filepath.Join("testdata", "stored", name+".hex")
 		text, err := os.ReadFile(path)
 		if os.IsNotExist(err) && *update { // an existing file never changes: clusters hold checkpoints of that format

@@ -3,6 +3,8 @@
 
 package usage
 
+import "podfit.dev/podfit/internal/core/startup"
+
 // An instance is one container of one tracked pod. Times are Unix nanoseconds, 0 for never.
 //
 // Memory is aggregated by the peak of each window. Windows have the length of the memory interval; the first starts with the first
@@ -24,6 +26,8 @@ type instance struct {
 	oomPeak    int64 // bytes that an OOM kill in the current window showed to be needed
 	lastOOM    int64 // OOM kills up to this time are ignored
 	ran        Ran
+
+	starting *startup.Observer // nil if its start is not followed
 }
 
 // peak returns the peak of the current window that is in the histogram, in bytes; 0 for none.

@@ -33,6 +33,7 @@ func TestObserve_extension_receivesRequestsAndLimitsOfTheContainer(t *testing.T)
 	b.Extend(cart, func() Extension { return got })
 	p := podOf(cart, "cart-1", "app", "sidecar")
 	p.Containers[0].Limits = cluster.Amounts(2000, 512*mib)
+	p.Started, p.Containers[0].Delay = time.Unix(990, 0), 11
 	at := noon
 	observe := func() {
 		at = at.Add(time.Minute)
@@ -44,18 +45,19 @@ func TestObserve_extension_receivesRequestsAndLimitsOfTheContainer(t *testing.T)
 	}
 	b.Track(p)
 	observe()
-	got.want(t, "a new pod", Ran{CPURequest: 100, CPULimit: 2000, MemoryLimit: 512 * mib})
+	got.want(t, "a new pod", Ran{CPURequest: 100, CPULimit: 2000, MemoryLimit: 512 * mib, Started: 1000})
 
 	// A resize that is not actuated yet changes nothing.
 	p.Containers[0].Applied = &cluster.Applied{Requests: p.Containers[0].Requests, Limits: p.Containers[0].Limits}
+	p.Containers[0].Exit = &cluster.Exit{Resumed: 2000} // a restart in place
 	p.Containers[0].Requests, p.Containers[0].Limits = cluster.Amounts(400, 256*mib), cluster.Resources{}
 	b.Track(p)
 	observe()
-	got.want(t, "a pod that waits for its resize", Ran{CPURequest: 100, CPULimit: 2000, MemoryLimit: 512 * mib})
+	got.want(t, "a pod that waits for its resize", Ran{CPURequest: 100, CPULimit: 2000, MemoryLimit: 512 * mib, Started: 2000})
 	p.Containers[0].Applied = nil
 	b.Track(p)
 	observe()
-	got.want(t, "a resized pod without limits", Ran{CPURequest: 400})
+	got.want(t, "a resized pod without limits", Ran{CPURequest: 400, Started: 2000})
 
 	// Weights by request: 0.1 + 0.1 + 0.4. Constant weights: 3 · 0.1.
 	plain := newBook()

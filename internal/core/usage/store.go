@@ -30,13 +30,14 @@ type Sample struct {
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
 
-	Ran Ran // requests and limits at that time; the Store sets it for extensions
+	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
 }
 
-// Ran has the requests and limits of a container when it was measured; 0 for none.
+// Ran has the requests and limits of a container when it was measured, 0 for none, and its last start.
 type Ran struct {
 	CPURequest, CPULimit int32 // millicores
 	MemoryLimit          int64 // bytes
+	Started              int64 // Unix seconds (cluster.Container.Started); 0: not known
 }
 
 // Samples above these limits are rejected. They are 100 times the highest bucket of the histograms.
@@ -71,6 +72,7 @@ type workload struct {
 	pods     int32            // tracked
 	live     int32            // of these, live
 	governed bool             // an autoscaler sizes it
+	starts   bool             // the starts of its containers are kept (LearnStarts)
 }
 
 // A pod is tracked: its samples are accepted.
@@ -196,6 +198,9 @@ func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	s.CPU.AddNanos(cores, weight, at)
 	s.cpu.add(at)
 	instance.lastCPU = at
+	if instance.starting != nil {
+		b.observeStart(instance, cores, at)
+	}
 	return true
 }
 
@@ -443,6 +448,7 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 		if c := &observed.Containers[i]; b.sized(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
+			in.starting = b.starting(tracked.workload, observed, c)
 			s := b.series(tracked.workload, c.Name)
 			s.link(in)
 			s.resume(in)
@@ -452,7 +458,7 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	return tracked
 }
 
-// note records requests and limits of the containers of a tracked pod.
+// note records requests, limits and starts of the containers of a tracked pod.
 func (b *Store) note(t *pod, p *cluster.Pod) {
 	next := 0
 	for i := range p.Containers {
@@ -465,7 +471,9 @@ func (b *Store) note(t *pod, p *cluster.Pod) {
 			CPURequest:  int32(min(requests.CPU, math.MaxInt32)),
 			CPULimit:    int32(min(limits.CPU, math.MaxInt32)),
 			MemoryLimit: limits.Memory,
+			Started:     p.StartOf(c),
 		}
+		t.instances[next].noteStart(p, c)
 		next++
 	}
 }

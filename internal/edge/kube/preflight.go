@@ -63,7 +63,7 @@ func explained(err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; grant this permission, or choose another user with --context or --as", plainStatus(err))
 	case apierrors.IsNotFound(err):
-		return errors.New("it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply -f -")
+		return errors.New("it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 	case errors.As(err, &authority):
 		return errors.New("the certificate of the server has an unknown authority; check certificate-authority in the kubeconfig")
 	case errors.As(err, &name):

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"regexp"
 	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -136,9 +137,9 @@ func unknownField(path string) string {
 	for _, known := range paths(reflect.TypeFor[v1alpha1.SizingProfileSpec](), "spec", []string{"apiVersion", "kind", "metadata", "spec"}) {
 		at, name := splitPath(known)
 		switch {
-		case at == parent:
+		case at == elements.ReplaceAllString(parent, "[]"):
 			siblings = append(siblings, name)
-		case strings.EqualFold(name, field):
+		case strings.EqualFold(name, field) && !strings.Contains(at, "[]"):
 			elsewhere = append(elsewhere, known)
 		}
 	}
@@ -152,6 +153,9 @@ func unknownField(path string) string {
 	return message
 }
 
+// elements matches the indices of lists in a path.
+var elements = regexp.MustCompile(`\[\d+\]`)
+
 // splitPath splits a path into the path of the parent and the name of the field.
 func splitPath(path string) (parent, field string) {
 	i := strings.LastIndexByte(path, '.')
@@ -161,13 +165,13 @@ func splitPath(path string) (parent, field string) {
 	return path[:i], path[i+1:]
 }
 
-// paths appends the paths of the fields of a type, in their order.
+// paths appends the paths of the fields of a type, in their order. Those of the elements of a list have [] after its name.
 func paths(t reflect.Type, prefix string, to []string) []string {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		inner := f.Type
-		if inner.Kind() == reflect.Pointer {
+		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
 		}
 		if name == "" { // embedded
@@ -177,6 +181,9 @@ func paths(t reflect.Type, prefix string, to []string) []string {
 		path := prefix + "." + name
 		to = append(to, path)
 		if inner.Kind() == reflect.Struct {
+			if f.Type.Kind() == reflect.Slice {
+				path += "[]"
+			}
 			to = paths(inner, path, to)
 		}
 	}

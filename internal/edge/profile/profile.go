@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/spelling"
@@ -62,6 +63,7 @@ func Parse(data []byte) (recommend.Profile, error) {
 	}
 	c := &checker{}
 	p := profileOf(o.Name, &o.Spec, c)
+	p.Learning = learning(o.Spec.StartupBoost, c)
 	if len(c.problems) > 0 {
 		return recommend.Profile{}, errors.New(strings.Join(c.problems, "; "))
 	}
@@ -151,6 +153,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	}
 	checkRollout(s, c)
 	checkGuards(s, c)
+	checkLimits(s.Limits, c)
 	for _, part := range []struct {
 		name  string
 		given bool
@@ -201,6 +204,26 @@ func checkGuards(s *v1alpha1.SizingProfileSpec, c *checker) {
 			return
 		}
 	}
+}
+
+// checkLimits checks the rules for limits. The recommender does not need them: the webhook reads them.
+func checkLimits(l *v1alpha1.Limits, c *checker) {
+	if l != nil && l.CPU != "" && l.CPU != v1alpha1.KeepLimit && l.CPU != v1alpha1.RemoveLimit {
+		c.problem("spec.limits.cpu must be %s or %s, got %q", v1alpha1.KeepLimit, v1alpha1.RemoveLimit, l.CPU)
+	}
+}
+
+// learning returns whether startup boosts are learnt.
+func learning(b *v1alpha1.StartupBoost, c *checker) cluster.BoostLearning {
+	if b == nil {
+		return cluster.BoostLearning{}
+	}
+	factor := float64(cluster.DefaultBoostPercent) / 100
+	out := cluster.BoostLearning{On: b.Learn, MaxDuration: cluster.DefaultBoostDuration}
+	c.number("startupBoost.maxFactor", b.MaxFactor, &factor)
+	c.duration("startupBoost.maxDuration", b.MaxDuration, &out.MaxDuration)
+	out.MaxPercent = int32(math.Round(factor * 100))
+	return out
 }
 
 // unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.
@@ -358,10 +381,13 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 	if b != nil {
 		c.number("busyHours.percentile", b.Percentile, &r.Percentile)
 		c.number("busyHours.criticality", b.Criticality, &r.Factor)
+		c.duration("busyHours.startup", b.Startup, &r.Startup)
 		most := float64(r.Most)
 		c.number("busyHours.mostMillicores", b.MostMillicores, &most)
 		r.Most = int64(most)
 		c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
+		nodeBase(b, &r, c)
+		priorityClasses(b, &r, c)
 		hours(b, &r, c)
 	}
 	p := recommend.BusyHoursProfile(name, about, r)
@@ -372,6 +398,44 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 		c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
 	}
 	return p
+}
+
+// nodeBase sets what mostOfNode is a fraction of.
+func nodeBase(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
+	switch b.MostOfNodeBase {
+	case "", v1alpha1.NodeAllocatable:
+	case v1alpha1.NodeCapacity:
+		r.MostOfNodeBase = cluster.OfCapacity
+	default:
+		c.problem("spec.busyHours.mostOfNodeBase must be %s or %s, got %q", v1alpha1.NodeAllocatable, v1alpha1.NodeCapacity, b.MostOfNodeBase)
+	}
+}
+
+const (
+	maxPriorityClasses = 32  // as in the CRD
+	maxClassName       = 253 // characters, as in the CRD
+)
+
+// priorityClasses sets the criticality of PriorityClasses.
+func priorityClasses(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
+	const path = "spec.busyHours.priorityClasses"
+	if len(b.PriorityClasses) > maxPriorityClasses {
+		c.problem("%s must have at most %d elements, got %d", path, maxPriorityClasses, len(b.PriorityClasses))
+		return
+	}
+	for i, p := range b.PriorityClasses {
+		twice := slices.ContainsFunc(r.PriorityClasses, func(o recommend.PriorityFactor) bool { return o.Class == p.Name })
+		switch {
+		case p.Name == "" || utf8.RuneCountInString(p.Name) > maxClassName:
+			c.problem("%s[%d].name must be the name of a PriorityClass, got %q", path, i, p.Name[:min(len(p.Name), maxClassName)])
+		case twice:
+			c.problem("%s contains %s twice", path, p.Name)
+		case !(p.Criticality >= recommend.MinCriticality && p.Criticality <= recommend.MaxCriticality):
+			c.problem("%s[%d].criticality must be between %d and %d, got %g", path, i, recommend.MinCriticality, recommend.MaxCriticality, p.Criticality)
+		default:
+			r.PriorityClasses = append(r.PriorityClasses, recommend.PriorityFactor{Class: p.Name, Factor: p.Criticality})
+		}
+	}
 }
 
 // hours sets the busy hours.

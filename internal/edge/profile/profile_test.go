@@ -89,25 +89,37 @@ func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
 		`spec.runtimeGuards must contain only cpu and memory, got "disk"`:                                                           head + "spec: {runtimeGuards: [cpu, disk]}",
 		"spec.runtimeGuards contains cpu twice":                                                                                     head + "spec: {runtimeGuards: [cpu, memory, cpu]}",
 		"spec.runtimeGuards must be a list, got a string":                                                                           head + "spec: {runtimeGuards: cpu}",
+		`spec.limits.cpu must be keep or remove, got "drop"`:                                                                        head + "spec: {limits: {cpu: drop}}",
+		"spec.limits.cpu must be a string, got a bool":                                                                              head + "spec: {limits: {cpu: true}}",
+		"spec.limits must be an object, got a string":                                                                               head + "spec: {limits: remove}",
+		`unknown field "memory" in spec.limits (did you mean spec.memory or spec.ensemble.memory?)`:                                 head + "spec: {limits: {memory: remove}}",
 		`, got "magic"`: head + "spec: {base: magic}",
-		"spec.memory.oomBudget must be between 0.001 and 0.5, got 3":                                              head + "spec: {memory: {oomBudget: 3}}",
-		`spec.histogram.weight must be constant or request, got "usage"`:                                          head + "spec: {base: default, histogram: {weight: usage}}",
-		"spec.histogram.cpuLowerPercentile must be at most spec.histogram.cpuPercentile (0.5), got 0.9":           head + "spec: {base: default, histogram: {cpuLowerPercentile: 0.9, cpuPercentile: 0.5}}",
-		`must be a name of the IANA database such as Europe/Berlin, got "Mars/Olympus"`:                           head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}",
-		`must be a name of the IANA database such as Europe/Berlin, got "Local"`:                                  head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
-		"timeZone and spec.busyHours.utcOffset must not both be set":                                              head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
-		"spec.busyHours.timeZone is only allowed with from and to":                                                head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
-		"spec.ensemble.cpu.forget must be between 1h and 2160h, got 0s":                                           head + "spec: {base: autopilot, ensemble: {cpu: {forget: 0s}}}",
-		"spec.memory.days must be a whole number, got a string":                                                   head + "spec: {memory: {days: soon}}",
-		"spec.memory.days must be a whole number, got 2.5":                                                        head + "spec: {memory: {days: 2.5}}",
-		"spec.memory.longDays must be at least spec.memory.days (7), got 3":                                       head + "spec: {memory: {days: 7, longDays: 3}}",
-		`spec.memory.shrinkAfter must be a duration such as 12h or 90m, got "soon"`:                               head + "spec: {memory: {shrinkAfter: soon}}",
-		"spec.cpu.window must be between 1h and 72h, got 1m0s":                                                    head + "spec: {cpu: {window: 1m}}",
-		"spec.histogram is not allowed with base cost; it is allowed with default":                                head + "spec: {base: cost, histogram: {margin: 0.2}}",
-		"spec.cpu is not allowed with base busy-hours; it is allowed with balanced, cost, critical":               head + "spec: {base: busy-hours, cpu: {factor: 1}}",
-		"spec.busyHours must have both from and to, or neither":                                                   head + "spec: {base: busy-hours, busyHours: {from: 9}}",
-		"spec.busyHours must have at least one hour, got 9 to 9":                                                  head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
-		"spec.busyHours.criticality must be between 1 and 3, got 9":                                               head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
+		"spec.memory.oomBudget must be between 0.001 and 0.5, got 3":                                    head + "spec: {memory: {oomBudget: 3}}",
+		`spec.histogram.weight must be constant or request, got "usage"`:                                head + "spec: {base: default, histogram: {weight: usage}}",
+		"spec.histogram.cpuLowerPercentile must be at most spec.histogram.cpuPercentile (0.5), got 0.9": head + "spec: {base: default, histogram: {cpuLowerPercentile: 0.9, cpuPercentile: 0.5}}",
+		`must be a name of the IANA database such as Europe/Berlin, got "Mars/Olympus"`:                 head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Mars/Olympus}}",
+		`must be a name of the IANA database such as Europe/Berlin, got "Local"`:                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
+		"timeZone and spec.busyHours.utcOffset must not both be set":                                    head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
+		"spec.busyHours.timeZone is only allowed with from and to":                                      head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
+		"spec.ensemble.cpu.forget must be between 1h and 2160h, got 0s":                                 head + "spec: {base: autopilot, ensemble: {cpu: {forget: 0s}}}",
+		"spec.memory.days must be a whole number, got a string":                                         head + "spec: {memory: {days: soon}}",
+		"spec.memory.days must be a whole number, got 2.5":                                              head + "spec: {memory: {days: 2.5}}",
+		"spec.memory.longDays must be at least spec.memory.days (7), got 3":                             head + "spec: {memory: {days: 7, longDays: 3}}",
+		`spec.memory.shrinkAfter must be a duration such as 12h or 90m, got "soon"`:                     head + "spec: {memory: {shrinkAfter: soon}}",
+		"spec.cpu.window must be between 1h and 72h, got 1m0s":                                          head + "spec: {cpu: {window: 1m}}",
+		"spec.histogram is not allowed with base cost; it is allowed with default":                      head + "spec: {base: cost, histogram: {margin: 0.2}}",
+		"spec.cpu is not allowed with base busy-hours; it is allowed with balanced, cost, critical":     head + "spec: {base: busy-hours, cpu: {factor: 1}}",
+		"spec.busyHours must have both from and to, or neither":                                         head + "spec: {base: busy-hours, busyHours: {from: 9}}",
+		"spec.busyHours must have at least one hour, got 9 to 9":                                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 9}}",
+		"spec.busyHours.startup must be between 0s and 1h, got 2h":                                      head + "spec: {base: busy-hours, busyHours: {startup: 2h}}",
+		`spec.busyHours.startup must be a duration such as 12h or 90m, got "-5m"`:                       head + "spec: {base: busy-hours, busyHours: {startup: -5m}}",
+		"spec.busyHours.criticality must be between 1 and 3, got 9":                                     head + "spec: {base: busy-hours, busyHours: {criticality: 9}}",
+		`spec.busyHours.mostOfNodeBase must be Allocatable or Capacity, got "capacity"`:                 head + "spec: {base: busy-hours, busyHours: {mostOfNodeBase: capacity}}",
+		"spec.busyHours.priorityClasses contains gold twice":                                            head + "spec: {base: busy-hours, busyHours: {priorityClasses: [{name: gold, criticality: 2}, {name: gold, criticality: 2}]}}",
+		`spec.busyHours.priorityClasses[0].name must be the name of a PriorityClass, got ""; spec.busyHours.priorityClasses[1].criticality must be between 1 and 3, got 0`: head +
+			"spec: {base: busy-hours, busyHours: {priorityClasses: [{criticality: 2}, {name: gold}]}}",
+		`unknown field "criticalty" in spec.busyHours.priorityClasses[0] (did you mean criticality?)`:             head + "spec: {base: busy-hours, busyHours: {priorityClasses: [{name: gold, criticalty: 2}]}}",
+		"spec.busyHours.priorityClasses must have at most 32 elements, got 33":                                    head + "spec: {base: busy-hours, busyHours: {priorityClasses: [" + strings.Repeat("{name: gold, criticality: 2},", 33) + "]}}",
 		"spec.histogram.margin must be between 0 and 10, got -1":                                                  head + "spec: {base: default, histogram: {margin: -1}}",
 		"spec.memory.growBy must be between 0.06 and 1, got 0; spec.cpu.factor must be between 0.1 and 10, got 0": head + "spec: {memory: {growBy: 0}, cpu: {factor: 0}}",
 	} {
@@ -181,6 +193,14 @@ func TestParse_shortfall_setsFactorAndOverrunUnlessTheyAreSet(t *testing.T) {
 	}
 }
 
+func TestParse_busyHoursStartup_isValid(t *testing.T) {
+	for _, startup := range []string{"0s", "90s", "1h"} {
+		if _, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {startup: " + startup + "}}")); err != nil {
+			t.Errorf("startup %s: %v", startup, err)
+		}
+	}
+}
+
 func TestParse_busyHoursWholeDay_isValid(t *testing.T) {
 	if _, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {from: 0, to: 24}}")); err != nil {
 		t.Error(err)
@@ -211,16 +231,22 @@ spec:
 	}
 }
 
-func TestParse_exampleInDocumentation_isValid(t *testing.T) {
+func TestParse_examplesInDocumentation_areValid(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/algorithm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, found := strings.Cut(string(text), "```yaml\n")
-	example, _, _ = strings.Cut(example, "---\n")
-	p, err := Parse([]byte(example))
-	if !found || err != nil || p.Name != "mine" {
-		t.Errorf("%v\n%s", err, example)
+	names := map[string]bool{}
+	for _, example := range strings.Split(string(text), "```yaml\n")[1:] {
+		example, _, _ = strings.Cut(example, "```")
+		p, err := Parse([]byte(example))
+		if err != nil {
+			t.Errorf("%v\n%s", err, example)
+		}
+		names[p.Name] = true
+	}
+	if !names["mine"] || !names["services"] {
+		t.Errorf("got the examples %v", names)
 	}
 }
 
@@ -229,8 +255,12 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 	if err != nil || !weighted.WeightByRequest || weighted.Extend == nil || weighted.Memory != (recommend.Percentiles{Lower: 0.5, Target: 0.99, Upper: 1}) {
 		t.Errorf("%+v, %v", weighted, err)
 	}
-	busy, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {mostOfNode: 0.5, floorMillicores: 5}}"))
-	if err != nil || busy.MostOfNode != 0.5 || busy.FloorMillicores != 5 {
+	busy, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {mostOfNode: 0.5, mostOfNodeBase: Capacity, floorMillicores: 5, priorityClasses: [{name: gold, criticality: 2.5}]}}"))
+	gold := recommend.Declared{Classes: []string{"gold"}}
+	if k, _ := busy.For(gold, recommend.NodeSizes{}).Criticality(); k.Factor != 2.5 {
+		t.Errorf("PriorityClass gold has %+v", k)
+	}
+	if err != nil || busy.MostOfNode != 0.5 || busy.MostOfNodeBase != cluster.OfCapacity || busy.FloorMillicores != 5 {
 		t.Errorf("%+v, %v", busy, err)
 	}
 	for text, want := range map[string]recommend.Profile{

@@ -150,7 +150,7 @@ func boundsSource(t *testing.T, spec schema) []byte {
 			fmt.Fprintf(&numbers, "%q: {%v, %v},\n", path, *s.Minimum, *s.Maximum)
 		case strings.Contains(s.Pattern, "h|m|s"):
 			least, most := durationBoundsOf(t, path, s)
-			fmt.Fprintf(&durations, "%q: {%s, %d * time.Hour},\n", path, durationSource(least), most/time.Hour)
+			fmt.Fprintf(&durations, "%q: {%s, %s},\n", path, durationSource(least), durationSource(most))
 		}
 		if s.MaxLength != nil {
 			fmt.Fprintf(&lengths, "%q: %d,\n", path, *s.MaxLength)
@@ -229,6 +229,21 @@ func TestParse_boundsOfEachField_equalThoseOfTheCRD(t *testing.T) {
 		case s.Type == "boolean":
 			accept(path, true)
 			accept(path, false)
+		case path == "busyHours.priorityClasses":
+			k := s.Items.Properties["criticality"]
+			if *s.MaxItems != maxPriorityClasses || *s.Items.Properties["name"].MaxLength != maxClassName || *k.Minimum != recommend.MinCriticality || *k.Maximum != recommend.MaxCriticality {
+				t.Errorf("the CRD has %+v, which differs from the constants of the code", s)
+			}
+			class := func(name string, criticality float64) []map[string]any {
+				return []map[string]any{{"name": name, "criticality": criticality}}
+			}
+			accept(path, class("gold", 1))
+			accept(path, class(strings.Repeat("g", maxClassName), 3))
+			reject(path, class("gold", 3.01))
+			reject(path, class("gold", 0.99))
+			reject(path, class("", 2))
+			reject(path, class(strings.Repeat("g", maxClassName+1), 2))
+			reject(path, append(class("gold", 2), class("gold", 3)...))
 		case s.Items != nil && s.Items.Enum != nil:
 			if s.MaxItems == nil || *s.MaxItems < len(s.Items.Enum) {
 				t.Errorf("%s: the CRD does not allow all values", path)
@@ -353,7 +368,7 @@ func TestParse_partsOfEachBase_equalThoseOfTheCRD(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Properties)) {
-		if name == "base" || name == "about" || name == "rollout" || name == "canaryDuration" || name == "runtimeGuards" {
+		if slices.Contains([]string{"base", "about", "rollout", "canaryDuration", "runtimeGuards", "limits", "startupBoost"}, name) {
 			continue
 		}
 		for _, b := range recommend.Builtins() {

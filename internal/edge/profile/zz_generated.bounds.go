@@ -48,26 +48,31 @@ var numberBounds = map[string]bounds[float64]{
 	"memory.margin":                   {-0.5, 3},
 	"memory.oomBudget":                {0.001, 0.5},
 	"memory.shrinkBy":                 {0.08, 0.95},
+	"startupBoost.maxFactor":          {1.1, 10},
 }
 
 // durationBounds contains the bounds of durations, by path below spec.
 var durationBounds = map[string]bounds[time.Duration]{
-	"canaryDuration":         {1 * time.Minute, 24 * time.Hour},
-	"cpu.shrinkAfter":        {0 * time.Hour, 720 * time.Hour},
-	"cpu.window":             {1 * time.Hour, 72 * time.Hour},
-	"ensemble.cpu.forget":    {1 * time.Hour, 2160 * time.Hour},
-	"ensemble.memory.forget": {1 * time.Hour, 2160 * time.Hour},
-	"memory.shrinkAfter":     {0 * time.Hour, 720 * time.Hour},
+	"busyHours.startup":        {0 * time.Hour, 1 * time.Hour},
+	"canaryDuration":           {1 * time.Minute, 24 * time.Hour},
+	"cpu.shrinkAfter":          {0 * time.Hour, 720 * time.Hour},
+	"cpu.window":               {1 * time.Hour, 72 * time.Hour},
+	"ensemble.cpu.forget":      {1 * time.Hour, 2160 * time.Hour},
+	"ensemble.memory.forget":   {1 * time.Hour, 2160 * time.Hour},
+	"memory.shrinkAfter":       {0 * time.Hour, 720 * time.Hour},
+	"startupBoost.maxDuration": {0 * time.Hour, 15 * time.Minute},
 }
 
 // lengthBounds contains the maximum lengths of strings in characters, by path below spec.
 var lengthBounds = map[string]int{
-	"about":                  200,
-	"busyHours.timeZone":     64,
-	"canaryDuration":         24,
-	"cpu.shrinkAfter":        24,
-	"cpu.window":             24,
-	"ensemble.cpu.forget":    24,
-	"ensemble.memory.forget": 24,
-	"memory.shrinkAfter":     24,
+	"about":                    200,
+	"busyHours.startup":        24,
+	"busyHours.timeZone":       64,
+	"canaryDuration":           24,
+	"cpu.shrinkAfter":          24,
+	"cpu.window":               24,
+	"ensemble.cpu.forget":      24,
+	"ensemble.memory.forget":   24,
+	"memory.shrinkAfter":       24,
+	"startupBoost.maxDuration": 24,
 }

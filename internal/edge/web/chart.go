@@ -81,15 +81,16 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			}
 		}
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-			peaks, buckets := stored.Memory, stored.MemoryBuckets
+			peaks, buckets, recorded := stored.Memory, stored.MemoryBuckets, stored.MemoryRecorded
 			if res == cluster.CPU {
-				peaks, buckets = stored.CPU, stored.CPUBuckets
+				peaks, buckets, recorded = stored.CPU, stored.CPUBuckets, stored.CPURecorded
 			}
 			unit := units[res]
 			chart := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Name, unit.name), Class: unit.class, Data: levelsOf(c, res)}
 			switch {
 			case len(peaks) > 0:
 				chart.peaks(peaks, unit.used)
+				chart.source(peaks, recorded)
 				if res == cluster.Memory {
 					chart.Data.mark(c.Kills, nil)
 				}
@@ -171,6 +172,22 @@ func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 		}
 	}
 	flush()
+}
+
+// source notes how many of the peaks are from Prometheus. Without any, there is no note.
+func (c *chartView) source(peaks []overview.Peak, recorded int) {
+	c.Recorded = recorded
+	switch {
+	case recorded == 0:
+	case recorded == len(peaks):
+		hours := int(peaks[len(peaks)-1].At.Sub(peaks[0].At)/time.Hour) + 1
+		c.Note = "Source: Prometheus, " + plural((hours+23)/24, "day") + "."
+		if absent := hours - recorded; absent > 0 {
+			c.Note += fmt.Sprintf(" It has no samples of %s of this time.", plural(absent, "hour"))
+		}
+	default:
+		c.Note = fmt.Sprintf("Source: the stored usage, and Prometheus for %s without stored usage.", plural(recorded, "hour"))
+	}
 }
 
 // histogram adds the buckets of a checkpoint.

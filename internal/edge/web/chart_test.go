@@ -33,6 +33,33 @@ func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 	}
 }
 
+func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	row := &overview.Row{Containers: []overview.Container{{Name: "app"}}}
+	peaks := func(hours int, every int) (out []overview.Peak) {
+		for i := 0; i < hours; i += every {
+			out = append(out, overview.Peak{At: now.Add(time.Duration(i-hours) * time.Hour), Value: 0.12})
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		peaks    []overview.Peak
+		recorded int
+		want     string
+	}{
+		{peaks(336, 1), 0, ""},
+		{peaks(336, 1), 336, "Source: Prometheus, 14 days."},
+		{peaks(1, 1), 1, "Source: Prometheus, 1 day."},
+		{peaks(336, 2), 168, "Source: Prometheus, 14 days. It has no samples of 167 hours of this time."},
+		{peaks(336, 1), 37, "Source: the stored usage, and Prometheus for 37 hours without stored usage."},
+	} {
+		charts := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPU: tt.peaks, CPURecorded: tt.recorded}}}, nil, now)
+		if len(charts) != 1 || charts[0].Note != tt.want || charts[0].Recorded != tt.recorded || charts[0].Kind != "peaks" {
+			t.Errorf("got %+v, want %q", charts, tt.want)
+		}
+	}
+}
+
 func TestChoicesOf_profilesWithoutHistory_areNamedOnce(t *testing.T) {
 	sizes := []overview.ProfileSize{
 		{Profile: "default", Own: true, Container: "app", Resource: cluster.CPU, Target: 143}, {Profile: "cost", Container: "app", Resource: cluster.CPU, Reason: "No history."},

@@ -22,46 +22,46 @@ type stream struct {
 	rest io.WriteCloser // compresses what follows the head; nil without compression
 }
 
-// stateOf returns the state of the cluster. If it is not known soon, the head of the page is sent first. JSON and files are sent only as a
+// stateOf returns the state of the cluster. If it is not known soon, the head of the page is sent first.
+func (h *handler) stateOf(w http.ResponseWriter, r *http.Request, title, section string) (state *State) {
+	h.during(w, r, &page{Title: title, Section: section}, func() { state = h.Source.State(r.Context()) })
+	return state
+}
+
+// during calls read. If that takes long, the head of the page is sent meanwhile, and the result is true. JSON and files are sent only as a
 // whole.
-func (h *handler) stateOf(w http.ResponseWriter, r *http.Request, title, section string) *State {
+func (h *handler) during(w http.ResponseWriter, r *http.Request, p *page, read func()) (began bool) {
 	q := r.URL.Query()
 	out, ok := w.(*stream)
 	if !ok || r.Method != http.MethodGet || q.Get("format") == "json" || q.Get("save") != "" {
-		return h.Source.State(r.Context())
+		read()
+		return false
 	}
-	type result struct {
-		state *State
-		cause any // of a panic
-	}
-	known := make(chan result, 1)
+	ended := make(chan any, 1) // the cause of a panic, or nil
 	go func() {
-		var answer result
-		defer func() {
-			answer.cause = recover()
-			known <- answer
-		}()
-		answer.state = h.Source.State(r.Context())
+		defer func() { ended <- recover() }()
+		read()
 	}()
 	patience := time.NewTimer(headPatience)
 	defer patience.Stop()
-	var answer result
+	var cause any
 	select {
-	case answer = <-known:
+	case cause = <-ended:
 	case <-patience.C:
-		out.begin(r, h.headOf(r, title, section))
-		answer = <-known
+		out.begin(r, h.headOf(r, p))
+		cause = <-ended
 	}
-	if answer.cause != nil {
-		panic(answer.cause)
+	if cause != nil {
+		panic(cause)
 	}
-	return answer.state
+	return out.head != nil
 }
 
 // headOf returns the first part of a page, which does not depend on data; nil if it cannot be made.
-func (h *handler) headOf(r *http.Request, title, section string) []byte {
+func (h *handler) headOf(r *http.Request, p *page) []byte {
+	p.Root = root(r)
 	var out bytes.Buffer
-	if err := bundled().templates.ExecuteTemplate(&out, "head", &page{Title: title, Section: section, Root: root(r)}); err != nil {
+	if err := bundled().templates.ExecuteTemplate(&out, "head", p); err != nil {
 		return nil
 	}
 	return out.Bytes()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
@@ -19,23 +20,38 @@ import (
 // slow is a source whose state is known when a channel is closed.
 type slow struct {
 	*webtest.Source
-	known chan struct{}
+	known chan struct{} // nil: at once
+	late  chan struct{} // likewise, of the stored usage
 	fails bool
 }
 
 func (s *slow) State(ctx context.Context) *web.State {
-	<-s.known
+	if s.known != nil {
+		<-s.known
+	}
 	if s.fails {
 		panic("no state")
 	}
 	return s.Source.State(ctx)
 }
 
+// History implements web.Source.
+func (s *slow) History(ctx context.Context, row *overview.Row) (overview.History, error) {
+	if s.late != nil {
+		<-s.late
+	}
+	return s.Source.History(ctx, row)
+}
+
 // While data are read, a viewer already gets the head of the page. The whole page is the same as if the data were known.
 func TestStream_dataAreNotKnownYet_headArrivesBeforeThem(t *testing.T) {
-	for _, path := range []string{"/", "/workloads?sort=memory", "/nodes", "/activity", "/profiles", "/about"} {
+	for _, path := range []string{"/", "/workloads?sort=memory", "/nodes", "/activity", "/profiles", "/about", "/workloads/shop/Deployment/cart"} {
 		for _, compressed := range []bool{true, false} {
-			source := &slow{webtest.Small(), make(chan struct{}), false}
+			wait := make(chan struct{})
+			source := &slow{Source: webtest.Small(), known: wait}
+			if strings.Count(path, "/") > 1 {
+				source.known, source.late = nil, wait // whether there is a workload decides about the status
+			}
 			server := httptest.NewServer(web.New(web.Config{Cluster: "prod-eu", Source: source}))
 			client := &http.Client{Transport: &http.Transport{DisableCompression: !compressed}}
 			r, err := client.Get(server.URL + path)
@@ -51,7 +67,7 @@ func TestStream_dataAreNotKnownYet_headArrivesBeforeThem(t *testing.T) {
 				}
 				head += line
 			}
-			close(source.known)
+			close(wait)
 			rest, err := io.ReadAll(lines)
 			if err != nil {
 				t.Fatal(err)
@@ -75,7 +91,7 @@ func TestStream_dataAreNotKnownYet_headArrivesBeforeThem(t *testing.T) {
 
 // If the page fails after its head was sent, the response is not complete, so that no proxy or browser takes it for a page.
 func TestStream_failureAfterHead_responseIsNotComplete(t *testing.T) {
-	source := &slow{webtest.Small(), make(chan struct{}), true}
+	source := &slow{Source: webtest.Small(), known: make(chan struct{}), fails: true}
 	server := httptest.NewServer(web.New(web.Config{Source: source}))
 	defer server.Close()
 	r, err := http.Get(server.URL + "/")

@@ -113,6 +113,9 @@ func (s *State) recordOf(r *overview.Row, c *overview.Container) review.Record {
 	if !ranked {
 		out.Waste = ""
 	}
+	if row.Confidence != review.None {
+		out.Source = review.SourceVPAs
+	}
 	return out
 }
 

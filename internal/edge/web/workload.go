@@ -32,6 +32,7 @@ type workloadPage struct {
 	Profiles    []choiceView    `json:"profiles"`
 	Unknown     []unknownView   `json:"profilesNotKnown"`
 	Trouble     string          `json:"historyProblem,omitempty"` // why the stored usage could not be read
+	Unrecorded  string          `json:"prometheusProblem,omitempty"`
 	NoPeaks     bool            `json:"-"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
@@ -136,7 +137,11 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		return
 	}
 	view := workloadPage{workloadView: s.viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []resizeView{}}
-	history, err := h.readHistory(r.Context(), row)
+	var history overview.History
+	var err error
+	title := name + " in " + namespace
+	// A head that is sent early has the scripts of charts, because it is not known yet whether there are peaks.
+	began := h.during(w, r, &page{Title: title, Section: "workloads", Charts: true}, func() { history, err = h.readHistory(r.Context(), row) })
 	if err != nil {
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
@@ -156,6 +161,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Profiles, view.Unknown = choicesOf(history.Profiles)
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
 	view.NoPeaks = !hasPeaks(&history)
+	view.Unrecorded = history.Unrecorded
 	view.CanExplain = h.Explain != nil
 	if h.Explain != nil && q.text("explain") != "" {
 		explanation, err := h.Explain.Explain(r.Context(), row.Workload, v.All)
@@ -164,8 +170,8 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 			view.Explain, view.Unexplained = "The explanation could not be made: "+err.Error(), err.Error()
 		}
 	}
-	p := pageOf(name+" in "+namespace, "workloads", s, v, view)
-	p.Charts = !view.NoPeaks
+	p := pageOf(title, "workloads", s, v, view)
+	p.Charts = began || !view.NoPeaks
 	h.show(w, r, "workload", p, view)
 }
 
@@ -265,9 +271,12 @@ type chartView struct {
 	Class string        `json:"-"`
 	SVG   template.HTML `json:"-"`
 	Note  string        `json:"note,omitempty"`
-	Table []tableRow    `json:"-"` // the same data for readers who do not see the chart
-	Head  []string      `json:"-"`
-	Data  chartData     `json:"data"`
+
+	Recorded int `json:"hoursFromPrometheus,omitempty"` // how many of the peaks are from Prometheus
+
+	Table []tableRow `json:"-"` // the same data for readers who do not see the chart
+	Head  []string   `json:"-"`
+	Data  chartData  `json:"data"`
 }
 
 // tableRow is a row of the table of a chart.

@@ -69,7 +69,7 @@ type Handler struct {
 	self        string // the random path of self-checks
 
 	// Rate limits of log messages that a client can cause at any rate.
-	refusals, failures, verdicts, boosts, unsized *rate.Sometimes
+	refusals, failures, verdicts, boosts, unsized, limits *rate.Sometimes
 }
 
 // NewHandler returns a handler.
@@ -78,7 +78,7 @@ func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
 	return &Handler{
 		world: w, options: o, metrics: m, selfMetrics: NewMetrics(prometheus.NewRegistry()), log: log,
 		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
-		refusals: limit(), failures: limit(), verdicts: limit(), boosts: limit(), unsized: limit(),
+		refusals: limit(), failures: limit(), verdicts: limit(), boosts: limit(), unsized: limit(), limits: limit(),
 	}
 }
 

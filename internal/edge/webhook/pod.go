@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,14 +62,15 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	if h.options.Nodes != nil {
 		limits.Nodes = h.options.Nodes.Sizes(p)
 	}
-	s := h.fitted(a, limits, projected, standingOf(p))
+	s := h.sized(a, limits, projected, standingOf(p))
 	if s.refused.Refused() {
 		h.unsized.Do(func() {
 			h.log.Info("New pod keeps its own resources: the API server would reject it with the recommended ones",
 				slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("reason", s.refused.String()))
 		})
 	}
-	ops := make(operations, 0, 3+7*len(s.fits))
+	h.logKept(a, p, s.limits.Kept)
+	ops := make(operations, 0, 3+7*len(s.fits)+len(s.limits.Removed))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
 	}
@@ -78,6 +80,9 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 			if o.Container == c.Name {
 				ops.annotate(o.Key(), o.Value())
 			}
+		}
+		if slices.Contains(s.limits.Removed, c.Name) {
+			ops.remove("/spec/containers/" + strconv.Itoa(i) + "/resources/limits/cpu")
 		}
 		for j := range s.fits {
 			if s.fits[j].Container == c.Name {
@@ -109,12 +114,24 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 				slog.String("vpa", a.Key.String()), slog.String("container", strings.Join(s.noBoostBase, ", ")))
 		})
 	}
+	text = policy.WithCPULimits(a, text, s.limits)
 	text = policy.WithVariables(a, text, s.variables)
 	if text != "" {
 		ops.annotate(policy.UpdatesAnnotation, text)
 	}
 	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
 	return json.Marshal(ops)
+}
+
+// logKept logs that a new pod keeps a CPU limit.
+func (h *Handler) logKept(a *cluster.Autoscaler, p *corev1.Pod, kept []policy.KeptCPULimit) {
+	if len(kept) == 0 {
+		return
+	}
+	h.limits.Do(func() {
+		h.log.Info("A new pod keeps its CPU limit although its VPA or profile asks to remove it", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
+			slog.String("container", kept[0].Container), slog.String("reason", kept[0].Why()))
+	})
 }
 
 // newSize is the size of a new pod.
@@ -125,6 +142,22 @@ type newSize struct {
 	boostRefused policy.Refusal    // why the pod is not boosted
 	variables    []policy.Variable // to add to the environment of containers
 	noBoostBase  []string          // containers whose boost factor multiplies nothing
+	limits       policy.CPULimits  // the CPU limits that are removed, and those that stay
+}
+
+// sized returns the size of a new pod, without the CPU limits that its autoscaler has removed. If the API server would reject the pod with
+// this size, but not with its limits, it keeps them.
+func (h *Handler) sized(a *cluster.Autoscaler, limits policy.Limits, p *cluster.Pod, standing cluster.Standing) newSize {
+	without, removed := policy.WithoutCPULimits(a, limits, p, standing)
+	s := h.fitted(a, limits, without, standing)
+	s.limits = removed
+	if without == p || !s.refused.Refused() {
+		return s
+	}
+	refused := s.refused
+	s = h.fitted(a, limits, p, standing)
+	s.limits = removed.Keep(refused)
+	return s
 }
 
 // fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
@@ -143,7 +176,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 		s.fits = policy.Fit(a, limits, p)
 		s.variables = policy.CPUCounts(a, limits, p, s.fits)
 	}
-	if h.options.Gates.CPUStartupBoost && a.HasStartupBoost() {
+	if h.options.Gates.CPUStartupBoost && a.BoostsNewPods() {
 		boosted := policy.AdmissibleBoost(a, limits, p, s.fits, h.options.MaxCPUBoost)
 		s.noBoostBase = boosted.NoBase
 		s.boostRefused = boosted.Refusal
@@ -175,7 +208,7 @@ func podName(p *corev1.Pod) string {
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"` // nil only if the operation has no value
 }
 
 type operations []operation
@@ -185,6 +218,8 @@ var emptyObject = struct{}{}
 func (o *operations) add(path string, value any) {
 	*o = append(*o, operation{Op: "add", Path: path, Value: value})
 }
+
+func (o *operations) remove(path string) { *o = append(*o, operation{Op: "remove", Path: path}) }
 
 func (o *operations) annotate(name, value string) {
 	o.add("/metadata/annotations/"+pointer.Replace(name), value)

@@ -212,6 +212,48 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with a learnt startup boost": {
+			autoscaler: learnt(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)})),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"1Gi"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\",\"memory\":\"1Gi\"},\"limits\":{}}"`,
+				`/spec/containers/0/resources/requests/cpu "750m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a learnt startup boost and a configured one": {
+			autoscaler: boosted(learnt(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)})), 2),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\"},\"limits\":{}}"`,
+				`/spec/containers/0/resources/requests/cpu "600m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a learnt startup boost over a quota: it gets the recommendation": {
+			autoscaler: learnt(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)})),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}},
+			limits:     cpuLeft(700),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "300m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; startup boost NOT applied: the API server would refuse the pod: the cpu requests of the pod are 750m, and ResourceQuota compute has 700m left"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a learnt startup boost without its feature gate": {
+			autoscaler: learnt(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 300)})),
+			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"requests":{"cpu":"100m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "300m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with a startup boost, of an autoscaler that is Off": {
 			autoscaler: off(boosted(recommending("cart", app), 3)),
 			options:    Options{Gates: Gates{CPUStartupBoost: true}},
@@ -292,6 +334,14 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 	}
 }
 
+func TestHandler_learntBoostInModeOff_changesNothing(t *testing.T) {
+	a := off(learnt(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(300, mi(200))})))
+	response := ask(t, handler(worldOf(a), Options{Gates: Gates{CPUStartupBoost: true}}), createRequest(cart("", `"containers":[{"name":"app"}]`)))
+	if !response.Allowed || response.Patch != nil {
+		t.Errorf("response %+v", response)
+	}
+}
+
 func TestHandler_rejectedStartupBoost_isLogged(t *testing.T) {
 	var out bytes.Buffer
 	w := worldOf(off(appBoosted(recommending("cart", nil))))
@@ -318,6 +368,15 @@ func appBoosted(a *cluster.Autoscaler) *cluster.Autoscaler {
 
 func boosted(a *cluster.Autoscaler, factor int32) *cluster.Autoscaler {
 	a.Boost = &cluster.Boost{Factor: factor}
+	return a
+}
+
+// learnt adds a learnt startup boost of 2.5 to all containers with a recommendation.
+func learnt(a *cluster.Autoscaler) *cluster.Autoscaler {
+	a.Learning = cluster.BoostLearning{On: true, MaxPercent: 400, MaxDuration: 10 * time.Minute}
+	for i := range a.Advice {
+		a.Advice[i].Learnt = cluster.LearntBoost{Percent: 250, Starts: 5, Duration: 2 * time.Minute}
+	}
 	return a
 }
 

@@ -139,8 +139,8 @@ func pod(p *cluster.Pod) *corev1.Pod {
 		started := metav1.NewTime(p.Started)
 		out.Status.StartTime = &started
 	}
-	if p.Observed != nil {
-		out.Annotations = map[string]string{"vpaObservedContainers": *p.Observed}
+	if p.Marks != nil && p.Marks.Observed != nil {
+		out.Annotations = map[string]string{"vpaObservedContainers": *p.Marks.Observed}
 	}
 	if !p.Controller.IsZero() {
 		yes := true
@@ -330,7 +330,7 @@ func TestCap_randomPolicies_equalsUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range policy.Cap(a, a.Advice, global) {
+		for i, got := range policy.Cap(a, a.Advice, global, cluster.NodeShare{}) {
 			u := capped.ContainerRecommendations[i]
 			want := cluster.Advice{Container: u.ContainerName, Uncapped: amounts(u.UncappedTarget), Estimate: cluster.Estimate{
 				Lower: amounts(u.LowerBound), Target: amounts(u.Target), Upper: amounts(u.UpperBound),

@@ -44,7 +44,7 @@ func (m maker) served(most int, a *cluster.Autoscaler, like []cluster.Container)
 			p.Started = p.Created
 		}
 		if text := cases.Pick(m, "", "", "a", "a, b", "A b"); text != "" {
-			p.Observed = new(text)
+			p.Marks = &cluster.Marks{Observed: new(text)}
 		}
 		for _, c := range like {
 			if !m.OneIn(4) {

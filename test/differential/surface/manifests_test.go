@@ -75,6 +75,7 @@ var ownObjects = map[string]string{
 	"ClusterRoleBinding /podfit:recommender":                   "likewise",
 	"ClusterRole /podfit:updater":                              "what only the updater does; upstream allows it to the recommender, too",
 	"ClusterRoleBinding /podfit:updater":                       "likewise",
+	"ClusterRole /podfit:view":                                 "so that users with the role view may read VPA objects, and podfit's",
 	"Role kube-system/podfit:updater":                          "the ConfigMap that stops all changes",
 	"RoleBinding kube-system/podfit:updater":                   "likewise",
 	"ClusterRole /podfit:placeholders":                         "to create placeholder pods; a role of its own, so that it can be left out",

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,11 @@ type Options struct {
 	Metrics    time.Duration // scrape interval of metrics-server
 	Audit      bool          // write the audit log that Witness needs
 	Prometheus bool          // run Prometheus, which scrapes cAdvisor of the kubelets
-	Static     bool          // the kubelets have the static policies of the CPU manager and of the memory manager
-	Progress   io.Writer     // receives the progress of the build
+	// StateMetrics also runs kube-state-metrics, with podfit's configuration for VPAs. Prometheus scrapes it.
+	StateMetrics bool
+	Speed        float64   // seconds of simulated usage per second; 0: 1
+	Static       bool      // the kubelets have the static policies of the CPU manager and of the memory manager
+	Progress     io.Writer // receives the progress of the build
 }
 
 // A Cluster is a running local cluster.
@@ -39,10 +43,14 @@ type Cluster struct {
 	*Process
 	Kubeconfig string // of its administrator
 	Prometheus string // URL, "" when there is none
+	Targets    string // folder; Prometheus scrapes the targets in its *.json files, in the format of file_sd_configs
 	Dir        string // where logs and identities are kept; removed when the cluster stops
 
-	control  string // URL
-	auditLog string // path, "" when there is none
+	control  string         // URL
+	ca       string         // path of the certificate authority
+	kubelets map[string]int // ports by node
+	state    string         // URL of kube-state-metrics, "" when there is none
+	auditLog string         // path, "" when there is none
 	pids     map[Part]int
 }
 
@@ -114,6 +122,13 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if o.Prometheus {
 		args = append(args, "--prometheus")
 	}
+	if o.StateMetrics {
+		config := filepath.Join(o.Root, "deploy", "monitoring", "kube-state-metrics", "config.yaml")
+		args = append(args, "--kube-state-metrics", "--custom-resource-state="+config)
+	}
+	if o.Speed > 0 {
+		args = append(args, fmt.Sprintf("--speed=%g", o.Speed))
+	}
 	if o.Static {
 		args = append(args, "--cpu-manager=static", "--memory-manager=static")
 	}
@@ -140,8 +155,11 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
 	var info struct {
-		Kubeconfig, Control, AuditLog, Prometheus string
-		Parts                                     []struct {
+		Kubeconfig, Control, AuditLog, Prometheus, PrometheusTargets, StateMetrics, CA string
+
+		Nodes []string
+		Ports struct{ Kubelets []int }
+		Parts []struct {
 			Name Part
 			PID  int
 		}
@@ -152,7 +170,14 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	c.Kubeconfig = info.Kubeconfig
 	c.control = info.Control
 	c.Prometheus = info.Prometheus
+	c.Targets = info.PrometheusTargets
 	c.auditLog = info.AuditLog
+	c.ca = info.CA
+	c.state = info.StateMetrics
+	c.kubelets = map[string]int{}
+	for i, node := range info.Nodes {
+		c.kubelets[node] = info.Ports.Kubelets[i]
+	}
 	c.pids = map[Part]int{}
 	for _, part := range info.Parts {
 		c.pids[part.Name] = part.PID
@@ -213,4 +238,45 @@ func (c *Cluster) part(ctx context.Context, p Part, do string) error {
 		return fmt.Errorf("%s %s: %w", do, p, errors.Join(errors.New(resp.Status+" "+strings.TrimSpace(string(b))), err))
 	}
 	return nil
+}
+
+// Nodes returns the names of the nodes, sorted.
+func (c *Cluster) Nodes() []string { return slices.Sorted(maps.Keys(c.kubelets)) }
+
+// ScrapeConfig returns the scrape configurations of a Prometheus that runs beside the cluster, as YAML list items: cAdvisor of all kubelets, and
+// kube-state-metrics if it runs.
+func (c *Cluster) ScrapeConfig() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "- job_name: kubernetes-cadvisor\n  scheme: https\n  metrics_path: /metrics/cadvisor\n  tls_config: {ca_file: %q}\n  static_configs:\n", c.ca)
+	for _, node := range c.Nodes() {
+		fmt.Fprintf(&out, "  - targets: ['127.0.0.1:%d']\n    labels: {instance: %[2]q, node: %[2]q}\n", c.kubelets[node], node)
+	}
+	if c.state != "" {
+		fmt.Fprintf(&out, "- job_name: kube-state-metrics\n  honor_labels: true\n  static_configs: [{targets: [%q]}]\n", strings.TrimPrefix(c.state, "http://"))
+	}
+	return out.String()
+}
+
+// A Usage is what a simulated container uses now.
+type Usage struct {
+	Namespace, Pod, Container, UID, State string
+	CPU                                   float64 `json:"cpuCores"`
+}
+
+// Usage returns the usage of all containers, also of those that have exited.
+func (c *Cluster) Usage(ctx context.Context) ([]Usage, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.control+"/containers", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of containers: %w", err)
+	}
+	defer resp.Body.Close()
+	var out []Usage
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		return nil, fmt.Errorf("read the usage of containers: %w", err)
+	}
+	return out, nil
 }

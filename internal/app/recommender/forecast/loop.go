@@ -335,7 +335,7 @@ func (l *Loop) isNew(err error) bool {
 func remedyFor(err error) string {
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
-		return "install the CRDs: podfit crds | kubectl apply -f -; or set --capacity-plan=false"
+		return "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -; or set --capacity-plan=false"
 	case errors.Is(err, kube.ErrForbidden):
 		return "grant the recommender create and get on capacityplans.podfit.dev and patch on capacityplans.podfit.dev/status, as deploy/10-rbac.yaml does; or set --capacity-plan=false"
 	}

@@ -258,6 +258,13 @@ func TestLoop_sixtyDaysOfGrowth_planHasDatesAndAdvice(t *testing.T) {
 	if got := b.metric("podfit_capacity_reaches_threshold_timestamp_seconds", "worker", "cpu", "100"); math.IsNaN(got) || got < float64(now.Unix()) {
 		t.Errorf("metric of 100 %%: %v", got)
 	}
+	latest, err := time.Parse(time.DateOnly, fmt.Sprint(cpu("thresholds", 1, "latest")))
+	if got := b.metric("podfit_capacity_reaches_threshold_latest_timestamp_seconds", "worker", "cpu", "100"); err != nil || got != float64(latest.Unix()) {
+		t.Errorf("metric of the end of the range of 100 %%: %v, want that of %v (%v)", got, latest, err)
+	}
+	if got := b.metric("podfit_capacity_reaches_threshold_latest_timestamp_seconds", "worker", "cpu", "70"); !math.IsNaN(got) {
+		t.Errorf("end of the range of 70 %%, which is reached: %v, want none", got)
+	}
 	if n := testutil.CollectAndCount(b.loop.Metrics.growth); n == 0 {
 		t.Error("there are no metrics about growth")
 	}

@@ -16,7 +16,7 @@ import (
 // Metrics publish the capacity plan.
 type Metrics struct {
 	capacity, withoutLargest, requested, recoverable, largestPod *process.SnapshotGauge
-	reaches, order, available, growth                            *process.SnapshotGauge
+	reaches, reachesLatest, order, available, growth             *process.SnapshotGauge
 }
 
 // NewMetrics registers the metrics.
@@ -33,6 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		recoverable:    gauge("recoverable", "Requests above recommended ones in a pool, in cores or bytes."),
 		largestPod:     gauge("largest_pod", "Largest request of a pod that still fits on a node of a pool, in cores or bytes."),
 		reaches:        gauge("reaches_threshold_timestamp_seconds", "First day on which the requests of a pool may reach a share of its capacity, as Unix time. Absent without a forecast, or if they do not within it.", "percent"),
+		reachesLatest:  gauge("reaches_threshold_latest_timestamp_seconds", "End of the range of days on which the requests of a pool may reach a share of its capacity, as Unix time. Absent if they have reached it, or if the range has no end within the forecast.", "percent"),
 		order:          gauge("order_by_timestamp_seconds", "Last day for an order of nodes, as Unix time. Absent if no order is needed within the forecast."),
 		available:      gauge("forecast_available", "1 if there is a forecast for a pool, 0 if not."),
 		growth:         gauge("growth_28d", "Change of the requests of a pool in 28 days by cause (new, gone, replicas, per_pod, other), in cores or bytes.", "cause"),
@@ -41,7 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // publish replaces all values.
 func (m *Metrics) publish(p *capacity.Plan) {
-	all := []*process.SnapshotGauge{m.capacity, m.withoutLargest, m.requested, m.recoverable, m.largestPod, m.reaches, m.order, m.available, m.growth}
+	all := []*process.SnapshotGauge{m.capacity, m.withoutLargest, m.requested, m.recoverable, m.largestPod, m.reaches, m.reachesLatest, m.order, m.available, m.growth}
 	next := make(map[*process.SnapshotGauge]*prometheus.GaugeVec, len(all))
 	for _, g := range all {
 		next[g] = g.Next()
@@ -64,8 +65,12 @@ func (m *Metrics) publish(p *capacity.Plan) {
 			}
 			next[m.available].WithLabelValues(pool, name).Set(available)
 			for _, c := range r.Outlook.Crossings {
+				percent := strconv.Itoa(int(100*c.Threshold + 0.5))
 				if day := reachedOn(&c, p); day != 0 {
-					next[m.reaches].WithLabelValues(pool, name, strconv.Itoa(int(100*c.Threshold+0.5))).Set(float64(day.Time().Unix()))
+					next[m.reaches].WithLabelValues(pool, name, percent).Set(float64(day.Time().Unix()))
+				}
+				if c.State == capacity.Ahead && c.Latest != 0 {
+					next[m.reachesLatest].WithLabelValues(pool, name, percent).Set(float64(c.Latest.Time().Unix()))
 				}
 			}
 			if r.Outlook.OrderBy != 0 {

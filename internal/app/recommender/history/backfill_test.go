@@ -209,8 +209,27 @@ func TestHistoryReader_podOfAnotherWorkload_isNotTracked(t *testing.T) {
 	batch := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "batch-x7k9p"}, Top: cluster.Workload{Kind: "Job", Namespace: "shop", Name: "batch"}}
 	owners.pods[batch.Key] = batch
 	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
-	if key := r.track(batch.Key, "app"); key != (cluster.Key{}) {
+	if key := r.track(batch.Key, "app", time.Unix(0, 0)); key != (cluster.Key{}) {
 		t.Errorf("the samples are added to %v, want to no pod", key)
+	}
+}
+
+// The samples of a deleted pod show its start, unless they begin near the start of the period that was read.
+func TestHistoryReader_deletedPod_firstSampleIsTheStart(t *testing.T) {
+	from := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	web := cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	r := historyReader{from: from}
+	for name, tt := range map[string]struct {
+		first time.Time
+		want  int64
+	}{
+		"web-6d4cf56db6-aaaaa": {from.Add(5 * time.Minute), 0},
+		"web-6d4cf56db6-bbbbb": {from.Add(time.Hour), from.Add(time.Hour).Unix()},
+	} {
+		got := r.substitute(web, cluster.Key{Namespace: "shop", Name: name}, "app", tt.first)
+		if started := got.StartOf(&got.Containers[0]); started != tt.want {
+			t.Errorf("%s started at %d, want %d", name, started, tt.want)
+		}
 	}
 }
 

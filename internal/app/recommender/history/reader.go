@@ -63,9 +63,14 @@ type historyReader struct {
 	owners    *ownerResolver
 	job       *backfillJob
 	trackedAs map[podContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
+	from      time.Time                    // start of the period that is read now
 	samples   int                          // read
 	accepted  int                          // accepted by the store
 }
+
+// knownStart is the time without samples before the first sample of a container after which that sample shows its start: several times the
+// usual interval of samples.
+const knownStart = 10 * time.Minute
 
 // A podContainer is a container of a pod.
 type podContainer struct {
@@ -78,6 +83,7 @@ func (r *historyReader) read(ctx context.Context, from source) error {
 	for len(job.missing) > 0 {
 		s := &job.missing[0]
 		last := s.from
+		r.from = s.from
 		for sample, err := range from.HistorySince(ctx, job.namespace, s.from, s.to) {
 			if err != nil {
 				if last.After(s.from) {
@@ -100,7 +106,7 @@ func (r *historyReader) observe(s usage.Sample) {
 	container := podContainer{s.Pod, s.Container}
 	key, known := r.trackedAs[container]
 	if !known {
-		key = r.track(s.Pod, s.Container)
+		key = r.track(s.Pod, s.Container, s.At)
 		r.trackedAs[container] = key
 	}
 	if key == (cluster.Key{}) {
@@ -113,8 +119,9 @@ func (r *historyReader) observe(s usage.Sample) {
 }
 
 // track returns the pod in the store that gets the samples of a container: the pod itself if it is tracked, or else a
-// substitute pod of the same workload, which it adds. It returns zero if the samples are not needed.
-func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
+// substitute pod of the same workload, which it adds. It returns zero if the samples are not needed. first is the time of the first
+// sample.
+func (r *historyReader) track(pod cluster.Key, container string, first time.Time) cluster.Key {
 	store := r.job.store
 	if store.Tracked(pod) {
 		return pod
@@ -123,11 +130,21 @@ func (r *historyReader) track(pod cluster.Key, container string) cluster.Key {
 	if w.IsZero() || !r.job.requested[w] {
 		return cluster.Key{}
 	}
+	substitute := r.substitute(w, pod, container, first)
+	store.Track(substitute)
+	return substitute.Key
+}
+
+// substitute returns the pod that gets the samples of a container of a deleted pod. The container started at its first sample, unless that
+// is near the start of the period that is read. Later restarts are not known.
+func (r *historyReader) substitute(w cluster.Workload, pod cluster.Key, container string, first time.Time) *cluster.Pod {
 	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
-	store.Track(&cluster.Pod{
-		Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}},
-	})
-	return key
+	out := &cluster.Pod{Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}}
+	if first.Sub(r.from) > knownStart {
+		out.Started = first
+		out.Containers[0].Delay = out.DelayOf(first.Unix())
+	}
+	return out
 }
 
 // end removes the substitute pods from the store.

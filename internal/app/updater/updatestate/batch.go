@@ -190,7 +190,7 @@ func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *led
 func (r *Recorder) ungroup(err error) {
 	if !r.ungrouped {
 		r.log.Warn("Announcements of a namespace cannot be stored; each workload is announced in its own object, which needs more writes", slog.Any("error", err),
-			slog.String("remedy", "install the CRDs: podfit crds | kubectl apply -f -"))
+			slog.String("remedy", "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"))
 	}
 	r.ungrouped = true
 	clear(r.batched)

@@ -230,7 +230,7 @@ func (r *Recorder) disable(err error) {
 		return
 	}
 	r.unavailable = true
-	remedy := "install the CRDs: podfit crds | kubectl apply -f -"
+	remedy := "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	if errors.Is(err, kube.ErrForbidden) {
 		remedy = "grant the updater create, delete, get, list and patch on updatestates.podfit.dev, as deploy/10-rbac.yaml does"
 	}

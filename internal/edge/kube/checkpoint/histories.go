@@ -173,7 +173,7 @@ func (h *Histories) logUnavailable() {
 		return
 	}
 	h.logged = true
-	remedy := "install the CRDs: podfit crds | kubectl apply -f -"
+	remedy := "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
 		remedy = "grant the recommender create, delete, get, list and patch on usagehistories.podfit.dev, as deploy/10-rbac.yaml does"
 	}

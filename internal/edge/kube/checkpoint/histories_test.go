@@ -168,7 +168,7 @@ func TestHistories_crdMissing_listIsRetriedLater(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "podfit crds | kubectl apply -f -") {
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "podfit crds | kubectl apply --server-side --force-conflicts -f -") {
 		t.Errorf("%d warnings: %s", n, &log)
 	}
 	if seen := f.Requests(); len(seen) != 0 {

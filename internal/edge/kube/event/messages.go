@@ -32,7 +32,7 @@ var messages = []Message{
 	{
 		Reason: EvictedByVPA, Object: "Pod",
 		Meaning: "The updater evicted the pod, because its requests differ from the recommendation. The controller of the pod creates a replacement, which gets the recommended requests at admission.",
-		Remedy: "No action is required. The log of the updater has the reason: `kubectl -n kube-system logs deploy/vpa-updater | grep POD`. " +
+		Remedy: "No action is required. The log of the updater has the reason: `kubectl -n kube-system logs -l app.kubernetes.io/component=updater --tail=-1 | grep POD`. " +
 			"To prevent evictions, set `spec.updatePolicy.updateMode` to `InPlace`, `Initial` or `Off`.",
 	},
 	{

@@ -36,6 +36,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		Rules:      Rules(o.Annotations),
 		Canary:     canary(o.Annotations),
 		Guards:     guards(o.Annotations),
+		CPULimits:  cpuLimits(o.Annotations),
+		Learning:   learning(o.Annotations),
 		MakeRoom:   shortAnnotation(o.Annotations[v1.AnnotationMakeRoom]),
 		Mover:      shortAnnotation(o.Annotations[v1.AnnotationMover]),
 
@@ -193,6 +195,7 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 				Upper:  kube.Amounts(c.UpperBound),
 			},
 			Uncapped: kube.Amounts(c.UncappedTarget),
+			Learnt:   learntBoost(c.UncappedTarget),
 		})
 	}
 	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })

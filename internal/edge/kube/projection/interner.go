@@ -21,15 +21,16 @@ import (
 // twice. Node selectors are numbered, so they are kept until ForgetSelectors finds that no pod has them. The zero value is ready
 // to use and safe for several goroutines.
 type Interner struct {
-	mu         sync.Mutex
-	young, old map[string]string
-	youngBytes int                      // total length of the strings in young
-	places     map[string]cluster.Place // by selector, see nameOf
-	selectors  []selector               // by place, from cluster.Selected on
-	free       []cluster.Place          // unused places
-	affinities int                      // selectors with an affinity
-	tolerances toleranceList
-	zones      map[string]*time.Location // time zones of change windows, by name
+	mu            sync.Mutex
+	young, old    map[string]string
+	youngBytes    int                      // total length of the strings in young
+	places        map[string]cluster.Place // by selector, see nameOf
+	selectors     []selector               // by place, from cluster.Selected on
+	free          []cluster.Place          // unused places
+	affinities    int                      // selectors with an affinity
+	tolerances    toleranceList
+	criticalities map[cluster.Criticality]*cluster.Marks // of pods without the annotation vpaObservedContainers
+	zones         map[string]*time.Location              // time zones of change windows, by name
 }
 
 // maxZones bounds the number of time zones that are shared: the IANA database has about 600. A zone takes 4 KB.
@@ -53,6 +54,29 @@ func (in *Interner) ShareZones(r *cluster.ChangeRules) {
 			in.zones[name] = *zone
 		}
 	}
+}
+
+// maxMarks bounds the number of shared Marks. Tenants choose labels, so they are forgotten when there are more.
+const maxMarks = 1024
+
+// marks returns what a pod says, nil if that is nothing. Pods that say the same share it, unless they have an annotation of their own.
+func (in *Interner) marks(m cluster.Marks) *cluster.Marks {
+	switch {
+	case m == (cluster.Marks{}):
+		return nil
+	case in == nil || m.Observed != nil:
+		return &m
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if known := in.criticalities[m.Criticality]; known != nil {
+		return known
+	}
+	if in.criticalities == nil || len(in.criticalities) >= maxMarks {
+		in.criticalities = map[cluster.Criticality]*cluster.Marks{}
+	}
+	in.criticalities[m.Criticality] = &m
+	return &m
 }
 
 // A selector is the node selector and the required node affinity of pods.

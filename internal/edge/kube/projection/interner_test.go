@@ -6,6 +6,7 @@ package projection
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,5 +97,31 @@ func TestPod_largeObservedAnnotation_isOmitted(t *testing.T) {
 	p.Annotations[v1.AnnotationObservedContainers] = strings.Repeat(strings.Repeat("x", 63)+", ", 250)
 	if got := Pod(p, nil).ObservedContainers(); len(got) != 250*65 {
 		t.Errorf("%d bytes of 250 names of maximum length are kept, want all", len(got))
+	}
+}
+
+// Pods with the same PriorityClass share what they say; hostile labels do not fill the memory.
+func TestInterner_marks_areSharedAndBounded(t *testing.T) {
+	in := new(Interner)
+	gold := cluster.Marks{Criticality: cluster.Criticality{PriorityClass: "gold"}}
+	first := in.marks(gold)
+	if second := in.marks(gold); first != second || *first != gold {
+		t.Errorf("two pods with the same PriorityClass have %p %+v and %p", first, first, second)
+	}
+	for i := range 3 * maxMarks {
+		in.marks(cluster.Marks{Criticality: cluster.Criticality{Labelled: true, Label: strconv.Itoa(i)}})
+	}
+	if n := len(in.criticalities); n > maxMarks {
+		t.Errorf("%d marks are kept", n)
+	}
+	if *first != gold {
+		t.Errorf("the marks of a pod have changed: %+v", first)
+	}
+	own := cluster.Marks{Observed: new("app"), Criticality: gold.Criticality}
+	if a, b := in.marks(own), in.marks(own); a == b {
+		t.Error("pods with an annotation share their marks")
+	}
+	if in.marks(cluster.Marks{}) != nil {
+		t.Error("a pod that says nothing has marks")
 	}
 }

@@ -20,6 +20,7 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		Allocatable: kube.Amounts(n.Status.Allocatable),
 		Capacity:    kube.Amounts(n.Status.Capacity),
 		Cordoned:    n.Spec.Unschedulable,
+		Kernel:      in.String(n.Status.NodeInfo.KernelVersion),
 	}
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]

@@ -14,6 +14,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -42,7 +43,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Containers:  containers(p, in),
 	}
 	out.Runtimes = runtimes(p)
-	out.Observed = observed(p, out, in)
+	out.Marks = in.marks(cluster.Marks{Observed: observed(p, out, in), Criticality: criticality(p, in)})
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = kube.SizeOf(r)
@@ -71,9 +72,36 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
 	}
+	noteDelays(p, out)
 	out.Crash = crash(p, out, in)
 	return out
 }
+
+// criticality returns what a pod says about its criticality. A label that is longer than Kubernetes allows is cut.
+func criticality(p *corev1.Pod, in *Interner) cluster.Criticality {
+	label, labelled := p.Labels[recommend.CriticalityLabel]
+	return cluster.Criticality{
+		Labelled: labelled, Label: in.String(label[:min(len(label), maxLabel)]), PriorityClass: in.String(p.Spec.PriorityClassName),
+	}
+}
+
+// noteDelays sets the delays of the containers that run since their first start.
+func noteDelays(from *corev1.Pod, to *cluster.Pod) {
+	for i := range to.Containers {
+		c := &to.Containers[i]
+		statuses := from.Status.ContainerStatuses
+		if c.Role != cluster.Regular {
+			statuses = from.Status.InitContainerStatuses
+		}
+		s := statusOf(c.Name, statuses)
+		if s != nil && c.Exit == nil && s.State.Running != nil && !s.State.Running.StartedAt.IsZero() {
+			c.Delay = to.DelayOf(s.State.Running.StartedAt.Unix())
+		}
+	}
+}
+
+// maxLabel bounds the stored value of a label. Kubernetes allows less, so a value that is cut is invalid (recommend.ParseCriticality).
+const maxLabel = 64
 
 // observed returns the annotation with the containers that the webhook processed, or nil if all regular containers count as observed. An
 // annotation that is longer than the names of all containers can be was not set by the webhook: it counts as absent, so that the size of a
@@ -224,8 +252,11 @@ func container(
 	if status == nil {
 		return c
 	}
-	c.Restarts = status.RestartCount
+	c.Restarts = uint16(max(min(status.RestartCount, math.MaxUint16), 0))
 	c.Exit = exitOf(status)
+	if running := status.State.Running; running != nil && !running.StartedAt.IsZero() && c.Exit != nil {
+		c.Exit.Resumed = max(running.StartedAt.Unix(), 0)
+	}
 	c.Reported = status.Resources != nil
 	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
 		var applied cluster.Applied

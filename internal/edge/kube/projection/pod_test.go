@@ -5,12 +5,14 @@ package projection
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
@@ -37,7 +39,7 @@ func TestPod_allFields_areKept(t *testing.T) {
 				Limits:   cluster.Resources{}.Set(cluster.CPU, 2000),
 				Applied:  &cluster.Applied{Requests: cluster.Amounts(1, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 2000)},
 				Restarts: 3,
-				Exit: &cluster.Exit{OOM: true, Code: 137,
+				Exit: &cluster.Exit{OOM: true, Code: 137, Resumed: kubetest.At(t, "2026-03-01T12:30:00Z").Unix(),
 					Started: kubetest.At(t, "2026-03-01T12:00:00Z"), Finished: kubetest.At(t, "2026-03-01T12:29:00Z")},
 				Restart: cluster.Of(cluster.Memory),
 				Boosted: &cluster.Applied{Requests: cluster.Amounts(100, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 1000)},
@@ -81,6 +83,23 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 		"an owner that is not the controller": {
 			`metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, controller: false}]}`,
 			func(p *cluster.Pod) bool { return p.Controller.IsZero() }},
+		"neither a criticality nor a PriorityClass": {
+			`metadata: {labels: {app: web}}`,
+			func(p *cluster.Pod) bool { return p.Marks == nil }},
+		"an empty criticality": {
+			`metadata: {labels: {podfit.dev/criticality: ""}}`,
+			func(p *cluster.Pod) bool { return p.Marks.Criticality == cluster.Criticality{Labelled: true} }},
+		"a criticality and a PriorityClass": {
+			`{metadata: {labels: {podfit.dev/criticality: "1.5"}}, spec: {priorityClassName: gold}}`,
+			func(p *cluster.Pod) bool {
+				return p.Marks.Criticality == cluster.Criticality{Labelled: true, Label: "1.5", PriorityClass: "gold"}
+			}},
+		"a criticality that is longer than a label can be": {
+			`metadata: {labels: {podfit.dev/criticality: "2.` + strings.Repeat("0", 1000) + `"}}`,
+			func(p *cluster.Pod) bool {
+				_, valid := recommend.ParseCriticality(p.Marks.Criticality.Label)
+				return !valid && len(p.Marks.Criticality.Label) < 100
+			}},
 		"a static pod": {
 			`metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: n, controller: true}]}`,
 			func(p *cluster.Pod) bool { return p.Controller.IsZero() }},

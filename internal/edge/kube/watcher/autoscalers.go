@@ -63,7 +63,7 @@ func (w *World) addAutoscalers() {
 	}
 	addFeed(w, source[*autoscalerEntry]{
 		Config: feed.Config{
-			Name: AutoscalersFeed, FieldSelector: w.namespaces(), LostWithout: lostWithout, Remedy: "install the CRDs: podfit crds | kubectl apply -f -",
+			Name: AutoscalersFeed, FieldSelector: w.namespaces(), LostWithout: lostWithout, Remedy: "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -",
 		},
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return kube.ListAutoscalers(ctx, c, ns, o)

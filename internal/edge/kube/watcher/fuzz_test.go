@@ -143,7 +143,7 @@ func processObjects(t *testing.T, raw []byte, o *kube.AutoscalerObject, object *
 		}
 	}
 
-	capped := policy.Cap(e.Autoscaler, e.Advice, cluster.Amounts(64_000, 1<<40))
+	capped := policy.Cap(e.Autoscaler, e.Advice, cluster.Amounts(64_000, 1<<40), cluster.NodeShare{})
 	for i := range capped {
 		checkOrder(t, "advice for "+capped[i].Container, capped[i].Estimate)
 	}

@@ -31,7 +31,7 @@ func (w *World) addHeld() {
 	s := typed(v1alpha1.ResourceUpdateStates, c, heldSizeOf)
 	s.FieldSelector = w.namespaces()
 	s.LostWithout = "which recommendations were reverted after a canary"
-	s.Remedy = "install the CRDs: podfit crds | kubectl apply -f -"
+	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = true
 	addFeed(w, s, &w.helds).MakeOptional()
 }

@@ -18,6 +18,8 @@ import (
 type profileRules struct {
 	canary cluster.Canary        // how changes are rolled out
 	guards cluster.RuntimeGuards // what is done for containers whose language runtime is known
+	limits cluster.LimitRule     // what is done with the CPU limits of new pods
+	boosts cluster.BoostLearning // whether startup boosts are learnt
 }
 
 // addProfiles watches SizingProfiles: their names, which are used for warnings, and their rules. Startup does not wait for the
@@ -26,14 +28,19 @@ type profileRules struct {
 func (w *World) addProfiles() {
 	c, err := kube.NewProfileObjects(w.clients)
 	if err != nil {
-		w.log.Warn("Cannot watch SizingProfiles; the canary settings and runtime guards of profiles are not applied", slog.Any("error", err))
+		w.log.Warn("Cannot watch SizingProfiles; the canary settings, runtime guards, limit rules and learnt startup boosts of profiles are not applied",
+			slog.Any("error", err))
 		return
 	}
 	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) profileRules {
-		return profileRules{canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec)}
+		return profileRules{
+			canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec),
+			limits: projection.ProfileCPULimits(o.Name, o.Spec), boosts: projection.ProfileLearning(o.Name, o.Spec),
+		}
 	})
-	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary or runtime guards"
-	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply -f -"
+	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary, runtime guards, " +
+		"rules for limits or learnt startup boosts"
+	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = !w.o.Rules
 	w.profileFeed = addFeed(w, s, &w.profiles)
 	w.profileFeed.MakeOptional()
@@ -59,7 +66,7 @@ func (w *World) ProfileNames() (names []string, known bool) {
 
 // withProfile returns the autoscaler with the rules of the profile that it names. The mutex is held.
 func (w *World) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
-	if a == nil || a.Recommender == "" || a.Canary.Set && a.Guards.Set {
+	if a == nil || a.Recommender == "" {
 		return a
 	}
 	profile, ok := w.profiles.get(cluster.Key{Name: a.Recommender})
@@ -69,5 +76,7 @@ func (w *World) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
 	out := *a
 	out.Canary = a.Canary.Under(profile.canary)
 	out.Guards = a.Guards.Under(profile.guards)
+	out.CPULimits = a.CPULimits.Under(profile.limits)
+	out.Learning = a.Learning.Under(profile.boosts)
 	return &out
 }

@@ -48,7 +48,7 @@ func TestWorld_profilesMissingOrForbidden_startsAndWarnsOnce(t *testing.T) {
 		code         int
 		body, remedy string
 	}{
-		"no CRD":        {404, "404 page not found", "podfit crds | kubectl apply -f -"},
+		"no CRD":        {404, "404 page not found", "podfit crds | kubectl apply --server-side --force-conflicts -f -"},
 		"no permission": {403, forbidden, "deploy/10-rbac.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,5 +135,58 @@ func TestWorld_profilesNotListedYet_updaterChangesNothing(t *testing.T) {
 		}
 		w := startWorld(t, f, Options{Profiles: true, Rules: true})
 		kubetest.Eventually(t, "profiles are read if they can be", func() bool { return slices.Contains(w.Stale(time.Now()), "sizingprofiles") == stale })
+	}
+}
+
+func TestWorld_profileThatLearnsBoosts_appliesToItsVPAs(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	for name, annotations := range map[string]string{
+		"plain": "", "off": `"podfit.dev/learn-startup-boost":"false"`, "complete": `"podfit.dev/rollout":"all","podfit.dev/runtime-guards":"none"`,
+	} {
+		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"`+name+`","annotations":{`+annotations+`}},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"`+name+`"},
+			"recommenders":[{"name":"slow"}]},"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"100m"},
+			"uncappedTarget":{"cpu":"100m","podfit.dev/startup-boost-percent":"300","podfit.dev/startup-boost-seconds":"120","podfit.dev/startup-boost-starts":"5"}}]}}}`)
+	}
+	f.Apply(profilesPath, `{"metadata":{"name":"slow"},"spec":{"startupBoost":{"learn":true,"maxFactor":2}}}`)
+	w := startWorld(t, f, Options{Profiles: true, Boosts: true})
+	boostOf := func(name string) *cluster.Boost {
+		a := w.Governing(cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name})
+		if a == nil {
+			t.Fatalf("no VPA governs %s", name)
+		}
+		return a.LearntBoostOf("app")
+	}
+	want := cluster.Boost{Percent: 200, Duration: 2 * time.Minute}
+	kubetest.Eventually(t, "the boost is applied within the bounds of the profile", func() bool {
+		b := boostOf("plain")
+		return b != nil && *b == want
+	})
+	if b := boostOf("complete"); b == nil || *b != want {
+		t.Errorf("with annotations about everything else: %+v", b)
+	}
+	if b := boostOf("off"); b != nil {
+		t.Errorf("the profile overrides the annotation: %+v", b)
+	}
+	f.Delete(profilesPath, "/slow")
+	kubetest.Eventually(t, "the deleted profile does not apply", func() bool { return boostOf("plain") == nil })
+}
+
+func TestWorld_writeStatus_learntBoostIsReadAgain(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"plain"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"plain"}}}`)
+	w := startWorld(t, f, Options{})
+	key := cluster.Key{Namespace: "shop", Name: "plain"}
+	amounts := cluster.Amounts(100, 1<<20)
+	advice := []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: amounts, Target: amounts, Upper: amounts}, Uncapped: amounts,
+		Learnt: cluster.LearntBoost{Percent: 250, Starts: 5, Duration: 2 * time.Minute}}}
+	for _, wrote := range []bool{true, false} {
+		if got, err := w.WriteStatus(t.Context(), w.Autoscaler(key), advice, time.Now()); err != nil || got != wrote {
+			t.Fatalf("wrote %v, %v; want %v", got, err, wrote)
+		}
+		if got := w.Autoscaler(key).AdviceFor("app"); got == nil || *got != advice[0] {
+			t.Errorf("read %+v, want %+v", got, advice[0])
+		}
 	}
 }

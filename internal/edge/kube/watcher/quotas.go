@@ -16,11 +16,7 @@ const maxQuotasRead = 2000
 // Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
 // if the quotas are unknown: not watched, not readable, or stale.
 func (w *World) Quotas(namespace string) *cluster.Quotas {
-	if w.quotaFeed == nil {
-		return nil
-	}
-	state := w.quotaFeed.State()
-	if !state.Synced || state.Forbidden || state.IsStale(time.Now()) {
+	if !w.KnowsQuotas() {
 		return nil
 	}
 	w.mu.Lock()
@@ -44,6 +40,15 @@ func (w *World) Quotas(namespace string) *cluster.Quotas {
 	}
 	w.quotaSets[namespace] = known
 	return known
+}
+
+// KnowsQuotas reports whether the ResourceQuotas of the cluster are known: watched, readable and not stale.
+func (w *World) KnowsQuotas() bool {
+	if w.quotaFeed == nil {
+		return false
+	}
+	state := w.quotaFeed.State()
+	return state.Synced && !state.Forbidden && !state.IsStale(time.Now())
 }
 
 func (w *World) forgetQuotaSet(key cluster.Key, _, now *cluster.Quota) cluster.Quota {

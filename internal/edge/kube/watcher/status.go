@@ -165,7 +165,7 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 			Target:         target,
 			LowerBound:     kube.Quantities(a.Lower),
 			UpperBound:     kube.Quantities(a.Upper),
-			UncappedTarget: kube.Quantities(a.Uncapped),
+			UncappedTarget: projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt),
 		})
 	}
 	return out

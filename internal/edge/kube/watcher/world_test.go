@@ -384,7 +384,9 @@ func TestWorld_crdsMissing_logsHowToInstallThem(t *testing.T) {
 	w.Start(ctx)
 	defer w.Wait()
 	defer cancel()
-	kubetest.Eventually(t, "the remedy is logged", func() bool { return strings.Contains(text.String(), "podfit crds | kubectl apply -f -") })
+	kubetest.Eventually(t, "the remedy is logged", func() bool {
+		return strings.Contains(text.String(), "podfit crds | kubectl apply --server-side --force-conflicts -f -")
+	})
 	if w.Synced() {
 		t.Error("synced without a required resource")
 	}

@@ -28,6 +28,8 @@ const (
 	victoriaSeries  = `{"status":"error","errorType":"400","error":"the number of matching timeseries exceeds 300000; either narrow down the search or increase -search.maxUniqueTimeseries command-line flag value"}`
 	victoriaPath    = `unsupported path requested: "/api/v1/query"` + "\n"
 
+	prometheusTimeout = `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`
+
 	promQLWarning = `{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["PromQL warning: encountered a mix of histograms and floats for metric name x"]}`
 )
 
@@ -42,6 +44,7 @@ func TestPlan_failureOfAnotherProduct_hasCauseAndRemedy(t *testing.T) {
 		"Mimir, chunks":                 {reply(422, "application/json", mimirChunks), TooLarge, "err-mimir-max-chunks-per-query", "-querier.max-samples"},
 		"Mimir, length":                 {reply(400, "application/json", mimirLength), TooLarge, "err-mimir-max-total-query-length", ""},
 		"Mimir, queue":                  {reply(429, "application/json", mimirBusy), Overloaded, "too many outstanding requests", "later"},
+		"Prometheus, time-out":          {reply(503, "application/json", prometheusTimeout), TimedOut, "query timed out", "later"},
 		"VictoriaMetrics, samples":      {reply(422, "application/json", victoriaSamples), TooLarge, "maxSamplesPerQuery", "-search.maxSamplesPerQuery"},
 		"VictoriaMetrics, series":       {reply(400, "application/json", victoriaSeries), TooLarge, "maxUniqueTimeseries", ""},
 		"VictoriaMetrics, without path": {reply(400, "text/plain; charset=utf-8", victoriaPath), WrongPath, "unsupported path", "/select/0/prometheus"},

@@ -51,6 +51,7 @@ const leastThrottled = "0.01"
 type selector struct {
 	namespaces []string // none: all
 	labels     []Label
+	pods       string // regular expression for the names of pods of one workload, whose values are merged; "": all pods
 }
 
 // matchers returns the matchers, in braces, with additional ones.
@@ -70,6 +71,9 @@ func (s selector) matchers(more ...string) string {
 			quoted[i] = regexp.QuoteMeta(name)
 		}
 		all = append(all, "namespace=~"+strconv.Quote(strings.Join(quoted, "|")))
+	}
+	if s.pods != "" {
+		all = append(all, "pod=~"+strconv.Quote(s.pods))
 	}
 	return "{" + strings.Join(append(all, more...), ",") + "}"
 }
@@ -123,6 +127,9 @@ func anyKills(s selector) string {
 // aggregate merges the series of a container: those of several scrapers, those before and after a restart, and, with joined, those
 // of all pods of a workload. topk makes the owner unique, because a pod with two owners would be an error.
 func aggregate(operator, expression string, s selector, joined bool) string {
+	if s.pods != "" {
+		return operator + " by (" + clusterLabel + ",container) (" + expression + ")"
+	}
 	if !joined {
 		return operator + " by (namespace,pod,container) (" + expression + ")"
 	}

@@ -180,8 +180,10 @@ func (p *Plan) halves(q query) []query {
 }
 
 // window returns the time over which CPU usage is averaged: four scrapes, so that one may be missing, and at least five minutes.
-func (p *Plan) window() time.Duration {
-	return max(5*time.Minute, (4 * p.Interval).Round(time.Minute))
+func (p *Plan) window() time.Duration { return windowOf(p.Interval) }
+
+func windowOf(interval time.Duration) time.Duration {
+	return max(5*time.Minute, (4 * interval).Round(time.Minute))
 }
 
 // notes adds what the user should know.

@@ -144,14 +144,22 @@ func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error
 	if smallest == "" {
 		return nil
 	}
+	var err error
+	p.Interval, err = s.interval(ctx, selector{namespaces: []string{smallest}, labels: s.config.Labels}, now)
+	return err
+}
+
+// interval returns the scrape interval of the containers that are measured now, a default if there are none.
+func (s *Survey) interval(ctx context.Context, of selector, now time.Time) (time.Duration, error) {
 	const minutes = 10
-	in := selector{namespaces: []string{smallest}, labels: s.config.Labels}.containers()
-	expression := fmt.Sprintf("max(count_over_time(%s%s[%dm]))", memoryMetric, in, minutes)
-	return s.probe(ctx, expression, now, func(_ map[string]string, n float64) {
+	interval := defaultInterval
+	expression := fmt.Sprintf("max(count_over_time(%s%s[%dm]))", memoryMetric, of.containers(), minutes)
+	err := s.probe(ctx, expression, now, func(_ map[string]string, n float64) {
 		if n >= 1 {
-			p.Interval = max(time.Duration(float64(minutes*time.Minute)/n).Round(time.Second), time.Second)
+			interval = max(time.Duration(float64(minutes*time.Minute)/n).Round(time.Second), time.Second)
 		}
 	})
+	return interval, err
 }
 
 // findOwners finds the namespaces that have pods without a stored owner at the end, in the middle or at the start. Their pods are

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// maxReply is the maximum length of an answer in bytes. Planned queries have answers of a few megabytes.
+// maxReply is the default of the maximum length of an answer in bytes. Planned queries have answers of a few megabytes.
 const maxReply = 64 << 20
 
 // maxRetryAfter is the longest pause that a server can request.
@@ -111,7 +111,7 @@ func (s *Survey) query(ctx context.Context, path, query string, values url.Value
 		return nil, err
 	}
 	defer body.Close()
-	limited := &io.LimitedReader{R: body, N: maxReply}
+	limited := &io.LimitedReader{R: body, N: s.config.MaxReply}
 	a := answer{each: each, decoder: json.NewDecoder(limited)}
 	err = a.decode()
 	switch {
@@ -164,7 +164,7 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 // refusal returns the error of a response that has no result.
 func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, 4096))
-	var reply struct{ Error, Message string }
+	var reply struct{ Error, ErrorType, Message string }
 	_ = json.Unmarshal(text, &reply)
 	detail := reply.Error + reply.Message // Prometheus, API server
 	if detail == "" && !isPage {
@@ -180,6 +180,8 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 		cause = Unauthorized
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
 		cause = TooLarge
+	case reply.ErrorType == "timeout":
+		cause = TimedOut // Prometheus: status 503
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		cause = Overloaded
 	case isPage && code < http.StatusMultipleChoices || code >= http.StatusMultipleChoices && code < http.StatusBadRequest:

@@ -29,6 +29,7 @@ type Config struct {
 	Parallel   int           // queries at a time: 1 is gentle, 2 is normal; 0 is 1
 	MaxSamples int           // --query.max-samples of Prometheus; 0: its flags are read, and if that fails it is 50 million
 	Timeout    time.Duration // of one query; 0 is 50 seconds
+	MaxReply   int64         // maximum length of an answer in bytes; 0 is 64 MiB
 	Cache      *Cache        // nil: every day is read from Prometheus
 }
 
@@ -68,6 +69,9 @@ func New(c Config) (*Survey, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
+	}
+	if c.MaxReply <= 0 {
+		c.MaxReply = maxReply
 	}
 	c.Parallel = min(max(c.Parallel, 1), maxParallel)
 	base.Path = strings.TrimSuffix(base.Path, "/")

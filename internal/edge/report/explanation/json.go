@@ -119,7 +119,7 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Now: listed(e.Now),
-		Situations: []jsonSituation{}, Next: []jsonStep{}, You: []jsonAdvice{}, Why: []jsonWhy{}, WhatIf: []jsonWhatIf{}, Assumed: e.Assumed, Missing: e.Missing,
+		Situations: []jsonSituation{}, Next: []jsonStep{}, You: []jsonAdvice{}, Why: []jsonWhy{}, WhatIf: []jsonWhatIf{}, Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	for i := range e.Situations {
 		s := &e.Situations[i]

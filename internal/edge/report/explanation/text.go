@@ -44,7 +44,7 @@ func WriteText(w io.Writer, e *explanation.Explanation) error {
 		t.line("THE LIMITS IN WORDS")
 		t.section("", situationTexts(e))
 	}
-	t.section("NOTE", notes(e))
+	t.section("NOTE", shortNotes(e))
 	_, err := w.Write(t.out.Bytes())
 	return err
 }
@@ -66,9 +66,25 @@ func situationTexts(e *explanation.Explanation) []string {
 	return out
 }
 
+// maxForbidden is the number of parts without the right to read that have a sentence each in the text.
+const maxForbidden = 2
+
+// shortNotes returns the notes with one sentence for all parts that the user has no right to read, if there are many. JSON and HTML have
+// a sentence for each part.
+func shortNotes(e *explanation.Explanation) []string {
+	n := len(e.Forbidden)
+	if n <= maxForbidden {
+		return notes(e)
+	}
+	others := *e
+	others.Forbidden = nil
+	return append([]string{fmt.Sprintf("No right to read %s, %s and %d more (-o json lists all), so the updater may decide differently.",
+		e.Forbidden[0].Part, e.Forbidden[1].Part, n-2)}, notes(&others)...)
+}
+
 // notes returns what was assumed and what is missing.
 func notes(e *explanation.Explanation) []string {
-	out := append([]string{}, e.Missing...)
+	out := e.Unknown()
 	if len(e.Assumed) > 0 {
 		out = append(out, "Assumed for the updater: "+strings.Join(e.Assumed, " ")+". If it runs with other flags, add them to this command.")
 	}

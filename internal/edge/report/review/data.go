@@ -120,6 +120,9 @@ func (p *printer) summary() summary {
 func (p *printer) record(row *core.Row) core.Record {
 	out := row.Record(p.Now, &p.Prices)
 	out.Why = plain(out.Why)
+	if row.Confidence != core.None {
+		out.Source = plain(p.Source)
+	}
 	if len(p.Profiles) > 1 {
 		for _, t := range row.Targets {
 			out.Profiles = append(out.Profiles, core.ProfileRecord{Profile: t.Profile, Target: core.QuantitiesOf(t.Amount)})
@@ -148,7 +151,7 @@ func (p *printer) csv() {
 		"namespace", "kind", "name", "container", "vpa", "replicas", "risk", "waste", "confidence", "days",
 		"cpu_request_millicores", "cpu_target_millicores", "cpu_new_request_millicores", "cpu_limit_millicores", "cpu_new_limit_millicores",
 		"memory_request_bytes", "memory_target_bytes", "memory_new_request_bytes", "memory_limit_bytes", "memory_new_limit_bytes",
-		"cpu_freed_millicores", "memory_freed_bytes", "money_per_month", "currency", "why",
+		"cpu_freed_millicores", "memory_freed_bytes", "money_per_month", "currency", "why", "source",
 	}
 	_ = w.Write(header)
 	for _, row := range p.all() {
@@ -170,7 +173,7 @@ func (p *printer) csv() {
 		if p.Prices.Known() {
 			money = strconv.FormatFloat(*core.Cents(row.Weight), 'f', 2, 64)
 		}
-		_ = w.Write(append(cells, money, inert(p.Prices.Currency), inert(p.why(row))))
+		_ = w.Write(append(cells, money, inert(p.Prices.Currency), inert(p.why(row)), inert(p.Source)))
 	}
 	w.Flush()
 	p.err = w.Error()

@@ -98,7 +98,7 @@ function digits(v) {
   return v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toPrecision(3);
 }
 
-// draw replaces the image of a chart by one that shows values under the pointer.
+// draw shows a chart with values under the pointer on the screen, in place of the image, which remains for print.
 function draw(figure) {
   const data = JSON.parse(figure.dataset.chart);
   const plot = figure.querySelector(".plot");
@@ -186,7 +186,6 @@ function draw(figure) {
       + (request === undefined ? "" : `, request ${digits(request)} ${data.unit}`);
   }
 
-  plot.textContent = "";
   plot.classList.add("live");
   plot.removeAttribute("tabindex"); // it does not scroll any more
   plot.removeAttribute("aria-labelledby");

@@ -1,0 +1,293 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package contention
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+const (
+	// slotLength is the time over which usage is averaged.
+	slotLength = 5 * time.Minute
+	// Sustained is how long the average is above the request before that is a problem.
+	Sustained = 30 * time.Minute
+	// Margin is how far the average must be above the request, in millicores. Less is noise of small containers.
+	Margin = 50
+	// slotsSustained is Sustained in slots.
+	slotsSustained = int64(Sustained / slotLength)
+	// slotsCalm is the number of slots not above the request after which the problem has ended, so that a short pause does not end it.
+	slotsCalm = 3
+	// slotsGap is the longest gap without samples, in slots, that does not end the time above the request.
+	slotsGap = 3
+	// startUp is the longest time after the start of a container for which its usage counts as that of the start. It is the same in the alert
+	// PodfitUsageAboveRequest.
+	startUp = 45 * time.Minute
+	// factor is how many times the median of the replicas one pod uses that differs from the others.
+	factor = 3
+	// mostGroups is the maximum number of containers of a workload that a result has. Pods of one workload can have different containers.
+	mostGroups = 32
+	// MostCores is the highest plausible usage of a container; a sample above it is ignored.
+	MostCores = 1e5
+)
+
+// A Monitor keeps the recent CPU usage of containers: a few dozen bytes for each, whatever the number of samples is. After a restart it is
+// empty, so problems are found later.
+type Monitor struct {
+	slot    int64 // the present one; 0 before the first Tick
+	since   int64 // the slot of the first sample without a long gap after it; 0 before it
+	sampled int64 // the slot of the last sample
+	pods    map[cluster.Key]*podUsage
+}
+
+type podUsage struct {
+	uid        string
+	containers []containerUsage
+}
+
+// containerUsage is the usage of one container of one pod.
+type containerUsage struct {
+	name    string
+	sum     float64 // cores, of the samples of slot
+	count   int32
+	request int32   // millicores, when the last slot ended
+	mean    float64 // cores, of the last slot with samples; valid if known
+	slot    int64   // of the last sample
+	above   int64   // the first slot of the time above the request; 0: it is not above
+	calm    int8    // slots not above since then
+	known   bool
+	lasting bool // it is or was above for Sustained, and slotsCalm have not passed since
+}
+
+// NewMonitor returns a Monitor without usage.
+func NewMonitor() *Monitor { return &Monitor{pods: map[cluster.Key]*podUsage{}} }
+
+// Tick sets the present time. Without a Tick, samples are ignored.
+func (m *Monitor) Tick(now time.Time) {
+	slot := now.Unix() / int64(slotLength/time.Second)
+	if slot < m.slot { // the clock went back: what is in the future is not usable
+		m.since, m.sampled = 0, 0
+		clear(m.pods)
+	}
+	m.slot = slot
+}
+
+// Warm reports whether the Monitor has found each problem that exists. It has not soon after its start, and after a time without samples.
+func (m *Monitor) Warm() bool {
+	return m.since > 0 && m.slot-m.since > slotsSustained && m.slot-m.sampled <= slotsGap
+}
+
+// Add adds a sample of the CPU usage of a container, in cores. Values that are no usage are ignored.
+func (m *Monitor) Add(p *cluster.Pod, container string, cores float64) {
+	c := p.Container(container)
+	if m.slot <= 0 || c == nil || c.Role == cluster.Init || !(cores >= 0 && cores <= MostCores) {
+		return
+	}
+	pod := m.pods[p.Key]
+	if pod == nil || pod.uid != p.UID {
+		pod = &podUsage{uid: p.UID}
+		m.pods[p.Key] = pod
+	}
+	u := pod.of(container)
+	if u == nil {
+		pod.containers = append(pod.containers, containerUsage{name: c.Name, slot: m.slot})
+		u = &pod.containers[len(pod.containers)-1]
+	}
+	if m.since == 0 || m.slot-m.sampled > slotsGap {
+		m.since = m.slot
+	}
+	m.sampled = m.slot
+	u.advance(m.slot, requestOf(c))
+	u.slot = m.slot
+	u.sum += cores
+	u.count++
+}
+
+// Keep forgets all pods that are not among the given ones.
+func (m *Monitor) Keep(pods map[cluster.Key]*cluster.Pod) {
+	for key, u := range m.pods {
+		if p := pods[key]; p == nil || p.UID != u.uid || !p.Live() {
+			delete(m.pods, key)
+		}
+	}
+}
+
+func (p *podUsage) of(container string) *containerUsage {
+	for i := range p.containers {
+		if p.containers[i].name == container {
+			return &p.containers[i]
+		}
+	}
+	return nil
+}
+
+// requestOf returns the running CPU request of a container in millicores.
+func requestOf(c *cluster.Container) int64 {
+	requests, _ := c.Running()
+	return max(requests.Amount(cluster.CPU), 0)
+}
+
+// advance ends the slot of the last sample if it has passed, and compares its average with the request in millicores. After a long gap the
+// container counts as new.
+func (u *containerUsage) advance(slot, request int64) {
+	if slot > u.slot && u.count > 0 {
+		u.mean, u.known = u.sum/float64(u.count), true
+		u.compare(request)
+		u.sum, u.count = 0, 0
+	}
+	if slot-u.slot > slotsGap {
+		u.above, u.calm, u.known, u.lasting = 0, 0, false, false
+	}
+}
+
+// compare adds the slot that has just ended to the time above the request.
+func (u *containerUsage) compare(request int64) {
+	used := u.mean * 1000
+	if request > int64(u.request) && used <= float64(request) { // the request was raised, which solved the problem
+		u.above, u.calm, u.lasting = 0, 0, false
+	}
+	u.request = int32(min(request, math.MaxInt32))
+	isAbove := request > 0 && used > float64(request) && (u.lasting || used > float64(request+Margin))
+	switch {
+	case isAbove && u.above == 0:
+		u.above, u.calm = u.slot, 0
+	case isAbove:
+		u.calm = 0
+	case !u.lasting:
+		u.above = 0
+	default:
+		if u.calm++; u.calm >= slotsCalm {
+			u.above, u.calm, u.lasting = 0, 0, false
+		}
+	}
+	if u.above != 0 && u.slot-u.above+1 >= slotsSustained {
+		u.lasting = true
+	}
+}
+
+// An Excess is a container whose usage is above its request in one or more pods.
+type Excess struct {
+	Container string
+	Pods      []*cluster.Pod // with the problem, in the order of the workload
+	Replicas  int            // pods whose usage is known
+	Worst     *cluster.Pod   // the one that uses most
+	Usage     int64          // of Worst, millicores
+	Request   int64          // of Worst, millicores
+	Median    int64          // of all replicas, millicores
+	Cause     Reason         // Starting, OneReplica, or "" if it is another one
+}
+
+// Excesses returns the containers of the live pods of a workload whose usage has been above the request for Sustained, sorted by name.
+func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
+	var out []Excess
+	for _, p := range pods {
+		pod := m.usageOf(p)
+		if pod == nil {
+			continue
+		}
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			u := pod.of(c.Name)
+			if u == nil {
+				continue
+			}
+			u.advance(m.slot, requestOf(c))
+			if !u.lasting || u.isSolved(requestOf(c)) {
+				continue
+			}
+			at := slices.IndexFunc(out, func(e Excess) bool { return e.Container == c.Name })
+			if at < 0 && len(out) == mostGroups {
+				continue
+			}
+			if at < 0 {
+				at = len(out)
+				out = append(out, Excess{Container: c.Name})
+			}
+			out[at].add(p, u, requestOf(c))
+		}
+	}
+	for i := range out {
+		m.judge(&out[i], pods, now)
+	}
+	slices.SortFunc(out, func(a, b Excess) int { return compareText(a.Container, b.Container) })
+	return out
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// isSolved reports whether the request was raised to the usage since the last slot, or removed.
+func (u *containerUsage) isSolved(request int64) bool {
+	return request <= 0 || request > int64(u.request) && u.mean*1000 <= float64(request)
+}
+
+// usageOf returns the usage of a live pod, or nil.
+func (m *Monitor) usageOf(p *cluster.Pod) *podUsage {
+	pod := m.pods[p.Key]
+	if pod == nil || pod.uid != p.UID || !p.Live() {
+		return nil
+	}
+	return pod
+}
+
+func (e *Excess) add(p *cluster.Pod, u *containerUsage, request int64) {
+	e.Pods = append(e.Pods, p)
+	if used := int64(math.Round(u.mean * 1000)); e.Worst == nil || used > e.Usage {
+		e.Worst, e.Usage, e.Request = p, used, request
+	}
+}
+
+// judge sets the cause of an excess if it is one that follows from the usage of the replicas.
+func (m *Monitor) judge(e *Excess, pods []*cluster.Pod, now time.Time) {
+	var means []float64
+	for _, p := range pods {
+		if pod := m.usageOf(p); pod != nil {
+			if u := pod.of(e.Container); u != nil && u.known {
+				means = append(means, u.mean)
+			}
+		}
+	}
+	e.Replicas = len(means)
+	if e.Replicas == 0 {
+		return
+	}
+	slices.Sort(means)
+	median := means[(len(means)-1)/2] // of two replicas the lower one
+	e.Median = int64(math.Round(median * 1000))
+	starting, apart := true, true
+	for _, p := range e.Pods {
+		u := m.pods[p.Key].of(e.Container)
+		started := startOf(p, p.Container(e.Container))
+		starting = starting && !started.IsZero() && now.Sub(started) < startUp
+		apart = apart && u.mean > factor*median
+	}
+	switch {
+	case starting:
+		e.Cause = Starting
+	case apart && e.Replicas > 1 && 2*len(e.Pods) <= e.Replicas:
+		e.Cause = OneReplica
+	}
+}
+
+// startOf returns when a container started, or the time before that is known: the end of its last termination, or the start of its pod.
+func startOf(p *cluster.Pod, c *cluster.Container) time.Time {
+	started := p.Started
+	if started.IsZero() {
+		started = p.Created
+	}
+	if c != nil && c.Exit != nil && c.Exit.Finished.After(started) {
+		return c.Exit.Finished
+	}
+	return started
+}

@@ -1,0 +1,131 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package startup
+
+import (
+	"math"
+	"time"
+)
+
+// Minutes is how many minutes after Ready a start is followed. A boost cannot be longer, because the end of a longer start is not seen.
+const Minutes = 15
+
+const (
+	// maxMillicores bounds what is stored of the usage of a container. Larger usage is rejected before.
+	maxMillicores = 1e8
+	// maxBegin is how long after the start of a pod, or after Ready, the first sample of a container may be taken. Usage is measured
+	// once a minute, and the Metrics API reports a container after two measurements.
+	maxBegin = 3 * time.Minute
+	// maxGap is the longest time between two samples of a start.
+	maxGap = 3 * time.Minute
+	// maxUnready is how long a container may run before its pod is Ready.
+	maxUnready = 30 * time.Minute
+	// atLimit is the part of the CPU limit from which on usage counts as bounded by it.
+	atLimit = 0.95
+)
+
+// beforeReady is the bit of Start.limited for the time before Ready. Bit i is that of the minute i.
+const beforeReady = Minutes
+
+// A Start is the CPU usage of one container while its pod started. Usage is in millicores.
+type Start struct {
+	ready   int64           // Unix seconds: when the pod became Ready
+	before  uint32          // the highest usage before Ready
+	minutes [Minutes]uint32 // the highest usage in each minute after Ready
+	limited uint16          // the minutes in which usage reached the CPU limit, so the container may have needed more
+}
+
+// A Sample is the CPU usage of a container.
+type Sample struct {
+	At         time.Time
+	Millicores float64
+	Limit      int64 // the CPU limit of the container at that time, in millicores; 0 for none
+}
+
+// A Pod is what an Observer needs to know of the pod.
+type Pod struct {
+	Ready    time.Time // since when the pod is Ready; zero if it is not
+	Restarts int32     // of the container
+	Live     bool      // the pod runs or may still run
+}
+
+// An Observer follows the start of one container. The zero value is one that has not seen a sample.
+//
+// It gives up if the start cannot be told from something else: the container or the pod restarts, fails or loses its readiness, the pod
+// is not Ready in time, or samples are missing.
+type Observer struct {
+	start Start
+	begun int64 // Unix seconds of the first sample, 0 before
+	last  int64 // of the last one
+	next  int   // the first minute without a sample
+	over  bool
+}
+
+// NewObserver returns an Observer of a pod that started at a time, which is zero before the kubelet has seen the pod. It returns nil if
+// the beginning of the start is missed.
+func NewObserver(started, now time.Time) *Observer {
+	if !started.IsZero() && (now.Sub(started) > maxBegin || started.Sub(now) > maxBegin) {
+		return nil
+	}
+	return new(Observer)
+}
+
+// Note tells the Observer the state of the pod, before the samples of the same time. It returns false when the start teaches nothing.
+func (o *Observer) Note(p Pod) bool {
+	ready := int64(0)
+	if !p.Ready.IsZero() {
+		ready = max(p.Ready.Unix(), 1)
+	}
+	switch {
+	case p.Restarts > 0, !p.Live:
+		o.over = true
+	case o.start.ready == 0:
+		o.start.ready = ready
+	case ready != o.start.ready:
+		o.over = true
+	}
+	return !o.over
+}
+
+// Observe adds a sample. It returns the Start when it is complete: then, and when more is false, the Observer is of no more use.
+func (o *Observer) Observe(s Sample) (start *Start, more bool) {
+	at := s.At.Unix()
+	if o.over || !(s.Millicores >= 0) || at <= o.last {
+		return nil, !o.over
+	}
+	if o.begun == 0 {
+		o.begun = at
+	} else if at-o.last > int64(maxGap/time.Second) {
+		return nil, false
+	}
+	o.last = at
+	used := uint32(math.Ceil(min(s.Millicores, maxMillicores)))
+	limited := s.Limit > 0 && s.Millicores >= atLimit*float64(s.Limit)
+	ready := o.start.ready
+	if ready == 0 || at <= ready {
+		o.start.before = max(o.start.before, used)
+		o.limit(beforeReady, limited)
+		return nil, at-o.begun <= int64(maxUnready/time.Second)
+	}
+	if o.begun > ready+int64(maxBegin/time.Second) {
+		return nil, false
+	}
+	minute := min(int((at-ready-1)/60), Minutes-1)
+	for ; o.next <= minute; o.next++ { // a minute without a sample is covered by the next one
+		o.start.minutes[o.next] = used
+		o.limit(o.next, limited)
+	}
+	o.start.minutes[minute] = max(o.start.minutes[minute], used)
+	o.limit(minute, limited)
+	if at-ready <= (Minutes-1)*60 {
+		return nil, true
+	}
+	return &o.start, false
+}
+
+func (o *Observer) limit(minute int, limited bool) {
+	if limited {
+		o.start.limited |= 1 << minute
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/startup"
+)
+
+// LearnStarts sets whether the starts of the containers of a workload are kept (ContainerHistory.Starts). When it is set to false, those
+// that are kept are forgotten.
+func (b *Store) LearnStarts(w cluster.Workload, on bool) {
+	wl := b.workloads[w]
+	if wl == nil && !on || wl != nil && wl.starts == on {
+		return
+	}
+	b.workload(w).starts = on
+	if on {
+		return
+	}
+	for _, s := range wl.series {
+		s.starts = nil
+		for in := s.instances; in != nil; in = in.next {
+			in.starting = nil
+		}
+	}
+}
+
+// starting returns what follows the start of a container of a pod that is new to the Store; nil if its start is not kept.
+func (b *Store) starting(wl *workload, p *cluster.Pod, c *cluster.Container) *startup.Observer {
+	if !wl.starts || b.now == 0 || c.Role != cluster.Regular {
+		return nil
+	}
+	return startup.NewObserver(p.Started, stamp(b.now))
+}
+
+// noteStart tells what follows the start of the container the state of its pod.
+func (in *instance) noteStart(p *cluster.Pod, c *cluster.Container) {
+	if in.starting == nil {
+		return
+	}
+	state := startup.Pod{Restarts: int32(c.Restarts), Live: p.Live()}
+	if p.Ready {
+		state.Ready = p.ReadySince
+	}
+	if !in.starting.Note(state) {
+		in.starting = nil
+	}
+}
+
+// observeStart adds a CPU sample to the start of a container, in cores.
+func (b *Store) observeStart(in *instance, cores float64, at int64) {
+	start, more := in.starting.Observe(startup.Sample{At: stamp(at), Millicores: cores * 1000, Limit: int64(in.ran.CPULimit)})
+	if start != nil {
+		if in.series.starts == nil {
+			in.series.starts = new(startup.Starts)
+		}
+		in.series.starts.Add(start, time.Unix(0, b.now))
+	}
+	if !more {
+		in.starting = nil
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// The bounds of spec.startupBoost of a SizingProfile. The CRD has the same; a test compares them.
+const (
+	minBoostFactor = 1.1
+	maxBoostFactor = 10
+)
+
+// learning returns whether startup boosts are learnt, from the annotations of an autoscaler. An invalid annotation has no effect.
+func learning(annotations map[string]string) cluster.BoostLearning {
+	text, set := annotations[v1alpha1.AnnotationLearnStartupBoost]
+	if !set {
+		return cluster.BoostLearning{}
+	}
+	out := cluster.BoostLearning{MaxPercent: cluster.DefaultBoostPercent, MaxDuration: cluster.DefaultBoostDuration, Set: true}
+	switch text = strings.TrimSpace(text); text {
+	case "true":
+		out.On = true
+	case "false":
+	default:
+		return cluster.BoostLearning{Problem: fmt.Sprintf("annotation %s must be true or false, got %q; it has no effect",
+			v1alpha1.AnnotationLearnStartupBoost, shortened(oneLine(text), maxQuoted))}
+	}
+	return out
+}
+
+// ProfileLearning returns whether a SizingProfile requires that startup boosts are learnt, from its spec in JSON. It never fails: with an
+// invalid field, nothing is learnt. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile.
+func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
+	if _, builtin := recommend.Builtin(name); builtin {
+		return cluster.BoostLearning{}
+	}
+	var fields struct {
+		StartupBoost *struct {
+			Learn       bool     `json:"learn"`
+			MaxFactor   *float64 `json:"maxFactor"`
+			MaxDuration *string  `json:"maxDuration"`
+		} `json:"startupBoost"`
+	}
+	if err := json.Unmarshal(spec, &fields); err != nil || fields.StartupBoost == nil {
+		return cluster.BoostLearning{}
+	}
+	out := cluster.BoostLearning{On: fields.StartupBoost.Learn, MaxPercent: cluster.DefaultBoostPercent, MaxDuration: cluster.DefaultBoostDuration}
+	where := "a field of SizingProfile " + name + " is invalid: startupBoost."
+	if f := fields.StartupBoost.MaxFactor; f != nil {
+		if !(*f >= minBoostFactor && *f <= maxBoostFactor) {
+			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxFactor must be between %v and %v, got %v; no startup boost is learnt",
+				where, minBoostFactor, maxBoostFactor, *f)}
+		}
+		out.MaxPercent = int32(math.Round(*f * 100))
+	}
+	if text := fields.StartupBoost.MaxDuration; text != nil {
+		d, err := time.ParseDuration(strings.TrimSpace(*text))
+		if err != nil || d < 0 || d > cluster.MaxBoostDuration {
+			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxDuration must be between 0s and %v, got %q; no startup boost is learnt",
+				where, cluster.MaxBoostDuration, shortened(oneLine(*text), maxQuoted))}
+		}
+		out.MaxDuration = d
+	}
+	return out
+}
+
+// learntBoost returns the learnt startup boost in a list of amounts of the status. It is zero if one of its values is not possible: the
+// status can be changed by others.
+func learntBoost(list corev1.ResourceList) cluster.LearntBoost {
+	whole := func(name corev1.ResourceName) int64 {
+		q, ok := list[name]
+		if !ok {
+			return 0
+		}
+		if q.Sign() < 0 {
+			return -1
+		}
+		return kube.Amount(cluster.Memory, q)
+	}
+	starts := whole(v1alpha1.StartupBoostStarts)
+	percent := whole(v1alpha1.StartupBoostPercent)
+	duration := whole(v1alpha1.StartupBoostSeconds)
+	for _, v := range []int64{starts, percent, duration} {
+		if v < 0 || v > math.MaxInt32 {
+			return cluster.LearntBoost{}
+		}
+	}
+	out := cluster.LearntBoost{Percent: int32(percent), Starts: int32(starts), Duration: time.Duration(duration) * time.Second}
+	if !out.Valid() {
+		return cluster.LearntBoost{}
+	}
+	return out
+}
+
+// WithLearntBoost adds a learnt startup boost to a list of amounts of the status, which may be nil. Without starts it returns the list.
+func WithLearntBoost(list corev1.ResourceList, b cluster.LearntBoost) corev1.ResourceList {
+	if b.Starts == 0 {
+		return list
+	}
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[v1alpha1.StartupBoostStarts] = *resource.NewQuantity(int64(b.Starts), resource.DecimalSI)
+	if b.Percent > 0 {
+		list[v1alpha1.StartupBoostPercent] = *resource.NewQuantity(int64(b.Percent), resource.DecimalSI)
+		list[v1alpha1.StartupBoostSeconds] = *resource.NewQuantity(int64(b.Duration/time.Second), resource.DecimalSI)
+	}
+	return list
+}

@@ -1,0 +1,115 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// Pods are the pods of one workload.
+type Pods struct {
+	Namespace string
+	Names     string // regular expression in RE2 syntax that matches whole names, such as cluster.PodNames returns
+}
+
+// maxContainers is the maximum of containers of one workload.
+const maxContainers = 200
+
+// Peaks returns the hourly peaks of each container of one workload as Read does, the oldest of a container first: the highest value of any
+// pod. CPU is an average of some minutes. The time is changed to whole hours of the past. Peaks sends three queries, one after the other. If the server
+// rejects one as too large, it reads the later half of the time. Hours without samples are absent; the result is empty if the server has
+// none. The error is an *Error, or that of the context. Several goroutines may call Peaks.
+func (s *Survey) Peaks(ctx context.Context, of Pods, from, to time.Time) ([]Hour, error) {
+	if of.Namespace == "" || of.Names == "" {
+		return nil, nil
+	}
+	in := selector{namespaces: []string{of.Namespace}, labels: s.config.Labels, pods: of.Names}
+	interval, err := s.interval(ctx, in, to)
+	if err != nil {
+		return nil, err
+	}
+	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
+	out, err := s.peaks(ctx, in, windowOf(interval), from, to)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Cause == TooLarge {
+		return s.peaks(ctx, in, windowOf(interval), from.Add((to.Sub(from) / 2).Truncate(time.Hour)), to)
+	}
+	return out, err
+}
+
+func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, from, to time.Time) ([]Hour, error) {
+	f := found{from: from, to: to, hours: map[string][]Hour{}}
+	clusters := map[string]bool{}
+	for _, m := range [...]Measure{CPU, Memory} {
+		query := m.expression(in, false, window)
+		_, err := s.span(ctx, query, from.Add(time.Hour), to, func(one *series) error {
+			clusters[one.Metric[clusterLabel]] = true
+			return f.add(m, one)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(clusters) > 1 && len(in.labels) == 0 {
+			return nil, s.failure(SeveralClusters, query, 0, "")
+		}
+	}
+	var out []Hour
+	for _, name := range slices.Sorted(maps.Keys(f.hours)) {
+		for i, h := range f.hours[name] {
+			if h.Has.Empty() {
+				continue
+			}
+			h.Namespace, h.Container, h.End = in.namespaces[0], name, from.Add(time.Duration(i+1)*time.Hour)
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// found is what the queries of Peaks have returned.
+type found struct {
+	from, to time.Time
+	hours    map[string][]Hour // by container, one for each hour
+}
+
+// add adds a series. It ignores values outside of the time.
+func (f *found) add(m Measure, one *series) error {
+	name := one.Metric["container"]
+	if name == "" || len(name) > maxLabel {
+		return nil
+	}
+	hours := f.hours[name]
+	if hours == nil {
+		if len(f.hours) >= maxContainers {
+			return errTooMany
+		}
+		hours = make([]Hour, f.to.Sub(f.from)/time.Hour)
+		f.hours[name] = hours
+	}
+	for _, p := range one.Values {
+		if p.at > float64(f.from.Unix()) && p.at <= float64(f.to.Unix()) {
+			hours[(int64(p.at)-f.from.Unix()-1)/3600].raise(m, p.value)
+		}
+	}
+	return nil
+}
+
+// raise sets a peak if the value is higher than the present one. It ignores values that usage.Store would reject.
+func (h *Hour) raise(m Measure, v float64) {
+	switch {
+	case !(v >= 0): // not a number, too
+	case m == CPU && v <= maxCores:
+		h.CPU = max(h.CPU, v)
+		h.Has = h.Has.With(cluster.CPU)
+	case m == Memory && v <= maxBytes:
+		h.Memory = max(h.Memory, v)
+		h.Has = h.Has.With(cluster.Memory)
+	}
+}
