@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -203,14 +202,7 @@ func (w *world) command(t *testing.T, line string) (string, error) {
 	if words[0] != "podfit" {
 		return "", fmt.Errorf("%s is neither podfit nor kubectl", words[0])
 	}
-	c := exec.CommandContext(t.Context(), w.binary, append(words[1:], "--kubeconfig="+w.Kubeconfig)...)
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	out, err := c.Output()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, errs.String())
-	}
-	return string(out), nil
+	return w.podfitOutput(t, words[1:]...)
 }
 
 // kubectl runs kubectl with arguments, in this process. It returns what kubectl prints.

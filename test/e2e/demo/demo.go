@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,6 +89,7 @@ func show(ctx context.Context, o options, out *os.File) error {
 	}
 	defer func() { _ = c.Down() }()
 	var parts []*bed.Podfit
+	defer func() { stop(parts) }() // before the cluster, because the admission controller deletes its registration
 	install := func() (err error) { parts, err = install(ctx, c, root, binary); return err }
 	if err := stage(out, "Installing CRDs and RBAC rules, starting recommender, updater and admission controller", install); err != nil {
 		return err
@@ -143,7 +145,7 @@ Now stopping and removing the cluster. What to look at next:
   docs/outside.md          run podfit against your cluster from this machine; a dry run changes nothing
 `
 
-// install installs podfit and starts its three components.
+// install installs podfit and starts its three components. It returns those that it started, also with an error.
 func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.Podfit, error) {
 	if err := c.Install(ctx, filepath.Join(root, "deploy")); err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 	} {
 		p, err := c.Run(ctx, binary, component)
 		if err != nil {
-			return nil, err
+			return parts, err
 		}
 		parts = append(parts, p)
 	}
@@ -166,10 +168,19 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 	defer cancel()
 	for _, p := range parts {
 		if err := bed.Until(ctx, 100*time.Millisecond, p.Healthy); err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, p.Tail(20))
+			return parts, fmt.Errorf("%w\n%s", err, p.Tail(20))
 		}
 	}
 	return parts, bed.Until(ctx, 100*time.Millisecond, c.Registered)
+}
+
+// stop stops components at the same time.
+func stop(parts []*bed.Podfit) {
+	var wg sync.WaitGroup
+	for _, p := range parts {
+		wg.Go(func() { _ = p.Stop() }) // what does not stop is killed
+	}
+	wg.Wait()
 }
 
 func create(ctx context.Context, c *bed.Cluster, objects []*unstructured.Unstructured) error {
@@ -254,7 +265,7 @@ func (w *watch) unfinished(now time.Time, ws []workload) []string {
 // keep serves the web page, prints commands to try and waits for Ctrl-C.
 func keep(ctx context.Context, c *bed.Cluster, binary string, out io.Writer) {
 	fmt.Fprint(out, "\nThe cluster runs until Ctrl-C.\n")
-	page, err := servePage(ctx, c, binary)
+	page, web, err := servePage(ctx, c, binary)
 	if err != nil {
 		fmt.Fprintf(out, "The web page is not served: %v\n", err)
 	} else {
@@ -279,4 +290,7 @@ podfit's logs are in %[3]s. README.md explains how podfit works and how to insta
 `, c.Kubeconfig, namespace, c.Dir, binary, strings.Join(explainArgs(), " "))
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping the cluster.")
+	if web != nil {
+		_ = web.Stop() // what does not stop is killed
+	}
 }

@@ -46,18 +46,18 @@ func explain(ctx context.Context, binary, kubeconfig string, out io.Writer) erro
 	return nil
 }
 
-// servePage starts podfit web and returns its address when the page answers. The process ends with this one.
-func servePage(ctx context.Context, c *bed.Cluster, binary string) (string, error) {
+// servePage starts podfit web and returns its address when the page answers. It returns the process also with an error, or nil.
+func servePage(ctx context.Context, c *bed.Cluster, binary string) (string, *bed.Process, error) {
 	port, err := bed.FreePort()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	p, err := bed.Start(bed.Command{
 		Name: "web", Path: binary, Args: []string{"web", "--kubeconfig=" + c.Kubeconfig, "--web-address=" + address}, Log: filepath.Join(c.Dir, "web.log"),
 	})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -69,9 +69,9 @@ func servePage(ctx context.Context, c *bed.Cluster, binary string) (string, erro
 		return answers(ctx, url)
 	})
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, p.Tail(20))
+		return "", p, fmt.Errorf("%w\n%s", err, p.Tail(20))
 	}
-	return url, nil
+	return url, p, nil
 }
 
 // answers returns nil if a page is served with status 200.
