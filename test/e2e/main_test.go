@@ -42,7 +42,16 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: end-to-end tests are not short")
 		return
 	}
-	code, err := run(m)
+	ctx := context.Background()
+	var (
+		code int
+		err  error
+	)
+	if wholeRun() {
+		code, err = runInGroups(ctx)
+	} else {
+		code, err = run(ctx, m)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -50,8 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx := context.Background()
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	root, err := bed.Root()
 	if err != nil {
 		return 0, err
