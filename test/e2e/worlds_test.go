@@ -33,16 +33,19 @@ const inGroup = "PODFIT_E2E_GROUP"
 
 // durations of tests that take more than a minute, in seconds. They only balance the groups.
 var durations = map[string]int{
-	"TestPodfit_undisturbedCluster_sizesPods":                     180,
-	"TestUpdater_killedAfterTheChangeOfACanary_othersFollow":      380,
 	"TestUpdater_killedAtStepsOfAPlaceholder_noPlaceholderIsLeft": 320,
-	"TestPodfit_APIServerDown_recovers":                           140,
-	"TestUsageHistories_killAndProfileChange_keepModelState":      110,
-	"TestSizingProfiles_changedAndDeleted_areFollowed":            105,
+	"TestPodfit_undisturbedCluster_sizesPods":                     240,
+	"TestPodfit_replacesUpstream_continuesFromItsState":           135,
+	"TestPodfit_APIServerDown_recovers":                           125,
+	"TestSizingProfiles_changedAndDeleted_areFollowed":            110,
+	"TestUsageHistories_killAndProfileChange_keepModelState":      105,
 	"TestRecommender_prometheusHistory_isLearned":                 100,
-	"TestUpdater_kubeletLimits_podsAreReplacedOrReverted":         85,
-	"TestPodfit_metricsAPIDown_keepsRecommendations":              75,
-	"TestRun_allJobsInOneProcess_replacesComponents":              75,
+	"TestRun_allJobsInOneProcess_replacesComponents":              90,
+	"TestExplain_hundredRandomStates_updaterDoesWhatNextSays":     90,
+	"TestUpdater_kubeletLimits_podsAreReplacedOrReverted":         305,
+	"TestUpdater_killedAfterTheChangeOfACanary_othersFollow":      380,
+	"TestPodfit_metricsAPIDown_keepsRecommendations":              70,
+	"TestCapacityPlan_historyAndRestart_planHasDates":             65,
 }
 
 // duration estimates how long a test takes, in seconds.
@@ -79,7 +82,7 @@ func groups(tests []string, n int) [][]string {
 }
 
 func TestGroups_anyNumber_everyTestIsInOneGroup(t *testing.T) {
-	const long = "TestUpdater_killedAfterTheChangeOfACanary_othersFollow"
+	const long = "TestUpdater_killedAtStepsOfAPlaceholder_noPlaceholderIsLeft"
 	tests := []string{"TestA", "TestB", long, "TestC"}
 	for n := range 6 {
 		divided := groups(tests, n+1)
