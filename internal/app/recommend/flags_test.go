@@ -20,6 +20,19 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
+// What a call without flags means: all formats of scripts and all numbers of docs/recommend.md rely on it.
+func TestFlags_noneIsSet_defaultsAreTheDocumentedOnes(t *testing.T) {
+	flags := NewCommand(process.Streams{}).Flags()
+	for name, want := range map[string]string{
+		"source": "auto", "history": "14d", "for": "15m0s", "profile": "[]", "limits": "keep", "hpa": "keep", "output": "table", "group-by": "workload", "sort": "risk",
+		"top": "30", "min-saving": "0", "load": "gentle", "no-cache": "false", "quiet": "false", "fail-on": "", "fail-saving": "0", "prices": "", "no-money": "false",
+	} {
+		if f := flags.Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s is %+v, want the default %q", name, f, want)
+		}
+	}
+}
+
 func TestFlags_limitsTopAndMinSaving_changeTheReport(t *testing.T) {
 	f := shop(t)
 	config := kubeconfig(t, f.URL())
@@ -99,6 +112,20 @@ func TestRecommend_prometheusAddressInEnvironment_isUsed(t *testing.T) {
 	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--no-cache", "--history", "1d", "-o", "json")
 	if r.code != 0 || !strings.Contains(r.out, `"source": "Prometheus http://127.0.0.1`) {
 		t.Errorf("got exit code %d, error %s and\n%s", r.code, r.errs, r.out)
+	}
+	// Before it comes the flag, and after it what is found in the cluster.
+	t.Setenv(process.PrometheusVariable, "http://unused.invalid")
+	r = runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "--no-cache", "--history", "1d", "-o", "json")
+	if r.code != 0 || !strings.Contains(r.out, `"source": "Prometheus http://127.0.0.1`) {
+		t.Errorf("with the flag: got exit code %d, error %s and\n%s", r.code, r.errs, r.out)
+	}
+	for _, namespace := range []string{"monitoring", "other"} {
+		f.Apply("/api/v1/services", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+			"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`, namespace))
+	}
+	t.Setenv(process.PrometheusVariable, serve(t, p))
+	if r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--no-cache", "--history", "1d"); r.code != 0 {
+		t.Errorf("with two in the cluster: got exit code %d and error %s", r.code, r.errs)
 	}
 	t.Setenv(process.PrometheusVariable, "localhost:9090")
 	if r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL())); r.code != 1 || !strings.Contains(r.errs, process.PrometheusVariable+" must be a URL") {

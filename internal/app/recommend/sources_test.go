@@ -287,6 +287,50 @@ func TestRecommend_prometheus_usesUsageOfLiveAndDeletedPods(t *testing.T) {
 	}
 }
 
+// The usage of pods that are gone counts for the workload whose pods have such names.
+func TestRecommend_allRecordedPodsOfAWorkloadAreGone_theirUsageCounts(t *testing.T) {
+	f := shop(t)
+	var pods []string
+	for _, name := range recordedPods() {
+		if !strings.HasPrefix(name, "shop ") || strings.HasSuffix(name, "-zzzzz") {
+			pods = append(pods, name)
+		}
+	}
+	pods = append(pods, "shop other-55d4b9c6f5-zzzzz") // of no workload that exists
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, &prometheus{pods: pods}), "--no-cache", "--history", "3d", "-o", "csv", "deploy/cart")
+	if r.code != 0 || !strings.Contains(r.out, "\nshop,Deployment,cart,app,cart,3,high,high,medium,3,") || strings.Contains(r.out, "other") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+}
+
+// A second run reads one day instead of fifteen: the others are in the cache of this cluster, which is in the user's cache folder.
+func TestRecommend_secondRun_readsThePresentDayOnly(t *testing.T) {
+	f := shop(t)
+	const uid = "0b0e5b9e-1f6d-4f0e-9a39-2f6f0ad7f6a1"
+	f.Apply("/api/v1/namespaces", `{"metadata":{"name":"kube-system","uid":"`+uid+`"}}`)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	p := &prometheus{pods: recordedPods()}
+	args := []string{"--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, p), "-o", "json"}
+	var reports []string
+	var queries []int
+	for range 2 {
+		p.queries = nil
+		r := runCommand(t.Context(), args...)
+		if r.code != 0 {
+			t.Fatalf("got exit code %d and error %s", r.code, r.errs)
+		}
+		_, containers, _ := strings.Cut(r.out, `"containers"`)
+		reports, queries = append(reports, containers), append(queries, len(p.queries))
+	}
+	if queries[1] > queries[0]/3 || reports[0] != reports[1] || reports[0] == "" {
+		t.Errorf("%d and %d queries; the reports are\n%s\n%s", queries[0], queries[1], reports[0], reports[1])
+	}
+	if days, err := filepath.Glob(filepath.Join(cache, "podfit", uid, "*")); err != nil || len(days) == 0 {
+		t.Errorf("nothing is stored for the cluster: %v", err)
+	}
+}
+
 func TestRecommend_prometheusFails_reportNamesGapsAndExitCodeIs3(t *testing.T) {
 	f := shop(t)
 	p := &prometheus{pods: recordedPods(), fails: func(query string) bool { return strings.Contains(query, "throttled") }}
