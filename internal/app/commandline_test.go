@@ -30,6 +30,7 @@ func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
 // Rows 1, 4 and 10 of docs/decisions/0007.
 func TestMain_wrongCall_namesTheRemedyAndExitsWith2(t *testing.T) {
 	for line, want := range map[string]string{
+		"recomend":                                `unknown command "recomend" (did you mean recommend?)`, //nolint:misspell // the mistake of a user
 		"recomender":                              `unknown command "recomender" (did you mean recommender?)` + "\nSee 'podfit --help'",
 		"bactest --trace x":                       `unknown command "bactest" (did you mean backtest?)`,
 		"something":                               `unknown command "something"` + "\nSee",
