@@ -117,6 +117,9 @@ func TestMain_flagsOfKubectl_areAccepted(t *testing.T) {
 		"explain deploy/cart -n shop --context nope --as jane -ojson --kubeconfig TRACE": "is not a kubeconfig",
 		"capacity --context nope --as jane -o json --kubeconfig TRACE":                   "is not a kubeconfig",
 		"web -n shop --context nope --as jane --kubeconfig TRACE":                        "is not a kubeconfig",
+		"web -A --kubeconfig TRACE":                                                      "is not a kubeconfig",
+		"web -A -n shop":                                                                 "--namespace and --all-namespaces cannot both be set",
+		"recommend -A -n shop":                                                           "--all-namespaces and --namespace cannot both be set",
 	} {
 		args := append([]string{"podfit"}, strings.Fields(strings.ReplaceAll(line, "TRACE", trace))...)
 		if _, stderr, code := call(t, args...); code == exitOK || !strings.Contains(stderr, want) {
@@ -234,7 +237,7 @@ func TestCompletion_clusterOfTheKubeconfig_offersItsNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"podfit __complete", "kubectl_complete-podfit"} { // kubectl calls the second for kubectl podfit
-		for _, c := range []string{"run", "recommender", "updater", "admission-controller"} {
+		for _, c := range []string{"run", "recommender", "updater", "admission-controller", "recommend", "explain", "web"} {
 			args := append(strings.Fields(name), c, "--kubeconfig", kubeconfig)
 			if stdout, _, _ := call(t, append(args, "-n", "s")...); !strings.HasPrefix(stdout, "shop\n") {
 				t.Errorf("%s %s -n s: got %q, want shop", name, c, stdout)

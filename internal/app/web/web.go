@@ -46,6 +46,7 @@ func (s *settings) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
 	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Show only this namespace. Empty means all.")
+	fs.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, show all namespaces. This is the default. Excludes --namespace.")
 	s.web.Flags(fs)
 	s.prometheus.Flags(fs, "containers, for the charts of single workloads. Empty means that charts show only stored usage")
 	fs.IntVarP(&c.Log.Verbosity, "v", "v", c.Log.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
@@ -57,7 +58,11 @@ func (s *settings) Validate() error {
 	if s.web.Address == "" {
 		return errors.New("--web-address must not be empty")
 	}
-	return errors.Join(s.web.Validate(), s.prometheus.Validate())
+	var scope error
+	if s.common.AllNamespaces && s.common.Namespace != "" {
+		scope = errors.New("--namespace and --all-namespaces cannot both be set")
+	}
+	return errors.Join(scope, s.web.Validate(), s.prometheus.Validate())
 }
 
 // An ExplainerFor returns what explains workloads with clients of the page.

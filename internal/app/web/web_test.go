@@ -295,6 +295,16 @@ func TestCommand_wrongCall_isUsageError(t *testing.T) {
 	}
 }
 
+// Without flags, only this machine can reach the page, and it shows the whole cluster.
+func TestCommand_noFlags_servesLoopbackOnPort8945(t *testing.T) {
+	flags := NewCommand(process.Streams{}, nil).Flags()
+	for name, want := range map[string]string{"web-address": "127.0.0.1:8945", "web-auth": "none", "web-unauthenticated": "false", "namespace": "", "web-hosts": "[]", "prometheus": ""} {
+		if f := flags.Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s is %+v, want the default %q", name, f, want)
+		}
+	}
+}
+
 func TestConfig_valid_isAccepted(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"off":                 func(c *Config) { c.Address, c.Auth = "", "anything" },
