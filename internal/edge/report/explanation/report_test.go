@@ -125,10 +125,34 @@ func TestWrite_eachFormat_isLikeItsGoldenFile(t *testing.T) {
 	}
 }
 
+// longNames is the explanation of docs for a workload, pods, nodes and containers with the longest names that are usual in Kubernetes.
+func longNames() *explanation.Explanation {
+	long := func(of string) string { return of + strings.Repeat("-x", (63-len(of))/2) }
+	e := cart()
+	e.Subject, e.Facts = "shop/Deployment/"+long("cart"), []string{"×6", "VPA " + long("cart"), "InPlaceOrRecreate", "profile balanced"}
+	e.Situations[1].Title = "no room on node " + long("n7")
+	e.Now = append(e.Now, long("app")+" was OOM-killed 3 times in 2 pods.")
+	for i := range e.Next {
+		for k := range e.Next[i].Pods {
+			e.Next[i].Pods[k] = long(e.Next[i].Pods[k])
+		}
+	}
+	e.You[0].Command = "kubectl cordon " + long("n7") + " && kubectl -n " + long("shop") + " delete pod " + long("cart-7d9f") + " && kubectl uncordon " + long("n7")
+	for i := range e.Why {
+		e.Why[i].Container = long("app")
+	}
+	for i := range e.WhatIf {
+		e.WhatIf[i].Container, e.WhatIf[i].If.Value = long("app"), long("night-batch")
+	}
+	return e
+}
+
 func TestWriteText_anyExplanation_has80Columns(t *testing.T) {
-	for line := range strings.SplitSeq(written(t, "txt", cart()), "\n") {
-		if n := utf8.RuneCountInString(line); n > columns {
-			t.Errorf("%d columns: %s", n, line)
+	for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile(), "long names": longNames()} {
+		for line := range strings.SplitSeq(written(t, "txt", e), "\n") {
+			if n := utf8.RuneCountInString(line); n > columns && len(strings.Fields(line)) > 1 { // a single name may be longer
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
 		}
 	}
 }

@@ -145,10 +145,28 @@ func (t *text) paragraph(title string, words []string, separator string) {
 			t.line(current + strings.TrimRight(separator, " "))
 			current, extra = terminal.Pad("", indent), ""
 		}
-		current += extra + word
+		current = t.overflow(current + extra + word)
 		empty = false
 	}
 	t.line(current)
+}
+
+// overflow writes the full lines of a text that is wider than a line, such as a title with a long name, and returns the rest.
+func (t *text) overflow(s string) string {
+	for terminal.Width(s) > columns {
+		cut := -1
+		for i, r := range s {
+			if r == ' ' && i > indent && terminal.Width(s[:i]) <= columns {
+				cut = i
+			}
+		}
+		if cut < 0 {
+			break // one long word
+		}
+		t.line(s[:cut])
+		s = terminal.Pad("", indent) + s[cut+1:]
+	}
+	return s
 }
 
 // plain returns text without control characters and characters that change the direction of text.
