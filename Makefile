@@ -119,6 +119,13 @@ bench-evictions: ## Measure how fast an updater evicts the pods of VPAS=1000 VPA
 	@$(STEP) "compile the benchmark" env CGO_ENABLED=0 go -C test/e2e build -trimpath -o $(CURDIR)/.cache/bin/evictions ./evictions
 	@.cache/bin/evictions -vpas=$(VPAS) -updater=$(UPDATER) $(EVICTIONFLAGS)
 
+# RECOMMENDFLAGS are flags of the benchmark, such as -workloads=1000 -interval=30s.
+RECOMMENDFLAGS ?=
+
+.PHONY: bench-recommend
+bench-recommend: ## Check the budget of podfit recommend for 5,000 workloads in a real Prometheus, which takes a while
+	@$(STEP) "podfit recommend with 5,000 workloads" go -C test/e2e test -run '^$$' -bench /gentle -benchtime 1x -v -timeout 2h ./scale $(RECOMMENDFLAGS)
+
 .PHONY: microbench
 microbench: ## Run Go benchmarks; options: BENCH=regexp, BENCHPKG=./internal/..., BASE=.cache/bench/OTHER.txt to compare
 	@mkdir -p .cache/bench

@@ -160,7 +160,6 @@ var elsewhere = []struct {
 	{"CONTRIBUTING.md", "make test", "make test", "runs this test"},
 	{"CONTRIBUTING.md", "make verify", "make verify", "takes minutes"},
 	{"CONTRIBUTING.md", "go test ./internal/core/...", "make test", "is a part of make test"},
-	{"docs/architecture.md", "go -C test/e2e test -run XXX -bench /gentle -benchtime 1x -v ./scale", "", "is a benchmark, which takes minutes"},
 	{
 		"docs/architecture.md", "go test ./internal/app/web -run XXX -bench firstByte -benchtime 100x",
 		"TestPage_tenTimesTheWorkloads_rendersWithTheSameAllocations", "is a benchmark",
