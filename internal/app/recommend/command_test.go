@@ -266,6 +266,10 @@ func TestRecommend_prices_comeFromTheFileOrAreAssumed(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.out, "NAMESPACE") || !strings.Contains(r.out, "shop") {
 		t.Errorf("by namespace: got\n%s", r.out)
 	}
+	r = runCommand(t.Context(), "--kubeconfig", config, "--source", "cluster", "--group-by", "label=app")
+	if r.code != 0 || !strings.Contains(r.out, "APP") || !strings.Contains(r.out, "\nfeature-store ") {
+		t.Errorf("by label: got\n%s", r.out)
+	}
 	r = runCommand(t.Context(), "--kubeconfig", config, "--source", "cluster", "--group-by", "pool")
 	if r.code != 0 || !strings.Contains(r.out, "POOL") || !strings.Contains(r.out, "general") {
 		t.Errorf("by pool: got\n%s", r.out)

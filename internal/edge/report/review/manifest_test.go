@@ -4,10 +4,16 @@
 package review
 
 import (
+	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
+	vpa "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 )
@@ -68,6 +74,69 @@ func TestLack_cause_isTrue(t *testing.T) {
 		r := core.New(core.Config{Now: now, Profiles: []string{"balanced"}}, []core.Subject{s})
 		if got := r.Rows[0].Lack(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// Each object is one that the API server accepts: it has only fields of the API, a target, and a mode that changes no pods.
+func TestVPA_eachObject_hasFieldsOfTheAPIOnlyAndChangesNoPods(t *testing.T) {
+	n := 0
+	for _, document := range strings.Split(written(t, "vpa", example(), Options{}), "\n---\n") {
+		var object vpa.VerticalPodAutoscaler
+		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if object.APIVersion == "" {
+			continue // only comments
+		}
+		n++
+		mode, target := object.Spec.UpdatePolicy, object.Spec.TargetRef
+		if object.APIVersion != "autoscaling.k8s.io/v1" || object.Kind != "VerticalPodAutoscaler" || object.Namespace == "" || mode == nil || mode.UpdateMode == nil || *mode.UpdateMode != vpa.UpdateModeOff ||
+			target == nil || target.Kind == "" || target.Name == "" || target.APIVersion == "" {
+			t.Errorf("got\n%s", document)
+		}
+	}
+	if n != 6 { // one of the 8 workloads has a VPA, and of another the API version is not known
+		t.Errorf("%d objects, want 6", n)
+	}
+}
+
+// Pipelines that read KRR's JSON format find its fields. Source: robusta_krr/core/models/result.py and objects.py of KRR.
+func TestKRRJSON_fields_areThoseOfKRR(t *testing.T) {
+	var result map[string]any
+	if err := json.Unmarshal([]byte(written(t, "krr-json", example(), Options{})), &result); err != nil {
+		t.Fatal(err)
+	}
+	scans, _ := result["scans"].([]any)
+	if len(scans) != 9 {
+		t.Fatalf("%d scans, want 9", len(scans))
+	}
+	check := func(what string, of any, want ...string) map[string]any {
+		t.Helper()
+		fields, _ := of.(map[string]any)
+		if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s has the fields %q, want %q", what, got, want)
+		}
+		return fields
+	}
+	check("the result", result, "scans", "score", "resources", "description", "strategy", "errors", "clusterSummary")
+	check("the strategy", result["strategy"], "name", "settings")
+	for _, of := range scans {
+		scan := check("a scan", of, "object", "recommended", "severity")
+		object := check("an object", scan["object"], "cluster", "name", "container", "pods", "hpa", "namespace", "kind", "allocations", "warnings")
+		pods, _ := object["pods"].([]any)
+		for _, pod := range pods {
+			check("a pod", pod, "name", "deleted")
+		}
+		for what, part := range map[string]any{"allocations": object["allocations"], "recommended": scan["recommended"]} {
+			parts := check(what, part, "requests", "limits", "info")
+			for name, amounts := range parts {
+				resources := check(what+" "+name, amounts, "cpu", "memory")
+				if what == "recommended" && name != "info" {
+					check("CPU", resources["cpu"], "value", "severity")
+					check("memory", resources["memory"], "value", "severity")
+				}
+			}
 		}
 	}
 }
