@@ -84,12 +84,23 @@ func TestFlags_load_limitsParallelQueries(t *testing.T) {
 	for load, want := range map[string]int{"gentle": 1, "normal": 2} {
 		var mu sync.Mutex
 		running, most := 0, 0
+		second := make(chan struct{}) // closed when two queries run; without it, the first answers might come before the second query
+		meets := sync.OnceFunc(func() { close(second) })
 		p := &prometheus{pods: recordedPods()}
 		address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			running++
 			most = max(most, running)
+			if running == 2 {
+				meets()
+			}
 			mu.Unlock()
+			if want == 2 && strings.HasSuffix(r.URL.Path, "query_range") {
+				select {
+				case <-second:
+				case <-time.After(10 * time.Second):
+				}
+			}
 			answer := httptest.NewRecorder() // the client may send its next query as soon as it has the answer
 			p.ServeHTTP(answer, r)
 			mu.Lock()
@@ -99,8 +110,8 @@ func TestFlags_load_limitsParallelQueries(t *testing.T) {
 			_, _ = w.Write(answer.Body.Bytes())
 		}))
 		r := runCommand(t.Context(), "--kubeconfig", config, "--prometheus", address, "--no-cache", "--history", "3d", "--load", load)
-		if r.code != 0 || most > want {
-			t.Errorf("--load %s: exit code %d, %d queries at a time, want at most %d: %s", load, r.code, most, want, r.errs)
+		if r.code != 0 || most != want {
+			t.Errorf("--load %s: exit code %d, %d queries at a time, want %d: %s", load, r.code, most, want, r.errs)
 		}
 	}
 }
