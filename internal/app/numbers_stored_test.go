@@ -107,6 +107,10 @@ func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
 		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"100m","memory":"100Mi"},"lowerBound":{"cpu":"1m","memory":"1Mi"},"upperBound":{"cpu":"9","memory":"9Gi"}}]}}}`)
 	killPod(f, "falls", time.Now().Add(-30*time.Hour))
 	killPod(f, "near", time.Now().Add(-2*time.Hour))
+	applySized(f, "jvm", "900m", "1Gi")
+	f.Apply(podsPath, `{"metadata":{"namespace":"shop","name":"jvm-7d9f-0","uid":"j","creationTimestamp":"2026-11-01T00:00:00Z","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"jvm-7d9f","uid":"r","controller":true}]},
+		"spec":{"nodeName":"n1","containers":[{"name":"app","command":["java","-jar","app.jar"],"resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]},"status":{"phase":"Running"}}`)
+	storeUsage(t, f, "jvm", "default", 9, 300, 0)
 	applySized(f, "only-memory", "300m", "500Mi", one...)
 	storeUsage(t, f, "only-memory", "default", 9, 300, 0)
 	f.Apply(vpasPath, `{"metadata":{"namespace":"shop","name":"only-memory","uid":"v2","creationTimestamp":"2026-10-01T00:00:00Z"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"only-memory"},
@@ -132,6 +136,9 @@ func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
 	}
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
 		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "JVM and 1 core: sees all cores of the node") {
+		t.Errorf("nothing about the JVM in\n%s", out.String())
 	}
 
 	root := servePage(t, f.URL())

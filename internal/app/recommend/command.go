@@ -309,7 +309,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: s.indexOf(p.Node), Requests: requests})
 		if len(out.Places) == 1 || p.Created.After(newest) {
 			newest = p.Created
-			out.Requests, out.Limits = requests, limits
+			out.Requests, out.Limits, out.JVM = requests, limits, review.IsJVM(p, c)
 		}
 	}
 	for i, b := range books {

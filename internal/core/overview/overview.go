@@ -95,6 +95,7 @@ type Container struct {
 	freed    cluster.Resources // over all pods, as in review.Row; negative if the requests rise
 	pods     int
 	newest   time.Time
+	jvm      bool                     // of the newest pod, as review.IsJVM reports
 	seen     *review.Evidence         // OOM kills in the status of pods; nil if there are none
 	evidence *review.Evidence         // of stored usage; shared
 	keptBy   [len(cluster.All)]string // names of the HPAs of Kept

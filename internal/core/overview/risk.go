@@ -80,7 +80,7 @@ func (c *Container) Why(now time.Time) string {
 
 // subject returns the container for a review, without its pods.
 func (c *Container) subject(r *Row, now time.Time) *review.Subject {
-	s := &review.Subject{Workload: r.Workload, Container: c.Name, VPA: r.VPA, Requests: c.Requests, Limits: c.Limits, Evidence: c.known(now)}
+	s := &review.Subject{Workload: r.Workload, Container: c.Name, VPA: r.VPA, Requests: c.Requests, Limits: c.Limits, JVM: c.jvm, Evidence: c.known(now)}
 	if !c.Estimate.Target.Has.Empty() {
 		s.Targets = []review.Target{{Profile: r.Profile, Amount: c.Estimate.Target}}
 	}

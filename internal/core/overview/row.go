@@ -100,7 +100,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		known.count(requests, limits)
 		if known.pods++; known.pods == 1 || p.Created.After(known.newest) {
 			known.newest = p.Created
-			known.Requests, known.Limits = requests, limits
+			known.Requests, known.Limits, known.jvm = requests, limits, review.IsJVM(p, c)
 		}
 		if c.Exit != nil && c.Exit.OOM {
 			known.sawKill(c, since)

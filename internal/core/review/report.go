@@ -198,7 +198,7 @@ func byRisk(a, b Row) int {
 
 func firstKind(r *Row) int {
 	if len(r.Findings) == 0 {
-		return int(BelowTarget) + 1
+		return int(AllCores) + 1
 	}
 	return int(r.Findings[0].Kind)
 }

@@ -40,6 +40,14 @@ func TestRisk_rules_giveSeverity(t *testing.T) {
 		change(&s)
 		return s
 	}
+	jvm := func(request, target int64, change func(*Subject)) Subject {
+		s := subject("api", 2, cluster.Amounts(request, gib), cluster.Resources{}, cluster.Amounts(target, gib))
+		s.JVM = true
+		if change != nil {
+			change(&s)
+		}
+		return s
+	}
 	for name, tt := range map[string]struct {
 		s    Subject
 		want Severity
@@ -65,6 +73,14 @@ func TestRisk_rules_giveSeverity(t *testing.T) {
 		"memory far below, 64 MiB":             {plain(func(s *Subject) { s.Requests.Memory = 16 * mib; s.Targets[0].Amount.Memory = 80 * mib }), Harmless, nil},
 		"memory far below by more than 64 MiB": {plain(func(s *Subject) { s.Requests.Memory = 16 * mib; s.Targets[0].Amount.Memory = 81 * mib }), SeverityMedium, []FindingKind{BelowTarget}},
 		"no request":                           {plain(func(s *Subject) { s.Requests = s.Requests.Unset(cluster.Memory) }), SeverityMedium, []FindingKind{NoRequest}},
+		"JVM with 1 core":                      {jvm(1000, 1000, nil), SeverityMedium, []FindingKind{AllCores}},
+		"JVM with 1 core and a CPU limit":      {jvm(1000, 1000, func(s *Subject) { s.Limits = cluster.Amounts(2000, 2*gib) }), Harmless, nil},
+		"JVM with 988m":                        {jvm(988, 988, nil), Harmless, nil},
+		"JVM that would have 995m":             {jvm(1500, 995, nil), SeverityMedium, []FindingKind{AllCores}},
+		"JVM that keeps 1500m":                 {jvm(1500, 995, func(s *Subject) { s.Kept[0].Reason = ScaledByHPA }), Harmless, nil},
+		"JVM that is too young for 995m":       {jvm(1500, 995, func(s *Subject) { s.Evidence.Hours = 5 }), Harmless, nil},
+		"JVM without a request":                {jvm(0, 988, nil), SeverityMedium, []FindingKind{NoRequest}},
+		"another program with 1 core":          {jvm(1000, 1000, func(s *Subject) { s.JVM = false }), Harmless, nil},
 		"a 64-core service 1 % off": {plain(func(s *Subject) {
 			s.Requests = cluster.Amounts(64000, gib)
 			s.Targets[0].Amount = cluster.Amounts(64640, gib)

@@ -5,9 +5,11 @@ package review
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
 // A Severity ranks risk and waste.
@@ -41,6 +43,8 @@ type Finding struct {
 	Count    int       // kills, or days near the limit
 	Since    time.Time // the first kill
 	Share    float64   // of the limit, of CPU periods, or of the target by which the request is too low
+	Amount   int64     // the CPU request in millicores that a JVM misreads
+	Proposed bool      // it is the recommended request, and not the present one
 }
 
 // A FindingKind is the kind of a Finding.
@@ -53,11 +57,12 @@ const (
 	Throttling                     // the container was throttled in many CPU periods
 	NoRequest                      // it has no request
 	BelowTarget                    // its request is far below the target
+	AllCores                       // a JVM takes its request for none, and so uses all cores of the node
 )
 
 // String returns a name for programs.
 func (k FindingKind) String() string {
-	return [...]string{"OOMKilled", "PeakNearLimit", "Throttled", "NoRequest", "RequestBelowTarget"}[k]
+	return [...]string{"OOMKilled", "PeakNearLimit", "Throttled", "NoRequest", "RequestBelowTarget", "JVMUsesAllCores"}[k]
 }
 
 // Text describes the finding in a few words.
@@ -71,6 +76,11 @@ func (f *Finding) Text(now time.Time) string {
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods", 100*f.Share)
 	case NoRequest:
 		return fmt.Sprintf("no %s request", title(f.Resource))
+	case AllCores:
+		if f.Proposed {
+			return fmt.Sprintf("◆ JVM: with %s it sees all cores of the node (explain)", cores(f.Amount))
+		}
+		return fmt.Sprintf("◆ JVM and %s: sees all cores of the node (explain)", cores(f.Amount))
 	default:
 		return fmt.Sprintf("%s request %.0f %% below need", title(f.Resource), 100*f.Share)
 	}
@@ -82,6 +92,14 @@ func title(r cluster.Resource) string {
 		return "CPU"
 	}
 	return "memory"
+}
+
+// cores returns an amount of CPU in a text.
+func cores(millicores int64) string {
+	if millicores == 1000 {
+		return "1 core"
+	}
+	return fmt.Sprintf("%dm", millicores)
 }
 
 // day returns a short form of a time in the past: the time of day, the weekday, or the date.
@@ -141,5 +159,35 @@ func findings(s *Subject, target cluster.Resources, confidence Confidence, pods 
 			out = append(out, Finding{Kind: BelowTarget, Severity: SeverityMedium, Resource: res, Share: float64(short) / float64(wanted)})
 		}
 	}
+	if f, misread := allCores(s, target, confidence); misread {
+		out = append(out, f)
+	}
 	return out
+}
+
+// allCores returns the finding for a JVM whose CPU request is in a range that it may take for "no request was set", or would be with the
+// recommendation. With a CPU limit, it takes the number of processors from that.
+func allCores(s *Subject, target cluster.Resources, confidence Confidence) (Finding, bool) {
+	if !s.JVM || s.Limits.CPU > 0 {
+		return Finding{}, false
+	}
+	f := Finding{Kind: AllCores, Severity: SeverityMedium, Resource: cluster.CPU, Amount: s.Requests.CPU}
+	if _, misread := runtimeguard.Band(f.Amount); misread {
+		return f, true
+	}
+	f.Amount, f.Proposed = target.CPU, true
+	_, misread := runtimeguard.Band(f.Amount)
+	return f, misread && confidence > None && !s.keeps(cluster.CPU)
+}
+
+// keeps reports whether the request of a resource is not changed.
+func (s *Subject) keeps(res cluster.Resource) bool {
+	return s.Kept[slices.Index(cluster.All[:], res)].IsKept()
+}
+
+// IsJVM reports whether a container runs a JVM that may take its number of processors from the CPU request: neither its options nor a CPU limit
+// of the pod set the number.
+func IsJVM(p *cluster.Pod, c *cluster.Container) bool {
+	r := p.Runtime(c)
+	return r != nil && r.Kind == cluster.JVM && !r.CPUCountSet && (p.PodLevel == nil || p.PodLevel.Limits.Amount(cluster.CPU) <= 0)
 }

@@ -22,6 +22,8 @@ type Subject struct {
 	// Requests and Limits are those of the newest live pod.
 	Requests, Limits cluster.Resources
 
+	JVM bool // the newest live pod runs a JVM in it, as IsJVM reports
+
 	// Template has the requests and limits of the pod template of the workload, nil if it is not known. Pods have others if they were resized,
 	// or if a webhook or a LimitRange changed them.
 	Template *Size

@@ -13,15 +13,17 @@ import (
 
 func TestFinding_eachKind_hasANameAndAText(t *testing.T) {
 	for want, f := range map[string]Finding{
-		"OOMKilled high: killed for memory 3× since 10:00":          {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)},
-		"OOMKilled high: killed for memory 3× since Sat":            {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 2, 28, 10, 0, 0, 0, time.UTC)},
-		"OOMKilled high: killed for memory 1× since 20 Feb":         {Kind: Killed, Severity: SeverityHigh, Count: 1, Since: time.Date(2026, 2, 20, 10, 0, 0, 0, time.UTC)},
-		"PeakNearLimit medium: peak 97 % of its limit on 1 day":     {Kind: NearLimit, Severity: SeverityMedium, Share: 0.97, Count: 1},
-		"PeakNearLimit medium: peak 97 % of its limit on 2 days":    {Kind: NearLimit, Severity: SeverityMedium, Share: 0.97, Count: 2},
-		"Throttled high: throttled in 30 % of CPU periods":          {Kind: Throttling, Severity: SeverityHigh, Share: 0.3},
-		"NoRequest low: no memory request":                          {Kind: NoRequest, Severity: SeverityLow, Resource: cluster.Memory},
-		"RequestBelowTarget none: CPU request 40 % below need":      {Kind: BelowTarget, Resource: cluster.CPU, Share: 0.4},
-		"RequestBelowTarget medium: memory request 12 % below need": {Kind: BelowTarget, Severity: SeverityMedium, Resource: cluster.Memory, Share: 0.12},
+		"OOMKilled high: killed for memory 3× since 10:00":                                 {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)},
+		"OOMKilled high: killed for memory 3× since Sat":                                   {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 2, 28, 10, 0, 0, 0, time.UTC)},
+		"OOMKilled high: killed for memory 1× since 20 Feb":                                {Kind: Killed, Severity: SeverityHigh, Count: 1, Since: time.Date(2026, 2, 20, 10, 0, 0, 0, time.UTC)},
+		"PeakNearLimit medium: peak 97 % of its limit on 1 day":                            {Kind: NearLimit, Severity: SeverityMedium, Share: 0.97, Count: 1},
+		"PeakNearLimit medium: peak 97 % of its limit on 2 days":                           {Kind: NearLimit, Severity: SeverityMedium, Share: 0.97, Count: 2},
+		"Throttled high: throttled in 30 % of CPU periods":                                 {Kind: Throttling, Severity: SeverityHigh, Share: 0.3},
+		"NoRequest low: no memory request":                                                 {Kind: NoRequest, Severity: SeverityLow, Resource: cluster.Memory},
+		"RequestBelowTarget none: CPU request 40 % below need":                             {Kind: BelowTarget, Resource: cluster.CPU, Share: 0.4},
+		"RequestBelowTarget medium: memory request 12 % below need":                        {Kind: BelowTarget, Severity: SeverityMedium, Resource: cluster.Memory, Share: 0.12},
+		"JVMUsesAllCores medium: ◆ JVM and 1 core: sees all cores of the node (explain)":   {Kind: AllCores, Severity: SeverityMedium, Amount: 1000},
+		"JVMUsesAllCores medium: ◆ JVM: with 995m it sees all cores of the node (explain)": {Kind: AllCores, Severity: SeverityMedium, Amount: 995, Proposed: true},
 	} {
 		noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 		if got := f.Kind.String() + " " + f.Severity.String() + ": " + f.Text(noon); got != want {

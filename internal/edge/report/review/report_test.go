@@ -188,6 +188,20 @@ func TestTable_freedRequests_areNotKnownBeforeThereIsUsage(t *testing.T) {
 	}
 }
 
+func TestTable_requestThatAJVMMisreads_isMarked(t *testing.T) {
+	for want, target := range map[string]int64{"1 → 800m ◆": 800, "1 → 988m ◆": 988, "keep ◆": 1000} {
+		s := subject(deploy("shop", "api"), "app", 12, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(target, gib))
+		s.JVM = true
+		r := core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced"}}, []core.Subject{s})
+		got := written(t, "table", r, Options{Top: 30})
+		for _, want := range []string{"AT RISK", want, "◆ JVM and 1 core: sees all cores of the node (explain)"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is missing in\n%s", want, got)
+			}
+		}
+	}
+}
+
 // The first profile determines the report, and -o wide has columns for the others.
 func TestWide_severalProfiles_haveColumnsOfTheirOwn(t *testing.T) {
 	s := subject(deploy("shop", "cart"), "app", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(400, 512*mib))

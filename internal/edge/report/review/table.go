@@ -5,6 +5,7 @@ package review
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -408,8 +409,17 @@ func replicas(row *core.Row) string {
 	return "–"
 }
 
-// change returns the change of a request: "500m → 633m", "keep", or why there is none.
+// change returns the change of a request, with the mark ◆ if a JVM misreads it: "1 → 1.5 ◆".
 func change(row *core.Row, res cluster.Resource) string {
+	text := changed(row, res)
+	if slices.ContainsFunc(row.Findings, func(f core.Finding) bool { return f.Kind == core.AllCores && f.Resource == res }) {
+		text += " ◆"
+	}
+	return text
+}
+
+// changed returns the change of a request: "500m → 633m", "keep", or why there is none.
+func changed(row *core.Row, res cluster.Resource) string {
 	i := index(res)
 	before, had := row.Requests.Get(res)
 	after, has := row.Request.Get(res)
