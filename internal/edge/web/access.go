@@ -67,7 +67,7 @@ type Access struct {
 
 	mu     sync.Mutex
 	known  map[[sha256.Size]byte]knownUser
-	rights map[string]knownRights
+	rights map[string]knownRights // by all that the API server knows of a user
 }
 
 // knownUser is the answer to a TokenReview.
@@ -231,7 +231,7 @@ func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
 // rightsOf returns what a user may see. Namespaces that have appeared since the last answers are asked about. complete is false while more
 // namespaces may appear because the cluster is still read.
 func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Viewer, complete bool, err error) {
-	key := strings.Join(append([]string{u.Name, u.UID}, u.Groups...), "\x00")
+	key := fmt.Sprintf("%q", *u) // all of it, because tokens of one user may differ in Extra only, such as in their scopes
 	now := time.Now()
 	a.mu.Lock()
 	known, found := a.rights[key]

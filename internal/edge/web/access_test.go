@@ -338,3 +338,28 @@ func TestAccess_proxyNamesGroupsOfTheSystem_areIgnored(t *testing.T) {
 		t.Errorf("status %d, groups %q, want %q", w.Code, g.groups, want)
 	}
 }
+
+// scopedReviewer is an API server with tokens of one user. A scope is a part of the user that only Extra has, as in OpenShift.
+type scopedReviewer struct{}
+
+func (scopedReviewer) Authenticate(_ context.Context, token string) (overview.User, bool, error) {
+	return overview.User{Name: "ann", Extra: map[string][]string{"scopes": {token}}}, true, nil
+}
+
+func (scopedReviewer) MayList(_ context.Context, u *overview.User, _ string) (bool, error) {
+	return u.Extra["scopes"][0] == "full", nil
+}
+
+// A token of a user that may do less than another token of the same user does not get the rights of the other one.
+func TestAccess_tokensOfOneUserHaveOtherScopes_eachHasItsOwnRights(t *testing.T) {
+	source := webtest.Small()
+	h := web.New(web.Config{Source: source, Access: web.NewAccess(web.AccessConfig{Mode: web.Token, Reviewer: scopedReviewer{}, Namespaces: source})})
+	for _, c := range []struct {
+		token string
+		want  int
+	}{{"full", 200}, {"none", 403}, {"full", 200}} {
+		if got := get(h, "GET", "/", bearer(c.token)).StatusCode; got != c.want {
+			t.Errorf("token with scope %s: status %d, want %d", c.token, got, c.want)
+		}
+	}
+}
