@@ -246,9 +246,7 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 	if !known.viewer.All {
 		var names []string
 		names, complete = a.c.Namespaces.Namespaces()
-		if known, err = a.askNamespaces(ctx, u, known, names); err != nil {
-			return nil, false, err
-		}
+		known, err = a.askNamespaces(ctx, u, known, names)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -256,12 +254,16 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 		maps.DeleteFunc(a.rights, func(_ string, k knownRights) bool { return now.After(k.until) })
 	}
 	if len(a.rights) < maxKnown {
-		a.rights[key] = known
+		a.rights[key] = known // also after an error, so that the next attempt continues with the other namespaces
+	}
+	if err != nil {
+		return nil, false, err
 	}
 	return &known.viewer, complete, nil
 }
 
-// askNamespaces asks about namespaces whose answer is not known. It returns new maps, because other requests read the old ones.
+// askNamespaces asks about namespaces whose answer is not known. It returns new maps, because other requests read the old ones. With an error, the
+// result has the answers that came in time.
 func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known knownRights, names []string) (knownRights, error) {
 	var unknown []string
 	for _, ns := range names {
@@ -287,13 +289,14 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 			for ns := range todo {
 				may, err := a.mayList(ctx, u, ns)
 				mu.Lock()
-				switch {
-				case err != nil:
+				if err != nil {
 					failures = append(failures, err)
-				case may:
+				} else {
+					out.asked[ns] = true
+				}
+				if may {
 					out.viewer.Namespaces[ns] = true
 				}
-				out.asked[ns] = true
 				mu.Unlock()
 			}
 		})
@@ -304,7 +307,7 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 	close(todo)
 	workers.Wait()
 	if len(failures) > 0 {
-		return known, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
+		return out, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
 	}
 	return out, nil
 }

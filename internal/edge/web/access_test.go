@@ -363,3 +363,29 @@ func TestAccess_tokensOfOneUserHaveOtherScopes_eachHasItsOwnRights(t *testing.T)
 		}
 	}
 }
+
+// manyNamespaces are those of a large cluster.
+type manyNamespaces []string
+
+func (n manyNamespaces) Namespaces() ([]string, bool) { return n, true }
+
+// In a cluster with so many namespaces that their reviews take longer than a request may wait, each attempt continues where the one before ended.
+func TestAccess_reviewsOfAllNamespacesTakeLong_laterAttemptsContinue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names manyNamespaces
+		for i := range 800 {
+			names = append(names, fmt.Sprint("team-", i))
+		}
+		r := newReviewer()
+		r.may["shopkeeper"] = []string{"shop", "team-799"}
+		r.set(100*time.Millisecond, nil) // 400 answers in 5 s
+		h := guarded(webtest.Small(), r, func(c *web.AccessConfig) { c.Namespaces = names })
+		var got []int
+		for range 4 {
+			got = append(got, get(h, "GET", "/", bearer("shopkeeper")).StatusCode)
+		}
+		if got[0] != 503 || got[3] != 200 {
+			t.Errorf("status %v, want 200 after some attempts", got)
+		}
+	})
+}
