@@ -148,7 +148,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	var own []overview.Entry
 	for _, e := range s.Activity {
-		if e.Workload == row.Workload || e.Workload.IsZero() && ownsPod(row, e.Pod) {
+		if e.Workload == row.Workload || e.Workload.IsZero() && ownsPod(s.Overview, row, e.Pod) {
 			own = append(own, e)
 		}
 	}
@@ -176,9 +176,26 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 }
 
 // ownsPod reports whether a pod belongs to a workload according to its name. Events name only the pod.
-func ownsPod(row *overview.Row, pod cluster.Key) bool {
-	return pod.Namespace == row.Workload.Namespace && strings.HasPrefix(pod.Name, row.Workload.Name+"-")
+func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
+	w, by := &row.Workload, cluster.OwnerByName(pod)
+	switch {
+	case pod.Namespace != w.Namespace:
+		return false
+	case generated[w.Kind]:
+		return by.Kind == w.Kind && by.Name == w.Name
+	case by.Name == w.Name || !strings.HasPrefix(pod.Name, w.Name+"-"):
+		return by.Name == w.Name && by.Kind != "Pod"
+	}
+	for i := range o.Rows { // for example pay-api beside pay
+		if other := &o.Rows[i].Workload; other.Namespace == w.Namespace && other.Name == by.Name {
+			return false
+		}
+	}
+	return true
 }
+
+// generated are the kinds that cluster.OwnerByName knows. Other controllers name their pods as they like.
+var generated = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "CronJob": true, "Pod": true}
 
 func hasPeaks(history *overview.History) bool {
 	for i := range history.Containers {

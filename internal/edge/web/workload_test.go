@@ -5,6 +5,7 @@ package web
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -47,6 +48,49 @@ func TestRounded_anyNumber_staysANumber(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, 0.123456: 0.1235, 98765.4: 98770, math.SmallestNonzeroFloat64: math.SmallestNonzeroFloat64, math.MaxFloat64: math.MaxFloat64} {
 		if got := rounded(v); got != want {
 			t.Errorf("%v: got %v, want %v", v, got, want)
+		}
+	}
+}
+
+// Events name only the pod. The pods of web-api are not those of web.
+func TestOwnsPod_namesOfWorkloadsBeginAlike_eachHasItsOwn(t *testing.T) {
+	workload := func(kind, name string) cluster.Workload {
+		return cluster.Workload{Kind: kind, Namespace: "shop", Name: name}
+	}
+	o := &overview.Overview{}
+	for _, w := range []cluster.Workload{
+		workload("Deployment", "web"), workload("Deployment", "web-api"), workload("StatefulSet", "web"), workload("DaemonSet", "web"), workload("CronJob", "web"),
+		workload("Pod", "web"), workload("Job", "web"), workload("Rollout", "pay"), workload("Rollout", "pay-api"), workload("Postgres", "db"),
+	} {
+		o.Rows = append(o.Rows, overview.Row{Workload: w})
+	}
+	for _, c := range []struct {
+		pod  string
+		want []string
+	}{
+		{"web-7d4b9c6f5d-x2k9b", []string{"Deployment web", "Job web"}}, // the pods of a Job have no form of their own
+		{"web-api-7d4b9c6f5d-x2k9b", []string{"Deployment web-api"}},
+		{"web-gone-7d4b9c6f5d-x2k9b", []string{"Job web"}},
+		{"web-0", []string{"StatefulSet web", "Job web"}},
+		{"web-x2k9b", []string{"DaemonSet web", "Job web"}},
+		{"web-29384756-x2k9b", []string{"CronJob web", "Job web"}},
+		{"web", []string{"Pod web"}},
+		{"pay-7d4b9c6f5d-x2k9b", []string{"Rollout pay"}},
+		{"pay-api-7d4b9c6f5d-x2k9b", []string{"Rollout pay-api"}},
+		{"db-primary-0", []string{"Postgres db"}},
+		{"webshop-7d4b9c6f5d-x2k9b", nil},
+	} {
+		var got []string
+		for i := range o.Rows {
+			if ownsPod(o, &o.Rows[i], cluster.Key{Namespace: "shop", Name: c.pod}) {
+				got = append(got, o.Rows[i].Workload.Kind+" "+o.Rows[i].Workload.Name)
+			}
+			if ownsPod(o, &o.Rows[i], cluster.Key{Namespace: "pay", Name: c.pod}) {
+				t.Errorf("%s of another namespace belongs to %v", c.pod, o.Rows[i].Workload)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s belongs to %q, want %q", c.pod, got, c.want)
 		}
 	}
 }
