@@ -90,15 +90,19 @@ func (r *recordings) refine(ctx context.Context, row *overview.Row, pods []*clus
 	oldest := newest.Truncate(time.Hour).Add(-chartDays * 24 * time.Hour)
 	for i := range row.Containers {
 		c := historyOf(out, row.Containers[i].Name)
-		c.CPU, c.CPURecorded = overview.Fill(c.CPU, peaksOf(hours, c.Name, cluster.CPU))
-		c.Memory, c.MemoryRecorded = overview.Fill(c.Memory, peaksOf(hours, c.Name, cluster.Memory))
-		if c.CPURecorded > 0 {
-			c.CPU = between(oldest, newest, c.CPU)
-		}
-		if c.MemoryRecorded > 0 {
-			c.Memory = between(oldest, newest, c.Memory)
-		}
+		c.CPU, c.CPURecorded = filled(oldest, newest, c.CPU, peaksOf(hours, c.Name, cluster.CPU))
+		c.Memory, c.MemoryRecorded = filled(oldest, newest, c.Memory, peaksOf(hours, c.Name, cluster.Memory))
 	}
+}
+
+// filled returns the stored peaks, and the recorded ones of hours without stored ones. Then it returns those between two times only, and how
+// many of them are recorded.
+func filled(oldest, newest time.Time, stored, recorded []overview.Peak) ([]overview.Peak, int) {
+	all, n := overview.Fill(between(oldest, newest, stored), between(oldest, newest, recorded))
+	if n == 0 {
+		return stored, 0
+	}
+	return all, n
 }
 
 // peaksOf returns the peaks of a container. Stored peaks have no hours without any usage, so these have none either.
