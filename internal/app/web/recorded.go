@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ const failureAge = 30 * time.Second
 var (
 	errBusy = errors.New("too many pages are waiting for Prometheus")
 	errSlow = errors.New("no answer from Prometheus yet")
+
+	errPartial = errors.New("series were omitted") // the others are shown
 )
 
 // recordings has the hourly peaks that a Prometheus stores, of the workloads whose pages were opened last.
@@ -58,6 +61,9 @@ type recording struct {
 	attempts
 	of    cluster.Workload
 	hours []survey.Hour
+
+	partial bool // the answer may lack series
+
 	asked bool // the attempt that runs has had its turn; the mutex of attempts guards it
 	size  int  // of hours; the mutex of recordings guards it
 }
@@ -157,6 +163,8 @@ func (r *recordings) hours(ctx context.Context, w cluster.Workload, pods []*clus
 		err = failure
 	}
 	switch {
+	case err == nil && known && one.partial:
+		err = errPartial
 	case err != nil || known:
 	case !one.asked && failure == nil:
 		err = errBusy // Prometheus may be fast: others were before
@@ -177,7 +185,7 @@ func (o *recording) freshness(failure error) freshness {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	f := freshRecording
-	if o.err != nil {
+	if o.err != nil || o.partial {
 		f.age = failureAge
 	}
 	if o.read.IsZero() {
@@ -253,13 +261,16 @@ func (r *recordings) read(ctx context.Context, w cluster.Workload, pods []*clust
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	now := time.Now()
-	hours, err := r.from.Peaks(ctx, survey.Pods{Namespace: w.Namespace, Names: cluster.PodNames(w, pods)}, now.Add(-chartDays*24*time.Hour), now)
+	hours, partial, err := r.from.Peaks(ctx, survey.Pods{Namespace: w.Namespace, Names: cluster.PodNames(w, pods)}, now.Add(-chartDays*24*time.Hour), now)
 	var failure *survey.Error
 	switch {
 	case err == nil:
 		r.failed(nil)
 		r.keep(to, len(hours))
-		return func() { to.hours = hours }, nil
+		if len(partial) > 0 {
+			r.log.Warn("Prometheus may have omitted series of the usage for the web page", slog.String("workload", w.String()), slog.String("reason", strings.Join(partial, "; ")))
+		}
+		return func() { to.hours, to.partial = hours, len(partial) > 0 }, nil
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &failure) && failure.Cause == survey.TimedOut:
 		r.failed(errSlow) // perhaps only this workload has too many pods, so others are still read, but no page waits for them
 	case !errors.As(err, &failure) || failure.Cause != survey.TooLarge && failure.Cause != survey.Rejected:
@@ -283,6 +294,8 @@ func sentences(err error) string {
 	switch {
 	case errors.Is(err, errSlow), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "Prometheus has not answered yet. Reload the page in a minute."
+	case errors.Is(err, errPartial):
+		return "Prometheus answered with only a part of the series, so peaks may be missing. Reload the page in a minute; if it says so again, the log of podfit has the cause."
 	case errors.Is(err, errBusy):
 		return "Too many pages are waiting for Prometheus. Reload the page in a minute."
 	case !errors.As(err, &failure):

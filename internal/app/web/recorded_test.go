@@ -35,6 +35,7 @@ type recordedServer struct {
 	values  func(i int) string // value of an hour; "" is no sample
 	status  int                // 0: 200
 	body    string             // instead of an answer
+	with    string             // additional fields of an answer
 }
 
 func (p *recordedServer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -65,7 +66,7 @@ func (p *recordedServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (p *recordedServer) answer(u *url.URL) string {
 	if strings.HasSuffix(u.Path, "/query") {
-		return `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"20"]}]}}`
+		return `{"status":"success",` + p.with + `"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"20"]}]}}`
 	}
 	var from, to int64
 	fmt.Sscan(u.Query().Get("start"), &from)
@@ -83,7 +84,7 @@ func (p *recordedServer) answer(u *url.URL) string {
 			values = append(values, fmt.Sprintf(`[%d,%q]`, at, value))
 		}
 	}
-	return `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"container":"app"},"values":[` + strings.Join(values, ",") + `]}]}}`
+	return `{"status":"success",` + p.with + `"data":{"resultType":"matrix","result":[{"metric":{"container":"app"},"values":[` + strings.Join(values, ",") + `]}]}}`
 }
 
 func (p *recordedServer) asked() int {

@@ -29,6 +29,26 @@ func TestHistory_anHourBeginsAfterTheReading_noteCountsWhatIsShown(t *testing.T)
 	})
 }
 
+// Thanos without one of its stores answers with the series of the others.
+func TestHistory_answerIsPartial_pageSaysSo(t *testing.T) {
+	for name, with := range map[string]string{
+		"Thanos":          `"warnings":["no store matched: secret address"],`,
+		"VictoriaMetrics": `"isPartial":true,`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &recordedServer{with: with}
+			s := refined(t, &fake{}, p)
+			h, err := s.History(t.Context(), shown("web"))
+			if err != nil || len(h.Containers) != 1 || h.Containers[0].CPURecorded == 0 {
+				t.Fatalf("%s: got %+v, %v", name, h, err)
+			}
+			if !strings.Contains(h.Unrecorded, "part of the series") || strings.Contains(h.Unrecorded, "secret") {
+				t.Errorf("%s: got %q", name, h.Unrecorded)
+			}
+		})
+	}
+}
+
 // The first viewer goes away. The others get what was read for it.
 func TestHistory_firstViewerLeaves_othersGetThePeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

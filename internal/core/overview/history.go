@@ -16,7 +16,7 @@ type History struct {
 	Containers []ContainerHistory
 	Requests   []RequestStep // the oldest first
 	Profiles   []ProfileSize // the profile of the workload first
-	Unrecorded string        // why Prometheus could not be read, with the remedy, as sentences; "" if it was read or none is configured
+	Unrecorded string        // why Prometheus could not be read, or not all of it, with the remedy, as sentences; "" if it was read or none is configured
 }
 
 // A ProfileSize is what a profile recommends for one resource of a container, compared with the peaks of the last days.

@@ -25,42 +25,47 @@ const maxContainers = 200
 // Peaks returns the hourly peaks of each container of one workload as Read does, the oldest of a container first: the highest value of any
 // pod. CPU is an average of some minutes. The time is changed to whole hours of the past. Peaks sends three queries, one after the other. If the server
 // rejects one as too large, it reads the later half of the time. Hours without samples are absent; the result is empty if the server has
-// none. The error is an *Error, or that of the context. Several goroutines may call Peaks.
-func (s *Survey) Peaks(ctx context.Context, of Pods, from, to time.Time) ([]Hour, error) {
+// none. partial has the warnings of the server that a result may lack series. The error is an *Error, or that of the context. Several
+// goroutines may call Peaks.
+func (s *Survey) Peaks(ctx context.Context, of Pods, from, to time.Time) (hours []Hour, partial []string, err error) {
 	if of.Namespace == "" || of.Names == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	in := selector{namespaces: []string{of.Namespace}, labels: s.config.Labels, pods: of.Names}
 	interval, err := s.interval(ctx, in, to)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
-	out, err := s.peaks(ctx, in, windowOf(interval), from, to)
+	hours, partial, err = s.peaks(ctx, in, windowOf(interval), from, to)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Cause == TooLarge {
 		return s.peaks(ctx, in, windowOf(interval), from.Add((to.Sub(from) / 2).Truncate(time.Hour)), to)
 	}
-	return out, err
+	return hours, partial, err
 }
 
-func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, from, to time.Time) ([]Hour, error) {
+func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, from, to time.Time) (out []Hour, partial []string, err error) {
 	f := found{from: from, to: to, hours: map[string][]Hour{}}
 	clusters := map[string]bool{}
 	for _, m := range [...]Measure{CPU, Memory} {
 		query := m.expression(in, false, window)
-		_, err := s.span(ctx, query, from.Add(time.Hour), to, func(one *series) error {
+		warnings, err := s.span(ctx, query, from.Add(time.Hour), to, func(one *series) error {
 			clusters[one.Metric[clusterLabel]] = true
 			return f.add(m, one)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(clusters) > 1 && len(in.labels) == 0 {
-			return nil, s.failure(SeveralClusters, query, 0, "")
+			return nil, nil, s.failure(SeveralClusters, query, 0, "")
+		}
+		for _, w := range warnings {
+			if w.Partial && !slices.Contains(partial, w.Text) {
+				partial = append(partial, w.Text)
+			}
 		}
 	}
-	var out []Hour
 	for _, name := range slices.Sorted(maps.Keys(f.hours)) {
 		for i, h := range f.hours[name] {
 			if h.Has.Empty() {
@@ -70,7 +75,7 @@ func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, f
 			out = append(out, h)
 		}
 	}
-	return out, nil
+	return out, partial, nil
 }
 
 // found is what the queries of Peaks have returned.

@@ -22,6 +22,7 @@ type peaksServer struct {
 	starts  []string
 	count   string // scrapes in ten minutes
 	result  func(query string) (status int, series string)
+	with    string // additional fields of the answers with result
 }
 
 func (p *peaksServer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -37,7 +38,7 @@ func (p *peaksServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status != http.StatusOK {
 		return reply(status, "application/json", `{"status":"error","error":"query processing would load too many samples"}`), nil
 	}
-	return reply(status, "application/json", `{"status":"success","data":{"result":[`+series+`]}}`), nil
+	return reply(status, "application/json", `{"status":"success",`+p.with+`"data":{"result":[`+series+`]}}`), nil
 }
 
 // valuesOf returns a series with values, the first at the end of the first hour after from.
@@ -62,7 +63,7 @@ func TestPeaks_strangeValues_areIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-24*time.Hour), now)
+	got, _, err := s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-24*time.Hour), now)
 	want := []Hour{
 		{Namespace: "shop", Container: "a", End: from.Add(time.Hour), CPU: 0.1, Has: cluster.Of(cluster.CPU)},
 		{Namespace: "shop", Container: "a", End: from.Add(2 * time.Hour), CPU: 0.7, Has: cluster.Of(cluster.CPU)},
@@ -91,7 +92,7 @@ func TestPeaks_tooManySamples_readsTheLaterHalf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-14*24*time.Hour), now)
+	got, _, err := s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-14*24*time.Hour), now)
 	if err != nil || len(got) != 1 {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -117,7 +118,7 @@ func TestPeaks_unboundedAnswers_areErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-24*time.Hour), now)
+		_, _, err = s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-24*time.Hour), now)
 		var failed *Error
 		if !errors.As(err, &failed) || failed.Cause != TooLarge || len(p.queries) > 3 {
 			t.Errorf("%s: error %v after %d queries", name, err, len(p.queries))
@@ -131,7 +132,28 @@ func TestPeaks_noNames_noQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Peaks(t.Context(), Pods{Namespace: "shop"}, now.Add(-24*time.Hour), now); got != nil || err != nil || len(p.queries) > 0 {
+	if got, _, err := s.Peaks(t.Context(), Pods{Namespace: "shop"}, now.Add(-24*time.Hour), now); got != nil || err != nil || len(p.queries) > 0 {
 		t.Errorf("got %v, %v and %d queries", got, err, len(p.queries))
+	}
+}
+
+func TestPeaks_serverWarns_partialHasWhatMayBeMissing(t *testing.T) {
+	for with, want := range map[string]string{
+		`"warnings":["no store matched"],`:                             "[no store matched]",
+		`"isPartial":true,`:                                            "[the result is partial]",
+		`"warnings":["PromQL info: metric might not be a counter"],`:   "[]",
+		`"isPartial":false,"infos":["a remark that omits no series"],`: "[]",
+	} {
+		p := &peaksServer{count: "40", with: with, result: func(string) (int, string) {
+			return http.StatusOK, valuesOf("app", now.Truncate(time.Hour).Add(-time.Hour), "0.5")
+		}}
+		s, err := New(Config{Address: "http://prometheus.example", Transport: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, partial, err := s.Peaks(t.Context(), Pods{Namespace: "shop", Names: "web-.*"}, now.Add(-24*time.Hour), now)
+		if err != nil || len(got) != 1 || fmt.Sprint(partial) != want {
+			t.Errorf("%s: got %v, partial %q, %v; want %s", with, got, partial, err, want)
+		}
 	}
 }
