@@ -112,7 +112,7 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 	})
 }
 
-// Serve runs an HTTP server on a listener until ctx ends, and then waits a few seconds for open requests.
+// Serve runs an HTTP server on a listener until ctx ends, and then waits a few seconds for open requests. It ends those that take longer.
 func Serve(ctx context.Context, l net.Listener, srv *http.Server) error { return serveOn(ctx, l, srv) }
 
 func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {
@@ -126,6 +126,9 @@ func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := srv.Shutdown(grace)
+	if grace.Err() != nil {
+		err = srv.Close() // the requests that are still open end with an error, and podfit with none
+	}
 	if e := <-done; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
 	}
