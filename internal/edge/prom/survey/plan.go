@@ -19,6 +19,7 @@ const (
 	maxNames          = 2000             // bytes of namespaces in a query, because URLs longer than about 8 KiB are often rejected
 	maxQuery          = 5000             // bytes of all namespaces in a query
 	maxSeries         = 20_000           // present containers in a query, which bounds memory
+	maxPerHour        = 40_000_000       // samples of a namespace that are counted, so that those of a day fit in 32 bits
 	minSeries         = 10               // assumed for a namespace without pods at present
 	defaultInterval   = 15 * time.Second // scrape interval, if it is not known; a low value is safe
 )
@@ -87,7 +88,7 @@ func (p *Plan) layout(namespaces []string) {
 				continue
 			}
 			needs := p.perHour(name) * hoursPerDay
-			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames || count+p.Series[name] > maxSeries) {
+			if len(now.namespaces) > 0 && (samples+needs > budget || length+len(name) > maxNames || p.Series[name] > maxSeries-count) {
 				p.groups = append(p.groups, now)
 				now, samples, length, count = group{}, 0, 0, 0
 			}
@@ -113,7 +114,8 @@ func (p *Plan) budget() int { return max(p.MaxSamples/usableShare, 1) }
 
 // perHour returns the samples of a namespace in an hour.
 func (p *Plan) perHour(namespace string) int {
-	return max(p.Series[namespace], minSeries) * max(int(time.Hour/p.Interval), 1)
+	all := int64(max(p.Series[namespace], minSeries)) * max(int64(time.Hour/p.Interval), 1)
+	return int(min(all, maxPerHour))
 }
 
 // days yields the starts of the days, the oldest first.

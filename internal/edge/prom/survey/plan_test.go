@@ -5,6 +5,7 @@ package survey
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -239,4 +240,27 @@ func FuzzAnswer(f *testing.F) {
 		}
 		_, _ = s.instant(t.Context(), "up", start, func(map[string]string, float64) {})
 	})
+}
+
+// On 32-bit machines, an int has at most two billions, and a namespace with 30,000 containers that are scraped each second has more samples in a day.
+// Fails on such machines only: GOARCH=386 go test.
+func TestLayout_moreSamplesThanAnIntHas_queriesStayWithinTheBudget(t *testing.T) {
+	start := now.Truncate(day).Add(-day)
+	for name, series := range map[string]map[string]int{
+		"one large namespace": {"batch": 30_000, "shop": 3, "web": 7},
+		"strange counts":      {"batch": math.MaxInt32, "shop": math.MaxInt32, "web": 7},
+	} {
+		p := &Plan{From: start, To: start.Add(day), Interval: time.Second, MaxSamples: defaultMaxSamples, Series: series, ByPod: []string{"batch", "shop", "web"}}
+		p.layout([]string{"batch", "shop", "web"})
+		for _, g := range p.groups {
+			if len(g.namespaces) > 1 && slices.Contains(g.namespaces, "batch") {
+				t.Errorf("%s: read together: %v", name, g.namespaces)
+			}
+			for _, q := range p.queries(g, start, p.budget()) {
+				if n := q.samples(); n <= 0 || n > p.budget() && q.to-q.from > 1 {
+					t.Errorf("%s: a query of %v for %d hours reads %d samples, budget %d", name, q.namespaces, q.to-q.from, n, p.budget())
+				}
+			}
+		}
+	}
 }
