@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,8 @@ const (
 	maxRecordings   = 128     // workloads whose peaks are kept: about 60 KB for each container
 	maxHours        = 250_000 // hours of containers that are kept: about 50 MB
 	maxQueries      = 2       // at a time, for all viewers
-	maxWaiting      = 32      // workloads that wait for their turn
+	maxWaiting      = 32      // workloads that are read or wait for their turn
+	maxWaitingEach  = 8       // of them in one namespace, so that its viewers do not keep those of others out
 	maxRecordedSize = 4 << 20 // bytes of an answer
 )
 
@@ -45,14 +47,14 @@ var (
 
 // recordings has the hourly peaks that a Prometheus stores, of the workloads whose pages were opened last.
 type recordings struct {
-	from    *survey.Survey
-	log     *slog.Logger
-	turns   chan struct{} // one for each workload that is read now
-	waiting chan struct{} // one for each workload that is read or waits for its turn
+	from  *survey.Survey
+	log   *slog.Logger
+	turns chan struct{} // one for each workload that is read now
 
 	mu       sync.Mutex
-	all      []*recording // the one whose page was opened last is the last
-	failure  error        // that concerns all workloads; nil after a success
+	waiting  map[string]int // workloads that are read or wait for their turn, by namespace; "" is all
+	all      []*recording   // the one whose page was opened last is the last
+	failure  error          // that concerns all workloads; nil after a success
 	failedAt time.Time
 }
 
@@ -75,7 +77,7 @@ func newRecordings(c survey.Config, log *slog.Logger) (*recordings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &recordings{from: from, log: log, turns: make(chan struct{}, maxQueries), waiting: make(chan struct{}, maxWaiting)}, nil
+	return &recordings{from: from, log: log, turns: make(chan struct{}, maxQueries), waiting: map[string]int{}}, nil
 }
 
 // refine adds the peaks of Prometheus in the hours of which none are stored, or why they are not known.
@@ -197,8 +199,7 @@ func (o *recording) freshness(failure error) freshness {
 	return f
 }
 
-// of returns the recording of a workload, and a recent failure that concerns all workloads. It removes the recording that was not used for
-// longest if there are too many.
+// of returns the recording of a workload, and a recent failure that concerns all workloads. It removes another recording if there are too many.
 func (r *recordings) of(w cluster.Workload) (*recording, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +209,7 @@ func (r *recordings) of(w cluster.Workload) (*recording, error) {
 		one = r.all[at]
 	}
 	if at < 0 && len(r.all) >= maxRecordings {
-		at = 0
+		at = r.least(func(*recording) int { return 1 })
 	}
 	if at >= 0 {
 		r.all = slices.Delete(r.all, at, at+1)
@@ -220,7 +221,18 @@ func (r *recordings) of(w cluster.Workload) (*recording, error) {
 	return one, nil
 }
 
-// keep notes how many hours a recording has, and removes those that were not used for longest if all have too many together.
+// least returns the index of the recording to remove: the one that was not used for longest in the namespace that needs most. So the viewers of
+// one namespace do not displace what those of others see. The mutex is held.
+func (r *recordings) least(needs func(*recording) int) int {
+	total := make(map[string]int)
+	for _, one := range r.all {
+		total[one.of.Namespace] += needs(one)
+	}
+	most := slices.Max(slices.Collect(maps.Values(total)))
+	return slices.IndexFunc(r.all, func(one *recording) bool { return needs(one) > 0 && total[one.of.Namespace] == most })
+}
+
+// keep notes how many hours a recording has, and removes others if all have too many together.
 func (r *recordings) keep(one *recording, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,8 +242,9 @@ func (r *recordings) keep(one *recording, size int) {
 		total += other.size
 	}
 	for total > maxHours && len(r.all) > 1 {
-		total -= r.all[0].size
-		r.all = slices.Delete(r.all, 0, 1)
+		at := r.least(func(other *recording) int { return other.size })
+		total -= r.all[at].size
+		r.all = slices.Delete(r.all, at, at+1)
 	}
 }
 
@@ -242,14 +255,34 @@ func (r *recordings) failed(err error) {
 	r.failure, r.failedAt = err, time.Now()
 }
 
+// enter reports whether another workload of a namespace may wait for its turn. Then leave must follow.
+func (r *recordings) enter(namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting[""] >= maxWaiting || r.waiting[namespace] >= maxWaitingEach {
+		return false
+	}
+	r.waiting[""]++
+	r.waiting[namespace]++
+	return true
+}
+
+func (r *recordings) leave(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting[""]--
+	r.waiting[namespace]--
+	if r.waiting[namespace] == 0 {
+		delete(r.waiting, namespace)
+	}
+}
+
 // read reads the peaks of a workload. It returns what stores them.
 func (r *recordings) read(ctx context.Context, w cluster.Workload, pods []*cluster.Pod, to *recording) (func(), error) {
-	select {
-	case r.waiting <- struct{}{}:
-	default:
+	if !r.enter(w.Namespace) {
 		return nil, errBusy
 	}
-	defer func() { <-r.waiting }()
+	defer r.leave(w.Namespace)
 	select {
 	case r.turns <- struct{}{}:
 	case <-ctx.Done():

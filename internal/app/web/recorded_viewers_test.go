@@ -5,6 +5,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,4 +101,51 @@ func TestHistory_sameNameInTwoNamespaces_eachHasItsPeaks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A viewer who opens the pages of one namespace all the time does not take the charts from viewers of others.
+func TestHistory_oneNamespaceIsOpenedAllTheTime_othersAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &recordedServer{delay: 300 * time.Millisecond}
+		s := refined(t, &fake{}, p)
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 100 {
+			go func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					_, _ = s.History(ctx, shown(fmt.Sprint("w-", i, "-", n)))
+					time.Sleep(100 * time.Millisecond) // a busy page is there at once
+				}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		row := shown("web")
+		row.Workload.Namespace = "pay"
+		_, _ = s.History(t.Context(), row)
+		time.Sleep(10 * time.Second)
+		if h, _ := s.History(t.Context(), row); h.Unrecorded != "" || len(h.Containers) != 1 {
+			t.Errorf("got %q", h.Unrecorded)
+		}
+		stop()
+		time.Sleep(time.Minute) // until all readings have ended
+	})
+}
+
+// What is kept for the viewers of one namespace is not displaced by the viewers of another one.
+func TestRecordings_oneNamespaceHasManyWorkloads_otherIsKept(t *testing.T) {
+	s := refined(t, &fake{}, &recordedServer{})
+	row := shown("web")
+	row.Workload.Namespace = "pay"
+	first, _ := s.recordings.of(row.Workload)
+	s.recordings.keep(first, 336)
+	for i := range 2 * maxRecordings {
+		one, _ := s.recordings.of(shown(fmt.Sprint("w-", i)).Workload)
+		s.recordings.keep(one, maxHours/10)
+	}
+	total := 0
+	for _, one := range s.recordings.all {
+		total += one.size
+	}
+	if again, _ := s.recordings.of(row.Workload); again != first || total > maxHours || len(s.recordings.all) > maxRecordings {
+		t.Errorf("kept: %v; %d hours of %d workloads", again == first, total, len(s.recordings.all))
+	}
 }
