@@ -161,7 +161,7 @@ func (r *recordings) hours(ctx context.Context, w cluster.Workload, pods []*clus
 	defer one.mu.Unlock()
 	known := one.usable(freshRecording)
 	err := one.err
-	if err == nil && !errors.Is(failure, errSlow) {
+	if err == nil && !errors.Is(failure, errSlow) || failure != nil && errors.Is(err, errBusy) { // many wait because of the failure
 		err = failure
 	}
 	switch {
