@@ -261,9 +261,7 @@ func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
 		}
 		return page.Workloads == 1 && page.WorkloadsWithVPA == 1 && page.Pods == 3 && page.Nodes == 1
 	})
-	if text := read(t, root); !strings.Contains(text, "but not watch them") {
-		t.Errorf("the page does not name the missing right: %s", text)
-	}
+	kubetest.Eventually(t, "the page names the missing right", func() bool { return strings.Contains(read(t, root), "but not watch them") })
 }
 
 func TestCommand_wrongCall_isUsageError(t *testing.T) {
