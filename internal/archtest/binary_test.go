@@ -16,7 +16,7 @@ import (
 
 // pageBytes is how much the web page may add to the stripped binary on amd64. It is more than the 300 KB that were planned: decision 7 says
 // what they consist of.
-const pageBytes = 640_000
+const pageBytes = 660_000
 
 // downloadBytes is how much the page may add to the compressed binary, which is what archives and image layers contain.
 const downloadBytes = 300_000

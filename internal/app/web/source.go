@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -94,6 +95,7 @@ type source struct {
 	startupBoost  bool
 	excluded      []string    // names and patterns of namespaces that are not shown
 	recordings    *recordings // nil without Prometheus
+	plans         planReader
 	log           *slog.Logger
 
 	state   reading[*web.State]
@@ -103,6 +105,7 @@ type source struct {
 	stored  reading[storedUsage]
 	own     reading[overview.Facts]
 	catalog reading[*sizing.Catalog]
+	plan    reading[*v1alpha1.CapacityPlanStatus]
 }
 
 // newSource completes a source.
@@ -114,6 +117,7 @@ func newSource(s *source) *source {
 	s.stored.log = s.log
 	s.own.log = s.log
 	s.catalog.log = s.log
+	s.plan.log = s.log
 	return s
 }
 
@@ -152,6 +156,7 @@ var (
 
 	// The stored usage of a large cluster is many megabytes, so it is read more rarely the longer that takes.
 	freshStored  = freshness{age: time.Minute, stale: 5 * time.Hour, patience: 3 * time.Second, limit: 5 * time.Minute, rest: 50}
+	freshPlan    = freshness{age: time.Minute, stale: 10 * time.Minute, patience: 2 * time.Second}
 	freshCatalog = freshness{age: time.Minute, stale: 10 * time.Minute, patience: 3 * time.Second}
 
 	freshHealth = freshness{age: 15 * time.Second, stale: 2 * time.Minute, patience: 2 * time.Second}
@@ -257,6 +262,7 @@ func (s *source) prefetch(ctx context.Context) {
 	cancel() // do not wait
 	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
 	_, _, _ = s.own.get(ended, freshHealth, s.registrations.Registrations)
+	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
 // readUsage reads the current usage.
@@ -288,6 +294,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
 	}
 	state.Custom = s.customProfiles(ctx)
+	s.addPlan(ctx, state)
 	s.addActivity(ctx, state)
 	if len(s.excluded) > 0 {
 		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })

@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
@@ -166,6 +167,10 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	if err != nil {
 		return nil, err
 	}
+	plans, err := capacityplan.New(clients)
+	if err != nil {
+		return nil, err
+	}
 	if c.Prices != "" {
 		if _, err := price.ReadFile(c.Prices, nil); err != nil {
 			return nil, process.UsageError{Err: fmt.Errorf("--web-prices: %w", err)}
@@ -176,7 +181,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		return nil, err
 	}
 	src := newSource(&source{
-		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: clusterArchive{clients}, registrations: registrations{clients}, process: p, journal: d.Journal,
+		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: clusterArchive{clients}, registrations: registrations{clients}, plans: plans, process: p, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), excluded: c.Excluded, log: p.Log,
 	})
 	if d.Prometheus != nil {

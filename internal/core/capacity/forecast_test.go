@@ -253,7 +253,7 @@ func FuzzForecast_anyValues_datesAreInOrder(f *testing.F) {
 	})
 }
 
-// The median of slopes is compared with the definition, and the days with the calendar.
+// Days are compared with the calendar.
 func TestDay_dates_areThoseOfTheCalendar(t *testing.T) {
 	for _, text := range []string{"1969-12-31", "1970-01-02", "2000-02-29", "2026-11-22"} {
 		at, err := time.Parse(time.DateOnly, text)

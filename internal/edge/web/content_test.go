@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
 
@@ -52,6 +55,47 @@ func TestWorkloads_withoutVPA_areListed(t *testing.T) {
 	contains(t, "without VPA", body(t, get(h, "GET", "/workloads?vpa=without&sort=name")), ">node-exporter</a>", "no VPA", ">playground</a>", "no VPA")
 	if text := body(t, get(h, "GET", "/workloads?vpa=without")); strings.Contains(text, ">cart</a>") {
 		t.Error("a workload with a VPA is listed")
+	}
+}
+
+func TestNodes_capacityPlan_datesAndAdviceAreShown(t *testing.T) {
+	source := webtest.Small()
+	contains(t, "the plan", body(t, get(handler(source), "GET", "/nodes")), "Forecast of capacity", "CapacityPlan of 22 Nov, 03:14 UTC", "154 of 192 (80 %)",
+		"70 % since 2026-11-18; 100 % on 2026-12-09 (2026-12-02 to 2026-12-20)", "2026-11-22: now", "order nodes now", "384Gi of 768Gi (50 %)", "70 % not within 90 days; 100 % not known")
+	var page struct {
+		CapacityPlan struct {
+			Resources []struct{ Pool, Resource, Requested, Capacity, OrderBy, Advice string }
+		}
+	}
+	decode(t, get(handler(source), "GET", "/nodes?format=json"), &page)
+	if r := page.CapacityPlan.Resources; len(r) != 2 || r[0].Pool != "worker" || r[0].Resource != "CPU" || r[0].Requested != "154" || r[0].OrderBy != "2026-11-22" || r[0].Advice != "OrderNow" {
+		t.Errorf("JSON has %+v", r)
+	}
+	source.SetPlan(nil, "podfit may not read it")
+	contains(t, "no right", body(t, get(handler(source), "GET", "/nodes")), "Forecast of capacity", "podfit may not read it")
+	source.SetPlan(new(v1alpha1.CapacityPlanStatus), "")
+	contains(t, "new plan", body(t, get(handler(source), "GET", "/nodes")), "The recommender has not written the forecast yet.")
+	source.SetPlan(nil, "")
+	if text := body(t, get(handler(source), "GET", "/nodes")); strings.Contains(text, "Forecast of capacity") {
+		t.Error("a cluster without a CapacityPlan has a forecast")
+	}
+}
+
+// Dates that are not known are left out.
+func TestNodes_partOfThePlanIsKnown_isShown(t *testing.T) {
+	threshold := func(state, earliest, expected string) []v1alpha1.CapacityThreshold {
+		return []v1alpha1.CapacityThreshold{{Percent: 100, State: state, Earliest: earliest, Expected: expected}}
+	}
+	for want, cpu := range map[string]v1alpha1.CapacityResource{
+		"100 % on 2026-12-09 (from 2026-12-02)": {Thresholds: threshold("Ahead", "2026-12-02", "2026-12-09")},
+		"100 % from 2026-12-02":                 {Thresholds: threshold("Ahead", "2026-12-02", "")},
+		"100 % not known":                       {Thresholds: threshold("Unknown", "", "")},
+		`<td class="nowrap">154 of 0</td>`:      {Requested: resource.MustParse("154")},
+		`<td>–</td><td class="nowrap">–</td>`:   {},
+	} {
+		source := webtest.Small()
+		source.SetPlan(&v1alpha1.CapacityPlanStatus{Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: cpu}}}, "")
+		contains(t, want, body(t, get(handler(source), "GET", "/nodes")), want)
 	}
 }
 

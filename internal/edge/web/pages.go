@@ -223,6 +223,7 @@ type nodesView struct {
 	At      time.Time    `json:"at"`
 	Visible bool         `json:"-"`
 	Pools   []poolView   `json:"pools"`
+	Plan    *planView    `json:"capacityPlan,omitempty"`
 	Resizes []resizeView `json:"resizes"`
 }
 
@@ -265,6 +266,9 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 			Name: p.Name, Label: p.Label, Nodes: p.Nodes, Ready: p.Ready, Largest: amounts{p.Largest}, OnNode: p.OnNode,
 			Bars: []barView{barOf(cluster.CPU, &p.Totals), barOf(cluster.Memory, &p.Totals)},
 		})
+	}
+	if v.All {
+		view.Plan = planViewOf(s)
 	}
 	for i := range o.Resizes[:min(len(o.Resizes), activityRows)] {
 		view.Resizes = append(view.Resizes, resizeViewOf(&o.Resizes[i]))

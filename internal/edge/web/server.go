@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -40,6 +41,9 @@ type State struct {
 	Pending  bool      // the overview is not computed yet, so it is empty
 
 	Custom []CustomProfile // the SizingProfiles of the cluster, by name
+
+	Plan        *v1alpha1.CapacityPlanStatus // nil if the cluster has none, or it cannot be read
+	PlanProblem string                       // why it cannot be read, as a sentence
 
 	Excluded []string // names and patterns of the namespaces that are not shown
 }

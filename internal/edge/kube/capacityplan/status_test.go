@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/capacity"
@@ -123,6 +125,31 @@ func TestStatus_conditionThatStays_keepsItsTime(t *testing.T) {
 	after := Status(&plan, nil, before).Conditions
 	if diff := cmp.Diff(before, after); diff != "" || len(after) != 4 {
 		t.Errorf("%d conditions, %s", len(after), diff)
+	}
+}
+
+// The day of the order-by date is the first on which the condition is True.
+func TestStatus_orderByDate_setsCapacityOrderNow(t *testing.T) {
+	today := capacity.DayOf(now)
+	for name, c := range map[string]struct {
+		orderBy capacity.Day
+		status  metav1.ConditionStatus
+		reason  string
+	}{
+		"no date":   {0, metav1.ConditionFalse, "NoOrderDue"},
+		"tomorrow":  {today + 1, metav1.ConditionFalse, "NoOrderDue"},
+		"today":     {today, metav1.ConditionTrue, "OrderDateReached"},
+		"last week": {today - 7, metav1.ConditionTrue, "OrderDateReached"},
+	} {
+		plan := capacity.Plan{Now: now, Pools: []capacity.PoolPlan{{Pool: capacity.Pool{Name: "worker"}}}}
+		for i, res := range cluster.All {
+			plan.Pools[0].Resources[i].Resource = res
+		}
+		plan.Pools[0].Resources[0].Outlook.OrderBy = c.orderBy
+		got := meta.FindStatusCondition(Status(&plan, nil, nil).Conditions, v1alpha1.PlanOrderNow)
+		if got == nil || got.Status != c.status || got.Reason != c.reason || strings.HasPrefix(got.Message, "worker cpu: ") != (c.status == metav1.ConditionTrue) {
+			t.Errorf("%s: got %+v, want %s with reason %s", name, got, c.status, c.reason)
+		}
 	}
 }
 

@@ -11,6 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -66,6 +70,13 @@ func nightBatch() recommend.Profile {
 	p := recommend.Profile{Name: "night-batch", About: "Batch jobs that run at night", OOMBudget: 0.05}
 	p.FloorMillicores, p.FloorMegabytes = 10, 64
 	return p
+}
+
+// SetPlan changes the forecast of capacity.
+func (s *Source) SetPlan(p *v1alpha1.CapacityPlanStatus, problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Plan, s.state.PlanProblem = p, problem
 }
 
 // FailHistory makes History return an error.
@@ -133,7 +144,7 @@ func Small() *Source {
 		Overview: overview.Of(&w), Contact: Now.Add(-38 * time.Second), ActivityFrom: "the decisions of this process", ActivitySince: Now.Add(-29 * time.Hour),
 		Custom: []web.CustomProfile{
 			{Profile: nightBatch(), Known: true}, {Profile: recommend.Profile{Name: "misspelled"}},
-		}, Activity: activity(), Health: health(),
+		}, Activity: activity(), Health: health(), Plan: plan("worker"),
 	}
 	w.AllPods = true
 	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
@@ -142,6 +153,22 @@ func Small() *Source {
 	}
 	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
+}
+
+// plan returns the status of a CapacityPlan with one pool.
+func plan(pool string) *v1alpha1.CapacityPlanStatus {
+	above := v1alpha1.CapacityThreshold{Percent: 70, State: "Above", Since: "2026-11-18"}
+	return &v1alpha1.CapacityPlanStatus{Updated: &metav1.Time{Time: Now}, Pools: []v1alpha1.CapacityPoolStatus{{
+		Name: pool, Nodes: 3, SchedulableNodes: 3,
+		CPU: v1alpha1.CapacityResource{
+			Capacity: resource.MustParse("192"), Requested: resource.MustParse("154"), OrderBy: "2026-11-22", ForecastDays: 90, Advice: "OrderNow", Message: "order nodes now",
+			Thresholds: []v1alpha1.CapacityThreshold{above, {Percent: 100, State: "Ahead", Earliest: "2026-12-02", Expected: "2026-12-09", Latest: "2026-12-20"}},
+		},
+		Memory: v1alpha1.CapacityResource{
+			Capacity: resource.MustParse("768Gi"), Requested: resource.MustParse("384Gi"), ForecastDays: 90, Advice: "Wait",
+			Thresholds: []v1alpha1.CapacityThreshold{{Percent: 70, State: "NotWithin"}, {Percent: 100, State: "Unknown"}},
+		},
+	}}}
 }
 
 // health returns the health of a podfit that works.
@@ -209,7 +236,8 @@ func Attack() *Source {
 	w.Nodes[0].Name, w.Nodes[0].Labels = Hostile, []string{"karpenter.sh/nodepool=" + Hostile}
 	s.state = web.State{Overview: overview.Of(&w), ActivityFrom: "events", Problems: []string{Hostile}, Loading: []string{Hostile},
 		Custom: []web.CustomProfile{{Profile: recommend.Profile{Name: Hostile, About: Hostile}, Known: true}, {Profile: recommend.Profile{Name: Hostile}}},
-		Health: []overview.Part{{Name: Hostile, Condition: overview.Failing, Text: Hostile}}}
+		Health: []overview.Part{{Name: Hostile, Condition: overview.Failing, Text: Hostile}}, Plan: plan(Hostile)}
+	s.state.Plan.Pools[0].CPU.Message, s.state.Plan.Pools[0].CPU.OrderBy, s.state.Plan.Pools[0].CPU.Thresholds[0].Since = Hostile, Hostile, Hostile
 	for _, e := range activity() {
 		e.Text, e.Reason, e.Change, e.VPA, e.Pod.Name = Hostile, Hostile, Hostile, Hostile, Hostile
 		s.state.Activity = append(s.state.Activity, e)

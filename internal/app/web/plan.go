@@ -1,0 +1,46 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/web"
+)
+
+// planReader reads the CapacityPlan of the cluster.
+type planReader interface {
+	Read(ctx context.Context) (*v1alpha1.CapacityPlan, error)
+}
+
+// readPlan returns the status of the CapacityPlan, nil if the cluster has none.
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, error) {
+	if s.plans == nil {
+		return nil, nil
+	}
+	plan, err := s.plans.Read(ctx)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+		return nil, nil // the recommender that writes it does not run, or is older
+	case err != nil:
+		return nil, err
+	}
+	return &plan.Status, nil
+}
+
+// addPlan adds the status of the CapacityPlan, or why it is not known.
+func (s *source) addPlan(ctx context.Context, state *web.State) {
+	plan, ok, err := s.plan.get(ctx, freshPlan, s.readPlan)
+	state.Plan = plan
+	switch {
+	case ok || err == nil: // it is known, or not read yet
+	case errors.Is(err, kube.ErrForbidden):
+		state.PlanProblem = "podfit may not read the CapacityPlan. It needs the right to get capacityplans.podfit.dev, which the role view has."
+	default:
+		state.PlanProblem = "The CapacityPlan is not known: " + err.Error()
+	}
+}
