@@ -25,7 +25,7 @@ import (
 // Tests that stop parts of the cluster run one after the other, and nearly all of their time is waiting. Therefore a run of all tests is
 // divided into groups of tests. Each group is a process of this test binary with a cluster of its own.
 
-// parallelWorlds is the number of groups. A cluster needs about 1 GiB of memory and, on average, a sixth of a CPU.
+// parallelWorlds is the number of groups. With four, two CPUs are busy at the start and have spare time after that.
 const parallelWorlds = 4
 
 // inGroup is the name of the environment variable of a process that runs one group.
@@ -51,7 +51,7 @@ var durations = map[string]int{
 // duration estimates how long a test takes, in seconds.
 func duration(test string) int { return cmp.Or(durations[test], 35) }
 
-// wholeRun reports whether this process was asked to run all tests, as one that has not been started for a group.
+// wholeRun reports whether this process must divide all tests into groups: no flag selects some of them, and it does not run a group itself.
 func wholeRun() bool {
 	whole := os.Getenv(inGroup) == ""
 	flag.Visit(func(f *flag.Flag) {

@@ -42,7 +42,7 @@ var (
 	errBusy = errors.New("too many pages are waiting for Prometheus")
 	errSlow = errors.New("no answer from Prometheus yet")
 
-	errPartial = errors.New("series were omitted") // the others are shown
+	errPartial = errors.New("the answer of Prometheus may lack series") // the others are shown
 )
 
 // recordings has the hourly peaks that a Prometheus stores, of the workloads whose pages were opened last.

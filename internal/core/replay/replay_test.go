@@ -416,7 +416,8 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// A pod whose samples begin later than those of the workload starts with them. Its first five minutes do not size busy-hours.
+// A pod whose first sample is later than the first one of the workload counts as started at its first sample. The profile
+// busy-hours ignores its first five minutes.
 func TestRun_laterPod_startsWithItsFirstSample(t *testing.T) {
 	request := func(first int64) int64 {
 		w := Workload{

@@ -226,7 +226,7 @@ func (o *Observer) report(now time.Time, err error) {
 	}
 	o.inRow++
 	if !o.failing {
-		o.log.Warn("Cannot read the CPU throttling of workloads from Prometheus; the condition CPUThrottled does not change for an hour", slog.Any("error", err),
+		o.log.Warn("Cannot read the CPU throttling of workloads from Prometheus; the condition CPUThrottled keeps its last answer for an hour at most", slog.Any("error", err),
 			slog.String("remedy", "check --prometheus-address and the credentials"))
 	}
 	o.failing, o.failedAt = true, now
