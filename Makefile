@@ -50,28 +50,66 @@ release: ## Build dist: archives, images, chart, manifests, man pages, completio
 	@$(STEP) "release $(VERSION)" go -C tools/release run . --root=$(CURDIR) --out=$(CURDIR)/dist --version=$(VERSION) \
 		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(if $(RELEASEPLATFORMS),--platforms=$(RELEASEPLATFORMS))
 
-# The tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
+# The packages of the root module whose code or tests have goroutines.
+CONCURRENT = $(shell tools/concurrent)
+# The end-to-end tests of make test. E2E=all runs all of them, in groups with a cluster each.
+E2E ?= TestPodfit_undisturbedCluster_sizesPods
+# The modules whose tests run once a night: they build images and archives, and drive a browser.
+NIGHTLY := tools/image tools/release test/packaging test/web
+
+# run_tests LOG MODULES: the tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
 # Results are not cached if go test does not see what they depend on: podfit, the pages of documentation, and deploy/ are outside of these modules.
-.PHONY: test
-test: build localcluster test-bigendian ## Run all tests of all modules, at the end those on the local cluster
-	@mkdir -p $(dir $(LOG)) && : > $(LOG)
-	@failed=0; for module in $(TESTED); do \
+define run_tests
+	mkdir -p $(dir $(1)); : > $(1); failed=0; for module in $(2); do \
 		env=; flags=; \
 		case "$$module" in \
-			.) flags="-race -cover" ;; \
+			.) flags="-cover" ;; \
 			test/bench | test/differential) env=CGO_ENABLED=0; flags=-trimpath ;; \
-			test/e2e) env=CGO_ENABLED=0; flags="-trimpath -count=1" ;; \
+			test/e2e) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -run=$(E2E))" ;; \
 			test/packaging | test/web) flags=-count=1 ;; \
 		esac; \
-		$(STEP) "tests of $$module" env $$env go -C $$module test -vet=off $$flags -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(LOG) || failed=1; \
-	done; \
-	printf '\n=== all tests\n'; grep -E '^(ok|FAIL|--- FAIL)[[:space:]:]' $(LOG) || true; \
+		$(STEP) "tests of $$module" env $$env go -C $$module test -vet=off $$flags -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(1) || failed=1; \
+	done;
+endef
+
+.PHONY: quick
+quick: ## Check format, lint and imports of the root module, and run its short tests: a few minutes, while you work
+	@$(STEP) "files are formatted and have a header" tools/verify-format
+	@$(STEP) "short tests of the root module" go test -vet=off -short ./...
+	@$(STEP) "lint of the root module" $(TOOL) golangci-lint run --allow-parallel-runners ./...
+
+.PHONY: test
+test: build localcluster ## Run what each change needs: all modules but those of the night, and end-to-end tests; E2E=all for all of these
+	@$(call run_tests,$(LOG),$(filter-out $(NIGHTLY),$(TESTED))) \
+	$(STEP) "short tests of packages with goroutines, with the race detector" go test -vet=off -race -short -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(CONCURRENT) 2>&1 | \
+		tee -a $(LOG) || failed=1; \
+	printf '\n=== all tests\n'; tools/testresults $(LOG); \
 	if [ -z "$(TESTFLAGS)" ]; then $(STEP) "statement coverage is above the floors" tools/coverage $(LOG) || failed=1; fi; \
 	exit $$failed
+
+.PHONY: test-nightly
+test-nightly: build localcluster ## Run the tests that make test leaves out: images, releases, packaging, browser, and all end-to-end tests
+	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/e2e) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
+test-nightly: E2E = all
+
+.PHONY: test-race
+test-race: ## Run all tests of the root module with the race detector
+	@$(STEP) "tests of the root module, with the race detector" go test -vet=off -race -timeout 90m $(TESTFLAGS) ./...
 
 .PHONY: test-bigendian
 test-bigendian: ## Run the tests of stored formats as on s390x, under qemu (skipped if qemu-user is not installed)
 	@$(STEP) "stored formats on a big-endian machine" tools/bigendian
+
+# CLOCKPKG are the packages of the root module. tools/test-clock has the times and the time zones.
+CLOCKPKG ?= ./...
+
+.PHONY: test-clock
+test-clock: ## Run the tests of the root module at several times of the day, at the end of a month and on 29 February, in two time zones
+	@tools/test-clock $(CLOCKPKG)
+
+# What takes too long for each change.
+.PHONY: nightly
+nightly: test-nightly test-race test-bigendian test-clock fuzz ## Run the checks that take too long for each change
 
 .PHONY: localcluster
 localcluster: ## Build the local cluster: a real control plane with simulated nodes (about 10 CPU minutes the first time)

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,6 +83,27 @@ func TestMain_kubeconfigIsUnusable_errorIsTheLastLine(t *testing.T) {
 			}
 			if terminal && len(lines) != 1 {
 				t.Errorf("%s: on a terminal, the error has lines before it: %q", kubeconfig, errs.String())
+			}
+		}
+	}
+}
+
+// The same without a terminal, as with podfit run --dry-run 2>&1 | tee log: the command ends with one line that names the cause.
+func TestMain_dryRunWithoutTerminal_unusableClusterEndsIt(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for _, command := range []string{"run", "updater"} {
+		for _, terminal := range []bool{false, true} {
+			kubeconfig := filepath.Join(t.TempDir(), "config")
+			text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
+			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var errs bytes.Buffer
+			code := Main(t.Context(), []string{"podfit", command, "--dry-run", "--kubeconfig=" + kubeconfig}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Terminal: terminal})
+			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+			if last := lines[len(lines)-1]; code != exitError || !strings.HasPrefix(last, "podfit: cannot use the cluster at "+server.URL) || !strings.Contains(last, "install the CRDs") {
+				t.Errorf("%s, terminal %t: exit code %d and %q", command, terminal, code, errs.String())
 			}
 		}
 	}

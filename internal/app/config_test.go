@@ -14,7 +14,7 @@ import (
 
 func TestValidate_invalidFlags_nameFlagAndRemedy(t *testing.T) {
 	r, u, a := recommender.Defaults(), updater.Defaults(), admission.Defaults()
-	r.Sizing.TargetCPU, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
+	r.Sizing.CPU.Target, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
 	r.Namespace, r.IgnoredNamespaces = "a", []string{"b"}
 	u.EvictionTolerance, u.RateLimit, u.RateBurst = 2, 1, 0
 	u.OOMRescue = "maybe"

@@ -455,19 +455,59 @@ func TestExplain_flagsOfDeployments_areUsedAndNamed(t *testing.T) {
 	}
 	got := words()
 	for _, want := range []string{
-		"RESIZE in place", "The flags of the updater are those of Deployment kube-system/vpa-updater: --min-replicas=1.",
+		"RESIZE in place", "The flags of the updater are those of Deployment kube-system/vpa-updater, with the behaviour of --compatibility=podfit: --min-replicas=1.",
 		"The flags of the recommender are those of Deployment kube-system/vpa-recommender: --recommendation-margin-fraction=0.5.",
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "Assumed") {
 			t.Errorf("no %q in %s", want, got)
 		}
 	}
-	if got := words("--min-replicas=2"); !strings.Contains(got, "WAITS") || !strings.Contains(got, "vpa-updater: all that matter here have their defaults.") {
+	if got := words("--min-replicas=2"); !strings.Contains(got, "WAITS") || !strings.Contains(got, "--compatibility=podfit: all that matter here have their defaults.") {
 		t.Errorf("the command line does not take precedence: %s", got)
+	}
+	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--compatibility=upstream","--hpa=leave"]`)
+	if got := words(); !strings.Contains(got, "vpa-updater, with the behaviour of --compatibility=upstream: --compatibility=upstream --hpa=leave.") {
+		t.Errorf("the switch is not named: %s", got)
 	}
 	s.applyJob("vpa-updater", "registry.k8s.io/autoscaling/vpa-updater:1.6.0", `["--min-replicas=1"]`)
 	if got := words(); !strings.Contains(got, "Deployment kube-system/vpa-updater runs the updater of the upstream VPA") || !strings.Contains(got, "RESIZE in place") {
 		t.Errorf("another program is not named: %s", got)
+	}
+}
+
+// --compatibility=upstream of the running updater sets its flags here, too: what the updater leaves to an HPA by default changes then.
+func TestExplain_updaterWithCompatibilityUpstream_plannedSizesAreThose(t *testing.T) {
+	s := newShop(t, 3)
+	s.apply(hpasPath, `{"metadata":{"namespace":"shop","name":"cart"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"cart"},"maxReplicas":9,
+		"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70}}}]}}`)
+	for flags, changes := range map[string]bool{
+		`["updater"]`: false, `["updater","--compatibility=upstream"]`: true, `["updater","--compatibility=upstream","--hpa=leave"]`: false,
+	} {
+		s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", flags)
+		var e struct{ Now []string }
+		if err := json.Unmarshal([]byte(s.text("deploy/cart", "-o", "json")), &e); err != nil {
+			t.Fatal(err)
+		}
+		if now := strings.Join(e.Now, "\n"); strings.Contains(now, "cpu 400m → 600m") != changes || !strings.Contains(now, "memory 1Gi → 1276Mi") {
+			t.Errorf("%s: NOW is %s, want a change of CPU: %v", flags, now, changes)
+		}
+	}
+}
+
+// --compatibility=upstream of the running updater changes what NEXT says: it evicts a pod whose resize is infeasible although no node has room.
+func TestExplain_updaterWithCompatibilityUpstream_nextIsAnotherAction(t *testing.T) {
+	s := newShop(t, 3)
+	for _, n := range []string{"n1", "n2"} {
+		s.apply(nodesPath, `{"metadata":{"name":%q},"status":{"allocatable":{"cpu":"500m","memory":"1Gi","pods":"9"},"conditions":[{"type":"Ready","status":"True"}]}}`, n)
+	}
+	for i := range 3 {
+		s.pod(i, resizing("PodResizePending", "Infeasible"))
+	}
+	for flags, want := range map[string]string{`["updater"]`: "cart-7d9f-2: WAITS. No node can hold a pod", `["updater","--compatibility=upstream"]`: "cart-7d9f-0: EVICT in the next pass"} {
+		s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", flags)
+		if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, want) || strings.Contains(got, "Assumed for the updater") {
+			t.Errorf("%s: no %q, or flags are assumed that are known: %s", flags, want, got)
+		}
 	}
 }
 
@@ -495,6 +535,12 @@ func TestExplain_deploymentsCannotBeRead_flagsAreNamedAsAssumed(t *testing.T) {
 // store writes two weeks of usage history of the profile balanced: usually 300Mi, with peaks.
 func (s *shop) store() {
 	s.t.Helper()
+	s.storeFor(14*24*time.Hour, 5*time.Minute, 1000)
+}
+
+// storeFor writes usage history that ends with the last full hour, with peaks of so many MiB.
+func (s *shop) storeFor(span, step time.Duration, peak float64) {
+	s.t.Helper()
 	profile, _ := recommend.Builtin("balanced")
 	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 	store := usage.NewStore(usage.DefaultConfig())
@@ -502,10 +548,10 @@ func (s *shop) store() {
 	store.Track(&cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "old"}, UID: "old", Top: cart, Phase: cluster.Running,
 		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 1<<30)}}})
 	now := time.Now().Truncate(time.Hour)
-	for at := now.AddDate(0, 0, -14); at.Before(now); at = at.Add(5 * time.Minute) {
+	for at := now.Add(-span); at.Before(now); at = at.Add(step) {
 		memory := 300.0
 		if at.Hour()%4 == 3 && at.Day()%4 == 0 {
-			memory = 1000
+			memory = peak
 		}
 		store.Tick(at)
 		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "old"}, Container: "app", At: at, CPU: 0.2, Memory: memory * (1 << 20), Has: cluster.Both})

@@ -49,6 +49,9 @@ func uniquePod(i int) string {
 // it the most expensive requests that are known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE is the duration of the
 // load, for example 10m.
 func TestAdmissionController_hostileLoad_staysWithinMemoryLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("the memory of another process is read from /proc")
 	}

@@ -21,8 +21,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/app/recommender"
-	"podfit.dev/podfit/internal/app/updater"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -33,11 +32,13 @@ import (
 const (
 	decisionDir    = "../core/decision"
 	policyDir      = "../core/policy"
+	admissibleDir  = "../core/admissible"
 	eventDir       = "../edge/kube/event"
 	updaterDir     = "updater"
 	recommenderDir = "recommender"
 	vpaDir         = "../../api/v1"
 	podfitDir      = "../../api/podfit/v1alpha1"
+	conditionTable = "conditionmessages_test.go"
 )
 
 // omitted replaces the variable parts of a text.
@@ -69,22 +70,22 @@ func explanations() []explanation {
 	for _, m := range events() {
 		out = append(out, explanation{"event " + m.Reason, m.Meaning, m.Remedy})
 	}
-	for _, m := range recommender.ConditionMessages() {
+	for _, m := range conditionMessages {
 		out = append(out, explanation{fmt.Sprintf("condition %s %s %s", m.Type, m.Status, m.Reason), m.Meaning, m.Remedy})
 	}
-	for _, m := range decision.Messages() {
+	for _, m := range decisionMessages {
 		out = append(out, explanation{"decision " + m.Code.String(), m.Meaning, m.Remedy})
 	}
-	for _, m := range policy.NoteMessages() {
+	for _, m := range noteMessages {
 		out = append(out, explanation{"note" + m.Text(), m.Meaning, m.Remedy})
 	}
-	for _, m := range policy.KeptMessages() {
+	for _, m := range keptMessages {
 		out = append(out, explanation{"cpu limit kept: " + m.Text(), m.Meaning, m.Remedy})
 	}
 	for dir, section := range logSections {
 		out = append(out, explanation{"log of " + dir, section.title + ".", section.remedy})
 	}
-	for _, m := range policy.RefusalMessages() {
+	for _, m := range refusalMessages {
 		out = append(out, explanation{fmt.Sprintf("refusal %d", m.Kind), m.Meaning, m.Remedy})
 	}
 	return out
@@ -125,27 +126,27 @@ func TestMessages_flags_exist(t *testing.T) {
 
 func TestMessages_everyConstant_isExplained(t *testing.T) {
 	for _, c := range []struct {
-		kind, dir string // of the table
-		key       string // the field of the table's entries that contains the constant
-		constants []string
+		kind, table string
+		key         string // the field of the table's entries that contains the constant
+		constants   []string
 	}{
-		{"reason code", decisionDir, "Code", parse(t, decisionDir).constantsOf("ReasonCode")},
-		{"kind of note", policyDir, "Kind", slices.Concat(
-			parse(t, policyDir).constantsOf("NoteKind"), parse(t, policyDir).constantsOf("RefusalKind"), parse(t, policyDir).constantsOf("KeptKind"))},
-		{"condition type", recommenderDir, "Type", slices.Concat(
+		{"reason code", "decisionmessages_test.go", "Code", parse(t, decisionDir).constantsOf("ReasonCode")},
+		{"kind of note", "sizemessages_test.go", "Kind", slices.Concat(
+			parse(t, admissibleDir).constantsOf("NoteKind"), parse(t, admissibleDir).constantsOf("RefusalKind"), parse(t, policyDir).constantsOf("KeptKind"))},
+		{"condition type", conditionTable, "Type", slices.Concat(
 			parse(t, vpaDir).constantsOf("VerticalPodAutoscalerConditionType"), parse(t, recommenderDir).constantsOf("VerticalPodAutoscalerConditionType"),
 			parse(t, podfitDir).constantsWith("Condition"))},
-		{"condition reason", recommenderDir, "Reason", append(parse(t, podfitDir).constantsWith("Reason"), parse(t, recommenderDir).constantsWith("reason")...)},
+		{"condition reason", conditionTable, "Reason", append(parse(t, podfitDir).constantsWith("Reason"), parse(t, recommenderDir).constantsWith("Reason")...)},
 	} {
-		explained := parse(t, c.dir).tableKeys(c.key)
+		explained := parseFiles(t, c.table).tableKeys(c.key)
 		if len(c.constants) == 0 {
 			t.Errorf("the source has no constant for any %s", c.kind)
 		}
 		for _, name := range without(c.constants, explained) {
-			t.Errorf("the %s %s has no entry in %s/messages.go", c.kind, name, c.dir)
+			t.Errorf("the %s %s has no entry in %s", c.kind, name, c.table)
 		}
 		for _, name := range without(explained, c.constants) {
-			t.Errorf("%s/messages.go has an entry for the %s %s, which does not exist", c.dir, c.kind, name)
+			t.Errorf("%s has an entry for the %s %s, which does not exist", c.table, c.kind, name)
 		}
 	}
 }
@@ -156,21 +157,14 @@ func without(all, some []string) []string {
 }
 
 func TestMessages_everyEventSent_isExplained(t *testing.T) {
+	sent := map[string]bool{}
 	for _, dir := range []string{eventDir, updaterDir} {
 		src := parse(t, dir)
-		sent := map[string]bool{}
 		src.calls(func(_ *ast.FuncDecl, method string, c *ast.CallExpr) {
 			if (method == "Pod" || method == "Autoscaler") && len(c.Args) == 3 {
 				sent[constantName(c.Args[1])] = true
 			}
 		})
-		have := src.tableKeys("Reason")
-		for _, name := range without(sorted(sent), have) {
-			t.Errorf("%s sends events with the reason %s, which is not a constant with an entry in its messages.go", dir, name)
-		}
-		for _, name := range without(have, sorted(sent)) {
-			t.Errorf("messages.go of %s has an entry for %s, and no event with this reason is sent", dir, name)
-		}
 		for _, f := range src.files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if d, ok := n.(*ast.FuncDecl); ok && d.Name.Name == "typeOf" {
@@ -183,13 +177,20 @@ func TestMessages_everyEventSent_isExplained(t *testing.T) {
 			})
 		}
 	}
+	have := parseFiles(t, "eventmessages_test.go").tableKeys("Reason")
+	for _, name := range without(sorted(sent), have) {
+		t.Errorf("events have the reason %s, which is not a constant with an entry in eventmessages_test.go", name)
+	}
+	for _, name := range without(have, sorted(sent)) {
+		t.Errorf("eventmessages_test.go has an entry for %s, and no event with this reason is sent", name)
+	}
 }
 
 func TestMessages_everyConditionSet_isExplained(t *testing.T) {
-	src := parse(t, recommenderDir)
-	explained := src.tableEntries("Type", "Status", "Reason")
+	src, table := parse(t, recommenderDir), parseFiles(t, conditionTable)
+	explained := table.tableEntries("Type", "Status", "Reason")
 	known := map[string]bool{"": true}
-	for _, name := range src.tableKeys("Reason") {
+	for _, name := range table.tableKeys("Reason") {
 		known[name] = true
 	}
 	src.calls(func(f *ast.FuncDecl, method string, c *ast.CallExpr) {
@@ -205,15 +206,13 @@ func TestMessages_everyConditionSet_isExplained(t *testing.T) {
 		}
 		set := strings.Join([]string{constantName(c.Args[0]), constantName(c.Args[1]), reason}, " ")
 		if known[reason] && !explained[set] { // other reasons are in variables
-			t.Errorf("%s sets the condition %s, which has no entry in %s/messages.go", f.Name.Name, set, recommenderDir)
+			t.Errorf("%s sets the condition %s, which has no entry in %s", f.Name.Name, set, conditionTable)
 		}
 	})
 }
 
-func events() []event.Message {
-	out := slices.Concat(event.Messages(), updater.EventMessages())
-	slices.SortFunc(out, func(a, b event.Message) int { return strings.Compare(a.Reason, b.Reason) })
-	return out
+func events() []eventMessage {
+	return slices.SortedFunc(slices.Values(eventMessages), func(a, b eventMessage) int { return strings.Compare(a.Reason, b.Reason) })
 }
 
 const messagesIntro = `<!-- Generated by "make generate". -->
@@ -251,7 +250,7 @@ func writeEvents(t *testing.T, b *strings.Builder) {
 	for _, m := range events() {
 		fmt.Fprintf(b, "\n### Event `%s`\n\n- Object: %s\n", m.Reason, m.Object)
 		for _, src := range texts {
-			if text := src.textAfter(m.Reason); text != "" {
+			if text := src.textAfterConstant(texts[0].nameOf(m.Reason)); text != "" {
 				fmt.Fprintf(b, "- Text: `%s`\n", text)
 			}
 		}
@@ -264,8 +263,8 @@ func writeConditions(t *testing.T, b *strings.Builder) {
 		"Conditions of other types that other programs set are kept.\n")
 	src := parse(t, recommenderDir)
 	reasons := parse(t, podfitDir)
-	list := slices.Clone(recommender.ConditionMessages())
-	slices.SortStableFunc(list, func(x, y recommender.ConditionMessage) int {
+	list := slices.Clone(conditionMessages)
+	slices.SortStableFunc(list, func(x, y conditionMessage) int {
 		return cmp.Or(strings.Compare(string(x.Type), string(y.Type)), -strings.Compare(x.Status, y.Status), strings.Compare(x.Reason, y.Reason))
 	})
 	for _, m := range list {
@@ -299,8 +298,8 @@ func writeDecisions(b *strings.Builder) {
 
 Times are in UTC.
 `)
-	list := decision.Messages()
-	slices.SortFunc(list, func(x, y decision.Message) int { return strings.Compare(x.Code.String(), y.Code.String()) })
+	list := slices.Clone(decisionMessages)
+	slices.SortFunc(list, func(x, y decisionMessage) int { return strings.Compare(x.Code.String(), y.Code.String()) })
 	for _, part := range []struct {
 		title  string
 		change bool
@@ -321,8 +320,8 @@ Times are in UTC.
 
 func writeAnnotation(b *strings.Builder) {
 	a := &cluster.Autoscaler{Key: cluster.Key{Name: "web"}}
-	refusal := policy.Refusal{Kind: policy.LimitAboveMax, Resource: cluster.Memory, Container: "app", Have: 2 << 30, Want: 1 << 30}
-	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(100, 1<<30), Notes: []policy.Note{{Resource: cluster.Memory, Kind: policy.LoweredToMaxAllowed}}}}
+	refusal := admissible.Refusal{Kind: admissible.LimitAboveMax, Resource: cluster.Memory, Container: "app", Have: 2 << 30, Want: 1 << 30}
+	fits := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(100, 1<<30), Notes: []admissible.Note{{Resource: cluster.Memory, Kind: admissible.LoweredToMaxAllowed}}}}
 	applied := policy.Annotation(a, fits)
 	b.WriteString("\n## Annotation vpaUpdates\n\nThe admission controller writes to the annotation `vpaUpdates` of each new pod what it changed: `kubectl -n NAMESPACE get pod POD -o jsonpath='{.metadata.annotations.vpaUpdates}'`.\n\n" +
 		"| text | meaning |\n|---|---|\n")
@@ -339,18 +338,18 @@ func writeAnnotation(b *strings.Builder) {
 		fmt.Fprintf(b, "| `%s` | %s |\n", row[0], row[1])
 	}
 	b.WriteString("\n### Notes\n\nExamples are for memory. The texts for CPU begin with `cpu`.\n")
-	for _, m := range policy.NoteMessages() {
+	for _, m := range noteMessages {
 		fmt.Fprintf(b, "\n#### Note `%s`\n\n", m.Text())
 		entry(b, m.Meaning, m.Remedy)
 	}
 	b.WriteString("\n### CPU limits that are kept\n\nThe reasons why a CPU limit is not removed although the profile or the VPA requires it. See [limits.md](limits.md).\n")
-	for _, m := range policy.KeptMessages() {
+	for _, m := range keptMessages {
 		fmt.Fprintf(b, "\n#### Kept: `%s`\n\n", m.Text())
 		entry(b, m.Meaning, m.Remedy)
 	}
 	b.WriteString("\n### Refusals\n\nA refusal is the reason why the API server would reject a pod with the recommended size. It is also part of the condition `RecommendationNotAdmitted` and of the decision reasons `ReplacementRefused` and `OverQuota`.\n")
-	for _, m := range policy.RefusalMessages() {
-		if m.Kind == policy.NotRefused {
+	for _, m := range refusalMessages {
+		if m.Kind == admissible.NotRefused {
 			continue
 		}
 		fmt.Fprintf(b, "\n#### Refusal `%s`\n\n", m.Text())
@@ -482,7 +481,7 @@ func logCalls(t *testing.T) []logCall {
 	return out
 }
 
-// A source is the parsed source of a package without its tests.
+// A source is the parsed source of a package without its tests, or a table of messages.
 type source struct {
 	files  map[string]*ast.File // by base name
 	order  []string
@@ -495,11 +494,13 @@ func parse(t *testing.T, dir string) *source {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parseFiles(t, slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })...)
+}
+
+func parseFiles(t *testing.T, paths ...string) *source {
+	t.Helper()
 	s := &source{files: map[string]*ast.File{}, values: map[string]string{}}
 	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -576,45 +577,39 @@ func (s *source) nameOf(value string) string {
 	return ""
 }
 
-// tableKeys returns the constants that a field has in the tables of messages.go, sorted and without duplicates.
+// tableKeys returns the constants that a field has in the tables, sorted and without duplicates.
 func (s *source) tableKeys(field string) []string {
 	found := map[string]bool{}
-	f := s.files["messages.go"]
-	if f == nil {
-		return nil
-	}
-	for _, d := range f.Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
-			ast.Inspect(g, func(n ast.Node) bool {
-				if kv, ok := n.(*ast.KeyValueExpr); ok && constantName(kv.Key) == field {
-					found[constantName(kv.Value)] = true
-				}
-				return true
-			})
-		}
+	for name := range s.tableEntries(field) {
+		found[name] = true
 	}
 	return sorted(found)
 }
 
-// tableEntries returns the constants that some fields have together in the entries of the tables of messages.go, separated by spaces.
+// tableEntries returns the constants that some fields have together in the entries of the tables, separated by spaces.
 func (s *source) tableEntries(fields ...string) map[string]bool {
 	out := map[string]bool{}
-	ast.Inspect(s.files["messages.go"], func(n ast.Node) bool {
-		entry, ok := n.(*ast.CompositeLit)
-		if !ok {
-			return true
-		}
-		values := make([]string, len(fields))
-		for _, e := range entry.Elts {
-			if kv, ok := e.(*ast.KeyValueExpr); ok {
-				if i := slices.Index(fields, constantName(kv.Key)); i >= 0 {
-					values[i] = constantName(kv.Value)
+	for _, f := range s.files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if _, isFunction := n.(*ast.FuncDecl); isFunction {
+				return false
+			}
+			entry, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			values := make([]string, len(fields))
+			for _, e := range entry.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok {
+					if i := slices.Index(fields, constantName(kv.Key)); i >= 0 {
+						values[i] = constantName(kv.Value)
+					}
 				}
 			}
-		}
-		out[strings.Join(values, " ")] = true
-		return true
-	})
+			out[strings.Join(values, " ")] = true
+			return true
+		})
+	}
 	return out
 }
 

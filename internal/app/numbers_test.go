@@ -43,11 +43,11 @@ func (b *lockedBuffer) String() string {
 var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
 
 // servePage runs "podfit web" for an API server, and returns the address of the page.
-func servePage(t *testing.T, server string, flags ...string) string {
+func servePage(t *testing.T, server string) string {
 	t.Helper()
 	log := new(lockedBuffer)
 	root := Root(Streams{Out: io.Discard, Err: log})
-	root.SetArgs(append([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)}, flags...))
+	root.SetArgs([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()

@@ -60,6 +60,63 @@ func TestPages_commandsOfPodfit_exist(t *testing.T) {
 	}
 }
 
+var (
+	pageLink = regexp.MustCompile(`\]\(([^)\s#]*)(?:#([^)\s]*))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInID  = regexp.MustCompile(`[^\w\- ]`)
+)
+
+// headingIDs returns the identifiers of the headings of a page, as GitHub makes them.
+func headingIDs(page string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
+		id := notInID.ReplaceAllString(strings.ToLower(m[1]), "")
+		out[strings.ReplaceAll(id, " ", "-")] = true
+	}
+	return out
+}
+
+// Each link from a page to a file of the repository leads to a file, and to a heading if it names one.
+func TestPages_links_leadToFilesAndHeadings(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob("../../docs/decisions/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	total := 0
+	for _, path := range slices.Concat(pages, decisions, []string{"../../README.md", "../../CONTRIBUTING.md", "../../CHANGELOG.md"}) {
+		for _, m := range pageLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(path), ""), -1) {
+			target, id := m[1], m[2]
+			if strings.HasPrefix(target, "https://") {
+				continue
+			}
+			total++
+			file := path
+			if target != "" {
+				file = filepath.Join(filepath.Dir(path), target)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", path, m[0])
+			} else if id != "" && !headingIDs(read(file))[id] {
+				t.Errorf("%s: the link %s names a heading that does not exist", path, m[0])
+			}
+		}
+	}
+	if total < 200 {
+		t.Errorf("only %d links were found", total)
+	}
+}
+
 // crdsApplied matches a command that applies the CRDs of the binary, as in a page, a table, a message or a test.
 var crdsApplied = regexp.MustCompile(`podfit crds \\*\| *(kubectl apply[^` + "`" + `"#;&\n]*)`)
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/app/recommender"
 	core "podfit.dev/podfit/internal/core/explanation"
 )
 
@@ -28,7 +27,7 @@ func TestExplanation_conditions_areShownOrKnownFromAnotherPart(t *testing.T) {
 	elsewhere := map[string]string{
 		"HorizontalPodAutoscaler": "a situation", "TargetConflict": "a situation", "Updating": "the decisions of the next pass",
 	}
-	for _, m := range recommender.ConditionMessages() {
+	for _, m := range conditionMessages {
 		name := string(m.Type)
 		if elsewhere[name] != "" {
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podfit.dev/podfit/deploy"
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/backtest"
 	"podfit.dev/podfit/internal/app/capacity"
@@ -23,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
 	"podfit.dev/podfit/internal/app/web"
+	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/edge/kube"
 	page "podfit.dev/podfit/internal/edge/web"
 )
@@ -134,10 +136,13 @@ func version() string {
 }
 
 func newVersionCommand(s Streams) *cobra.Command {
-	var output string
+	output, mode := "text", compatibility.Podfit
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if err := mode.Validate(); err != nil {
+				return process.UsageError{Err: err}
+			}
 			switch output {
 			case "text":
 				_, err := fmt.Fprintf(s.Out, "podfit %s\n", version())
@@ -145,12 +150,27 @@ func newVersionCommand(s Streams) *cobra.Command {
 			case "json":
 				return json.NewEncoder(s.Out).Encode(map[string]string{
 					"version": process.BuildVersion(), "goVersion": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+					compatibility.FlagName: string(mode), compatibility.FlagName + "Flags": mode.Arguments(),
 				})
 			}
 			return process.UsageError{Err: fmt.Errorf("--output must be text or json, got %q", output)}
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "Format: text or json.")
+	c.Flags().StringVarP(&output, "output", "o", output, "Format: text or json.")
+	c.Flags().StringVar((*string)(&mode), compatibility.FlagName, string(mode), "The value of --compatibility whose flags the JSON contains: podfit or upstream.")
 	process.CompleteFlag(c, "output", "text", "json")
+	process.CompleteFlag(c, compatibility.FlagName, compatibility.Modes()...)
 	return c
+}
+
+func newCRDsCommand(s Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "crds", Short: "Print the CRDs that podfit requires", Args: commandline.NoArguments,
+		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
+		Example: "  podfit crds | kubectl apply --server-side --force-conflicts -f -",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := s.Out.Write(deploy.CRDs())
+			return err
+		},
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/admission"
 	"podfit.dev/podfit/internal/app/explain"
@@ -61,27 +60,16 @@ func (c *runConfig) Validate() error {
 }
 
 // throttlingSource returns where the updater reads the CPU throttling of canaries: in the Prometheus of the recommender, if the user has
-// named one. The default names of its labels are those of Kubernetes before 1.16, so the updater has other ones.
+// named one.
 func (c *runConfig) throttlingSource() *updater.PrometheusConfig {
 	out := updater.Defaults().Prometheus
 	if !c.Recommender.HasPrometheus() {
 		return &out
 	}
-	h, older := &c.Recommender.History, recommender.Defaults().History
+	h := c.Recommender.ThrottlingSource()
 	out.Address, out.Insecure = h.Address, h.Insecure
 	out.Token, out.TokenFile, out.Username, out.Password = h.Token, h.TokenFile, h.Username, h.Password
-	for _, label := range []struct {
-		to          *string
-		name, older string
-	}{
-		{&out.NamespaceLabel, h.ContainerNamespaceLabel, older.ContainerNamespaceLabel},
-		{&out.PodLabel, h.ContainerPodLabel, older.ContainerPodLabel},
-		{&out.ContainerLabel, h.ContainerNameLabel, older.ContainerNameLabel},
-	} {
-		if label.name != label.older {
-			*label.to = label.name
-		}
-	}
+	out.NamespaceLabel, out.PodLabel, out.ContainerLabel = h.NamespaceLabel, h.PodLabel, h.ContainerLabel
 	return &out
 }
 
@@ -99,6 +87,9 @@ func (c *runConfig) share() {
 		c.Updater.StatusNamespace = c.Admission.StatusNamespace
 	}
 	c.Admission.NoProfiles = c.Recommender.NameGiven()
+	if c.Recommender.NameGiven() {
+		c.Updater.Recommends = c.Recommender.Serves
+	}
 	c.Updater.Prometheus = *c.throttlingSource()
 }
 
@@ -145,12 +136,7 @@ your own machine. To size new pods from your machine, the API server must be abl
 				return nil, err
 			}
 			led := func(ctx context.Context) error {
-				return process.Lead(ctx, p, c.Election, clients.Leases, func(ctx context.Context) error {
-					g, ctx := errgroup.WithContext(ctx)
-					g.Go(func() error { return recommend(ctx) })
-					g.Go(func() error { return update(ctx) })
-					return g.Wait()
-				})
+				return process.Lead(ctx, p, c.Election, clients.Leases, process.Together(recommend, update))
 			}
 			return func(ctx context.Context) error { return process.WithWorld(ctx, world, append(served, led, admit)...) }, nil
 		},
@@ -188,7 +174,7 @@ func recordedUsage(c *recommender.Config) (*survey.Config, error) {
 		return nil, nil
 	}
 	h := &c.History
-	transport, err := prom.Transport(prom.Config{Insecure: h.Insecure, Token: h.Token, TokenFile: h.TokenFile, Username: h.Username, Password: h.Password})
+	transport, err := prom.Transport(h.Config)
 	if err != nil {
 		return nil, err
 	}

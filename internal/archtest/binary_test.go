@@ -16,7 +16,7 @@ import (
 
 // pageBytes is how much the web page may add to the stripped binary on amd64. It is more than the 300 KB that were planned: decision 7 says
 // what they consist of.
-const pageBytes = 660_000
+const pageBytes = 700_000
 
 // downloadBytes is how much the page may add to the compressed binary, which is what archives and image layers contain.
 const downloadBytes = 300_000
@@ -40,7 +40,7 @@ func TestBinary_webPage_addsLittle(t *testing.T) {
 		t.Errorf("the page adds %d bytes to the binary, want at most %d; compare the output of go tool nm -size for both builds", added, pageBytes)
 	}
 	if added < pageBytes*9/10 {
-		t.Errorf("the page adds only %d bytes to the binary: lower the limit of %d, and update docs/architecture.md", added, pageBytes)
+		t.Errorf("the page adds only %d bytes to the binary: lower the limit of %d, and update docs/load.md", added, pageBytes)
 	}
 	added = download - plain
 	t.Logf("compressed, the page adds %d bytes to %d", added, plain)

@@ -23,6 +23,8 @@ var callbacks = map[string]string{
 	"core/usage.Store.Extend":       "takes Profile.Extend: usage is below recommend and cannot import its types of model state",
 	"core/usage.Store.Replace":      "takes Profile.Extend: usage is below recommend and cannot import its types of model state",
 
+	"edge/prom/answer.Decode": "below prom and survey, which give it their own function: the rest of the answer, with its warnings, is known only after the last series",
+
 	"edge/kube/kubetest.FakeAPI.PruneWrites": "a fake for tests: the test decides what the fake API server removes",
 	"edge/kube/kubetest.Eventually":          "a helper for tests: the condition that the test waits for",
 }

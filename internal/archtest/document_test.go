@@ -78,16 +78,36 @@ func TestDirectory_listingOfPackages_isCompleteAndWithoutDuplicates(t *testing.T
 	}
 }
 
-// The glossary has one meaning for each term, sorted, so that a reader finds it.
-func TestGlossary_terms_areSortedAndUnique(t *testing.T) {
+// The map from features to files names only files and packages that exist.
+func TestDirectory_mapOfFeatures_namesExistingPaths(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, glossary, _ := strings.Cut(string(text), "## Glossary")
-	glossary, _, _ = strings.Cut(strings.TrimSpace(glossary), "\n#")
+	_, table, _ := strings.Cut(string(text), "## Features and their files")
+	table, _, _ = strings.Cut(table, "\n## ")
+	paths := regexp.MustCompile("`([a-z]+(?:/[a-z_.]+)*)`").FindAllStringSubmatch(table, -1)
+	if len(paths) < 50 {
+		t.Errorf("found only %d paths", len(paths))
+	}
+	for _, m := range paths {
+		if m[1] == "internal" || m[1] == "checks" {
+			continue
+		}
+		if _, err := os.Stat("../" + m[1]); err != nil {
+			t.Errorf("docs/architecture.md names internal/%s, which does not exist", m[1])
+		}
+	}
+}
+
+// The glossary has one meaning for each term, sorted, so that a reader finds it.
+func TestGlossary_terms_areSortedAndUnique(t *testing.T) {
+	glossary, err := os.ReadFile("../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var terms []string
-	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \|$`).FindAllStringSubmatch(glossary, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \|$`).FindAllStringSubmatch(string(glossary), -1) {
 		if m[1] != "term" && m[1] != "---" {
 			terms = append(terms, strings.ToLower(m[1]))
 		}

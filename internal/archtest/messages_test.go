@@ -173,6 +173,8 @@ var assertions = map[string]string{
 	"edge/kube.Gate":             "the value of a context, which has no type",
 	"edge/kube/scale.discoverer": "methods of each client of client-go, which its interface has only in newer versions",
 
+	"interface{Peaks(r podfit.dev/podfit/internal/core/cluster.Resource) *podfit.dev/podfit/internal/core/hourly.Peaks}": "only some algorithms keep hourly peaks, and usage is below the package of Peaks",
+
 	"interface{Equal(crypto.PublicKey) bool}": "the standard library declares no interface for public keys, and names this one in the text of crypto.PublicKey",
 }
 

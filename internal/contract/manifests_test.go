@@ -31,13 +31,19 @@ import (
 // manifests decodes the objects that "kubectl apply -f deploy/" applies, without CRDs. It rejects unknown and duplicate fields.
 func manifests(t *testing.T) []runtime.Object {
 	t.Helper()
+	return decode(t, "../../deploy/*.yaml")
+}
+
+// decode decodes the objects of files, without CRDs.
+func decode(t *testing.T, pattern string) []runtime.Object {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
 		admissionregistrationv1.AddToScheme, networkingv1.AddToScheme, schedulingv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	files, err := filepath.Glob("../../deploy/*.yaml")
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +76,8 @@ func only[T runtime.Object](all []runtime.Object) (out []T) {
 	return out
 }
 
-// rights lists all permissions of each service account, as "namespace resources[names]: verbs". Upstream's accounts have them too,
-// except those for ResourceQuotas, nodes (admission controller), NodePools, MachineDeployments, HorizontalPodAutoscalers, the Secret with
-// the certificates (which a script creates for upstream) and podfit's own kinds.
+// rights lists all permissions of each service account, as "namespace resources[names]: verbs". Upstream's accounts have them too, except those
+// that docs/scope.md names: none of them creates, changes or deletes an object of a user.
 var rights = map[string][]string{
 	"vpa-recommender": {
 		"cluster */*/scale: get",
@@ -104,15 +109,13 @@ var rights = map[string][]string{
 	},
 	"vpa-updater": {
 		"cluster */*/scale: get",
-		"cluster /metrics: get",
 		"cluster apps/daemonsets: get list watch",
-		"cluster apps/deployments: get list patch watch",
+		"cluster apps/deployments: get list watch",
 		"cluster apps/replicasets: get list watch",
 		"cluster apps/statefulsets: get list watch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers/status: patch",
 		"cluster autoscaling.k8s.io/verticalpodautoscalers: list watch",
-		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list watch",
-		"cluster autoscaling/horizontalpodautoscalers: list patch watch",
+		"cluster autoscaling/horizontalpodautoscalers: list watch",
 		"cluster batch/cronjobs: get list watch",
 		"cluster batch/jobs: get list watch",
 		"cluster cluster.x-k8s.io/machinedeployments: list",
@@ -123,15 +126,13 @@ var rights = map[string][]string{
 		"cluster core/nodes: list watch",
 		"cluster core/pods/eviction: create",
 		"cluster core/pods/resize: patch",
-		"cluster core/pods: create delete list patch watch",
-		"cluster core/podtemplates: create delete list",
+		"cluster core/pods: list patch watch",
 		"cluster core/replicationcontrollers: get list watch",
 		"cluster core/resourcequotas: list watch",
 		"cluster karpenter.sh/nodepools: list",
 		"cluster podfit.dev/sizingprofiles: list watch",
 		"cluster podfit.dev/updatestates: create delete get list patch",
 		"cluster policy/poddisruptionbudgets: list watch",
-		"cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get",
 		"kube-system coordination.k8s.io/leases: create",
 		"kube-system coordination.k8s.io/leases[vpa-updater vpa-updater-lease]: get update watch",
 		"kube-system core/configmaps[podfit-freeze]: list watch",
@@ -161,8 +162,52 @@ var rights = map[string][]string{
 	},
 }
 
+// componentRights are those that each folder of deploy/rights adds to the account of the updater.
+var componentRights = map[string][]string{
+	"placeholders": {"cluster core/pods: create delete", "cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get"},
+	"provisioning-requests": {
+		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list watch", "cluster core/podtemplates: create delete list",
+	},
+	"oom-rescue":         {"cluster core/pods: delete rescue"},
+	"surges":             {"cluster apps/deployments: patch"},
+	"hpa-targets":        {"cluster autoscaling/horizontalpodautoscalers: patch"},
+	"api-server-metrics": {"cluster /metrics: get"},
+}
+
 func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 	all := manifests(t)
+	flat := granted(t, all)
+	if diff := cmp.Diff(rights, flat); diff != "" {
+		t.Errorf("rights (-want +got)\n%s", diff)
+	}
+	var accounts []string
+	for _, a := range only[*corev1.ServiceAccount](all) {
+		accounts = append(accounts, a.Namespace+"/"+a.Name)
+	}
+	slices.Sort(accounts)
+	if want := []string{"kube-system/vpa-admission-controller", "kube-system/vpa-recommender", "kube-system/vpa-updater"}; !slices.Equal(accounts, want) {
+		t.Errorf("service accounts %v", accounts)
+	}
+}
+
+func TestRBAC_components_haveExactlyTheRightsOfTheirFeature(t *testing.T) {
+	folders, err := filepath.Glob("../../deploy/rights/*")
+	if err != nil || len(folders) != len(componentRights) {
+		t.Errorf("%d folders, %d in the table, %v", len(folders), len(componentRights), err)
+	}
+	for folder, want := range componentRights {
+		got := granted(t, decode(t, "../../deploy/rights/"+folder+"/*.yaml"))
+		for _, account := range []string{"vpa-updater", "podfit"} { // of deploy/ and of deploy/all-in-one
+			if diff := cmp.Diff(want, got[account]); diff != "" || len(got) != 2 {
+				t.Errorf("%s, %s: rights (-want +got)\n%s", folder, account, diff)
+			}
+		}
+	}
+}
+
+// granted returns the permissions of each service account that is bound to a role.
+func granted(t *testing.T, all []runtime.Object) map[string][]string {
+	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{} // by "kind namespace/name" of the role
 	used := map[string]bool{}
 	for _, r := range only[*rbacv1.ClusterRole](all) {
@@ -209,17 +254,7 @@ func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
 		}
 		slices.Sort(flat[account])
 	}
-	if diff := cmp.Diff(rights, flat); diff != "" {
-		t.Errorf("rights (-want +got)\n%s", diff)
-	}
-	var accounts []string
-	for _, a := range only[*corev1.ServiceAccount](all) {
-		accounts = append(accounts, a.Namespace+"/"+a.Name)
-	}
-	slices.Sort(accounts)
-	if want := []string{"kube-system/vpa-admission-controller", "kube-system/vpa-recommender", "kube-system/vpa-updater"}; !slices.Equal(accounts, want) {
-		t.Errorf("service accounts %v", accounts)
-	}
+	return flat
 }
 
 const aggregateToView = "rbac.authorization.k8s.io/aggregate-to-view"
@@ -291,9 +326,7 @@ func TestRBAC_roles_haveUpstreamNames(t *testing.T) {
 		"kube-system/system:leader-locking-vpa-updater",
 		"kube-system/system:vpa-admission-controller",        // upstream grants these rights in the whole cluster
 		"podfit:capacity-planner", "podfit:capacity-planner", // to write the CapacityPlan
-		"podfit:placeholders", "podfit:placeholders", // to create placeholder pods
 		"podfit:profile-reader", "podfit:profile-reader",
-		"podfit:provisioning-requests", "podfit:provisioning-requests",
 		"podfit:recommender", "podfit:recommender", // upstream grants these rights to the recommender and the updater
 		"podfit:updater", "podfit:updater",
 		"podfit:view", // aggregated to view, edit and admin; upstream has no such role

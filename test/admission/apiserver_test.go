@@ -43,6 +43,7 @@ type apiServer struct {
 	quotas      []corev1.ResourceQuota // with the usage without the pod that is created
 	charged     []corev1.ResourceQuota // the quotas after the last pod that was admitted
 	webhook     *webhookClient         // nil if no webhook is configured
+	once        bool                   // the webhook is called once per pod, as podfit registers it
 }
 
 // create returns the pod as the API server would store it, or the error with which the API server rejects it.
@@ -57,8 +58,12 @@ func (s *apiServer) create(pod *corev1.Pod) (*corev1.Pod, error) {
 		}
 	}
 	if s.webhook != nil {
-		// The API server calls a webhook again if another plugin changed the object after the first call.
-		for range 2 {
+		// An administrator can let the API server call the webhook again if another plugin changed the object after the first call.
+		calls := 2
+		if s.once {
+			calls = 1
+		}
+		for range calls {
 			if internal, err = s.webhook.mutate(internal); err != nil {
 				return nil, err
 			}

@@ -23,7 +23,7 @@ import (
 type realJVM struct {
 	*testing.T
 	path       string
-	conversion runtimeguard.Conversion
+	conversion conversion
 	folders    []string          // of the cgroup, one per hierarchy with cgroup v1
 	files      map[string]string // paths of the files that set the CPU request and the memory limit
 }
@@ -35,11 +35,11 @@ func newJVM(t *testing.T) *realJVM {
 	if err != nil {
 		t.Skip("this machine has no java: what a real JVM reads is not measured")
 	}
-	j := &realJVM{T: t, path: path, conversion: runtimeguard.SharesV1, files: map[string]string{}}
+	j := &realJVM{T: t, path: path, conversion: sharesV1, files: map[string]string{}}
 	name := fmt.Sprintf("podfit-test-%d", os.Getpid())
 	root := "/sys/fs/cgroup"
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil { // cgroup v2
-		j.conversion = runtimeguard.WeightNew
+		j.conversion = weightNew
 		j.create(filepath.Join(root, name))
 		j.files["cpu"], j.files["memory"] = filepath.Join(root, name, "cpu.weight"), filepath.Join(root, name, "memory.max")
 	} else {
@@ -119,8 +119,8 @@ func TestJVM_realJDK_readsCPURequestsAsExpected(t *testing.T) {
 	}
 	cores := int64(runtime.NumCPU())
 	for _, m := range []int64{1, 250, 500, 988, 989, 998, 999, 1000, 1001, 1002, 1500, 2000, 2001, 2537, 2538, 2562, 2563, 4000} {
-		j.set("cpu", j.conversion.Seen(m))
-		want := min(j.conversion.JVMProcessors(m), cores)
+		j.set("cpu", j.conversion.seen(m))
+		want := min(j.conversion.jvmProcessors(m), cores)
 		if want == 0 {
 			want = cores
 		}

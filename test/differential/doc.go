@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package differential compares podfit with upstream's own code. Both get the same random input, and their output must be equal,
-// except for the Differences, which are listed with their reasons.
+// except for the deviations that package compatibility lists with their reasons.
 //
 // Each subject has its own file or folder: histogram_test.go, prometheus_test.go, apply, admission, behaviour, surface. The
 // comparisons generate their input with rapid, through package cases. A failure is shrunk to the smallest input that causes it,

@@ -206,7 +206,7 @@ func (p *pair) learn(t rapid.TB, from *prometheus, now time.Time, labelsMetric s
 		t.Fatal(err)
 	}
 	p.sums = true
-	for s, err := range client.History(context.Background(), "shop", now) {
+	for s, err := range client.HistorySince(context.Background(), "shop", now.Add(-length), now) {
 		if err != nil {
 			return err
 		}

@@ -193,7 +193,7 @@ func (o *oblivion) begin(t rapid.TB) {
 }
 
 // Compares which history both remove, and when, for pods that are created and deleted, change their containers, and have no
-// samples for days. Only listed Differences are allowed.
+// samples for days. Only listed deviations are allowed.
 func TestPrune_randomHistory_equalsUpstream(t *testing.T) {
 	counts := map[string]int{}
 	templates := [][]string{{"app"}, {"app", "log"}, {"app", "mesh"}, {"log", "mesh"}, {"vault"}}

@@ -22,7 +22,7 @@ import (
 )
 
 // The longest time for which a replacement may be Pending.
-const atOnce = 5 * time.Second
+const atOnce = 20 * time.Second
 
 // TestUpdater_nodeIsFull_evictsWhenPlaceholderHasNode has pods that may run on one node, which is full. When a second node is added,
 // placeholder pods get that node, the pods are evicted one after the other, and no replacement is Pending for long.

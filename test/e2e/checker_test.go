@@ -44,7 +44,7 @@ func (p *place) allow(rule invariant.Rule, because string) {
 // judge fails a test for violations in its namespace.
 func (c *checker) judge(t *testing.T, ns string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := bed.WithPatience(context.Background(), time.Minute)
 	defer cancel()
 	found, excused, err := c.news(ctx, func(v invariant.Violation) bool { return v.Namespace == ns })
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *checker) judge(t *testing.T, ns string) {
 
 // last returns the violations that no test has reported.
 func (c *checker) last(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := bed.WithPatience(ctx, time.Minute)
 	defer cancel()
 	found, _, err := c.news(ctx, func(invariant.Violation) bool { return true })
 	for _, v := range found {

@@ -22,7 +22,7 @@ func cpuLimitsRemoved(t *testing.T, name string) {
 	p.start("steady", 2)
 	old := p.start("right", 2)
 	p.apply(autoscaler("steady", "", "steady", "Recreate", withProfile(profile)),
-		annotated(right.ownAutoscaler("Recreate"), "podfit.dev/cpu-limits: remove"))
+		annotated(right.othersAutoscaler("Recreate"), "podfit.dev/cpu-limits: remove"))
 	p.advise("100m", "50Mi", "right")
 	p.eventually("new pods have the target", measured+resized, p.sized("steady", 2, steadyTarget))
 	now, err := p.running(t.Context(), "steady", 2)

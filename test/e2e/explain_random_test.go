@@ -56,7 +56,7 @@ func drawState(random *rand.Rand, name string) randomState {
 	case 1:
 		s.manifests = append(s.manifests, budget(name, "maxUnavailable: 1"))
 	}
-	vpa := s.ownAutoscaler(mode)
+	vpa := s.othersAutoscaler(mode)
 	if random.IntN(6) == 0 {
 		vpa = annotated(vpa, pick(`podfit.dev/freeze: "true"`, "podfit.dev/rollout: canary"))
 	}
@@ -127,13 +127,13 @@ func TestExplain_hundredRandomStates_updaterDoesWhatNextSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := map[string]invariant.Write{} // the first eviction or resize of a pod, by its name
-	p.eventually("the updater has done what NEXT says", time.Minute, func(ctx context.Context) error {
+	p.eventually("the updater has done what NEXT says", 3*time.Minute, func(context.Context) error {
 		first = p.firstActions(begin)
 		for name, e := range next {
 			for _, step := range e.Next {
 				for _, pod := range step.Pods {
 					if _, done := first[pod]; !done && (step.Action == "evict" || step.Action == "resize") {
-						return fmt.Errorf("%s of %s of %s is not done", step.Action, pod, name)
+						return fmt.Errorf("%s of %s of %s (%s) is not done; the updater logged\n%s", step.Action, pod, name, step.Code, p.loggedOf(name))
 					}
 				}
 			}
@@ -144,6 +144,15 @@ func TestExplain_hundredRandomStates_updaterDoesWhatNextSays(t *testing.T) {
 		first = p.firstActions(begin)
 		return nil
 	})
+	autoscalers, err := p.Autoscalers(t.Context(), p.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range autoscalers { // of a recommender that podfit does not run
+		if len(a.Status.Conditions) > 0 {
+			t.Errorf("VPA %s has conditions: %+v", a.Name, a.Status.Conditions)
+		}
+	}
 	did := map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		p.compare(next[name], pods, name, first, did)
@@ -178,6 +187,17 @@ func (p *place) explainAll(kubeconfig string, states []randomState) map[string]e
 	}
 	wait.Wait()
 	return out
+}
+
+// loggedOf returns the last lines that the updater has logged about a workload.
+func (p *place) loggedOf(workload string) string {
+	var lines []string
+	for line := range strings.Lines(p.updater.Tail(2000)) {
+		if strings.Contains(line, p.ns+"/"+workload) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-10):], "")
 }
 
 // firstActions returns the first eviction or resize of each pod of the namespace since a time, also if it was refused, by the name of the pod.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/test/e2e/bed"
 )
 
 // history returns the UsageHistory of a Deployment.
@@ -59,11 +60,17 @@ func (p *place) targetMemory(ctx context.Context, name string) (int64, error) {
 func (p *place) restartRecommender(args ...string) {
 	p.Helper()
 	p.recommender.Kill()
-	again, err := p.healthy(p.Context(), recommender().With(args...))
+	p.recommendBy(recommender().With(args...))
+}
+
+// recommendBy starts the recommender of all tests. The last one must have ended.
+func (p *place) recommendBy(c bed.Component) {
+	p.Helper()
+	r, err := p.healthy(context.Background(), c)
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.recommender = again
+	p.recommender = r
 }
 
 const balancedAutoscaler = `
@@ -88,13 +95,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	p.restartRecommender("--checkpoints-gc-interval=10s")
 	t.Cleanup(func() {
 		install(context.Background())
-		p.recommender.Kill()
-		again, err := p.healthy(context.Background(), recommender())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		p.recommender = again
+		p.restartRecommender()
 	})
 
 	w := steady("steady")
@@ -112,7 +113,7 @@ func TestUsageHistories_killAndProfileChange_keepModelState(t *testing.T) {
 	}
 	var first, later *v1alpha1.UsageHistory
 	p.eventually("the model state is stored", measured, stored(&first))
-	if target := first.Spec.Target; target != (v1alpha1.UsageHistoryTarget{Group: "apps", Kind: "Deployment", Name: "steady"}) {
+	if target := first.Spec.Target; target != (v1alpha1.WorkloadReference{Group: "apps", Kind: "Deployment", Name: "steady"}) {
 		t.Errorf("the UsageHistory has the target %+v", target)
 	}
 	p.eventually("the checkpoint has no model state", measured, func(ctx context.Context) error {

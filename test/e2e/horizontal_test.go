@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,14 +194,14 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 // TestUpdater_noRightToWriteHPAs_changesNeitherRequestNorTarget removes the right of the updater to write HPAs.
 func TestUpdater_noRightToWriteHPAs_changesNeitherRequestNorTarget(t *testing.T) {
 	p := newPlace(t, "hpa-without-right")
-	p.withoutRight("podfit:updater", "horizontalpodautoscalers", "patch")
+	p.withoutRight("podfit:hpa-targets", "horizontalpodautoscalers", "patch")
 	w := steady("steady")
 	w.Requests = "{cpu: 500m, memory: 50Mi}"
 	p.apply(w.manifest(), horizontal("steady", 2, 4, cpuUtilization(60)), annotated(w.autoscaler("InPlaceOrRecreate"), preserveScalePoint))
 	p.start("steady", 2)
 	p.eventually("the memory is sized, and the CPU request is left alone", measured+resized, all(p.sized("steady", 2, "app cpu=500m memory=262144k"),
 		p.scales("steady", 60, false), p.says("steady", horizontalCondition, "RequestLeft", "has not recorded the scale point", "log of the updater")))
-	p.waitForLog(p.updater, "Cannot change a HorizontalPodAutoscaler", p.ns+"/steady", "grant patch on horizontalpodautoscalers")
+	p.waitForLog(p.updater, "Cannot change a HorizontalPodAutoscaler", p.ns+"/steady", "kubectl apply -f deploy/rights/hpa-targets/hpa-targets.yaml")
 	p.always("nothing changes", 10*time.Second, all(p.sized("steady", 2, "app cpu=500m memory=262144k"), p.scales("steady", 60, false)))
 	if n := p.horizontalWrites("steady"); n > 2 {
 		t.Errorf("%d requests to change an HPA without the right to", n)
@@ -229,6 +230,7 @@ func (p *place) withoutRight(role, resource, verb string) {
 			rule.Verbs = verbs
 		}
 	}
+	r.Rules = slices.DeleteFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Verbs) == 0 })
 	if !removed {
 		p.Fatalf("ClusterRole %s does not grant %s on %s", role, verb, resource)
 	}

@@ -86,7 +86,7 @@ func (k *killing) afterWrites(resources ...string) {
 // until observes the steps until done returns nil.
 func (k *killing) until(what string, within time.Duration, done func(context.Context) error) {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), within)
+	ctx, cancel := bed.WithPatience(k.Context(), within)
 	defer cancel()
 	err := bed.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
 		if err := k.atStep(ctx); err != nil {

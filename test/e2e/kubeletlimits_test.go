@@ -63,7 +63,7 @@ func infeasibleResize(t *testing.T, w *world) {
 	)
 	infeasible := all(p.pendingOrFailed("kept", corev1.PodResizePending, corev1.PodReasonInfeasible, ofCPU),
 		p.pendingOrFailed("kept-memory", corev1.PodResizePending, corev1.PodReasonInfeasible, ofMemory))
-	p.eventually("the kubelet says that the resize is infeasible", resized, infeasible)
+	p.eventually("the kubelet says that the resize is infeasible", 2*resized, infeasible) // the second pod follows after a minute
 	p.eventually("the condition of the VPA says so, with the text of the kubelet", resized,
 		all(p.says("kept", updatingCondition, "ResizeImpossible", ofCPU), p.says("kept-memory", updatingCondition, "ResizeImpossible", ofMemory)))
 	p.eventually("the pods in mode InPlaceOrRecreate are replaced", 2*resized, p.sized("replaced", 2, "app cpu=300m memory=104857600"))
@@ -86,7 +86,7 @@ func failedResize(t *testing.T, w *world) {
 	p.advise("150m", "100Mi", "replaced", "kept")
 	const cause = "the container cannot be resized (sim.podfit.dev/app.resize: fails)" // the answer of the runtime
 	failed := p.pendingOrFailed("kept", corev1.PodResizeInProgress, corev1.PodReasonError, cause)
-	p.eventually("the kubelet says that the resize failed", resized, failed)
+	p.eventually("the kubelet says that the resize failed", 2*resized, failed) // the second pod follows after a minute
 	p.eventually("the condition of the VPA says so, with the answer of the runtime", resized, p.says("kept", updatingCondition, "ResizeFailed", cause))
 	p.eventually("the pods in mode InPlaceOrRecreate are replaced", 3*resized, p.sized("replaced", 2, "app cpu=150m memory=104857600"))
 	p.always("the pods in mode InPlace are left", 15*time.Second, all(p.same("kept", old["kept"]), failed))
@@ -112,8 +112,8 @@ func (p *place) pendingOrFailed(app string, kind corev1.PodConditionType, reason
 	}
 }
 
-// evictedWithin is how long an eviction without a wait may take. Only a pass before the end of the interval of the updater is fast enough.
-const evictedWithin = 30 * time.Second
+// evictedWithin is how long an eviction without a wait may take. The interval of the updater is a minute, so only an early pass is fast enough.
+const evictedWithin = 50 * time.Second
 
 // evictedOnceAfterResize checks that the updater has evicted each pod once, and the first one at once after it has requested a resize.
 func (p *place) evictedOnceAfterResize(pods []corev1.Pod) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +96,20 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 }
 
 // The intervals are short to keep the tests short. All flags that affect sizes and disruption have their defaults.
-func recommender() bed.Component { return bed.Recommender().With("--recommender-interval=5s") }
+func recommender() bed.Component {
+	return ofAllNamespaces().With("--ignored-vpa-object-namespaces=" + strings.Join(adviseThemselves, ","))
+}
+
+// ofAllNamespaces is the recommender also of the namespaces of adviseThemselves.
+func ofAllNamespaces() bed.Component {
+	return bed.Recommender().With("--recommender-interval=5s")
+}
+
+// adviseThemselves are the namespaces of tests that write recommendations themselves.
+var adviseThemselves = []string{
+	"freeze-and-windows", "canaries", "requests-reset", "frozen-cluster", "full-node", "infeasible-resize", "failed-resize", "throttled-canary",
+	"pauses-between-pods", killedSurges, killedCanaries, viewedShop, notCalled,
+}
 
 func updater() bed.Component {
 	return bed.Updater().With("--updater-interval=5s", "--admission-controller-status-lease-timeout=15s",
@@ -113,9 +127,12 @@ const (
 	killedCanaries     = "killed-during-canaries"
 )
 
+// notCalled is the namespace for whose pods the webhook is not called: its namespaceSelector does not match.
+const notCalled = "webhook-not-called"
+
 func admission() (bed.Component, error) {
 	serving, err := bed.Serving()
-	return bed.Admission().With(serving...).With("--status-lease-update-interval=2s"), err
+	return bed.Admission().With(serving...).With("--status-lease-update-interval=2s", "--ignored-vpa-object-namespaces="+notCalled), err
 }
 
 // startAll starts the three components.
@@ -133,7 +150,7 @@ func (w *world) startAll(ctx context.Context) (err error) {
 	if w.updater, err = w.healthy(ctx, updater()); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := bed.WithPatience(ctx, time.Minute)
 	defer cancel()
 	return bed.Until(ctx, 100*time.Millisecond, w.Registered)
 }
@@ -144,7 +161,7 @@ func (w *world) healthy(ctx context.Context, component bed.Component) (*bed.Podf
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := bed.WithPatience(ctx, time.Minute)
 	defer cancel()
 	if err := bed.Until(ctx, 100*time.Millisecond, p.Healthy); err != nil {
 		return nil, fmt.Errorf("%s is not healthy: %w\n%s", component.Name, err, p.Tail(40))

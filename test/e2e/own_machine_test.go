@@ -149,7 +149,7 @@ func (p *place) checkDryRun(dry bed.Component) {
 	if err := all.Stop(); err != nil {
 		p.Error(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		p.Errorf("the process took %v to exit", took)
 	}
 	after, err := p.versions(p.Context())
@@ -223,7 +223,7 @@ func (p *place) checkUnregistration(run bed.Component) {
 	if err := all.Stop(); err != nil {
 		p.Error(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		p.Errorf("the process took %v to exit", took)
 	}
 	if c, err := p.webhook(p.Context()); !apierrors.IsNotFound(err) {

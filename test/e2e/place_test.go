@@ -57,7 +57,7 @@ func newPlaceIn(t *testing.T, w *world, name string) *place {
 
 // clear deletes the namespace and waits until its pods are gone, so that the next tests have the capacity of the nodes.
 func (p *place) clear() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := bed.WithPatience(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.CoreV1().Namespaces().Delete(ctx, p.ns, metav1.DeleteOptions{}); err != nil {
 		p.Errorf("delete namespace %s: %v", p.ns, err)
@@ -87,7 +87,7 @@ func (p *place) apply(manifests ...string) {
 // eventually polls until check returns nil.
 func (p *place) eventually(what string, within time.Duration, check func(context.Context) error) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), within)
+	ctx, cancel := bed.WithPatience(p.Context(), within)
 	defer cancel()
 	if err := bed.Until(ctx, 250*time.Millisecond, check); err != nil {
 		p.Fatalf("%s, within %v: %v", what, within, err)

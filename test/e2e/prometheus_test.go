@@ -130,7 +130,7 @@ func TestRecommender_prometheusHistory_isLearned(t *testing.T) {
 			t.Parallel()
 			p := &place{T: t, world: shared, ns: p.ns}
 			r := p.firstRecommends(name, c.want, func(flags []string) *bed.Podfit {
-				r, err := p.Cluster.Run(t.Context(), p.binary, recommender().Named("history-"+name).With(c.flags...).With(flags...))
+				r, err := p.Cluster.Run(t.Context(), p.binary, ofAllNamespaces().Named("history-"+name).With(c.flags...).With(flags...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +170,7 @@ func (p *place) firstRecommends(name string, want map[string]string, start func(
 	if err != nil {
 		p.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(p.Context(), time.Minute)
 	defer cancel()
 	w, err := p.Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
 		Watch(ctx, metav1.ListOptions{ResourceVersion: l.GetResourceVersion()})

@@ -70,7 +70,7 @@ func (p *place) recommends(name string, targets map[string]string) {
 // reported runs podfit recommend for the namespace with an identity.
 func (p *place) reported(kubeconfig, format string) []byte {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(p.Context(), time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.binary, "recommend", "-n", p.ns, "--source=cluster", "--kubeconfig", kubeconfig, "-o", format)

@@ -335,13 +335,15 @@ func looping(name string, replicas int) spec {
 
 // oomLoops has pods that are OOM-killed repeatedly. Two replicas cannot be evicted, because a PodDisruptionBudget requires both, and
 // they are deleted, one after the other. A single replica is evicted although --min-replicas is higher, or resized in place. A pod with data
-// is not deleted, and an event says so.
+// on its node is not deleted, and an event says so. An emptyDir is no reason, because each eviction loses it.
 func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)
 	pair, single, inPlace, data := looping("pair", 2), looping("single", 1), looping("in-place", 1), looping("data", 2)
-	withData := strings.Replace(data.manifest(), "containers:", "volumes: [{name: data, emptyDir: {}}]\n      containers:", 1)
-	p.apply(withData, budget("data", "minAvailable: 2"), data.autoscaler("Recreate"))
-	p.apply(pair.manifest(), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"),
+	with := func(w spec, volume string) string {
+		return strings.Replace(w.manifest(), "containers:", "volumes: [{name: data, "+volume+"}]\n      containers:", 1)
+	}
+	p.apply(with(data, "hostPath: {path: /var/lib/data}"), budget("data", "minAvailable: 2"), data.autoscaler("Recreate"))
+	p.apply(with(pair, "emptyDir: {}"), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"),
 		single.manifest(), single.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
 	uid := ""
 	p.eventually("a pod exists", measured, func(ctx context.Context) error {

@@ -21,11 +21,14 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// ofTheTest makes the VPA of a workload one whose recommendation the test writes itself, as another recommender would.
-const ofTheTest = "  recommenders: [{name: of-the-test}]"
-
+// ownAutoscaler returns the VPA of a workload in a namespace of adviseThemselves: the test writes its recommendation itself.
 func (s spec) ownAutoscaler(mode string) string {
-	return autoscaler(s.Name, s.Kind, s.Name, mode, ofTheTest)
+	return autoscaler(s.Name, s.Kind, s.Name, mode, "")
+}
+
+// othersAutoscaler returns a VPA of another recommender. The test writes its recommendation, and podfit writes nothing to it.
+func (s spec) othersAutoscaler(mode string) string {
+	return autoscaler(s.Name, s.Kind, s.Name, mode, "  recommenders: [{name: of-the-test}]")
 }
 
 // advise writes the recommendation for the container app of VPAs, with equal bounds, as the service account of the recommender.

@@ -43,7 +43,7 @@ func TestAdmissionController_rollingUpdate_sizesEveryPod(t *testing.T) {
 			p.admission, err = p.healthy(context.Background(), component)
 		}
 		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := bed.WithPatience(context.Background(), time.Minute)
 			defer cancel()
 			err = bed.Until(ctx, 100*time.Millisecond, func(ctx context.Context) error { return p.tryCreation(ctx, pods[0]) })
 		}
@@ -114,7 +114,7 @@ func (p *place) replica(name, account string) replica {
 // becomesReady waits until the readiness probe of a replica succeeds. It polls often, to find replicas that are ready too early.
 func (p *place) becomesReady(r replica, probe string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(p.Context(), time.Minute)
 	defer cancel()
 	if err := bed.Until(ctx, 10*time.Millisecond, func(ctx context.Context) error {
 		_, err := r.Get(ctx, probe)

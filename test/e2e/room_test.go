@@ -23,8 +23,8 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
-// roomWithin is how long a pod on a full node waits at most for its size. The interval of the updater is a minute, so only an early pass
-// is fast enough.
+// roomWithin is how long a pod on a full node waits at most for its size on an idle machine. The interval of the updater is a minute, so only an
+// early pass is fast enough.
 const roomWithin = 30 * time.Second
 
 // TestRoom_resizeExceedsFreeCapacity_podGetsItsSize has its own cluster, with two nodes that have 3900m of allocatable CPU each. The
@@ -75,7 +75,7 @@ func newSmallWorld(t *testing.T, o bed.Options, flags ...string) *world {
 	if w.updater, err = w.healthy(t.Context(), component); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
 	defer cancel()
 	if err := bed.Until(ctx, 100*time.Millisecond, w.Registered); err != nil {
 		t.Fatal(err)

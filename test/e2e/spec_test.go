@@ -108,7 +108,7 @@ func (s spec) autoscaler(mode string) string { return autoscaler(s.Name, s.Kind,
 // autoscaler returns the manifest of a VPA for a target, with additional fields of its spec.
 func autoscaler(name, kind, target, mode, more string) string {
 	kind = orElse(kind, "Deployment")
-	version := map[string]string{"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1", "Fleet": "test.podfit.dev/v1"}[kind]
+	version := map[string]string{"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1", "ReplicationController": "v1", "Fleet": "test.podfit.dev/v1"}[kind]
 	return fmt.Sprintf(`apiVersion: autoscaling.k8s.io/v1
 kind: VerticalPodAutoscaler
 metadata: {name: %s}

@@ -21,7 +21,7 @@ func surgeReplacesPods(t *testing.T, name string) {
 	single.Replicas, pair.Replicas = 1, 2
 	workloads := []spec{single, pair}
 	for _, w := range workloads {
-		a := strings.Replace(w.ownAutoscaler("Recreate"), "metadata: {name: "+w.Name+"}", "metadata: {name: "+w.Name+", annotations: {podfit.dev/mover: surge}}", 1)
+		a := strings.Replace(w.othersAutoscaler("Recreate"), "metadata: {name: "+w.Name+"}", "metadata: {name: "+w.Name+", annotations: {podfit.dev/mover: surge}}", 1)
 		p.apply(w.manifest(), a)
 		p.start(w.Name, w.Replicas)
 	}

@@ -102,6 +102,30 @@ func fetched(ctx context.Context, address, path, token string) (int, string, err
 	return response.StatusCode, string(body), err
 }
 
+// servePage serves the page with an identity until the test ends, and returns its address.
+func (p *place) servePage(kubeconfig string, flags ...string) string {
+	p.Helper()
+	port, err := bed.FreePort()
+	if err != nil {
+		p.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	server, err := bed.Start(bed.Command{
+		Name: "web", Path: p.binary, Log: filepath.Join(p.TempDir(), "web.log"), Env: []string{"KUBERNETES_SERVICE_HOST="},
+		Args: append([]string{"web", "--kubeconfig=" + kubeconfig, "--web-address=" + address}, flags...),
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		if p.Failed() {
+			p.Log(server.Tail(40))
+		}
+		server.Kill()
+	})
+	return address
+}
+
 // TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces checks the page with real reviews of tokens and rights by the API server.
 func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 	t.Parallel()
@@ -117,24 +141,7 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := bed.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	server, err := bed.Start(bed.Command{
-		Name: "web", Path: p.binary, Log: filepath.Join(t.TempDir(), "web.log"), Env: []string{"KUBERNETES_SERVICE_HOST="},
-		Args: []string{"web", "--kubeconfig=" + kubeconfig, "--web-address=" + address, "--web-auth=token"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(server.Tail(40))
-		}
-		server.Kill()
-	})
+	address := p.servePage(kubeconfig, "--web-auth=token")
 
 	seen := func(token string) ([]string, error) {
 		status, body, err := fetched(t.Context(), address, "/workloads?format=json&q=steady", token)

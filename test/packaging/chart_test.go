@@ -25,6 +25,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -398,8 +399,8 @@ func TestChart_deployments_areThoseOfDeploy(t *testing.T) {
 	}{
 		{"vpa-recommender", "-recommender", nil, nil},
 		{"vpa-updater", "-updater", nil, []string{"--in-place-skip-disruption-budget=true"}},
-		{"vpa-admission-controller", "-admission-controller", nil, []string{"--webhook-service=vpa-webhook", "--webhook-timeout-seconds=5"}},
-		{"podfit", "vertical-pod-autoscaler", []string{"mode=single"}, []string{"--webhook-service=vpa-webhook", "--webhook-timeout-seconds=5", "--in-place-skip-disruption-budget=true"}},
+		{"vpa-admission-controller", "-admission-controller", nil, []string{"--webhook-service=vpa-webhook"}},
+		{"podfit", "vertical-pod-autoscaler", []string{"mode=single"}, []string{"--webhook-service=vpa-webhook", "--in-place-skip-disruption-budget=true"}},
 	} {
 		want, got := deployment(t, manifests, tt.name), deployment(t, render(t, tt.set...), tt.ours)
 		a, b := &want.Spec.Template.Spec, &got.Spec.Template.Spec
@@ -413,8 +414,13 @@ func TestChart_deployments_areThoseOfDeploy(t *testing.T) {
 			}
 		}
 		for _, arg := range cb.Args {
-			if !slices.Contains(tt.args, arg) && !strings.HasPrefix(arg, "--leader-elect") && arg != "--v=4" {
+			if !slices.Contains(tt.args, arg) && !slices.Contains(ca.Args, arg) && !strings.HasPrefix(arg, "--leader-elect") && arg != "--v=4" {
 				t.Errorf("%s: unexpected %s", tt.name, arg)
+			}
+		}
+		for _, arg := range ca.Args[1:] {
+			if !slices.Contains(cb.Args, arg) && !strings.HasPrefix(arg, "--leader-elect") {
+				t.Errorf("%s: deploy/ has %s, the chart has not", tt.name, arg)
 			}
 		}
 		if tt.name != "vpa-admission-controller" && !slices.Contains(cb.Args, "--leader-elect=true") {
@@ -444,9 +450,82 @@ func TestChart_deployments_areThoseOfDeploy(t *testing.T) {
 		}
 		budgets := of[policyv1.PodDisruptionBudget](t, render(t, tt.set...), "PodDisruptionBudget")
 		if !slices.ContainsFunc(budgets, func(b *policyv1.PodDisruptionBudget) bool {
-			return reflect.DeepEqual(b.Spec.Selector, got.Spec.Selector) && b.Spec.MinAvailable.IntValue() == 1
+			return reflect.DeepEqual(b.Spec.Selector, got.Spec.Selector)
 		}) {
 			t.Errorf("%s: no disruption budget", tt.name)
+		}
+	}
+}
+
+// blocks reports whether a budget allows no eviction although all replicas are healthy, so that a drain of their nodes never ends.
+func blocks(t *testing.T, b *policyv1.PodDisruptionBudget, replicas int) bool {
+	t.Helper()
+	amount := func(v *intstr.IntOrString) int {
+		n, err := intstr.GetScaledValueFromIntOrPercent(v, replicas, true) // as the controller of disruption budgets rounds
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if b.Spec.MaxUnavailable != nil {
+		return amount(b.Spec.MaxUnavailable) == 0
+	}
+	return amount(b.Spec.MinAvailable) >= replicas
+}
+
+func TestDisruptionBudgets_anyNumberOfReplicas_allowDrains(t *testing.T) {
+	all := func(replicas string, set ...string) (out []string) {
+		for _, key := range []string{"recommender", "updater", "admissionController", "single"} {
+			out = append(out, key+".replicas="+replicas)
+		}
+		return append(out, set...)
+	}
+	for name, tt := range map[string]struct {
+		objects objects
+		budgets int
+	}{
+		"chart":                              {render(t), 3},
+		"chart, one replica":                 {render(t, all("1")...), 0},
+		"chart, single, one replica":         {render(t, all("1", "mode=single")...), 0},
+		"chart, share of one replica":        {render(t, all("1", "updater.podDisruptionBudget.minAvailable=50%")...), 0},
+		"chart, maxUnavailable of a replica": {render(t, all("1", "updater.podDisruptionBudget.minAvailable=null", "updater.podDisruptionBudget.maxUnavailable=1")...), 1},
+		"chart, three replicas":              {render(t, all("3")...), 3},
+		"deploy/":                            {files(t, "deploy/*.yaml"), 3},
+		"deploy/all-in-one":                  {files(t, "deploy/all-in-one/*.yaml"), 1},
+	} {
+		budgets := of[policyv1.PodDisruptionBudget](t, tt.objects, "PodDisruptionBudget")
+		if len(budgets) != tt.budgets {
+			t.Errorf("%s: %d budgets, want %d", name, len(budgets), tt.budgets)
+		}
+		for _, b := range budgets {
+			replicas := []int{1, 2} // kubectl scale changes those of manifests
+			if strings.HasPrefix(name, "chart") {
+				replicas = []int{int(*deployment(t, tt.objects, b.Name).Spec.Replicas)}
+			}
+			for _, n := range replicas {
+				if blocks(t, b, n) {
+					t.Errorf("%s: the budget %s allows no eviction of %d replicas", name, b.Name, n)
+				}
+			}
+		}
+	}
+}
+
+// Each way to install podfit gives the webhook the same time to answer.
+func TestWebhookTimeout_eachWay_isTheSame(t *testing.T) {
+	for name, all := range map[string]objects{
+		"deploy/": files(t, "deploy/*.yaml"), "all-in-one": files(t, "deploy/all-in-one/*.yaml"), "chart": render(t), "chart, single": render(t, "mode=single"),
+	} {
+		var found []string
+		for _, d := range of[appsv1.Deployment](t, all, "Deployment") {
+			for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+				if strings.HasPrefix(arg, "--webhook-timeout-seconds") {
+					found = append(found, arg)
+				}
+			}
+		}
+		if !slices.Equal(found, []string{"--webhook-timeout-seconds=5"}) {
+			t.Errorf("%s: %q", name, found)
 		}
 	}
 }

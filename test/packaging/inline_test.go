@@ -345,7 +345,16 @@ func (r *inlineRun) readSteps() map[string]inlineStep {
 		"kubectl -n NAMESPACE top pods --containers": "kubectl -n shop top pods --containers",
 		"kubectl top pods -A --sort-by=memory":       "kubectl top pods -A",
 	} {
-		steps[text] = inlineStep{step: step{before: func(t *testing.T) { r.prints(t, command, "web-") }, check: printed("web-")}}
+		// A pod is listed a while after it was created, and its replacement a while after it is deleted.
+		steps[text] = inlineStep{step: step{check: func(t *testing.T, _ string) { r.prints(t, command, "web-") }}}
+	}
+	// These rights are components that an operator adds.
+	for right, folder := range map[string]string{"delete pods": "oom-rescue", "patch hpa": "hpa-targets", "patch horizontalpodautoscalers": "hpa-targets", "patch deployments": "surges"} {
+		command := "kubectl auth can-i " + right + " -n %s" + as + "vpa-updater"
+		steps[fmt.Sprintf(command, "NAMESPACE")] = inlineStep{step: step{before: func(t *testing.T) {
+			r.do(t, "kubectl apply -f deploy/rights/"+folder+"/"+folder+".yaml")
+			r.prints(t, fmt.Sprintf(command, "shop"), "yes")
+		}, check: printed("yes")}}
 	}
 	create := "kubectl auth can-i create updatestates.podfit.dev -n NAMESPACE" + as + "vpa-updater"
 	steps[create] = inlineStep{step: step{check: r.alsoYes("patch updatestates.podfit.dev -n shop" + as + "vpa-updater")}}
@@ -385,7 +394,7 @@ func (r *inlineRun) changeSteps() map[string]inlineStep {
 		"kubectl -n NAMESPACE rollout restart WORKLOAD":                    {step: restarted},
 		"kubectl -n kube-system rollout restart deploy/vpa-recommender":    {step: restarted},
 		"kubectl apply -f deploy/15-webhook-objects.yaml":                  {step: step{check: printed("vpa-webhook")}},
-		"kubectl apply -f deploy/17-placeholders.yaml":                     {step: step{check: printed("placeholder")}},
+		"kubectl apply -f deploy/rights/placeholders/placeholders.yaml":    {step: step{check: printed("placeholder")}},
 		"podfit crds | kubectl apply --server-side --force-conflicts -f -": {step: step{check: printed("serverside-applied")}},
 	}
 	failurePolicy := `kubectl patch mutatingwebhookconfiguration vpa-webhook-config --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]'`

@@ -27,9 +27,11 @@ func ways(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"manifests": {"-f", deploy},
 		"all-in-one manifests": {"-f", deploy + "/00-crds.yaml", "-f", deploy + "/10-rbac.yaml", "-f", deploy + "/15-webhook-objects.yaml",
-			"-f", deploy + "/17-placeholders.yaml", "-f", deploy + "/all-in-one"},
+			"-f", deploy + "/all-in-one"},
 		"kustomize":            {"-k", deploy},
 		"kustomize all-in-one": {"-k", overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/all-in-one, DEPLOY/web]\n")},
+		"kustomize with rights": {"-k", overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/rights/placeholders, DEPLOY/rights/provisioning-requests, "+
+			"DEPLOY/rights/oom-rescue, DEPLOY/rights/surges, DEPLOY/rights/hpa-targets, DEPLOY/rights/api-server-metrics]\n")},
 	}
 }
 
@@ -104,8 +106,9 @@ func TestChart_eachConfiguration_isAcceptedByTheAPIServer(t *testing.T) {
 		"network":             {"networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/28", "admissionController.hostNetwork=true"},
 		"scheduling and pods": {"updater.nodeSelector.a=b", "updater.tolerations[0].operator=Exists", "updater.priorityClassName=system-cluster-critical", "updater.podLabels.app=mine", "updater.podAnnotations.a=b", "updater.extraEnv[0].name=A", "imagePullSecrets[0].name=pull", "commonLabels.team=a", "updater.topologySpreadConstraints[0].maxSkew=1", "updater.topologySpreadConstraints[0].topologyKey=zone", "updater.topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway"},
 		"budget":              {"updater.podDisruptionBudget.minAvailable=null", "updater.podDisruptionBudget.maxUnavailable=50%", "updater.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123"},
+		"rights":              allRights,
 		"policies":            {"admissionPolicies.cpuLimits.enabled=true", "admissionPolicies.cpuRequests.enabled=true"},
-		"no roles":            {"rbac.create=false", "recommender.serviceAccount.create=false", "networkPolicy.enabled=false", "placeholders.create=false"},
+		"no roles":            {"rbac.create=false", "recommender.serviceAccount.create=false", "networkPolicy.enabled=false", "rights.placeholders=true"},
 	} {
 		var text strings.Builder
 		all := render(t, set...)

@@ -39,7 +39,7 @@ func TestPages_everyCommand_isRun(t *testing.T) {
 	n.do(t, "kubectl -n store rollout status deployment worker --timeout=1m && kubectl -n shop rollout status deployment web cart worker --timeout=1m")
 
 	for _, g := range []guide{
-		n.readmePage(), n.contributingPage(), n.architecturePage(), n.installPage(), n.migratePage(), n.outsidePage(), n.provisioningPage(),
+		n.readmePage(), n.contributingPage(), n.updaterPage(), n.installPage(), n.migratePage(), n.outsidePage(),
 	} {
 		n.follow(t, g)
 	}
@@ -49,7 +49,7 @@ func TestPages_everyCommand_isRun(t *testing.T) {
 		{page: "docs/explain.md", steps: map[string]step{"podfit explain": {check: printed("shop/Deployment/cart")}}},
 		n.capacityPage(), n.contentionPage(), n.limitsPage(), n.rolloutPage(),
 		{page: "docs/hpa.md", words: webOfShop},
-		{page: "docs/movers.md", words: webOfShop},
+		n.nodesPage(),
 		{page: "docs/runbook.md", words: webOfShop, steps: map[string]step{"kubectl": {check: printed("POD", "web-", "app")}}},
 		{page: "docs/runtimes.md", words: webOfShop},
 		{page: "docs/startup.md", words: webOfShop},
@@ -235,11 +235,8 @@ func (n *newcomer) readmePage() guide {
 		"kubectl get mutatingwebhookconfiguration": {check: printed("vpa-webhook-config   1")},
 		"kubectl get vpa --all-namespaces":         {check: printed("shop", "web", "True", "m")},
 		"kubectl -n NAMESPACE describe vpa":        {check: printed("Container Recommendations", "Lower Bound", "Upper Bound", "RecommendationProvided")},
-		"podfit crds |":                            {before: func(t *testing.T) { stop(t, running) }, check: printed("serverside-applied")},
-		"podfit run --dry-run":                     {before: n.createVPA, during: says("Would recommend"), check: n.hasNoNumbers},
-		"podfit recommender":                       {during: n.hasNumbers},
 		// The Prometheus has minutes of history. TestBacktest_prometheus_replaysHistory has weeks.
-		"podfit backtest":            {fails: "provide a history of at least two days"},
+		"podfit backtest":            {before: func(t *testing.T) { stop(t, running) }, fails: "provide a history of at least two days"},
 		"kubectl get sizingprofiles": {},
 		"kubectl -n kube-system scale": {check: func(t *testing.T, _ string) {
 			printed("0,0,0,")(t, n.do(t, "kubectl -n kube-system get deployments -o jsonpath='{range .items[*]}{.spec.replicas},{end}'"))
@@ -255,7 +252,7 @@ func (n *newcomer) contributingPage() guide {
 				t.Fatal(err)
 			}
 		},
-		check: printed("make build", "make test", "make verify"),
+		check: printed("make build", "make quick", "make test", "make nightly", "make verify"),
 	}}}
 }
 
@@ -364,7 +361,12 @@ webhooks:
 			},
 			check: printed("https://192.0.2.1:8000\n"),
 		},
-		"kubectl delete mutatingwebhookconfiguration": {check: n.unregistered},
+		"kubectl patch mutatingwebhookconfiguration": {check: func(t *testing.T, _ string) {
+			c, err := n.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "vpa-webhook-config", metav1.GetOptions{})
+			if err != nil || len(c.Webhooks) > 0 {
+				t.Errorf("the webhook configuration is not empty: %+v, %v", c, err)
+			}
+		}},
 	}
 	return guide{page: "docs/outside.md", words: map[string]string{"ADDRESS": "127.0.0.1"}, steps: steps}
 }
@@ -409,19 +411,19 @@ func (n *newcomer) unregistered(t *testing.T, _ string) {
 	}
 }
 
-// architecturePage has the commands for the records about the pods that podfit has resized after the commands of the README.
-func (n *newcomer) architecturePage() guide {
-	return guide{page: "docs/architecture.md", words: map[string]string{"NAMESPACE": "shop", "NAME": "web"}, steps: map[string]step{
+// updaterPage has the commands for the records about the pods that podfit has resized after the commands of the README.
+func (n *newcomer) updaterPage() guide {
+	return guide{page: "docs/updater.md", words: map[string]string{"NAMESPACE": "shop", "NAME": "web"}, steps: map[string]step{
 		"kubectl get updatestates -A":             {check: printed("deployment-web", "Deployment", "Resize")},
 		"kubectl -n NAMESPACE get updatestate":    {check: printed("kind: UpdateState", "action: Resize")},
 		"kubectl -n NAMESPACE delete updatestate": {check: printed("deleted")},
 	}}
 }
 
-// provisioningPage is the page about requests for room, on a cluster that serves ProvisioningRequests.
-func (n *newcomer) provisioningPage() guide {
+// nodesPage has commands about surges and about requests for room, on a cluster that serves ProvisioningRequests.
+func (n *newcomer) nodesPage() guide {
 	crd := "kubectl apply -f " + filepath.Join(n.repository, "internal", "edge", "kube", "capacity", "testdata", "provisioningrequests-crd.yaml")
-	return guide{page: "docs/capacity-before-eviction.md", steps: map[string]step{
+	return guide{page: "docs/nodes.md", words: webOfShop, steps: map[string]step{
 		"kubectl get provisioningrequests": {
 			before: n.before(crd, "kubectl wait --for=condition=Established crd provisioningrequests.autoscaling.x-k8s.io --timeout=1m"),
 			check:  func(t *testing.T, _ string) { n.do(t, "kubectl delete crd provisioningrequests.autoscaling.x-k8s.io") },

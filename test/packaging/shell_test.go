@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"podfit.dev/podfit/test/e2e/bed"
 )
 
 // runKubectl runs kubectl with the arguments of this process, and exits.
@@ -243,9 +245,11 @@ func (n *newcomer) beside(t *testing.T, s step, text string) func(*testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }() // at once: the test may look much later than the command ends
 	return func(t *testing.T) {
 		defer cancel()
-		if err := c.Wait(); err != nil {
+		if err := <-ended; err != nil {
 			t.Errorf("%s\n%v\n%s", text, err, out)
 		}
 		s.check(t, out.String())
@@ -256,7 +260,7 @@ func (n *newcomer) beside(t *testing.T, s step, text string) func(*testing.T) {
 func (n *newcomer) interrupted(t *testing.T, s step, text string) string {
 	t.Helper()
 	until(t, "podfit's default ports are free", time.Minute, portsFree)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
 	defer cancel()
 	c, out := n.shell(ctx, text)
 	if err := c.Start(); err != nil {

@@ -155,7 +155,7 @@ func (s *site) page(path string) (string, error) {
 // eventually waits until a check of a page succeeds.
 func (s *site) eventually(what string, within time.Duration, check func() error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), within)
+	ctx, cancel := bed.WithPatience(s.Context(), within)
 	defer cancel()
 	if err := bed.Until(ctx, 500*time.Millisecond, func(context.Context) error { return check() }); err != nil {
 		s.Fatalf("%s: %v", what, err)

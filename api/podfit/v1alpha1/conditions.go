@@ -63,6 +63,8 @@ const (
 	// ConditionCriticalityInvalid is True if a pod has an invalid value of the label podfit.dev/criticality (ReasonLabelInvalid), and the profile
 	// has a criticality.
 	ConditionCriticalityInvalid = "CriticalityInvalid"
+	// ConditionTargetConflict is True if an older autoscaler has the same target.
+	ConditionTargetConflict = "TargetConflict"
 )
 
 // The reasons of these conditions.
@@ -120,6 +122,11 @@ const (
 	ReasonReplicasFixed  = "ReplicasFixed"
 	ReasonLabelInvalid   = "LabelInvalid"
 )
+
+// AllConditions returns the types of all conditions that podfit sets in addition to upstream's.
+func AllConditions() []string {
+	return append(Conditions(), ConditionUpdating, ConditionOOMRescue, ConditionAnnotationInvalid, ConditionReverted, ConditionTargetConflict)
+}
 
 // Conditions returns the types of all conditions that the recommender of podfit sets in addition to upstream's.
 func Conditions() []string {

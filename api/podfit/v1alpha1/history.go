@@ -50,25 +50,7 @@ type UsageHistoryList struct {
 type UsageHistorySpec struct {
 	// target is the workload: the topmost controller of the pods. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed"
-	Target UsageHistoryTarget `json:"target"`
-}
-
-// UsageHistoryTarget identifies a workload in the namespace of the object.
-type UsageHistoryTarget struct {
-	// group is the API group of the workload. Empty means the core API group.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Group string `json:"group,omitempty"`
-
-	// kind is the kind of the workload.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Kind string `json:"kind"`
-
-	// name is the name of the workload.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Target WorkloadReference `json:"target"`
 }
 
 // The limits of a UsageHistory. An object that reaches all of them takes about 550 KiB.

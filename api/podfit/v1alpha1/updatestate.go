@@ -494,6 +494,18 @@ type EvictionRecord struct {
 	// +optional
 	Judged bool `json:"judged,omitempty"`
 
+	// superseded contains what the replacement of an earlier eviction should get, if that is other and was not observed. At most 32 containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	Superseded []RequestedSize `json:"superseded,omitempty"`
+
+	// previous contains the requests with which the evicted pod ran. At most 32 containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	Previous []RequestedSize `json:"previous,omitempty"`
+
 	// unansweredPod is the UID of the pod if it is unknown whether the eviction was carried out.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -548,6 +560,16 @@ type MissingReplacement struct {
 	// completeSince is the time since which the controller has had as many pods as it wants. It is not set if it has fewer.
 	// +optional
 	CompleteSince *metav1.MicroTime `json:"completeSince,omitempty"`
+
+	// replaced is the number of pods that were created after the first of these evictions and replace pods that were evicted before it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replaced int32 `json:"replaced,omitempty"`
+
+	// mostReplicas is the largest number of pods that the controller has wanted since these evictions. It is not set if it is unknown.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MostReplicas int32 `json:"mostReplicas,omitempty"`
 }
 
 // EvictedPod is a pod that was evicted, or may have been.

@@ -5,6 +5,9 @@ The arguments of a component, as a YAML list. Those of the user come last, so th
 {{- $root := .root }}
 {{- $v := get $root.Values .key }}
 {{- $single := eq .key "single" }}
+{{- if eq (toString $root.Values.compatibility) "upstream" }}
+- --compatibility=upstream
+{{- end }}
 {{- if include "podfit.leaderElection" . }}
 - --leader-elect=true
 - --leader-elect-resource-namespace={{ $v.leaderElection.resourceNamespace | default $root.Release.Namespace }}
@@ -23,6 +26,9 @@ The arguments of a component, as a YAML list. Those of the user come last, so th
 {{- if ne (include "podfit.certificates" $root) "own" }}
 - --reload-cert=true
 {{- end }}
+{{- end }}
+{{- if and $root.Values.rights.placeholderImage (ne .key "recommender") (ne .key "admissionController") }}
+- --placeholder-image={{ $root.Values.rights.placeholderImage }}
 {{- end }}
 {{- with $root.Values.prometheus }}
 {{- if and .address (ne $.key "admissionController") }}

@@ -1,5 +1,5 @@
 {{/*
-The permissions of each component. They are those of deploy/10-rbac.yaml and deploy/17-placeholders.yaml, which describe them; a test compares them.
+The permissions of each component. They are those of deploy/10-rbac.yaml, which describes them; a test compares them.
 */}}
 {{- define "podfit.rules.recommender" }}
 - apiGroups: [metrics.k8s.io]
@@ -47,7 +47,7 @@ The permissions of each component. They are those of deploy/10-rbac.yaml and dep
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [delete, list, patch, watch]
+  verbs: [list, patch, watch]
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
@@ -62,15 +62,10 @@ The permissions of each component. They are those of deploy/10-rbac.yaml and dep
   verbs: [list, watch]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
-  verbs: [list, patch, watch]
+  verbs: [list, watch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch]
-- nonResourceURLs: [/metrics]
-  verbs: [get]
-- apiGroups: [apps]
-  resources: [deployments]
-  verbs: [patch]
 - apiGroups: [autoscaling.k8s.io]
   resources: [verticalpodautoscalers]
   verbs: [list, watch]
@@ -138,23 +133,16 @@ The permissions of each component. They are those of deploy/10-rbac.yaml and dep
   verbs: [get, list, watch]
 {{- end }}
 
-{{- define "podfit.rules.placeholders" }}
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [create, delete]
-- apiGroups: [scheduling.k8s.io]
-  resources: [priorityclasses]
-  resourceNames: [podfit-placeholder]
-  verbs: [get]
-{{- end }}
-
-{{- define "podfit.rules.provisioningRequests" }}
-- apiGroups: [autoscaling.x-k8s.io]
-  resources: [provisioningrequests]
-  verbs: [create, delete, list, watch]
-- apiGroups: [""]
-  resources: [podtemplates]
-  verbs: [create, delete, list]
+{{/*
+The folders of deploy/rights, by the value that adds the right.
+*/}}
+{{- define "podfit.rights" }}
+placeholders: placeholders
+provisioningRequests: provisioning-requests
+oomRescue: oom-rescue
+surges: surges
+hpaTargets: hpa-targets
+apiServerMetrics: api-server-metrics
 {{- end }}
 
 {{/*

@@ -115,7 +115,7 @@ var errNotSynced = errors.New("the initial lists of the watches are not complete
 // run serves the webhook and renews the status lease until ctx ends.
 func (j *job) run(ctx context.Context) error {
 	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(j.config.Port)))
+	listener, err := listen.Listen(ctx, "tcp", j.config.listenAddress())
 	if err != nil && j.standalone {
 		j.log.Info("Webhook not served: cannot listen on its port, and no webhook configuration refers to it", slog.Any("error", err))
 		<-ctx.Done()
@@ -135,6 +135,16 @@ func (j *job) run(ctx context.Context) error {
 		})
 	}
 	return g.Wait()
+}
+
+// listenAddress returns the address on which the webhook listens: all addresses of the machine. A trial is called only from this machine,
+// unless the user names the address at which the API server reaches it.
+func (c *Config) listenAddress() string {
+	host := ""
+	if c.IsTrial() && c.WebhookAddress == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.Port))
 }
 
 // check returns nil if the webhook is ready and answers a review.

@@ -82,25 +82,15 @@ func (c *Config) Validate() error { return errors.Join(c.Common.Validate(), c.Va
 
 // ValidateOwn returns an error for each invalid flag that only the admission controller has.
 func (c *Config) ValidateOwn() error {
-	var errs []error
-	if c.Port < 0 || c.Port > 65535 {
-		errs = append(errs, fmt.Errorf("--port must be between 0 and 65535, got %d", c.Port))
-	}
-	if c.TimeoutSeconds < 1 || c.TimeoutSeconds > 30 {
-		errs = append(errs, fmt.Errorf("--webhook-timeout-seconds must be between 1 and 30, got %d", c.TimeoutSeconds))
-	}
-	if c.MinTLSVersion != "tls1_2" && c.MinTLSVersion != "tls1_3" {
-		errs = append(errs, fmt.Errorf("--min-tls-version must be tls1_2 or tls1_3, got %q", c.MinTLSVersion))
-	}
-	if c.ByURL && c.WebhookAddress == "" {
-		errs = append(errs, errors.New("--register-by-url requires --webhook-address, the address at which the API server reaches the webhook"))
-	}
+	var errs process.Problems
+	errs.AddIf(c.Port < 0 || c.Port > 65535, "--port must be between 0 and 65535, got %d", c.Port)
+	errs.AddIf(c.TimeoutSeconds < 1 || c.TimeoutSeconds > 30, "--webhook-timeout-seconds must be between 1 and 30, got %d", c.TimeoutSeconds)
+	errs.AddIf(c.MinTLSVersion != "tls1_2" && c.MinTLSVersion != "tls1_3", "--min-tls-version must be tls1_2 or tls1_3, got %q", c.MinTLSVersion)
+	errs.AddIf(c.ByURL && c.WebhookAddress == "", "--register-by-url requires --webhook-address, the address at which the API server reaches the webhook")
 	if _, err := c.labels(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.StatusInterval <= 0 {
-		errs = append(errs, fmt.Errorf("--status-lease-update-interval must be greater than 0, got %v", c.StatusInterval))
-	}
+	errs.AddIf(c.StatusInterval <= 0, "--status-lease-update-interval must be greater than 0, got %v", c.StatusInterval)
 	return errors.Join(errs...)
 }
 

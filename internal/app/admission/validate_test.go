@@ -52,3 +52,25 @@ func TestConfig_flagsAtTheirLimits_areAcceptedOrRejected(t *testing.T) {
 		}
 	}
 }
+
+// The webhook of a dry run on the machine of a user is reached only from there, unless the API server is told to call it.
+func TestListenAddress_dryRunOutsideOfAPod_isLoopback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod, webhookAddress string
+		dryRun              bool
+		want                string
+	}{
+		"dry run":                           {"", "", true, "127.0.0.1:8000"},
+		"dry run, the API server has a way": {"", "10.0.0.7", true, ":8000"},
+		"dry run in a pod":                  {"10.0.0.1", "", true, ":8000"},
+		"not a dry run":                     {"", "", false, ":8000"},
+	} {
+		t.Setenv("KUBERNETES_SERVICE_HOST", tt.pod)
+		t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+		c := Defaults()
+		c.ReadOnly, c.WebhookAddress = tt.dryRun, tt.webhookAddress
+		if got := c.listenAddress(); got != tt.want {
+			t.Errorf("%s: got %s, want %s", name, got, tt.want)
+		}
+	}
+}

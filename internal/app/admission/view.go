@@ -14,9 +14,11 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // ownerTimeout is how long the review of a new pod waits until the watch has delivered the controller of the pod, which may have
@@ -71,4 +73,28 @@ func (v *clusterView) Governing(w cluster.Workload) *cluster.Autoscaler {
 // Limits returns the LimitRanges and ResourceQuotas of a namespace.
 func (v *clusterView) Limits(namespace string) policy.Limits {
 	return policy.Limits{Range: v.world.Limits(namespace), Quotas: v.world.Quotas(namespace), QuotasUnknown: !v.world.KnowsQuotas()}
+}
+
+// profileNames returns the names of the SizingProfiles of the cluster from memory, and whether they are known.
+type profileNames interface {
+	ProfileNames() (names []string, known bool)
+}
+
+// knownProfiles are the built-in profiles and those of the cluster.
+type knownProfiles struct{ cluster profileNames }
+
+// Similar returns the profile of which a recommender name is probably a misspelling. It returns "" if there is no such
+// profile, if a profile has that name, and if the profiles of the cluster are not known.
+func (p knownProfiles) Similar(recommender string) string {
+	if _, builtin := recommend.Builtin(recommender); builtin {
+		return ""
+	}
+	names, known := p.cluster.ProfileNames()
+	if !known {
+		return ""
+	}
+	for _, builtin := range recommend.Builtins() {
+		names = append(names, builtin.Name)
+	}
+	return spelling.Typo(recommender, names)
 }

@@ -153,7 +153,7 @@ Exit codes:
 // knownNamespaces returns the namespaces that Prometheus or the trace knows; else those of the cluster. None if they cannot be read.
 func (c *Config) knownNamespaces(ctx context.Context, cmd *cobra.Command) []string {
 	switch {
-	case isURL(c.History.Address):
+	case process.IsURL(c.History.Address):
 		length, err := model.ParseDuration(c.History.Length)
 		if err != nil {
 			return nil
@@ -205,7 +205,7 @@ func (c *Config) stray(arg string) error {
 		return fmt.Errorf("unexpected argument %q; --trace takes one file or one folder", arg)
 	case c.History.Address != "":
 		return fmt.Errorf("unexpected argument %q", arg)
-	case isURL(arg):
+	case process.IsURL(arg):
 		return fmt.Errorf("unexpected argument %q; to read from Prometheus, use --prometheus %s", arg, arg)
 	}
 	return fmt.Errorf("unexpected argument %q; to read a trace, use --trace %s", arg, arg)
@@ -213,19 +213,12 @@ func (c *Config) stray(arg string) error {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
-	errs := []error{c.validateSource(), c.validateNamespaces(), c.validateRecommenders(), c.validateNumbers(), c.validateTimeline()}
-	if reporters[c.Output] == nil {
-		errs = append(errs, fmt.Errorf("--output must be table, wide, json, csv or html, got %q", c.Output))
-	}
-	if c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate" {
-		errs = append(errs, fmt.Errorf("--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode))
-	}
-	if c.Parallel < 1 {
-		errs = append(errs, fmt.Errorf("--parallel must be at least 1, got %d", c.Parallel))
-	}
-	if strings.ContainsFunc(c.Prices.Currency, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) || len(c.Prices.Currency) > 12 {
-		errs = append(errs, fmt.Errorf("--currency must be a symbol or a code such as EUR, got %q", c.Prices.Currency))
-	}
+	errs := process.Problems{c.validateSource(), c.validateNamespaces(), c.validateRecommenders(), c.validateNumbers(), c.validateTimeline()}
+	errs.AddIf(reporters[c.Output] == nil, "--output must be table, wide, json, csv or html, got %q", c.Output)
+	errs.AddIf(c.Mode != "profile" && c.Mode != "Recreate" && c.Mode != "InPlaceOrRecreate", "--mode must be profile, Recreate or InPlaceOrRecreate, got %q", c.Mode)
+	errs.AddIf(c.Parallel < 1, "--parallel must be at least 1, got %d", c.Parallel)
+	isInvisible := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	errs.AddIf(strings.ContainsFunc(c.Prices.Currency, isInvisible) || len(c.Prices.Currency) > 12, "--currency must be a symbol or a code such as EUR, got %q", c.Prices.Currency)
 	_, err := c.learningDays()
 	errs = append(errs, err)
 	_, _, err = c.times()
@@ -250,24 +243,16 @@ func (c *Config) validateSource() error {
 	case c.Trace != "" && c.History.Address != "":
 		return errors.New("--trace and --prometheus cannot both be set")
 	}
-	var errs []error
+	var errs process.Problems
 	if c.Trace != "" {
 		for _, name := range historyFlags {
-			if c.given[name] {
-				errs = append(errs, fmt.Errorf("--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name))
-			}
+			errs.AddIf(c.given[name], "--%s requires --prometheus; use --since, --until and --namespace to select samples of a trace", name)
 		}
 		return errors.Join(errs...)
 	}
-	if len(c.Namespaces) == 0 && !c.All {
-		errs = append(errs, errors.New("--prometheus requires --namespace NAME or --all-namespaces"))
-	}
-	if c.All && c.History.Labels[0] == "" {
-		errs = append(errs, errors.New("--all-namespaces requires --namespace-label"))
-	}
-	if c.Since != "" && c.given["history-length"] {
-		errs = append(errs, errors.New("--since and --history-length cannot both be set"))
-	}
+	errs.AddIf(len(c.Namespaces) == 0 && !c.All, "--prometheus requires --namespace NAME or --all-namespaces")
+	errs.AddIf(c.All && c.History.Labels[0] == "", "--all-namespaces requires --namespace-label")
+	errs.AddIf(c.Since != "" && c.given["history-length"], "--since and --history-length cannot both be set")
 	return errors.Join(append(errs, c.History.validate())...)
 }
 
@@ -276,14 +261,11 @@ func (c *Config) validateNamespaces() error {
 	if c.All && len(c.Namespaces) > 0 {
 		return errors.New("--namespace and --all-namespaces cannot both be set")
 	}
-	var errs []error
+	var errs process.Problems
 	for i, n := range c.Namespaces {
-		switch {
-		case strings.TrimSpace(n) != n || n == "":
-			errs = append(errs, fmt.Errorf("--namespace must be a list of names separated by commas without spaces, got %q", n))
-		case slices.Contains(c.Namespaces[:i], n):
-			errs = append(errs, fmt.Errorf("--namespace lists %s twice", n))
-		}
+		isName := strings.TrimSpace(n) == n && n != ""
+		errs.AddIf(!isName, "--namespace must be a list of names separated by commas without spaces, got %q", n)
+		errs.AddIf(isName && slices.Contains(c.Namespaces[:i], n), "--namespace lists %s twice", n)
 	}
 	return errors.Join(errs...)
 }
@@ -293,7 +275,7 @@ func (c *Config) validateTimeline() error {
 	switch {
 	case c.Timeline == "" && c.given["timeline"]:
 		return errors.New("--timeline must not be empty")
-	case c.Timeline != "" && isTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
+	case c.Timeline != "" && trace.IsTrace(c.Timeline) && inFolder(c.Timeline, c.Trace):
 		return fmt.Errorf("--timeline %s is in the folder of --trace, where the next backtest would read it as a trace; use another folder", c.Timeline)
 	case c.Timeline != "" && sameFile(c.Timeline, c.Trace):
 		return fmt.Errorf("--timeline %s and --trace are the same file", c.Timeline)
@@ -306,14 +288,12 @@ func (c *Config) validateRecommenders() error {
 	if len(c.Recommenders) == 0 {
 		return errors.New("--recommenders must not be empty")
 	}
-	var errs []error
-	seen := map[string]bool{}
-	for _, n := range c.Recommenders {
-		if seen[n] {
+	var errs process.Problems
+	for i, n := range c.Recommenders {
+		if slices.Contains(c.Recommenders[:i], n) {
 			errs = append(errs, fmt.Errorf("--recommenders lists %s twice", n))
 			continue
 		}
-		seen[n] = true
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names, meant := profileNames(), ""
 			if near := spelling.Nearest(n, names); near != "" {
@@ -327,7 +307,7 @@ func (c *Config) validateRecommenders() error {
 
 // validateNumbers checks the range of numeric flags. NaN is out of every range.
 func (c *Config) validateNumbers() error {
-	var errs []error
+	var errs process.Problems
 	for _, n := range [...]struct {
 		flag  string
 		value float64
@@ -339,16 +319,9 @@ func (c *Config) validateNumbers() error {
 		{"oom-budget", c.Tolerance.DaysAbove, 1, "fraction of days; 0.03 is 3 %"},
 		{"cpu-shortfall", c.Tolerance.Shortfall, 1, "fraction of CPU usage; 0.01 is 1 %"},
 	} {
-		if !(n.value >= 0 && n.value <= n.most) {
-			errs = append(errs, fmt.Errorf("--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value))
-		}
+		errs.AddIf(!(n.value >= 0 && n.value <= n.most), "--%s must be between 0 and %g (%s), got %g", n.flag, n.most, n.unit, n.value)
 	}
 	return errors.Join(errs...)
-}
-
-// isTrace reports whether backtest reads a file with this name as a trace.
-func isTrace(path string) bool {
-	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".csv.gz")
 }
 
 func inFolder(path, folder string) bool {

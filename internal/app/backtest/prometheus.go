@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
-	"net/url"
-	"regexp"
 	"slices"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/prom"
+	"podfit.dev/podfit/internal/edge/trace"
 )
 
 // History is the configuration for reading usage from Prometheus instead of a file.
@@ -55,34 +55,24 @@ func (h *History) flags(f *pflag.FlagSet) {
 	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "Name of the label that contains the container name.")
 }
 
-// isURL reports whether s is an HTTP or HTTPS URL with a host.
-func isURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
-}
-
 // validate returns an error for each invalid flag.
 func (h *History) validate() error {
-	var errs []error
-	if !isURL(h.Address) {
-		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q%s", h.Address, h.meantURL()))
-	}
+	var errs process.Problems
+	errs.AddIf(!process.IsURL(h.Address), "--prometheus must be a URL such as http://localhost:9090, got %q%s", h.Address, h.meantURL())
 	for i, flag := range [...]string{"--namespace-label", "--pod-label", "--container-label"} {
-		if none := i == 0 && h.Labels[i] == ""; !none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]) {
-			errs = append(errs, fmt.Errorf("%s must be a valid label name, got %q", flag, h.Labels[i]))
-		}
+		none := i == 0 && h.Labels[i] == ""
+		errs.AddIf(!none && !model.LegacyValidation.IsValidLabelName(h.Labels[i]), "%s must be a valid label name, got %q", flag, h.Labels[i])
 	}
 	for _, x := range [...]struct{ flag, value string }{{"--history-length", h.Length}, {"--history-resolution", h.Resolution}} {
-		if d, err := model.ParseDuration(x.value); err != nil || d <= 0 {
-			errs = append(errs, fmt.Errorf("%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value))
-		}
+		d, err := model.ParseDuration(x.value)
+		errs.AddIf(err != nil || d <= 0, "%s must be a duration such as 5m, 1h or 30d, got %q", x.flag, x.value)
 	}
 	return errors.Join(errs...)
 }
 
 // meantURL returns the hint to an address that lacks only the scheme.
 func (h *History) meantURL() string {
-	if isURL("http://" + h.Address) {
+	if process.IsURL("http://" + h.Address) {
 		return " (did you mean http://" + h.Address + "?)"
 	}
 	return ""
@@ -127,13 +117,13 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 			return nil, fmt.Errorf("%s has no usage of any namespace; check --prometheus-job, --namespace-label, --pod-label and --container-label", h.Address)
 		}
 	}
-	g := gatherer{workloads: map[cluster.Workload]*gathered{}}
+	g := gatherer{workloads: map[cluster.Workload]*trace.Index{}, owners: map[cluster.Key]cluster.Workload{}}
 	for _, namespace := range namespaces {
-		if err := h.readNamespace(ctx, c, &g, namespace, from, to); err != nil {
+		if err := readNamespace(ctx, c, &g, namespace, from, to); err != nil {
 			return nil, err
 		}
 	}
-	return g.finish(), nil
+	return trace.Sorted(slices.Collect(maps.Values(g.workloads))), nil
 }
 
 // longestQuery is the time that one query reads at most. Longer ones are no faster.
@@ -141,12 +131,8 @@ const longestQuery = 24 * time.Hour
 
 // readNamespace adds the samples of a namespace between two times. If a query is too large for Prometheus, it reads half of the time with
 // one query from then on, and never sends the same query again.
-func (h *History) readNamespace(ctx context.Context, c *prom.Client, g *gatherer, namespace string, from, to time.Time) error {
-	parsed, err := model.ParseDuration(h.Resolution)
-	if err != nil {
-		return fmt.Errorf("--history-resolution: %w", err)
-	}
-	resolution := time.Duration(parsed)
+func readNamespace(ctx context.Context, c *prom.Client, g *gatherer, namespace string, from, to time.Time) error {
+	resolution := c.Resolution()
 	window := max(longestQuery.Truncate(resolution), resolution)
 	for !from.After(to) {
 		last := from.Add(window - resolution)
@@ -169,14 +155,8 @@ func (h *History) readNamespace(ctx context.Context, c *prom.Client, g *gatherer
 
 // gatherer groups samples of pods by workload.
 type gatherer struct {
-	workloads map[cluster.Workload]*gathered
+	workloads map[cluster.Workload]*trace.Index
 	owners    map[cluster.Key]cluster.Workload
-}
-
-type gathered struct {
-	replay.Workload
-	pods       map[string]int32
-	containers map[string]int16
 }
 
 // addAll adds samples until the first error, and returns it.
@@ -199,67 +179,21 @@ func (g *gatherer) add(s usage.Sample) {
 	}
 	key, ok := g.owners[s.Pod]
 	if !ok {
-		if g.owners == nil {
-			g.owners = map[cluster.Key]cluster.Workload{}
-		}
-		key = ownerByName(s.Pod)
+		key = cluster.OwnerByName(s.Pod)
 		g.owners[s.Pod] = key
 	}
 	w := g.workloads[key]
 	if w == nil {
-		w = &gathered{pods: map[string]int32{}, containers: map[string]int16{}}
-		w.Key = key
+		index := trace.NewIndex(key)
+		w = &index
 		g.workloads[key] = w
 	}
-	pod, ok := w.pods[s.Pod.Name]
+	pod := w.PodIndex(s.Pod.Name)
+	container, ok := w.ContainerIndex(s.Container)
 	if !ok {
-		pod = int32(len(w.Pods))
-		w.pods[s.Pod.Name] = pod
-		w.Pods = append(w.Pods, s.Pod.Name)
-	}
-	container, ok := w.containers[s.Container]
-	if !ok {
-		if len(w.Containers) == math.MaxUint8 {
-			return // more containers than any pod has
-		}
-		container = int16(len(w.Containers))
-		w.containers[s.Container] = container
-		w.Containers = append(w.Containers, s.Container)
+		return // more containers than any pod has
 	}
 	w.Samples = append(w.Samples, replay.Sample{
 		At: s.At.Unix(), CPU: s.CPU, Memory: s.Memory, Pod: pod, Container: container, Has: s.Has,
 	})
-}
-
-func (g *gatherer) finish() []replay.Workload {
-	out := make([]replay.Workload, 0, len(g.workloads))
-	for _, w := range g.workloads {
-		w.Sort()
-		out = append(out, w.Workload)
-	}
-	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
-	return out
-}
-
-// podNames are the patterns of pod names, by the kind of the owner. Kubernetes generates the random parts from an alphabet
-// without vowels.
-var podNames = []struct {
-	group, kind string
-	form        *regexp.Regexp
-}{
-	{"batch", "CronJob", regexp.MustCompile(`^(.+)-[0-9]{8,11}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
-	{"apps", "Deployment", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
-	{"apps", "StatefulSet", regexp.MustCompile(`^(.+)-[0-9]+$`)},
-	{"apps", "DaemonSet", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)}, // or a Job
-}
-
-// ownerByName guesses the workload of a pod from the pod's name, because Prometheus does not know owners. A pod whose name
-// matches no pattern is its own workload.
-func ownerByName(pod cluster.Key) cluster.Workload {
-	for _, n := range podNames {
-		if m := n.form.FindStringSubmatch(pod.Name); m != nil {
-			return cluster.Workload{Group: n.group, Kind: n.kind, Namespace: pod.Namespace, Name: m[1]}
-		}
-	}
-	return cluster.Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 }

@@ -28,7 +28,7 @@ func TestOwnerByName_generatedPodNames_giveWorkload(t *testing.T) {
 		"alone":                      "shop/Pod/alone",
 		"with-vowels-aeiou-aeiouaei": "shop/Pod/with-vowels-aeiou-aeiouaei",
 	} {
-		if got := ownerByName(cluster.Key{Namespace: "shop", Name: pod}).String(); got != want {
+		if got := cluster.OwnerByName(cluster.Key{Namespace: "shop", Name: pod}).String(); got != want {
 			t.Errorf("pod %s: got workload %s, want %s", pod, got, want)
 		}
 	}

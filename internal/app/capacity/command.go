@@ -110,7 +110,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: c.clusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
+	r := report.Report{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
 	histories := capacityplan.Histories(&stored.plan.Status)
 	if c.fromPrometheus() {
 		var gaps []string
@@ -234,13 +234,4 @@ func (c *Config) failures(p *capacity.Plan) []string {
 		}
 	}
 	return out
-}
-
-// clusterName returns the name of the cluster for the report: that of the context, or the host of the API server.
-func (c *Config) clusterName(clients *kube.Clients) string {
-	if name := (kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}).ClusterName(); name != "" {
-		return name
-	}
-	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
-	return strings.TrimSuffix(host, "/")
 }

@@ -78,7 +78,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 // Validate returns all invalid flags as one error.
 func (c *Config) Validate() error {
-	var errs []error
+	var errs process.Problems
 	check := func(flag, value string) {
 		values := choices[flag]
 		if slices.Contains(values, value) {
@@ -95,12 +95,8 @@ func (c *Config) Validate() error {
 	for _, f := range c.FailOn {
 		check("fail-on", f)
 	}
-	if c.LeadTime < -1 || c.LeadTime > maxLeadTime {
-		errs = append(errs, fmt.Errorf("--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime))
-	}
-	if c.Prometheus != "" && c.Source == sourcePlan {
-		errs = append(errs, errors.New("--prometheus and --source plan cannot both be set"))
-	}
+	errs.AddIf(c.LeadTime < -1 || c.LeadTime > maxLeadTime, "--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime)
+	errs.AddIf(c.Prometheus != "" && c.Source == sourcePlan, "--prometheus and --source plan cannot both be set")
 	return errors.Join(append(errs, c.PrometheusConfig.Validate())...)
 }
 

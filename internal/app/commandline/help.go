@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,13 +16,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // Essential lists the flags that the help of a long-running command shows first: those that a first installation needs, and all that only
 // podfit has.
 var Essential = map[string]bool{
 	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
-	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "scheduler-resize-preemption": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true,
+	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "scheduler-resize-preemption": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true, "statefulset-pause": true, "updater-rules": true, "own-conditions": true, compatibility.FlagName: true,
 	"capacity-plan": true, "export-recommendations": true, "web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-exclude-namespaces": true, "web-unauthenticated": true,
 	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
 	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
@@ -46,7 +49,11 @@ func Prepare(c *cobra.Command) {
 		}
 		return run(c, args)
 	}
-	completeChoices(c)
+	for flag, values := range Choices {
+		if c.Flags().Lookup(flag) != nil {
+			process.CompleteFlag(c, flag, values...)
+		}
+	}
 }
 
 // flagGroup is a group of flags in the help of a command.
@@ -220,18 +227,9 @@ func writeFlag(b *strings.Builder, f *pflag.Flag, width int) {
 
 // Choices are the values of the flags that accept one of a few words.
 var Choices = map[string][]string{
-	"capacity-before-eviction": {"off", "ask"}, "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"}, "scheduler-resize-preemption": {"auto", "on", "off"},
-	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"},
+	"capacity-before-eviction": {"off", "ask"}, compatibility.FlagName: compatibility.Modes(), "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"}, "scheduler-resize-preemption": {"auto", "on", "off"},
+	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"}, "updater-rules": compatibility.Modes(),
 	"web-auth": {"none", "token", "header"},
-}
-
-// completeChoices lets shells complete the values of Choices.
-func completeChoices(c *cobra.Command) {
-	for flag, values := range Choices {
-		if c.Flags().Lookup(flag) != nil {
-			process.CompleteFlag(c, flag, values...)
-		}
-	}
 }
 
 // NewHelpCommand returns "podfit help". Cobra's prints the help of the root command for an unknown name.
@@ -258,4 +256,58 @@ func NewHelpCommand() *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
+}
+
+// comment matches the comment at the end of an example, and the blanks before it.
+var comment = regexp.MustCompile(` +# (.*)$`)
+
+// shellWord matches a word of a command, with quoted blanks.
+var shellWord = regexp.MustCompile(`(?:[^\s'"]+|'[^']*'|"[^"]*")+`)
+
+// wrapExamples wraps examples at a width. Each remains a command that can be copied: a long command continues after a backslash. If a line
+// with a comment is too long, all comments are on lines of their own.
+func wrapExamples(examples string, width int) string {
+	lines := strings.Split(strings.TrimRight(examples, "\n"), "\n")
+	beside := !slices.ContainsFunc(lines, func(line string) bool { return terminal.Width(line) > width && comment.MatchString(line) })
+	var out []string
+	for _, line := range lines {
+		text := strings.TrimSpace(line)
+		indent := line[:indentOf(line)]
+		if at := comment.FindStringSubmatchIndex(line); at != nil && !beside && !strings.HasPrefix(text, "#") {
+			out = append(out, wrapComment(indent, line[at[2]:at[3]], width)...)
+			line = line[:at[0]]
+		}
+		switch {
+		case terminal.Width(line) <= width:
+			out = append(out, line)
+		case strings.HasPrefix(text, "#"):
+			out = append(out, wrapComment(indent, strings.TrimLeft(text, "# "), width)...)
+		default:
+			out = append(out, wrapCommand(indent, line, width)...)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// wrapComment returns the lines of a comment.
+func wrapComment(indent, text string, width int) []string {
+	begin := indent + "# "
+	lines := strings.Split(hanging("", text, 0, width-len(begin)), "\n")
+	for i := range lines {
+		lines[i] = begin + lines[i]
+	}
+	return lines
+}
+
+// wrapCommand returns the lines of a command. All but the last end with a backslash.
+func wrapCommand(indent, command string, width int) (out []string) {
+	line := indent
+	for _, word := range shellWord.FindAllString(command, -1) {
+		if strings.TrimSpace(line) != "" && terminal.Width(line)+terminal.Width(word)+len(` \`) > width {
+			out = append(out, line+`\`)
+			line = indent + "    "
+		}
+		line += word + " "
+	}
+	return append(out, strings.TrimRight(line, " "))
 }

@@ -18,12 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
-	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
@@ -64,8 +64,9 @@ type Config struct {
 	If        conditions
 	At        string
 	jobs      Running
-	given     *pflag.FlagSet // of the jobs
-	known     bool           // the flags of the jobs are known, so their Deployments need not be read
+	given     *pflag.FlagSet  // of the jobs
+	known     bool            // the flags of the jobs are known, so their Deployments need not be read
+	assumed   map[string]bool // jobs whose flags are not known
 
 	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
 }
@@ -137,10 +138,8 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
-	var errs []error
-	if formats[c.Output] == nil {
-		errs = append(errs, fmt.Errorf("--output must be text, json or html, got %q", c.Output))
-	}
+	var errs process.Problems
+	errs.AddIf(formats[c.Output] == nil, "--output must be text, json or html, got %q", c.Output)
 	if _, err := parseAt(c.At, time.Now()); err != nil {
 		errs = append(errs, err)
 	}
@@ -153,30 +152,38 @@ func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Wri
 	if err != nil {
 		return err
 	}
-	r.namespace = c.Namespace
-	if r.namespace == "" {
-		r.namespace = c.Kube.Namespace()
-	}
+	r.namespace = c.namespace()
 	if err := clients.Responds(ctx); err != nil {
 		return err
 	}
-	e, err := c.explain(ctx, now, clients, r.namespace, func(s *cluster.Snapshot, w finder) (subject, error) { return find(r, s, w) })
+	e, err := c.explain(ctx, now, clients, r.namespace, func(s *cluster.Snapshot, w finder) (explanation.Subject, error) { return find(r, s, w) })
 	if err != nil {
 		return err
 	}
 	return formats[c.Output](out, e)
 }
 
+// namespace returns the namespace of the object.
+func (c *Config) namespace() string {
+	if c.Namespace != "" {
+		return c.Namespace
+	}
+	return c.Kube.Namespace()
+}
+
 // explain reads the cluster and explains the object that find returns.
 func (c *Config) explain(
-	ctx context.Context, now time.Time, clients *kube.Clients, namespace string, find func(*cluster.Snapshot, finder) (subject, error),
+	ctx context.Context, now time.Time, clients *kube.Clients, namespace string, find func(*cluster.Snapshot, finder) (explanation.Subject, error),
 ) (*explanation.Explanation, error) {
-	var notes []string
-	var forbiddenFlags []explanation.Unread
+	var flags explanation.Gaps
+	c.assumed = map[string]bool{"updater": !c.known, "recommender": !c.known}
 	if !c.known && !c.onlyNamespace {
-		notes, forbiddenFlags, c.known = c.adopt(ctx, clients)
+		flags = c.adopt(ctx, clients)
 	}
-	world, unknown, err := c.load(ctx, clients, namespace)
+	if err := compatibility.ApplyGiven(c.given); err != nil {
+		return nil, err
+	}
+	world, read, err := c.load(ctx, clients, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -193,14 +200,17 @@ func (c *Config) explain(
 		return nil, err
 	}
 	in := &explanation.Input{
-		Now: now, Subject: found.Subject, Autoscaler: found.autoscaler, Container: c.Container, Pods: live(found.pods), Interval: c.jobs.Updater.Interval(),
-		Others: found.others, Governing: found.governing, Nodes: world.Nodes(), Ifs: c.If, Missing: unknown.notes, Replicas: world.Scale(found.Workload),
-		NoAutoscalers: unknown.autoscalers, Forbidden: append(unknown.forbidden, forbiddenFlags...),
+		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If, NoAutoscalers: read.noAutoscalers,
+		Updater: explanation.Updater{Interval: c.jobs.Updater.Interval()}, Cluster: explanation.Cluster{Nodes: world.Nodes()},
+		Gaps: explanation.Gaps{Missing: append(read.Missing, flags.Missing...), Forbidden: append(read.Forbidden, flags.Forbidden...)},
 	}
-	c.noteFlags(in, notes, c.known)
+	in.Pods = live(found.Pods)
+	if c.assumed["updater"] {
+		in.Assumed = c.jobs.Updater.Assumed(c.given)
+	}
 	states := c.records(ctx, in, clients)
 	if at.Before(now) {
-		c.inspect(ctx, in, world, clients, found.namespace)
+		c.inspect(ctx, in, world, clients, found.Namespace)
 		return explanation.Past(in, recordOf(states, found.Workload), at)
 	}
 	if at.After(now) {
@@ -211,15 +221,14 @@ func (c *Config) explain(
 	c.size(ctx, in, world, planned, clients)
 	c.noteSizing(in)
 	c.readLease(ctx, now, in, clients)
-	c.inspect(ctx, in, world, clients, found.namespace)
+	c.inspect(ctx, in, world, clients, found.Namespace)
 	return explanation.Explain(in), nil
 }
 
 // unread is what could not be read of the cluster.
 type unread struct {
-	notes       []string             // full sentences
-	forbidden   []explanation.Unread // what the user has no right to read
-	autoscalers bool                 // the cluster may have VPAs, and they could not be read
+	explanation.Gaps
+	noAutoscalers bool // the cluster may have VPAs, and they could not be read
 }
 
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
@@ -234,7 +243,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	failed := world.Load(ctx)
 	var out unread
 	if c.onlyNamespace {
-		out.notes = append(out.notes, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
+		out.Missing = append(out.Missing, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
 	if forbidden(failed, "pods") && !c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
@@ -242,26 +251,22 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 		world = watcher.NewWorld(clients, options)
 		failed = world.Load(ctx)
 		note := "You may not list the pods of all namespaces, so only namespace " + namespace + " was read: the free room on nodes is not known."
-		out.forbidden = append(out.forbidden, explanation.Unread{Part: "pods of other namespaces", Note: note})
+		out.Forbidden = append(out.Forbidden, explanation.Unread{Part: "pods of other namespaces", Note: note})
 	}
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
 			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", u.Err)
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
-			out.notes = append(out.notes, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
+			out.Missing = append(out.Missing, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
-			out.autoscalers = out.autoscalers || u.Resource == watcher.AutoscalersFeed
-			denied := explanation.Unread{Part: u.Resource, Note: lack(&u)}
-			switch {
-			case !apierrors.IsForbidden(u.Err):
-				out.notes = append(out.notes, denied.Note)
-			case u.Resource == "nodes": // first, because the text names the first parts only
-				out.forbidden = slices.Insert(out.forbidden, 0, denied)
-			default:
-				out.forbidden = append(out.forbidden, denied)
-			}
+			out.noAutoscalers = out.noAutoscalers || u.Resource == watcher.AutoscalersFeed
+			miss(&out.Gaps, u.Resource, u.Err, lack(&u))
 		}
+	}
+	if i := slices.IndexFunc(out.Forbidden, func(u explanation.Unread) bool { return u.Part == "nodes" }); i > 0 {
+		nodes := out.Forbidden[i] // first, because the text names the first parts only
+		out.Forbidden = slices.Insert(slices.Delete(out.Forbidden, i, i+1), 0, nodes)
 	}
 	return world, out, ctx.Err()
 }
@@ -287,12 +292,12 @@ func lack(u *watcher.Unread) string {
 }
 
 // checkContainer returns an error if no pod has the container of --container.
-func (c *Config) checkContainer(found *subject) error {
-	if c.Container == "" || len(found.pods) == 0 {
+func (c *Config) checkContainer(found *explanation.Subject) error {
+	if c.Container == "" || len(found.Pods) == 0 {
 		return nil
 	}
 	var names []string
-	for _, p := range found.pods {
+	for _, p := range found.Pods {
 		for i := range p.Containers {
 			if p.Containers[i].Name == c.Container {
 				return nil
@@ -318,17 +323,25 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 	}
 	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained)
 	in.Budget, in.AllPods = budget, planned.Pods
-	in.Gates, in.EvictionGates = map[string][]plan.Gate{}, map[string][]plan.Gate{}
-	in.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
-	for uid := range explained {
-		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
+	in.Plan = explanation.PlanOf(pass, explained)
+	if c.jobs.Updater.WatcherOptions().Namespace == "" { // the reader may list the pods of all namespaces
+		for i := range in.Decisions {
+			in.Decisions[i].Reason = in.Decisions[i].Reason.Revealed()
+		}
 	}
+	noteKills(in)
 	if in.Autoscaler != nil {
 		in.Rules = world.Rules(in.Autoscaler)
-		in.FrozenBy, _ = rollout.Frozen(in.Rules)
 	}
 	c.planSwitched(in, world, states, explained)
 	return &planned
+}
+
+// noteKills says that the running updater may know more OOM kills: a pod has its last one only, and the updater counts those that it has seen.
+func noteKills(in *explanation.Input) {
+	if slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool { return d.Reason.Code == decision.FewKills }) {
+		in.Missing = append(in.Missing, "A pod shows only its last OOM kill, so more may be known to the running updater, which then deletes the pod earlier.")
+	}
 }
 
 // planSwitched adds what the next pass would do if the update mode of the VPA changed running pods. A second VPA that another one governs is
@@ -341,18 +354,14 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 	on := *a
 	on.Mode = cluster.InPlaceOrRecreate
 	pass := c.jobs.Updater.PreviewWith(in.Now, world, states, explained, &on)
-	in.Switched = &explanation.Switched{Mode: on.Mode, Gates: map[string][]plan.Gate{}}
-	in.Switched.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !explained[d.Pod.UID] })
-	for uid := range explained {
-		in.Switched.Gates[uid] = pass.Gates(uid)
-	}
+	in.Switched = &explanation.Switched{Mode: on.Mode, Plan: explanation.PlanOf(pass, explained)}
 }
 
 // records returns the records of the updater. Without them, the plan is that of an updater that has just started.
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
 	states, err := readStates(ctx, clients, c.jobs.Updater.WatcherOptions().Namespace)
 	if err != nil {
-		miss(in, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
+		miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
 	}
 	return states
 }
@@ -394,13 +403,13 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	if len(in.Pods) > 0 {
 		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
 		if err != nil {
-			miss(in, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
+			miss(&in.Gaps, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
 		}
 		in.Labels, in.Containers = details.Labels, details.Containers
 	}
 	events, err := event.List(ctx, clients, namespace)
 	if err != nil {
-		miss(in, "events", err, "Events were not read ("+oneLine(err)+").")
+		miss(&in.Gaps, "events", err, "Events were not read ("+oneLine(err)+").")
 	}
 	in.Events = about(events, in)
 	c.measure(ctx, in, clients, namespace)
@@ -427,7 +436,7 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	case apierrors.IsNotFound(err):
 		in.Missing = append(in.Missing, "The cluster has no Metrics API, so the current usage is not known.")
 	case err != nil:
-		miss(in, "usage metrics", err, "The current usage was not read ("+oneLine(err)+").")
+		miss(&in.Gaps, "usage metrics", err, "The current usage was not read ("+oneLine(err)+").")
 	}
 	for i := range reading.Samples {
 		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
@@ -437,12 +446,12 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 }
 
 // miss adds a part that could not be read because of an error, with a sentence about it.
-func miss(in *explanation.Input, part string, err error, note string) {
+func miss(gaps *explanation.Gaps, part string, err error, note string) {
 	if apierrors.IsForbidden(err) {
-		in.Forbidden = append(in.Forbidden, explanation.Unread{Part: part, Note: note})
+		gaps.Forbidden = append(gaps.Forbidden, explanation.Unread{Part: part, Note: note})
 		return
 	}
-	in.Missing = append(in.Missing, note)
+	gaps.Missing = append(gaps.Missing, note)
 }
 
 // oneLine returns the text of an error on one line, and a short one if the API server refuses the request: the path and the user of each
@@ -452,4 +461,27 @@ func oneLine(err error) string {
 		return "you have no right to do this"
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// parseAt returns the time of --at; "" is now.
+func parseAt(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return now, nil
+	}
+	if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") {
+		if d, err := time.ParseDuration(text); err == nil {
+			return now.Add(d), nil
+		}
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04", "2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at.In(now.Location()), nil
+		}
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location()), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--at must be a time such as 2026-11-22T02:58:00Z or 02:58 (local time), or a difference such as -20m or +2h, got %q", text)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/explanation"
 	"podfit.dev/podfit/internal/edge/web"
@@ -127,7 +128,7 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 		c.jobs.Updater.Flags(c.given)
 		c.jobs.Recommender.Flags(c.given)
 	}
-	e, err := c.explain(ctx, time.Now().UTC(), p.clients, q.workload.Namespace, func(s *cluster.Snapshot, _ finder) (subject, error) {
+	e, err := c.explain(ctx, time.Now().UTC(), p.clients, q.workload.Namespace, func(s *cluster.Snapshot, _ finder) (explanation.Subject, error) {
 		return exactly(q.workload, s)
 	})
 	if err != nil {
@@ -139,14 +140,14 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 }
 
 // exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.
-func exactly(w cluster.Workload, s *cluster.Snapshot) (subject, error) {
+func exactly(w cluster.Workload, s *cluster.Snapshot) (explanation.Subject, error) {
 	if w.Group == "" && w.Kind == "Pod" {
 		out, err := findPod(reference{name: w.Name, namespace: w.Namespace}, s)
-		return out.withOthers(s), err
+		return withOthers(out, s), err
 	}
-	out := workloadSubject(w, s).withOthers(s)
-	if len(out.pods) == 0 && out.autoscaler == nil {
-		return subject{}, fmt.Errorf("%s has neither pods with a known controller nor a VPA", w)
+	out := withOthers(workloadSubject(w, s), s)
+	if len(out.Pods) == 0 && out.Autoscaler == nil {
+		return explanation.Subject{}, fmt.Errorf("%s has neither pods with a known controller nor a VPA", w)
 	}
 	return out, nil
 }

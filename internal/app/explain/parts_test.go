@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -45,7 +46,9 @@ func TestAbout_events_onlyThoseOfTheVPAAndThePods(t *testing.T) {
 		}
 	}
 	in := &explanation.Input{
-		Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}, Pods: []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}}},
+		Subject: explanation.Subject{
+			Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}}, Pods: []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}}},
+		},
 	}
 	got := about(events(), in)
 	if len(got) != 2 || got[0] != (explanation.Event{Kind: "Pod", Name: "web-1"}) || got[1] != (explanation.Event{Kind: "VerticalPodAutoscaler", Name: "web"}) {
@@ -58,7 +61,7 @@ func TestAbout_events_onlyThoseOfTheVPAAndThePods(t *testing.T) {
 }
 
 func TestCheckContainer_unknownName_listsTheContainers(t *testing.T) {
-	found := &subject{Subject: explanation.Subject{Name: "shop/Deployment/web"}, pods: []*cluster.Pod{
+	found := &explanation.Subject{Name: "shop/Deployment/web", Pods: []*cluster.Pod{
 		{Containers: []cluster.Container{{Name: "app"}, {Name: "proxy"}}}, {Containers: []cluster.Container{{Name: "app"}, {Name: "log"}}},
 	}}
 	for name, want := range map[string]string{
@@ -69,7 +72,7 @@ func TestCheckContainer_unknownName_listsTheContainers(t *testing.T) {
 			t.Errorf("--container=%s: got error %v, want %q", name, err, want)
 		}
 	}
-	if err := (&Config{Container: "ap"}).checkContainer(&subject{}); err != nil {
+	if err := (&Config{Container: "ap"}).checkContainer(&explanation.Subject{}); err != nil {
 		t.Errorf("without pods: %v, want no error", err)
 	}
 }
@@ -119,5 +122,19 @@ func TestConditions_values_areAddedAndPrinted(t *testing.T) {
 	}
 	if got := c.String(); !strings.Contains(got, "profile=cost ") || !strings.Contains(got, "maxAllowed.memory=1Gi") {
 		t.Errorf("got %q, want both conditions", got)
+	}
+}
+
+// The updater counts the OOM kills that it sees, and explain sees one only.
+func TestNoteKills_podWaitsForMoreKills_countOfUpdaterIsNotKnown(t *testing.T) {
+	in := &explanation.Input{Plan: explanation.Plan{Decisions: []decision.Decision{{Reason: decision.Reason{Code: decision.SmallChange}}}}}
+	noteKills(in)
+	if len(in.Missing) != 0 {
+		t.Errorf("without OOM kills: %q", in.Missing)
+	}
+	in.Decisions = append(in.Decisions, decision.Decision{Reason: decision.Reason{Code: decision.FewKills, Have: 1, Want: 3}})
+	noteKills(in)
+	if len(in.Missing) != 1 {
+		t.Errorf("notes %q", in.Missing)
 	}
 }

@@ -96,18 +96,18 @@ func TestNames_namespaceOfFlagOrContext_onlyItsObjects(t *testing.T) {
 		"nodes":                    {"other", "node", "node/web-node"},
 	} {
 		c := &Config{Kube: kube.Config{Kubeconfig: file}, Namespace: tt.flag}
-		for _, of := range completed {
-			if of.kind != tt.kind {
+		for i := range kinds {
+			if kinds[i].names[0] != tt.kind {
 				continue
 			}
-			if got := strings.Join(c.names(t.Context(), of.resource, of.namespaced, of.kind, "web"), " "); got != tt.want {
+			if got := strings.Join(c.names(t.Context(), &kinds[i], "web"), " "); got != tt.want {
 				t.Errorf("%s: names %q, want %q", name, got, tt.want)
 			}
 		}
 	}
 	api.Reply("GET /api/v1/nodes", 403, failure(403, "Forbidden"))
 	c := &Config{Kube: kube.Config{Kubeconfig: file}}
-	if got := c.names(t.Context(), completed[len(completed)-1].resource, false, "node", ""); got != nil {
+	if got := c.names(t.Context(), &kinds[len(kinds)-1], ""); got != nil {
 		t.Errorf("names %q of nodes that may not be listed, want none", got)
 	}
 }
@@ -133,7 +133,8 @@ func TestMeasure_podsOfTheNamespace_onlyThoseOfTheWorkloadAreCounted(t *testing.
 	} {
 		api := kubetest.NewFakeAPI(t)
 		api.Reply("GET "+path, tt.code, tt.body)
-		in := &explanation.Input{Pods: []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-0"}}, {Key: cluster.Key{Namespace: "shop", Name: "web-1"}}}}
+		in := &explanation.Input{}
+		in.Pods = []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-0"}}, {Key: cluster.Key{Namespace: "shop", Name: "web-1"}}}
 		new(Config).measure(t.Context(), in, clientsOf(t, api), "shop")
 		var pods []string
 		for _, s := range in.Usage {

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -40,10 +41,10 @@ type Running struct {
 }
 
 // adopt sets the flags of the running updater and recommender, as their Deployments have them, unless they are on the command line. It returns
-// notes about them, what the user has no right to read, and whether the flags of both are known.
-func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []string, denied []explanation.Unread, known bool) {
+// notes about these flags, and what could not be read.
+func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.Gaps {
+	var out explanation.Gaps
 	programs, err := clients.Programs(ctx)
-	known = true
 	for _, job := range []struct {
 		name  string
 		flags func(*pflag.FlagSet)
@@ -53,26 +54,22 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) (notes []stri
 		found := slices.DeleteFunc(slices.Clone(programs), func(p kube.Program) bool {
 			return p.Replicas == 0 || !p.Runs(job.name, "run") && !p.IsUpstream(job.name)
 		})
+		namespace, _, _ := c.jobs.Updater.StatusLease()
+		found = clients.InCharge(ctx, found, job.name, namespace, metav1.NamespaceSystem)
 		switch {
 		case len(found) == 0 && err != nil:
-			known = false
-			note := fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err))
-			if apierrors.IsForbidden(err) {
-				denied = append(denied, explanation.Unread{Part: "flags of the " + job.name, Note: note})
-			} else {
-				notes = append(notes, note)
-			}
+			miss(&out, "flags of the "+job.name, err,
+				fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err)))
 		case len(found) == 0:
-			known = false
-			notes = append(notes, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
+			out.Missing = append(out.Missing, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:
-			known = false
-			notes = append(notes, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
+			out.Missing = append(out.Missing, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
 		default:
-			notes = append(notes, c.adoptOf(job.name, &found[0], of))
+			c.assumed[job.name] = false
+			out.Missing = append(out.Missing, c.adoptOf(job.name, &found[0], of))
 		}
 	}
-	return notes, denied, known
+	return out
 }
 
 func deploymentsOf(all []kube.Program) []string {
@@ -88,7 +85,12 @@ func (c *Config) adoptOf(job string, p *kube.Program, of *pflag.FlagSet) string 
 	if p.IsUpstream(job) {
 		return fmt.Sprintf("Deployment %s runs the %s of the upstream VPA (%s), and not podfit's. This is what podfit's would do with the same flags: %s.", p.Deployment, job, p.Image, c.set(p.Words, of))
 	}
-	return fmt.Sprintf("The flags of the %s are those of Deployment %s: %s.", job, p.Deployment, c.set(p.Words, of))
+	taken := c.set(p.Words, of)
+	like := ""
+	if f := c.given.Lookup(compatibility.FlagName); f != nil && of.Lookup(compatibility.FlagName) != nil {
+		like = ", with the behaviour of --" + compatibility.FlagName + "=" + f.Value.String()
+	}
+	return fmt.Sprintf("The flags of the %s are those of Deployment %s%s: %s.", job, p.Deployment, like, taken)
 }
 
 // set sets the flags in the words of a command line that of has and that this command line does not have. It returns them as text.
@@ -130,7 +132,7 @@ func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.I
 	fresh, err := kube.NewLease(clients, namespace, name).IsFresh(ctx, timeout, now)
 	switch {
 	case err != nil:
-		miss(in, "the status lease", err, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
+		miss(&in.Gaps, "the status lease", err, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
 	case !fresh:
 		in.Paused = fmt.Sprintf("The updater changes no pods, because the admission controller has not renewed its status lease %s/%s for %v.", namespace, name, timeout)
 	}
@@ -138,18 +140,10 @@ func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.I
 
 // noteSizing says which flags of the recommender were assumed, if there is a size to explain.
 func (c *Config) noteSizing(in *explanation.Input) {
-	if c.known || in.Sizing == nil {
+	if !c.assumed["recommender"] || in.Sizing == nil {
 		return
 	}
 	if assumed := c.jobs.Recommender.Assumed(c.given); len(assumed) > 0 {
 		in.Missing = append(in.Missing, "Assumed for the recommender: "+strings.Join(assumed, " ")+". If it runs with other flags, add them to this command.")
-	}
-}
-
-// noteFlags says which flags of the updater were assumed, and which were read.
-func (c *Config) noteFlags(in *explanation.Input, notes []string, known bool) {
-	in.Missing = append(in.Missing, notes...)
-	if !known {
-		in.Assumed = c.jobs.Updater.Assumed(c.given)
 	}
 }

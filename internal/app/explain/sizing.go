@@ -13,9 +13,12 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -32,10 +35,11 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	catalog := c.jobs.Recommender.Catalog()
 	if err := readProfiles(ctx, clients, catalog); err != nil {
-		miss(in, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
+		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
 	}
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
 		if !catalog.IsListed() {
+			in.Lack = "whether " + a.Recommender + " is a SizingProfile or another recommender is not known"
 			in.Missing = append(in.Missing, "Whether "+a.Recommender+" is a SizingProfile or another recommender is not known, so the size is not explained.")
 			return
 		}
@@ -44,6 +48,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	choice := catalog.Of(a)
 	if !choice.Usable {
+		in.Lack = "the parameters of profile " + a.Recommender + " are not known"
 		in.Missing = append(in.Missing, "The parameters of profile "+a.Recommender+" are not known, so the size cannot be explained.")
 		return
 	}
@@ -51,8 +56,8 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	s := &explanation.Sizing{
 		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
 	}
-	declared, _ := recommend.DeclaredBy(in.Pods)
-	nodes := recommend.NewNodes(world.Nodes(), world.Selectors()).Smallest(in.Pods)
+	declared, _ := criticality.DeclaredBy(in.Pods)
+	nodes := fleet.NewNodes(world.Nodes(), world.Selectors()).Smallest(in.Pods)
 	for _, p := range recommend.Builtins() {
 		other := *a
 		other.Recommender = p.Name
@@ -80,18 +85,21 @@ func (c *Config) history(
 	store.Tick(in.Now)
 	store.Configure(w, a.Policies)
 	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}
-	var nodes *recommend.Nodes
+	var nodes *fleet.Nodes
 	if assignments.NodeBound() {
-		nodes = recommend.NewNodes(world.Nodes(), world.Selectors())
+		nodes = fleet.NewNodes(world.Nodes(), world.Selectors())
 	}
 	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(in.Pods), []*cluster.Autoscaler{a}), assignments, nodes)
 	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
 	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, o)
+	if checkpoints != nil || histories != nil {
+		in.Lack = review.UnreadUsage
+	}
 	if checkpoints != nil {
-		miss(in, "checkpoints", checkpoints, "Checkpoints were not read ("+oneLine(checkpoints)+").")
+		miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read ("+oneLine(checkpoints)+").")
 	}
 	if histories != nil {
-		miss(in, "usagehistories", histories, "Usage histories were not read ("+oneLine(histories)+").")
+		miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read ("+oneLine(histories)+").")
 	}
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()

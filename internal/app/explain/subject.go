@@ -6,9 +6,10 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -24,32 +25,43 @@ type reference struct {
 	namespace string
 }
 
-// kinds are the built-in kinds by the names that kubectl accepts.
-var kinds = map[string]cluster.Workload{
-	"deployment": {Group: "apps", Kind: "Deployment"}, "deployments": {Group: "apps", Kind: "Deployment"}, "deploy": {Group: "apps", Kind: "Deployment"},
-	"statefulset": {Group: "apps", Kind: "StatefulSet"}, "statefulsets": {Group: "apps", Kind: "StatefulSet"}, "sts": {Group: "apps", Kind: "StatefulSet"},
-	"daemonset": {Group: "apps", Kind: "DaemonSet"}, "daemonsets": {Group: "apps", Kind: "DaemonSet"}, "ds": {Group: "apps", Kind: "DaemonSet"},
-	"replicaset": {Group: "apps", Kind: "ReplicaSet"}, "replicasets": {Group: "apps", Kind: "ReplicaSet"}, "rs": {Group: "apps", Kind: "ReplicaSet"},
-	"replicationcontroller": {Kind: "ReplicationController"}, "replicationcontrollers": {Kind: "ReplicationController"}, "rc": {Kind: "ReplicationController"},
-	"job": {Group: "batch", Kind: "Job"}, "jobs": {Group: "batch", Kind: "Job"},
-	"cronjob": {Group: "batch", Kind: "CronJob"}, "cronjobs": {Group: "batch", Kind: "CronJob"}, "cj": {Group: "batch", Kind: "CronJob"},
+// A kind is one that is part of Kubernetes or of podfit.
+type kind struct {
+	names    []string // that kubectl accepts: first the one in commands and completions, last the resource
+	of       explanation.Kind
+	workload cluster.Workload // with the group and the kind
+	offered  bool             // by shells
 }
 
-// others are the kinds that are no workloads.
-var others = map[string]explanation.Kind{
-	"pod": explanation.OfPod, "pods": explanation.OfPod, "po": explanation.OfPod,
-	"node": explanation.OfNode, "nodes": explanation.OfNode, "no": explanation.OfNode,
-	"vpa": explanation.OfAutoscaler, "vpas": explanation.OfAutoscaler, "verticalpodautoscaler": explanation.OfAutoscaler, "verticalpodautoscalers": explanation.OfAutoscaler,
+var kinds = []kind{
+	{[]string{"deploy", "deployment", "deployments"}, explanation.OfWorkload, cluster.Workload{Group: "apps", Kind: "Deployment"}, true},
+	{[]string{"sts", "statefulset", "statefulsets"}, explanation.OfWorkload, cluster.Workload{Group: "apps", Kind: "StatefulSet"}, true},
+	{[]string{"ds", "daemonset", "daemonsets"}, explanation.OfWorkload, cluster.Workload{Group: "apps", Kind: "DaemonSet"}, true},
+	{[]string{"cronjob", "cj", "cronjobs"}, explanation.OfWorkload, cluster.Workload{Group: "batch", Kind: "CronJob"}, true},
+	{[]string{"job", "jobs"}, explanation.OfWorkload, cluster.Workload{Group: "batch", Kind: "Job"}, true},
+	{[]string{"rs", "replicaset", "replicasets"}, explanation.OfWorkload, cluster.Workload{Group: "apps", Kind: "ReplicaSet"}, false},
+	{
+		[]string{"rc", "replicationcontroller", "replicationcontrollers"}, explanation.OfWorkload,
+		cluster.Workload{Kind: "ReplicationController"}, false,
+	},
+	{[]string{"pod", "po", "pods"}, explanation.OfPod, cluster.Workload{Kind: "Pod"}, true},
+	{
+		[]string{"vpa", "vpas", "verticalpodautoscaler", "verticalpodautoscalers"}, explanation.OfAutoscaler,
+		cluster.Workload{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, true,
+	},
+	{[]string{"node", "no", "nodes"}, explanation.OfNode, cluster.Workload{Kind: "Node"}, true},
 }
 
-// shortKinds are the names of kinds in commands.
-var shortKinds = map[string]string{"Deployment": "deploy", "StatefulSet": "sts", "DaemonSet": "ds", "ReplicaSet": "rs", "ReplicationController": "rc", "Job": "job", "CronJob": "cronjob"}
+// resource returns the resource of the objects.
+func (k *kind) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: k.workload.Group, Version: "v1", Resource: k.names[len(k.names)-1]}
+}
 
-// kindNames returns the short names of the kinds that are part of Kubernetes, and of VPAs.
+// kindNames returns the first names of the kinds, sorted.
 func kindNames() []string {
-	names := []string{"node", "pod", "vpa"}
-	for _, name := range shortKinds {
-		names = append(names, name)
+	var names []string
+	for i := range kinds {
+		names = append(names, kinds[i].names[0])
 	}
 	slices.Sort(names)
 	return names
@@ -69,43 +81,38 @@ func parseReference(args []string) (reference, error) {
 	return r, nil
 }
 
-// A subject is the object that a reference names, as it was found.
-type subject struct {
-	explanation.Subject
-	pods       []*cluster.Pod
-	autoscaler *cluster.Autoscaler
-	others     []*cluster.Autoscaler // of the same workload
-	governing  *cluster.Autoscaler   // the one of all these that changes pods, or nil
-	namespace  string
-}
-
 // withOthers adds the other VPAs of the workload.
-func (s subject) withOthers(all *cluster.Snapshot) subject {
+func withOthers(s explanation.Subject, all *cluster.Snapshot) explanation.Subject {
 	if s.Workload.IsZero() {
 		return s
 	}
 	named := all.AutoscalersOf(s.Workload)
-	s.governing = cluster.Governing(named, true)
-	s.others = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a == s.autoscaler })
+	s.Governing = cluster.Governing(named, true)
+	s.Others = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a == s.Autoscaler })
 	return s
 }
 
 // find returns the subject of a reference.
-func find(r reference, s *cluster.Snapshot, w finder) (subject, error) {
+func find(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
 	out, err := findKind(r, s, w)
-	return out.withOthers(s), err
+	return withOthers(out, s), err
 }
 
-func findKind(r reference, s *cluster.Snapshot, w finder) (subject, error) {
-	switch kind, known := others[r.kind]; {
-	case known && kind == explanation.OfPod:
+func findKind(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Contains(k.names, r.kind) })
+	switch {
+	case i < 0:
+		return findOther(r, s)
+	case kinds[i].of == explanation.OfPod:
 		return findPod(r, s)
-	case known && kind == explanation.OfNode:
+	case kinds[i].of == explanation.OfNode:
 		return findNode(r, s, w)
-	case known:
+	case kinds[i].of == explanation.OfAutoscaler:
 		return findAutoscaler(r, s)
+	case r.group != "" && r.group != kinds[i].workload.Group:
+		return findOther(r, s)
 	}
-	return findWorkload(r, s, w)
+	return findWorkload(r, kinds[i].workload, s, w)
 }
 
 // A finder knows the controllers and the nodes of the cluster.
@@ -115,24 +122,25 @@ type finder interface {
 	Top(controller cluster.Workload) (cluster.Workload, bool)
 }
 
-func findPod(r reference, s *cluster.Snapshot) (subject, error) {
+func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 	var names []string
 	for _, p := range s.Pods {
 		if p.Namespace != r.namespace {
 			continue
 		}
 		if p.Name == r.name {
-			out := subject{pods: []*cluster.Pod{p}, autoscaler: governing(s, p.Top), namespace: r.namespace}
-			out.Subject = explanation.Subject{Kind: explanation.OfPod, Name: r.namespace + "/Pod/" + r.name, Workload: p.Top, Command: command(p.Top)}
-			return out, nil
+			return explanation.Subject{
+				Kind: explanation.OfPod, Name: r.namespace + "/Pod/" + r.name, Namespace: r.namespace, Workload: p.Top, Command: command(p.Top),
+				Pods: []*cluster.Pod{p}, Autoscaler: governing(s, p.Top),
+			}, nil
 		}
 		names = append(names, p.Name)
 	}
-	return subject{}, missing("pod", r, names)
+	return explanation.Subject{}, missing("pod", r, names)
 }
 
-func findNode(r reference, s *cluster.Snapshot, w finder) (subject, error) {
-	out := subject{Subject: explanation.Subject{Kind: explanation.OfNode, Name: r.name}}
+func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
+	out := explanation.Subject{Kind: explanation.OfNode, Name: r.name}
 	var names []string
 	found := false
 	for _, n := range w.Nodes() {
@@ -140,40 +148,37 @@ func findNode(r reference, s *cluster.Snapshot, w finder) (subject, error) {
 		found = found || n.Name == r.name
 	}
 	if !found && len(names) > 0 {
-		return subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
+		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
 	}
 	for _, p := range s.Pods {
 		if p.Node == r.name {
-			out.pods = append(out.pods, p)
+			out.Pods = append(out.Pods, p)
 		}
 	}
-	if !found && len(out.pods) == 0 {
-		return subject{}, fmt.Errorf("there is no node %q, or nodes cannot be listed", r.name)
+	if !found && len(out.Pods) == 0 {
+		return explanation.Subject{}, fmt.Errorf("node %q is not known: no pod on it can be read, and no node can be listed. Check its name, and your rights: kubectl auth can-i list nodes", r.name)
 	}
 	return out, nil
 }
 
-func findAutoscaler(r reference, s *cluster.Snapshot) (subject, error) {
+func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 	var names []string
 	for _, a := range s.Autoscalers {
 		if a.Namespace != r.namespace {
 			continue
 		}
 		if a.Name == r.name {
-			out := subject{pods: s.PodsOf(a.Target), autoscaler: a, namespace: r.namespace}
-			out.Subject = explanation.Subject{Kind: explanation.OfAutoscaler, Name: r.namespace + "/VPA/" + r.name, Workload: a.Target, Command: command(a.Target)}
-			return out, nil
+			return explanation.Subject{
+				Kind: explanation.OfAutoscaler, Name: r.namespace + "/VPA/" + r.name, Namespace: r.namespace, Workload: a.Target,
+				Command: command(a.Target), Pods: s.PodsOf(a.Target), Autoscaler: a,
+			}, nil
 		}
 		names = append(names, a.Name)
 	}
-	return subject{}, missing("VPA", r, names)
+	return explanation.Subject{}, missing("VPA", r, names)
 }
 
-func findWorkload(r reference, s *cluster.Snapshot, w finder) (subject, error) {
-	target, builtin := kinds[r.kind]
-	if !builtin || r.group != "" && r.group != target.Group {
-		return findOther(r, s)
-	}
+func findWorkload(r reference, target cluster.Workload, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
 	target.Namespace, target.Name = r.namespace, r.name
 	if top, ok := w.Top(target); ok && !top.IsZero() && top != target { // for example a ReplicaSet of a Deployment
 		target = top
@@ -185,13 +190,13 @@ func findWorkload(r reference, s *cluster.Snapshot, w finder) (subject, error) {
 		for _, other := range all {
 			names = append(names, other.Name)
 		}
-		return subject{}, missing(target.Kind, r, names)
+		return explanation.Subject{}, missing(target.Kind, r, names)
 	}
 	return workloadSubject(target, s), nil
 }
 
 // findOther returns the subject of a kind that is not part of Kubernetes, if a pod or a VPA refers to it.
-func findOther(r reference, s *cluster.Snapshot) (subject, error) {
+func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 	matches := func(w cluster.Workload) bool {
 		kind := strings.ToLower(w.Kind)
 		return w.Namespace == r.namespace && w.Name == r.name && (r.kind == kind || r.kind == kind+"s") && (r.group == "" || r.group == w.Group)
@@ -206,17 +211,20 @@ func findOther(r reference, s *cluster.Snapshot) (subject, error) {
 			return workloadSubject(a.Target, s), nil
 		}
 	}
-	known := slices.Concat(slices.Collect(maps.Keys(kinds)), slices.Collect(maps.Keys(others)))
-	if near := spelling.Nearest(r.kind, known); near != "" {
-		return subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
+	var known []string
+	for i := range kinds {
+		known = append(known, kinds[i].names...)
 	}
-	return subject{}, fmt.Errorf("there is no %s %q with pods or a VPA in namespace %s; the kinds of Kubernetes are %s", r.kind, r.name, r.namespace, strings.Join(kindNames(), ", "))
+	if near := spelling.Nearest(r.kind, known); near != "" {
+		return explanation.Subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
+	}
+	return explanation.Subject{}, fmt.Errorf("there is no %s %q with pods or a VPA in namespace %s; the kinds of Kubernetes are %s", r.kind, r.name, r.namespace, strings.Join(kindNames(), ", "))
 }
 
-func workloadSubject(target cluster.Workload, s *cluster.Snapshot) subject {
-	return subject{
-		Subject: explanation.Subject{Kind: explanation.OfWorkload, Name: target.String(), Workload: target, Command: command(target)},
-		pods:    s.PodsOf(target), autoscaler: governing(s, target), namespace: target.Namespace,
+func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.Subject {
+	return explanation.Subject{
+		Kind: explanation.OfWorkload, Name: target.String(), Namespace: target.Namespace, Workload: target, Command: command(target),
+		Pods: s.PodsOf(target), Autoscaler: governing(s, target),
 	}
 }
 
@@ -234,8 +242,9 @@ func command(w cluster.Workload) string {
 	if w.IsZero() {
 		return ""
 	}
-	if short := shortKinds[w.Kind]; short != "" {
-		return short + "/" + w.Name
+	named := func(k kind) bool { return k.of == explanation.OfWorkload && k.workload.Kind == w.Kind }
+	if i := slices.IndexFunc(kinds, named); i >= 0 {
+		return kinds[i].names[0] + "/" + w.Name
 	}
 	return strings.ToLower(w.Kind) + "." + w.Group + "/" + w.Name
 }

@@ -92,12 +92,12 @@ func TestFind_reference_returnsItsObject(t *testing.T) {
 		r.namespace = "shop"
 		s, err := find(r, objects(), tt.cluster)
 		var pods []string
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			pods = append(pods, p.Key.String())
 		}
 		vpa := ""
-		if s.autoscaler != nil {
-			vpa = s.autoscaler.Key.String()
+		if s.Autoscaler != nil {
+			vpa = s.Autoscaler.Key.String()
 		}
 		if got := strings.Join([]string{s.Name, strings.Join(pods, ","), vpa, s.Command}, " "); err != nil || got != tt.want {
 			t.Errorf("%s: got %q and error %v, want %q", name, got, err, tt.want)
@@ -112,7 +112,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		want    string
 	}{
 		"node/n3":             {nodes, `there is no node "n3"; did you mean n`},
-		"node/n4":             {controllers{}, "or nodes cannot be listed"},
+		"node/n4":             {controllers{}, "and no node can be listed. Check its name, and your rights: kubectl auth can-i list nodes"},
 		"pod/db-1":            {nodes, "did you mean db-0?"},
 		"pod/nothing-similar": {nodes, `there is no pod "nothing-similar" in namespace shop; select the namespace with -n`},
 		"vpa/queues":          {nodes, "did you mean queue?"},
@@ -170,15 +170,15 @@ func TestWithOthers_twoVPAs_namesTheOtherAndTheGoverningOne(t *testing.T) {
 	off := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "a"}, Target: target, Mode: cluster.Off}
 	on := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "b"}, Target: target, Mode: cluster.Recreate, Created: time.Unix(1, 0)}
 	all := cluster.NewSnapshot(nil, []*cluster.Autoscaler{off, on})
-	s := subject{Subject: explanation.Subject{Workload: target}, autoscaler: off}.withOthers(all)
-	if s.governing != on || len(s.others) != 1 || s.others[0] != on {
-		t.Errorf("governing %v, others %v, want b for both", s.governing, s.others)
+	s := withOthers(explanation.Subject{Workload: target, Autoscaler: off}, all)
+	if s.Governing != on || len(s.Others) != 1 || s.Others[0] != on {
+		t.Errorf("governing %v, others %v, want b for both", s.Governing, s.Others)
 	}
 	only := cluster.NewSnapshot(nil, []*cluster.Autoscaler{off})
 	if got := governing(only, target); got != off {
 		t.Errorf("VPA %v, want the oldest one if none changes pods", got)
 	}
-	if s := (subject{}).withOthers(all); s.governing != nil || s.others != nil {
-		t.Errorf("a subject without a workload has VPAs: %v, %v", s.governing, s.others)
+	if s := withOthers(explanation.Subject{}, all); s.Governing != nil || s.Others != nil {
+		t.Errorf("a subject without a workload has VPAs: %v, %v", s.Governing, s.Others)
 	}
 }

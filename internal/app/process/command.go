@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/compatibility"
 )
 
 // Settings is a configuration that reads itself from flags.
@@ -35,10 +37,14 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Example: l.Example, Args: cobra.NoArgs}
 	l.Config.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		common := l.Common()
+		err := common.Compatibility.Apply(c.Flags())
+		if err != nil {
+			return err
+		}
 		if err := l.Config.Validate(); err != nil {
 			return UsageError{Err: err}
 		}
-		common := l.Common()
 		log, closer, err := common.Log.Open(s.Err, s.Terminal)
 		if err != nil {
 			return UsageError{Err: err}
@@ -54,7 +60,8 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 		p := New(log, newRegistry())
 		p.Terminal = s.Terminal
 		if !s.Terminal { // a person knows what was started, and an error of the configuration is the first line
-			log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()))
+			log.Info("Starting", slog.String("command", "podfit "+l.Use), slog.String("version", BuildVersion()),
+				slog.String(compatibility.FlagName, string(common.Compatibility)))
 		}
 		warnOfDeprecated(log, c.Flags())
 		work, err := l.Prepare(c.Context(), p)
@@ -64,7 +71,11 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 		defer context.AfterFunc(c.Context(), func() {
 			log.Info("Shutting down; waiting for current work to end", slog.Any("reason", context.Cause(c.Context())))
 		})()
-		return p.run(c.Context(), l.Address(), common.Profiling, work)
+		address := l.Address()
+		if common.IsTrial() && !c.Flags().Changed("address") {
+			address = loopback(address)
+		}
+		return p.run(c.Context(), address, common.Profiling, work)
 	}
 	return c
 }

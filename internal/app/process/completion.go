@@ -55,18 +55,16 @@ func inTime(ctx context.Context, read func(context.Context) []string) []string {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
 	values := make(chan []string, 1)
-	go func() {
-		defer cancel()
-		values <- read(ctx)
-	}()
+	go func() { values <- read(ctx) }()
 	select {
 	case v := <-values:
 		return v
 	case <-ctx.Done():
 	}
 	select {
-	case v := <-values: // at the same time
+	case v := <-values: // at the same moment
 		return v
 	default:
 		return nil

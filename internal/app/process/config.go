@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/compatibility"
 )
 
 // Common is the configuration that every component shares.
 type Common struct {
+	Compatibility     compatibility.Mode
 	Kubeconfig        string
 	Context           string  // --context: context of the kubeconfig; "" means its current context
 	As                string  // --as: user to impersonate; "" means none
@@ -28,6 +31,7 @@ type Common struct {
 	AllNamespaces     bool     // --all-namespaces: excludes Namespace; has no other effect
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	HPA               string   // HPALeave or HPAIgnore
+	OwnConditions     bool     // VPAs get the conditions that upstream does not have
 	NodeFit           NodeFit
 	Gates             Gates
 	Log               LogConfig
@@ -42,11 +46,12 @@ const (
 
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
-	return Common{QPS: 50, Burst: 100, HPA: HPALeave, NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults()}
+	return Common{Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults()}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
 func (c *Common) Flags(fs *pflag.FlagSet) {
+	c.Compatibility.Bind(fs)
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
 	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
 	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
@@ -61,6 +66,7 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
 		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
+	fs.BoolVar(&c.OwnConditions, "own-conditions", c.OwnConditions, "If true, report findings on VPAs as conditions that upstream does not have. If false, remove them. All components need the same value.")
 	c.NodeFit.Flags(fs)
 	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")
 	c.Log.Flags(fs)
@@ -68,23 +74,13 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Common) Validate() error {
-	var errs []error
-	if c.Namespace != "" && len(c.IgnoredNamespaces) > 0 {
-		errs = append(errs, errors.New("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set"))
-	}
-	if c.Namespace != "" && c.AllNamespaces {
-		errs = append(errs, errors.New("--namespace and --all-namespaces cannot both be set"))
-	}
-	if c.HPA != HPALeave && c.HPA != HPAIgnore {
-		errs = append(errs, fmt.Errorf("--hpa must be %s or %s, got %q", HPALeave, HPAIgnore, c.HPA))
-	}
-	if math.IsNaN(c.QPS) {
-		errs = append(errs, fmt.Errorf("--kube-api-qps must be a number, got %v", c.QPS))
-	}
-	if !(c.Burst >= 0) { // also true for NaN
-		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 0, got %v", c.Burst))
-	}
-	errs = append(errs, c.NodeFit.Validate())
+	var errs Problems
+	errs.AddIf(c.Namespace != "" && len(c.IgnoredNamespaces) > 0, "--vpa-object-namespace and --ignored-vpa-object-namespaces cannot both be set")
+	errs.AddIf(c.Namespace != "" && c.AllNamespaces, "--namespace and --all-namespaces cannot both be set")
+	errs.AddIf(c.HPA != HPALeave && c.HPA != HPAIgnore, "--hpa must be %s or %s, got %q", HPALeave, HPAIgnore, c.HPA)
+	errs.AddIf(math.IsNaN(c.QPS), "--kube-api-qps must be a number, got %v", c.QPS)
+	errs.AddIf(!(c.Burst >= 0), "--kube-api-burst must be at least 0, got %v", c.Burst) // also true for NaN
+	errs = append(errs, c.Compatibility.Validate(), c.NodeFit.Validate())
 	return errors.Join(errs...)
 }
 
@@ -138,19 +134,11 @@ func (e *Election) Validate() error {
 	if !e.Enabled {
 		return nil
 	}
-	var errs []error
-	if e.ResourceLock != "leases" {
-		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock must be leases, got %q", e.ResourceLock))
-	}
-	if e.LeaseDuration < time.Second { // a lease stores its duration in whole seconds
-		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration must be at least 1s, got %v", e.LeaseDuration))
-	}
-	if e.LeaseDuration <= e.RenewDeadline {
-		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration (%v) must be greater than --leader-elect-renew-deadline (%v)", e.LeaseDuration, e.RenewDeadline))
-	}
-	if e.RenewDeadline <= e.RetryPeriod {
-		errs = append(errs, fmt.Errorf("--leader-elect-renew-deadline (%v) must be greater than --leader-elect-retry-period (%v)", e.RenewDeadline, e.RetryPeriod))
-	}
+	var errs Problems
+	errs.AddIf(e.ResourceLock != "leases", "--leader-elect-resource-lock must be leases, got %q", e.ResourceLock)
+	errs.AddIf(e.LeaseDuration < time.Second, "--leader-elect-lease-duration must be at least 1s, got %v", e.LeaseDuration) // a lease stores its duration in whole seconds
+	errs.AddIf(e.LeaseDuration <= e.RenewDeadline, "--leader-elect-lease-duration (%v) must be greater than --leader-elect-renew-deadline (%v)", e.LeaseDuration, e.RenewDeadline)
+	errs.AddIf(e.RenewDeadline <= e.RetryPeriod, "--leader-elect-renew-deadline (%v) must be greater than --leader-elect-retry-period (%v)", e.RenewDeadline, e.RetryPeriod)
 	return errors.Join(errs...)
 }
 

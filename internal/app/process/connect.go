@@ -14,8 +14,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// Connect returns clients of the API server. On a terminal, it first sends one request, so that a wrong address or a missing permission is
-// one error, and not a warning of each watch. Elsewhere it sends none: there, a process waits until the API server can be reached.
+// Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
+// permission is one error, and not a warning of each watch. Elsewhere it sends none: there, a process waits until the API server can be reached.
 func (c *Common) Connect(ctx context.Context, p *Process, component string) (*kube.Clients, error) {
 	clients, err := kube.NewClients(kube.Config{
 		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: BuildVersion(),
@@ -24,7 +24,7 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 	if err != nil {
 		return nil, err
 	}
-	if p.Terminal {
+	if p.Terminal || c.IsTrial() {
 		found, err := clients.Preflight(ctx, c.Namespace)
 		if err != nil {
 			return nil, err
@@ -44,10 +44,14 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 // Outside reports whether this process runs outside of the cluster that it manages.
 func (c *Common) Outside() bool { return c.Kubeconfig != "" || c.Context != "" || !kube.InCluster() }
 
+// IsTrial reports whether this is a dry run outside of a pod: a person tries podfit, also if the log goes to a file or a pipe.
+func (c *Common) IsTrial() bool { return c.ReadOnly && !kube.InCluster() }
+
 // Watched restricts watches to the namespaces that are served.
 func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
 	o.HPAs = c.HPA == HPALeave
+	o.Plain = !c.OwnConditions
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }
@@ -71,6 +75,20 @@ func WithWorld(ctx context.Context, world *watcher.World, work ...func(context.C
 	stop()
 	world.Wait()
 	return err
+}
+
+// Together returns a function that runs several concurrently, and returns when all have returned. Those that are nil are left out. Their
+// context ends with the first error.
+func Together(all ...func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, do := range all {
+			if do != nil {
+				g.Go(func() error { return do(ctx) })
+			}
+		}
+		return g.Wait()
+	}
 }
 
 // Ended returns err, or nil if ctx has ended, which is then the cause of err.

@@ -49,3 +49,14 @@ func Ineffective(fs *pflag.FlagSet, name string) {
 
 // HasNoEffect reports whether a flag is marked by Ineffective.
 func HasNoEffect(f *pflag.Flag) bool { return len(f.Annotations[ineffective]) > 0 }
+
+// Assumed returns the flags with some names that are not on the command line, with their values.
+func Assumed(given *pflag.FlagSet, names []string) []string {
+	var out []string
+	for _, name := range names {
+		if f := given.Lookup(name); f != nil && !f.Changed {
+			out = append(out, "--"+name+"="+f.Value.String())
+		}
+	}
+	return out
+}

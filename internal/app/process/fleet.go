@@ -5,7 +5,6 @@ package process
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -30,14 +29,12 @@ func (n *NodeFit) Flags(fs *pflag.FlagSet) {
 
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (n *NodeFit) Validate() error {
-	var errs []error
+	var errs Problems
 	for _, f := range [...]struct {
 		name string
 		q    *Quantity
 	}{{"max-node-cpu", &n.MaxNodeCPU}, {"max-node-memory", &n.MaxNodeMem}} {
-		if f.q.Given && f.q.Sign() <= 0 {
-			errs = append(errs, fmt.Errorf("--%s must be greater than 0, got %s", f.name, f.q))
-		}
+		errs.AddIf(f.q.Given && f.q.Sign() <= 0, "--%s must be greater than 0, got %s", f.name, f.q)
 	}
 	return errors.Join(errs...)
 }

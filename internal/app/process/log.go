@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -24,14 +23,13 @@ type LogConfig struct {
 	File      string // --log-file: log to this file, in addition to or instead of standard error
 	AlsoErr   bool
 	ToErr     bool
-	ignored   map[string]*string // klog flags without effect in podfit, by name
 	fs        *pflag.FlagSet
 }
 
 // LogDefaults returns the defaults: verbosity 4 as upstream's manifests have it, text on standard error.
 func LogDefaults() LogConfig { return LogConfig{Verbosity: 4, Format: "text", ToErr: true} }
 
-// klogFlags are klog's other flags with their defaults. They control files and headers of a log format that podfit
+// klogFlags are klog's other flags with their defaults, by name. They control files and headers of a log format that podfit
 // does not use, so podfit accepts them and logs a warning.
 var klogFlags = []struct {
 	name, value, help string
@@ -39,6 +37,7 @@ var klogFlags = []struct {
 }{
 	{"add-dir-header", "false", "If true, adds the file directory to the header of the log messages.", true},
 	{"alsologtostderrthreshold", "", "Logs at or above this threshold go to stderr when logging to a file.", false},
+	{"legacy-stderr-threshold-behavior", "true", "If true, stderrthreshold is ignored when logtostderr is set.", true},
 	{"log-backtrace-at", ":0", "When logging hits line file:N, emit a stack trace.", false},
 	{"log-dir", "", "If non-empty, write log files in this directory.", false},
 	{"log-file-max-size", "1800", "Maximum size of a log file in megabytes.", false},
@@ -46,7 +45,6 @@ var klogFlags = []struct {
 	{"skip-headers", "false", "If true, avoid header prefixes in the log messages.", true},
 	{"skip-log-headers", "false", "If true, avoid headers when opening log files.", true},
 	{"stderrthreshold", "info", "Logs at or above this threshold go to stderr.", false},
-	{"legacy-stderr-threshold-behavior", "true", "If true, stderrthreshold is ignored when logtostderr is set.", true},
 	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging.", false},
 }
 
@@ -58,16 +56,14 @@ const noEffect = " Accepted for compatibility; has no effect."
 
 // Flags binds the configuration to flags, with klog's names.
 func (c *LogConfig) Flags(fs *pflag.FlagSet) {
-	c.fs, c.ignored = fs, map[string]*string{}
+	c.fs = fs
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
 	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json. On a terminal, the default is plain text for people.")
 	fs.StringVar(&c.File, "log-file", c.File, "If non-empty, log to this file. Requires --logtostderr=false or --alsologtostderr.")
 	fs.BoolVar(&c.AlsoErr, "alsologtostderr", c.AlsoErr, "If true, log to standard error in addition to --log-file.")
 	fs.BoolVar(&c.ToErr, "logtostderr", c.ToErr, "If true, log to standard error instead of --log-file.")
 	for _, k := range klogFlags {
-		v := k.value
-		c.ignored[k.name] = &v
-		fs.StringVar(&v, k.name, k.value, k.help+noEffect)
+		fs.String(k.name, k.value, k.help+noEffect)
 		Ineffective(fs, k.name)
 		if k.isBool {
 			fs.Lookup(k.name).NoOptDefVal = "true"
@@ -109,16 +105,9 @@ func (c *LogConfig) Open(stderr io.Writer, terminal bool) (*slog.Logger, io.Clos
 	}
 	log := slog.New(h)
 	klog.SetSlogLogger(log)
-	if c.fs != nil {
-		names := make([]string, 0, len(c.ignored))
-		for name := range c.ignored {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			if c.fs.Changed(name) {
-				log.Warn("Klog flag is accepted but has no effect", slog.String("flag", "--"+name))
-			}
+	for _, k := range klogFlags {
+		if c.given(k.name) {
+			log.Warn("Klog flag is accepted but has no effect", slog.String("flag", "--"+k.name))
 		}
 	}
 	return log, closer, nil

@@ -19,6 +19,13 @@ func ExecutionLatency(namespace, help string) *prometheus.HistogramVec {
 	}, []string{"step"})
 }
 
+// NewCounter registers a counter with labels.
+func NewCounter(reg prometheus.Registerer, namespace, name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	reg.MustRegister(v)
+	return v
+}
+
 // A Stopwatch measures the steps of one pass.
 type Stopwatch struct {
 	v           *prometheus.HistogramVec

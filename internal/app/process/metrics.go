@@ -4,9 +4,16 @@
 package process
 
 import (
+	"context"
+	"log/slog"
+	"net/url"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	clientmetrics "k8s.io/client-go/tools/metrics"
 
 	"podfit.dev/podfit/internal/edge/kube/feed"
 )
@@ -32,11 +39,10 @@ func NewMetrics(reg prometheus.Registerer) Metrics {
 			Namespace: "podfit", Name: "pass_last_success_timestamp_seconds",
 			Help: "Unix time of the last complete pass of a loop. A recommender pass without usage data and an updater pass that was skipped or stopped early do not count.",
 		}, []string{"loop"}),
-		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit", Name: "pass_failures_total", Help: "Number of passes that ended with an internal error, plus number of objects that were skipped because of an internal error.",
-		}, []string{"loop"}),
+		Failures: NewCounter(reg, "podfit", "pass_failures_total",
+			"Number of passes that ended with an internal error, plus number of objects that were skipped because of an internal error.", "loop"),
 	}
-	reg.MustRegister(m.Leading, m.Transitions, m.LastSuccess, m.Failures)
+	reg.MustRegister(m.Leading, m.Transitions, m.LastSuccess)
 	return m
 }
 
@@ -74,4 +80,65 @@ func (m *WatchMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(m.stale, prometheus.GaugeValue, stale, s.Resource)
 	}
+}
+
+// Attempt runs a function for one object of a pass. If it panics, which is a defect of podfit, Attempt logs and counts the panic, the
+// object is skipped, and the pass continues with the other objects.
+func Attempt(log *slog.Logger, h *Health, object string, do func()) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			Skipped(log, h, object, cause, string(debug.Stack()))
+		}
+	}()
+	do()
+}
+
+// Skipped counts and logs that an object was skipped because of a panic. stack is the stack at the panic.
+func Skipped(log *slog.Logger, h *Health, object string, cause any, stack string) {
+	if h.failures != nil {
+		h.failures.Inc()
+	}
+	log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", stack))
+}
+
+// newRegistry returns a registry with the metrics of the Go runtime, of the operating system process and of the Kubernetes client.
+func newRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(clientCollectors()...)
+	return reg
+}
+
+// clientCollectors returns the metrics of all Kubernetes clients in the operating system process. client-go has one set of
+// hooks per process and accepts one registration, so the metrics exist once, and each registry serves the same values.
+var clientCollectors = sync.OnceValue(func() []prometheus.Collector {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rest_client_requests_total", Help: "Number of HTTP requests, by status code, method and host.",
+	}, []string{"code", "method", "host"})
+	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rest_client_request_duration_seconds", Help: "Duration of HTTP requests, by verb and host.",
+		Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
+	}, []string{"verb", "host"})
+	throttle := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rest_client_rate_limiter_duration_seconds", Help: "Time that requests waited for the client-side rate limiter, by verb and host.",
+		Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
+	}, []string{"verb", "host"})
+	clientmetrics.Register(clientmetrics.RegisterOpts{
+		RequestResult: clientCounter{requests}, RequestLatency: clientLatency{latency}, RateLimiterLatency: clientLatency{throttle},
+	})
+	return []prometheus.Collector{requests, latency, throttle}
+})
+
+type clientCounter struct{ v *prometheus.CounterVec }
+
+// Increment implements client-go's ResultMetric.
+func (c clientCounter) Increment(_ context.Context, code, method, host string) {
+	c.v.WithLabelValues(code, method, host).Inc()
+}
+
+type clientLatency struct{ v *prometheus.HistogramVec }
+
+// Observe implements client-go's LatencyMetric.
+func (c clientLatency) Observe(_ context.Context, verb string, u url.URL, d time.Duration) {
+	c.v.WithLabelValues(verb, u.Host).Observe(d.Seconds())
 }

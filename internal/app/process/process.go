@@ -88,23 +88,10 @@ func (p *Process) run(ctx context.Context, address string, profiling bool, work 
 // Every calls do immediately and then once per interval with the current time, until ctx ends. If a call takes longer than the
 // interval, ticks in the meantime are dropped, and the next call starts at the next tick.
 func Every(ctx context.Context, interval time.Duration, do func(context.Context, time.Time)) {
-	t := time.NewTicker(interval)
-	defer t.Stop()
-	for {
-		do(ctx, time.Now())
-		select {
-		case <-t.C: // a tick during the call
-		default:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			if ctx.Err() != nil {
-				return
-			}
-		}
-	}
+	EveryOr(ctx, interval, nil, 0, func(ctx context.Context, now time.Time) time.Duration {
+		do(ctx, now)
+		return 0
+	})
 }
 
 // UsageTimeout is the timeout for reading all pages of the Metrics API.

@@ -44,18 +44,14 @@ func (c *PrometheusConfig) Flags(f *pflag.FlagSet, of string) {
 
 // Validate returns all invalid flags as one error.
 func (c *PrometheusConfig) Validate() error {
-	var errs []error
-	if c.Prometheus != "" && !IsURL(c.Prometheus) {
-		errs = append(errs, fmt.Errorf("--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus))
-	}
+	var errs Problems
+	errs.AddIf(c.Prometheus != "" && !IsURL(c.Prometheus), "--prometheus must be a URL such as http://localhost:9090, got %q", c.Prometheus)
 	for _, h := range c.Headers {
-		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n") {
-			errs = append(errs, fmt.Errorf("--prometheus-header must be 'Name: value', got %q", h))
-		}
+		name, _, ok := strings.Cut(h, ":")
+		errs.AddIf(!ok || strings.TrimSpace(name) == "" || strings.ContainsAny(h, "\r\n"), "--prometheus-header must be 'Name: value', got %q", h)
 	}
-	if name, _, ok := strings.Cut(c.ClusterLabel, "="); c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)) {
-		errs = append(errs, fmt.Errorf("--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel))
-	}
+	name, _, ok := strings.Cut(c.ClusterLabel, "=")
+	errs.AddIf(c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)), "--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel)
 	return errors.Join(errs...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,15 +108,13 @@ func serve(ctx context.Context, log *slog.Logger, address string, h http.Handler
 		return ListenError("--address", address, err)
 	}
 	log.Info("Serving metrics and health", slog.String("address", l.Addr().String()))
-	return serveOn(ctx, l, &http.Server{
+	return Serve(ctx, l, &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	})
 }
 
 // Serve runs an HTTP server on a listener until ctx ends, and then waits a few seconds for open requests. It ends those that take longer.
-func Serve(ctx context.Context, l net.Listener, srv *http.Server) error { return serveOn(ctx, l, srv) }
-
-func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {
+func Serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
@@ -133,4 +132,28 @@ func serveOn(ctx context.Context, l net.Listener, srv *http.Server) error {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// loopback returns an address with the port of another one, at which only this machine can connect. In a pod, probes and Prometheus connect
+// from elsewhere.
+func loopback(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host != "" {
+		return address
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// ListenError returns the error of listening on the address of a flag, with the remedy.
+func ListenError(flag, address string, err error) error {
+	var invalid *net.AddrError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen on %s %s: another process uses this port; end it, or choose another port with %s (%w)", flag, address, flag, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listen on %s %s: this user may not use this port; choose a port from 1024 on with %s (%w)", flag, address, flag, err)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("%s must be an address such as :8942 or 127.0.0.1:8942, got %q (%w)", flag, address, err)
+	}
+	return fmt.Errorf("listen on %s %s: %w", flag, address, err)
 }

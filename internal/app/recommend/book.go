@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -35,9 +36,9 @@ func newBook(profile string, s *scene) *book {
 		b.store.Configure(w.key, nil)
 		assignments[w.key] = sizing.Assignment{Choice: s.catalog.Of(a), By: a}
 	}
-	var nodes *recommend.Nodes
+	var nodes *fleet.Nodes
 	if assignments.NodeBound() {
-		nodes = recommend.NewNodes(s.nodes, s.selectors)
+		nodes = fleet.NewNodes(s.nodes, s.selectors)
 	}
 	b.workloads.Apply(b.store, s.now, s.snapshot, assignments, nodes)
 	return b

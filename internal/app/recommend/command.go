@@ -117,13 +117,16 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	config := review.Config{Cluster: c.clusterName(clients)}
+	config := review.Config{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients)}
 	if config.Prices, err = j.prices(ctx, s, from); err != nil {
 		return interrupted(ctx, err)
 	}
 	subjects, err := j.read(ctx, clients, s, from, &config)
 	if err != nil {
 		return interrupted(ctx, err)
+	}
+	if names := s.otherProfiles(); len(names) > 0 && config.Source != review.SourceVPAs && len(c.Profiles) == 0 {
+		s.missing = append(s.missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
 	}
 	return j.report(s, config, subjects)
 }
@@ -278,7 +281,8 @@ func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) (
 		}
 		for _, container := range w.containers {
 			subject := j.subject(s, w, container, books, advice)
-			subject.Evidence = books[0].storedEvidence(w, container)
+			stored := books[0].storedEvidence(w, container)
+			subject.Evidence = &stored
 			j.addKills(&subject, s, w)
 			subjects = append(subjects, subject)
 		}
@@ -288,7 +292,7 @@ func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) (
 
 // subject returns a container of a workload without evidence.
 func (j *job) subject(s *scene, w *workload, container string, books []*book, advice [][]cluster.Advice) review.Subject {
-	out := review.Subject{Workload: w.key, Container: container}
+	out := review.Subject{Workload: w.key, Container: container, Evidence: new(review.Evidence)}
 	if w.vpa != nil {
 		out.VPA = w.vpa.Name
 	}
@@ -426,12 +430,3 @@ const (
 	exitPartial = 3
 	exitFailOn  = 4
 )
-
-// clusterName returns the name of the cluster for the report: that of the context, or the host of the API server.
-func (c *Config) clusterName(clients *kube.Clients) string {
-	if name := (kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}).ClusterName(); name != "" {
-		return name
-	}
-	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
-	return strings.TrimSuffix(host, "/")
-}

@@ -143,13 +143,20 @@ func TestRecommend_withoutVPAs_works(t *testing.T) {
 	}
 }
 
+// Nodes and SizingProfiles are in no namespace, so a team has no right to them. The numbers are right without them, so they are notes.
 func TestRecommend_missingRights_areReported(t *testing.T) {
 	forbidden := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden: User \"u\" cannot list resource"}`
 	f := shop(t)
 	f.Reply("GET /api/v1/nodes", http.StatusForbidden, forbidden)
 	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster")
-	if r.code != exitPartial || !strings.Contains(r.out, "Incomplete: no right to list nodes") || !strings.Contains(r.out, "shop/deploy/cart") {
+	if r.code != 0 || !strings.Contains(r.out, "No right to list nodes, so it is not known how many could go") || strings.Contains(r.out, "Incomplete") || !strings.Contains(r.out, "shop/deploy/cart") {
 		t.Errorf("nodes: got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+	f = shop(t)
+	f.Reply("GET /apis/podfit.dev/v1alpha1/sizingprofiles", http.StatusForbidden, forbidden)
+	r = runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster")
+	if r.code != 0 || !strings.Contains(r.out, "No right to list SizingProfiles, so only the built-in profiles are known") || strings.Contains(r.out, "Incomplete") {
+		t.Errorf("SizingProfiles: got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
 	}
 	f = shop(t)
 	f.Reply("GET /apis/apps/v1/replicasets", http.StatusForbidden, forbidden)

@@ -160,7 +160,7 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validateChoices() error {
-	var errs []error
+	var errs process.Problems
 	for _, x := range [...]struct{ flag, value string }{
 		{"source", c.Source}, {"limits", c.Limits}, {"hpa", c.HPA}, {"output", c.Output}, {"sort", c.Sort}, {"load", c.Load}, {"fail-on", c.FailOn},
 	} {
@@ -177,17 +177,13 @@ func (c *Config) validateChoices() error {
 	if g := c.GroupBy; g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label=") {
 		errs = append(errs, fmt.Errorf("--group-by must be workload, namespace, pool or label=NAME, got %q", g))
 	}
-	if c.Top < 0 {
-		errs = append(errs, fmt.Errorf("--top must be at least 0, got %d; 0 means all", c.Top))
-	}
+	errs.AddIf(c.Top < 0, "--top must be at least 0, got %d; 0 means all", c.Top)
 	return errors.Join(errs...)
 }
 
 func (c *Config) validateScope() error {
-	var errs []error
-	if c.AllNamespaces && len(c.Namespaces) > 0 {
-		errs = append(errs, errors.New("--all-namespaces and --namespace cannot both be set"))
-	}
+	var errs process.Problems
+	errs.AddIf(c.AllNamespaces && len(c.Namespaces) > 0, "--all-namespaces and --namespace cannot both be set")
 	errs = append(errs, process.CheckNamespaces("namespace", c.Namespaces)...)
 	errs = append(errs, process.CheckNamespaces("exclude-namespaces", c.Excluded)...)
 	if _, err := labels.Parse(c.Selector); err != nil {
@@ -195,9 +191,7 @@ func (c *Config) validateScope() error {
 	}
 	for _, name := range c.Names {
 		kind, rest, ok := strings.Cut(name, "/")
-		if !ok || kind == "" || rest == "" || strings.Contains(rest, "/") {
-			errs = append(errs, fmt.Errorf("a workload must be KIND/NAME, such as deploy/cart, got %q", name))
-		}
+		errs.AddIf(!ok || kind == "" || rest == "" || strings.Contains(rest, "/"), "a workload must be KIND/NAME, such as deploy/cart, got %q", name)
 	}
 	return errors.Join(errs...)
 }
@@ -206,7 +200,7 @@ func (c *Config) validateScope() error {
 var ownParams = map[string]bool{"query": true, "time": true, "start": true, "end": true, "step": true, "timeout": true}
 
 func (c *Config) validateParams() error {
-	var errs []error
+	var errs process.Problems
 	for _, p := range c.Params {
 		switch name, _, ok := strings.Cut(p, "="); {
 		case !ok || name == "":
@@ -225,26 +219,16 @@ func (c *Config) validateParams() error {
 const shortest = 2 * time.Minute
 
 func (c *Config) validateSource() error {
-	var errs []error
-	if c.Source == sourceTrace && c.Trace == "" {
-		errs = append(errs, errors.New("--source trace requires --trace"))
-	}
-	if c.Trace != "" && c.Source != sourceTrace && c.Source != sourceAuto {
-		errs = append(errs, fmt.Errorf("--trace and --source %s cannot both be set", c.Source))
-	}
-	if c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != "") {
-		errs = append(errs, errors.New("--trace and --prometheus cannot both be set"))
-	}
-	if c.OpenCost != "" && !process.IsURL(c.OpenCost) {
-		errs = append(errs, fmt.Errorf("--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost))
-	}
+	var errs process.Problems
+	errs.AddIf(c.Source == sourceTrace && c.Trace == "", "--source trace requires --trace")
+	errs.AddIf(c.Trace != "" && c.Source != sourceTrace && c.Source != sourceAuto, "--trace and --source %s cannot both be set", c.Source)
+	errs.AddIf(c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != ""), "--trace and --prometheus cannot both be set")
+	errs.AddIf(c.OpenCost != "" && !process.IsURL(c.OpenCost), "--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost)
 	errs = append(errs, c.PrometheusConfig.Validate())
 	if d, err := model.ParseDuration(c.History); err != nil || d <= 0 {
 		errs = append(errs, fmt.Errorf("--history must be a duration such as 12h or 14d, got %q", c.History))
 	}
-	if c.For < shortest {
-		errs = append(errs, fmt.Errorf("--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For))
-	}
+	errs.AddIf(c.For < shortest, "--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For)
 	return errors.Join(errs...)
 }
 
@@ -265,21 +249,15 @@ func (c *Config) validateProfiles() error {
 }
 
 func (c *Config) validateMoney() error {
-	var errs []error
+	var errs process.Problems
 	for _, x := range [...]struct {
 		flag  string
 		value float64
 	}{{"min-saving", c.MinSaving}, {"fail-saving", c.FailSaving}} {
-		if !(x.value >= 0) || math.IsInf(x.value, 1) {
-			errs = append(errs, fmt.Errorf("--%s must be an amount of money of at least 0, got %v", x.flag, x.value))
-		}
+		errs.AddIf(!(x.value >= 0) || math.IsInf(x.value, 1), "--%s must be an amount of money of at least 0, got %v", x.flag, x.value)
 	}
-	if c.NoMoney && (c.Prices != "" || c.OpenCost != "" || c.FailSaving > 0 || c.MinSaving > 0) {
-		errs = append(errs, errors.New("--no-money excludes --prices, --opencost, --min-saving and --fail-saving"))
-	}
-	if c.Prices != "" && c.OpenCost != "" {
-		errs = append(errs, errors.New("--prices and --opencost cannot both be set"))
-	}
+	errs.AddIf(c.NoMoney && (c.Prices != "" || c.OpenCost != "" || c.FailSaving > 0 || c.MinSaving > 0), "--no-money excludes --prices, --opencost, --min-saving and --fail-saving")
+	errs.AddIf(c.Prices != "" && c.OpenCost != "", "--prices and --opencost cannot both be set")
 	return errors.Join(errs...)
 }
 

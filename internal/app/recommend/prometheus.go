@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,21 +85,25 @@ func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
 	return survey.OpenCache(dir, uid)
 }
 
-// readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends.
+// readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends. Whole days are read, because these are
+// cached, and what is older than the window does not count.
 func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
-	plan, err := from.Plan(ctx, s.namespaces(), s.now.Add(-j.config.window()), s.now)
+	since := s.now.Add(-j.config.window())
+	plan, err := from.Plan(ctx, s.namespaces(), since, s.now)
 	if err != nil {
 		return nil, explained(err)
 	}
 	s.notes = append(s.notes, plan.Notes...)
 	c := newCollector(s, j.books(s))
-	c.throttling = !contains(plan.NotRecorded, survey.Throttled)
+	c.throttling = !slices.Contains(plan.NotRecorded, survey.Throttled)
 	stop := j.showProgress(from)
 	defer stop()
 	var gaps []survey.Gap
 	for part, err := range from.Read(ctx, plan) {
 		for hour := range part.Hours() {
-			c.observeHour(&hour)
+			if hour.End.After(since) {
+				c.observeHour(&hour)
+			}
 		}
 		gaps = append(gaps, part.Gaps...)
 		s.notes = append(s.notes, part.Notes...)
@@ -109,17 +114,9 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 			return nil, explained(err)
 		}
 	}
+	gaps = slices.DeleteFunc(gaps, func(g survey.Gap) bool { return !g.To.After(since) })
 	s.missing = append(s.missing, missing(survey.Merge(gaps))...)
 	return j.subjects(c), nil
-}
-
-func contains(all []survey.Measure, m survey.Measure) bool {
-	for _, x := range all {
-		if x == m {
-			return true
-		}
-	}
-	return false
 }
 
 // explained adds the remedy to an error of Prometheus.

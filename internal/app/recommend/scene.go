@@ -40,6 +40,9 @@ type scene struct {
 	missing     []string // what could not be read
 	notes       []string // what a reader of the report should know
 
+	unreadProfiles bool // SizingProfiles could not be read
+	unread         bool // the stored usage could not be read
+
 	selected map[cluster.Key]string // pods that --selector selects; nil: all
 	labels   map[cluster.Key]string // value of the label of --group-by
 
@@ -92,7 +95,11 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
 	}
 	for _, u := range unread {
-		s.missing = append(s.missing, gap(&u))
+		if u.Resource == "nodes" && apierrors.IsForbidden(u.Err) {
+			s.notes = append(s.notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
+		} else {
+			s.missing = append(s.missing, gap(&u))
+		}
 		s.whole = s.whole && u.Resource != "nodes"
 	}
 	s.nodeIndex = make(map[string]int, len(s.nodes))
@@ -211,6 +218,10 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
 		return nil
+	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
+		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
+		s.unreadProfiles = true
+		return nil
 	case err != nil:
 		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
 		return nil
@@ -219,6 +230,24 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
 		profile.Learn(s.catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
 	return nil
+}
+
+// otherProfiles returns the names of recommenders that may be SizingProfiles, if these could not be read.
+func (s *scene) otherProfiles() []string {
+	var out []string
+	for _, w := range s.workloads {
+		if name := recommenderOf(w); s.unreadProfiles && name != "" && !slices.Contains(builtinNames(), name) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func recommenderOf(w *workload) string {
+	if w.vpa == nil {
+		return ""
+	}
+	return w.vpa.Recommender
 }
 
 // hasVPAs reports whether a reviewed workload has a VPA with a recommendation.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,10 +23,13 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
 // A gateway passes requests to a FakeAPI and a fake Prometheus, and records their methods.
@@ -303,6 +307,47 @@ func TestRecommend_allRecordedPodsOfAWorkloadAreGone_theirUsageCounts(t *testing
 	}
 }
 
+// A window of 3 days has 3 days whatever the time of the day is, although Prometheus is read in whole days of UTC.
+func TestReadHistory_timesOfDay_daysAreThoseOfTheWindow(t *testing.T) {
+	from, err := survey.New(survey.Config{
+		Address: serve(t, &prometheus{pods: []string{"shop cart-55d4b9c6f5-zzzzz"}}), Transport: http.DefaultTransport, Parallel: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, clock := range []string{"00:00", "06:30", "14:40", "23:59"} {
+		now, err := time.Parse(time.RFC3339, "2028-02-29T"+clock+":00Z")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+		s := &scene{
+			now: now, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+			workloads: []*workload{{key: key, containers: []string{"app"}}},
+		}
+		j := &job{config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
+		j.config.History = "3d"
+		subjects, err := j.readHistory(t.Context(), from, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := subjects[0].Evidence; e.Days() != 3 || e.Hours != 3*24 {
+			t.Errorf("at %s: %d days and %d hours, want 3 and 72", clock, e.Days(), e.Hours)
+		}
+	}
+}
+
+// touchAll gives all files the present time: with make test-clock, the clock of the file system differs from that of the test.
+func touchAll(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(path, time.Now(), time.Now()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A second run reads one day instead of fifteen: the others are in the cache of this cluster, which is in the user's cache folder.
 func TestRecommend_secondRun_readsThePresentDayOnly(t *testing.T) {
 	f := shop(t)
@@ -322,6 +367,7 @@ func TestRecommend_secondRun_readsThePresentDayOnly(t *testing.T) {
 		}
 		_, containers, _ := strings.Cut(r.out, `"containers"`)
 		reports, queries = append(reports, containers), append(queries, len(p.queries))
+		touchAll(t, cache)
 	}
 	if queries[1] > queries[0]/3 || reports[0] != reports[1] || reports[0] == "" {
 		t.Errorf("%d and %d queries; the reports are\n%s\n%s", queries[0], queries[1], reports[0], reports[1])

@@ -22,6 +22,7 @@ func readStored(ctx context.Context, clients *kube.Clients, namespace string, s 
 	for _, err := range []error{checkpoints, histories} {
 		if err != nil {
 			s.missing = append(s.missing, err.Error())
+			s.unread = true
 		}
 	}
 	return out, nil
@@ -60,5 +61,9 @@ func (b *book) adviseStored(w *workload) []cluster.Advice {
 
 // storedEvidence returns what the stored history of a container shows.
 func (b *book) storedEvidence(w *workload, container string) review.Evidence {
-	return review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.now)
+	e := review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.now)
+	if b.scene.unread && w.vpa != nil {
+		e.Lack = review.UnreadUsage
+	}
+	return e
 }

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/trace"
@@ -36,7 +37,8 @@ func (j *job) subjects(c *collector) []review.Subject {
 		for _, container := range w.containers {
 			subject := j.subject(c.scene, w, container, c.books, advice)
 			if e := c.evidence[usage.Ref{Workload: w.key, Container: container}]; e != nil {
-				subject.Evidence = e.result()
+				read := e.result()
+				subject.Evidence = &read
 			}
 			j.addKills(&subject, c.scene, w)
 			out = append(out, subject)
@@ -67,7 +69,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			s.missing = append(s.missing, "interrupted after "+counted(readings)+" of the Metrics API")
+			s.missing = append(s.missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
 			break
 		}
 		reading, err := from.Read(ctx)
@@ -90,7 +92,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		bar.show(float64(s.now.Sub(start))/float64(j.config.For), counted(readings)+" of the Metrics API")
+		bar.show(float64(s.now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
 		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
@@ -187,12 +189,4 @@ func interrupted(ctx context.Context, err error) error {
 		return err
 	}
 	return process.ExitError{Code: exitPartial, Err: errors.New("interrupted before anything was read")}
-}
-
-// counted returns "1 reading" or "3 readings".
-func counted(readings int) string {
-	if readings == 1 {
-		return "1 reading"
-	}
-	return fmt.Sprintf("%d readings", readings)
 }

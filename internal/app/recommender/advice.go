@@ -26,19 +26,25 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// targetConflict is the condition of an autoscaler whose target is governed by another one.
-const targetConflict v1.VerticalPodAutoscalerConditionType = "TargetConflict"
-
 // advice is the new status of one autoscaler.
 type advice struct {
 	to         *cluster.Autoscaler
 	containers []cluster.Advice
 	conditions []watcher.Condition
+
+	// What the status depends on.
+	by        *recommender
+	now       time.Time
+	in        *view
+	choice    *sizing.Choice
+	pods      []*cluster.Pod // of the target
+	seen      podsSeen
+	governing bool // the autoscaler governs its target
 }
 
 // advise computes the status of each served autoscaler and writes those that changed, several concurrently. It removes podfit's conditions from
 // autoscalers that are no longer served.
-func (r *recommender) advise(ctx context.Context, now time.Time, v view) {
+func (r *recommender) advise(ctx context.Context, now time.Time, v *view) {
 	var writers errgroup.Group
 	writers.SetLimit(r.config.Workers)
 	for _, a := range v.Autoscalers {
@@ -67,13 +73,10 @@ func (r *recommender) advise(ctx context.Context, now time.Time, v view) {
 		})
 	}
 	_ = writers.Wait() // always nil: write logs errors
-	r.forgetAdvised(v.Autoscalers)
+	r.keep(v.Autoscalers, r.governed)
 	r.metrics.publishObjects(count)
 	r.metrics.publishConditions(conditions)
 }
-
-// released is an autoscaler that this recommender does not serve, without podfit's conditions.
-type released struct{ uid, recommender string }
 
 // isToRelease reports whether podfit's conditions must be removed from an autoscaler, because it is served by another recommender now. That is
 // done once for each recommender: if they appear again, the other one is podfit, too, and has written them.
@@ -91,8 +94,8 @@ func (r *recommender) isToRelease(a *cluster.Autoscaler) bool {
 func (r *recommender) release(ctx context.Context, now time.Time, a *cluster.Autoscaler) {
 	defer func() { r.health.Active(time.Now()) }()
 	var none advice
-	for _, c := range v1alpha1.Conditions() {
-		none.say(v1.VerticalPodAutoscalerConditionType(c), watcher.Removed, "", "")
+	for _, c := range append(v1alpha1.Conditions(), v1alpha1.ConditionUpdating) {
+		none.report(v1.VerticalPodAutoscalerConditionType(c), "", "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -107,78 +110,76 @@ func (r *recommender) release(ctx context.Context, now time.Time, a *cluster.Aut
 }
 
 // adviseOne returns the new status of an autoscaler, and updates the metrics of changed recommendations.
-func (r *recommender) adviseOne(now time.Time, v view, a *cluster.Autoscaler) advice {
+func (r *recommender) adviseOne(now time.Time, v *view, a *cluster.Autoscaler) advice {
 	adv := r.advice(now, v, a)
-	pods := len(v.PodsOf(a.Target))
 	if len(a.Advice) == 0 && len(adv.containers) > 0 {
 		r.metrics.firstAdvice(a.Created, now)
 	}
 	for i := range adv.containers {
 		if before := a.AdviceFor(adv.containers[i].Container); before != nil {
-			r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, pods)
+			r.metrics.quality.changed(a.Mode, before.Target, adv.containers[i].Target, len(adv.pods))
 		}
 	}
 	return adv
 }
 
 // advice returns the new status of an autoscaler.
-func (r *recommender) advice(now time.Time, v view, a *cluster.Autoscaler) advice {
-	pods := v.PodsOf(a.Target)
+func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advice {
 	choice := r.catalog.Of(a)
 	assignment, conflicts := v.assignments.Conflict(a, choice)
-	a = r.own(a)
+	adv := advice{to: r.own(a), by: r, now: now, in: v, choice: choice, pods: v.PodsOf(a.Target)}
+	adv.seen = v.podsSeen.get(a.Target, func() podsSeen { return lookAt(adv.pods, now) })
 	var conflict sizing.Problem
 	if conflicts {
-		conflict = sizing.ConflictProblem(a, choice, assignment)
+		conflict = sizing.ConflictProblem(adv.to, choice, assignment)
+	} else {
+		adv.containers = adv.recommend()
 	}
-	adv := advice{to: a}
-	seen := r.podsSeen.get(v.Snapshot, a.Target, func() podsSeen { return lookAt(pods, now) })
-	if !conflicts {
-		adv.containers = r.recommend(now, a, choice, seen.live > 0)
-	}
-	problem, known := r.world.TargetProblem(a)
-	if len(adv.containers) == 0 && (!known || problem != "" || len(pods) == 0 || r.outage != nil) {
-		adv.containers = a.Advice // no input shows that the last recommendation is wrong
+	problem, known := r.world.TargetProblem(adv.to)
+	if len(adv.containers) == 0 && (!known || problem != "" || len(adv.pods) == 0 || r.outage != nil) {
+		adv.containers = adv.to.Advice // no input shows that the last recommendation is wrong
 	}
 	adv.sayTarget(problem, known)
-	adv.sayPods(seen)
-	governing := r.sayConflict(&adv, v)
-	r.sayProfile(&adv, choice, conflict)
-	r.sayDisruption(&adv, choice, governing && problem == "", len(pods) > 0)
-	r.sayLeaks(&adv, choice, now, v.Snapshot)
-	r.sayHistory(&adv, now)
-	r.sayOOMLoops(&adv, governing, now, seen)
-	r.sayAdmission(&adv, pods)
-	r.sayNodes(&adv, governing, pods)
+	adv.sayPods()
+	adv.sayConflict()
+	adv.sayProfile(conflict)
+	adv.sayDisruption(problem == "")
+	adv.sayLeaks()
+	adv.sayHistory()
+	adv.sayOOMLoops()
+	adv.sayAdmission()
+	adv.sayNodes()
 	if !conflicts {
-		r.sayCriticality(&adv, choice)
-		r.sayReplicas(&adv, choice, seen.live)
+		adv.sayCriticality()
+		adv.sayReplicas()
 	}
-	sayHorizontal(&adv, governing, pods)
-	situation := contention.Situation{Autoscaler: a, Advice: adv.containers, Governs: governing}
+	adv.sayHorizontal()
+	situation := contention.Situation{Autoscaler: adv.to, Advice: adv.containers, Governs: adv.governing}
 	adv.conditions = append(adv.conditions, r.contention.Conditions(now, v.Snapshot, situation)...)
 	return adv
 }
 
-// recommend returns the recommendation for an autoscaler. It is the last one while the profile is not usable, or while the nodes that bound
+// recommend returns the recommendation for the autoscaler. It is the last one while the profile is not usable, or while the nodes that bound
 // it are unknown. It is empty while the usage history for the first one is still being read.
-func (r *recommender) recommend(now time.Time, a *cluster.Autoscaler, choice *sizing.Choice, hasLivePods bool) []cluster.Advice {
-	isFirst := len(a.Advice) == 0
-	if isFirst && r.backfill.State(a, now) == history.BackfillPending {
+func (a *advice) recommend() []cluster.Advice {
+	r := a.by
+	target := a.to.Target
+	isFirst := len(a.to.Advice) == 0
+	if isFirst && r.backfill.State(a.to, a.now) == history.BackfillPending {
 		return nil
 	}
-	if !choice.Usable || !isFirst && !hasLivePods && r.workloads.AwaitsNode(choice, a.Target) {
-		return a.Advice
+	if !a.choice.Usable || !isFirst && a.seen.live == 0 && r.workloads.AwaitsNode(a.choice, target) {
+		return a.to.Advice
 	}
-	p := r.workloads.Profile(choice, a.Target)
-	recommended := recommend.Workload(p.Params, p.Estimator, r.usageStore, a, a.Target, now)
-	if r.workloads.Held(choice, a.Target, now) || r.backfill.Holds(a, now) {
-		recommended = sizing.Hold(a, r.usageStore.Containers(a.Target), recommended)
+	p := r.workloads.Profile(a.choice, target)
+	recommended := recommend.Workload(p.Params, p.Estimator, r.usageStore, a.to, target, a.now)
+	if r.workloads.Held(a.choice, target, a.now) || r.backfill.Holds(a.to, a.now) {
+		recommended = sizing.Hold(a.to, r.usageStore.Containers(target), recommended)
 	}
-	if r.workloads.LimitsCPU(choice, a.Target) {
-		recommended = sizing.LimitCPU(a, recommended)
+	if r.workloads.LimitsCPU(a.choice, target) {
+		recommended = sizing.LimitCPU(a.to, recommended)
 	}
-	return r.withLearntBoosts(now, a, choice, policy.Cap(r.rounding(a), recommended, r.config.MaxAllowed(), p.Node))
+	return a.withLearntBoosts(policy.Cap(r.rounding(a.to), recommended, r.config.MaxAllowed(), p.Node))
 }
 
 // sayTarget reports whether the target of the autoscaler can be governed.
@@ -187,21 +188,19 @@ func (a *advice) sayTarget(problem string, known bool) {
 	case known && problem != "":
 		a.say(v1.ConfigUnsupported, watcher.True, "", problem)
 	case known:
-		a.say(v1.ConfigUnsupported, watcher.Removed, "", "")
+		a.report(v1.ConfigUnsupported, "", "")
 	}
 }
 
 // sayPods reports whether the target has pods, and whether there is a recommendation.
-func (a *advice) sayPods(seen podsSeen) {
+func (a *advice) sayPods() {
 	reason := ""
 	message := ""
-	if seen.begun {
-		a.say(v1.NoPodsMatched, watcher.Removed, "", "")
-	} else {
-		reason = reasonNoPodsMatched
+	if !a.seen.begun {
+		reason = ReasonNoPodsMatched
 		message = "No pods match this VPA object"
-		a.say(v1.NoPodsMatched, watcher.True, reason, message)
 	}
+	a.report(v1.NoPodsMatched, reason, message)
 	if len(a.containers) > 0 {
 		a.say(v1.RecommendationProvided, watcher.True, "", "")
 	} else {
@@ -209,23 +208,23 @@ func (a *advice) sayPods(seen podsSeen) {
 	}
 }
 
-// sayConflict reports whether another autoscaler governs the target of an autoscaler that changes pods. It returns whether the
-// autoscaler governs its target. Unlike for usage history, autoscalers of all recommenders count.
-func (r *recommender) sayConflict(adv *advice, v view) (governing bool) {
-	a := adv.to
-	startupBoost := r.config.Gates.On(process.CPUStartupBoost)
-	first := r.governing.get(v.Snapshot, a.Target, func() *cluster.Autoscaler { return cluster.Governing(v.AutoscalersOf(a.Target), startupBoost) })
-	if first == nil || first.Key == a.Key || !a.ChangesPods(startupBoost) || a.Target.IsZero() {
-		adv.say(targetConflict, watcher.Removed, "", "")
-		return first != nil && first.Key == a.Key
+// sayConflict determines whether the autoscaler governs its target, and reports whether another one does although it changes pods. Unlike for
+// usage history, autoscalers of all recommenders count.
+func (a *advice) sayConflict() {
+	to := a.to
+	startupBoost := a.by.config.Gates.On(process.CPUStartupBoost)
+	first := a.in.applied.get(to.Target, func() *cluster.Autoscaler { return cluster.Governing(a.in.AutoscalersOf(to.Target), startupBoost) })
+	a.governing = first != nil && first.Key == to.Key
+	if first == nil || a.governing || !to.ChangesPods(startupBoost) || to.Target.IsZero() {
+		a.report(v1alpha1.ConditionTargetConflict, "", "")
+		return
 	}
 	precedes := "is older"
-	if first.Created.Equal(a.Created) {
+	if first.Created.Equal(to.Created) {
 		precedes = "is as old, and comes first by name"
 	}
-	adv.say(targetConflict, watcher.True, reasonOlderGoverns,
+	a.report(v1alpha1.ConditionTargetConflict, ReasonOlderGoverns,
 		"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
-	return false
 }
 
 // podsSeen summarizes the pods of a workload.
@@ -261,6 +260,15 @@ func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
 	b := *a
 	b.IntegerCPU = nil
 	return &b
+}
+
+// report sets a condition with the reason of a problem, or removes it if there is no reason.
+func (a *advice) report(kind v1.VerticalPodAutoscalerConditionType, reason, message string) {
+	status := watcher.True
+	if reason == "" {
+		status = watcher.Removed
+	}
+	a.say(kind, status, reason, message)
 }
 
 func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {
@@ -315,20 +323,9 @@ func (r *recommender) write(ctx context.Context, now time.Time, adv advice) bool
 // pretend logs what a dry run recommends for each container: the first time, and after changes of more than a tenth.
 func (r *recommender) pretend(adv advice) {
 	for _, c := range adv.containers {
-		ref := usage.Ref{Workload: adv.to.Target, Container: c.Container}
-		r.mu.Lock()
-		before, logged := r.dryRunTargets[ref]
-		changed := !logged || moved(before.CPU, c.Target.CPU) || moved(before.Memory, c.Target.Memory)
-		if changed {
-			r.dryRunTargets[ref] = c.Target
-		}
-		r.mu.Unlock()
-		if changed {
+		if r.isNews(usage.Ref{Workload: adv.to.Target, Container: c.Container}, c.Target) {
 			r.log.Info("Would recommend", slog.String("vpa", adv.to.Key.String()), slog.String("container", c.Container), slog.String("target", c.Target.String()),
 				slog.String("lower", c.Lower.String()), slog.String("upper", c.Upper.String()))
 		}
 	}
 }
-
-// moved reports whether an amount has changed by more than a tenth.
-func moved(from, to int64) bool { return max(from, to)-min(from, to) > from/10 }

@@ -266,10 +266,10 @@ func TestSayConflict_autoscalersOfOneTarget_oneGoverns(t *testing.T) {
 		{older, true, watcher.Removed}, {younger, false, watcher.True}, {off, false, watcher.Removed},
 		{first, true, watcher.Removed}, {second, false, watcher.Removed},
 	} {
-		adv := advice{to: tt.a}
-		governing := r.sayConflict(&adv, v)
-		if governing != tt.governing || adv.conditions[0].Status != tt.status {
-			t.Errorf("%s: governs %t, TargetConflict %s; want %t, %s", tt.a.Name, governing, adv.conditions[0].Status, tt.governing, tt.status)
+		adv := advice{to: tt.a, by: r, in: v}
+		adv.sayConflict()
+		if adv.governing != tt.governing || adv.conditions[0].Status != tt.status {
+			t.Errorf("%s: governs %t, TargetConflict %s; want %t, %s", tt.a.Name, adv.governing, adv.conditions[0].Status, tt.governing, tt.status)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/history"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // backfillGrace is how long the first pass of a term waits for the history.
@@ -46,7 +45,7 @@ func (r *recommender) startBackfill(ctx context.Context, now time.Time) <-chan s
 	r.usageStore.Tick(now)
 	r.configure(now, v)
 	r.workloads.SkipRestore()
-	r.track(snapshot)
+	r.track(v)
 	return r.backfill.Start(ctx, now, r.usageStore, snapshot.Pods, v.served)
 }
 
@@ -69,18 +68,18 @@ func (r *recommender) learnt(ctx context.Context, now time.Time) {
 }
 
 // sayHistory sets the condition HistoryIncomplete if history is missing that the recommendation should be based on.
-func (r *recommender) sayHistory(adv *advice, now time.Time) {
-	switch r.backfill.State(adv.to, now) {
+func (a *advice) sayHistory() {
+	switch a.by.backfill.State(a.to, a.now) {
 	case history.BackfillPending:
-		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillRunning,
+		a.report(v1alpha1.ConditionHistoryIncomplete, v1alpha1.ReasonBackfillRunning,
 			"Usage history is being read from Prometheus. Until it is read, an existing recommendation does not decrease, and a first recommendation is not made.")
 	case history.BackfillIncomplete:
-		cause, liveSince := r.backfill.Failure(adv.to.Namespace)
-		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.True, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
+		cause, liveSince := a.by.backfill.Failure(a.to.Namespace)
+		a.report(v1alpha1.ConditionHistoryIncomplete, v1alpha1.ReasonBackfillFailed, fmt.Sprintf(
 			"Usage history could not be read from Prometheus: %s. The recommendation is based on usage since %s and does not decrease for a day. "+
 				"Check that Prometheus answers at --prometheus-address, then restart the recommender.",
 			cause, liveSince.UTC().Format(time.RFC3339)))
 	default:
-		adv.say(v1alpha1.ConditionHistoryIncomplete, watcher.Removed, "", "")
+		a.report(v1alpha1.ConditionHistoryIncomplete, "", "")
 	}
 }

@@ -5,10 +5,8 @@ package recommender
 
 import (
 	"slices"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/sizing"
 )
 
 // learnStarts selects whether the starts of the containers of a workload are kept, by the setting of the autoscaler that governs it. They stay
@@ -26,18 +24,18 @@ func (r *recommender) learnStarts(w cluster.Workload, a *cluster.Autoscaler) {
 
 // withLearntBoosts adds to the recommendation what the starts of the containers needed. Containers with a configured boost get none. The
 // feature gate does not matter here: the admission controller, which applies the boost, requires it.
-func (r *recommender) withLearntBoosts(now time.Time, a *cluster.Autoscaler, choice *sizing.Choice, advice []cluster.Advice) []cluster.Advice {
-	learning := a.Learning.Under(choice.Learning)
-	advice = slices.Clone(advice) // it may be that of the autoscaler
-	for i := range advice {
-		c := &advice[i]
+func (a *advice) withLearntBoosts(containers []cluster.Advice) []cluster.Advice {
+	learning := a.to.Learning.Under(a.choice.Learning)
+	containers = slices.Clone(containers) // they may be those of the autoscaler
+	for i := range containers {
+		c := &containers[i]
 		c.Learnt = cluster.LearntBoost{}
-		if !learning.On || a.HasBoost(c.Container) {
+		if !learning.On || a.to.HasBoost(c.Container) {
 			continue
 		}
-		if h := r.usageStore.Series(a.Target, c.Container); h != nil {
-			c.Learnt = h.Starts().Learn(c.Target.CPU, learning, now)
+		if h := a.by.usageStore.Series(a.to.Target, c.Container); h != nil {
+			c.Learnt = h.Starts().Learn(c.Target.CPU, learning, a.now)
 		}
 	}
-	return advice
+	return containers
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"log/slog"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/contention"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
@@ -25,7 +23,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 	if !c.CapacityPlan || c.Name != "default" { // recommenders with other names run beside the one that writes it
 		return nil, nil
 	}
-	if !c.allNamespaces() {
+	if !c.WatchesAllPods() {
 		p.Log.Info("The CapacityPlan is off, because not all namespaces are watched", slog.String("flag", "capacity-plan"))
 		return nil, nil
 	}
@@ -58,7 +56,7 @@ func newObserver(c *Config, m *Metrics, h *process.Health, log *slog.Logger) (*c
 	if !c.HasPrometheus() {
 		return nil, nil
 	}
-	source := throttlingSource(c.History)
+	source := c.ThrottlingSource()
 	client, err := source.Client(m.history)
 	if err != nil {
 		return nil, err
@@ -66,15 +64,16 @@ func newObserver(c *Config, m *Metrics, h *process.Health, log *slog.Logger) (*c
 	return contention.NewObserver(client, h, log), nil
 }
 
-// throttlingSource returns where CPU throttling is read: in the Prometheus of the history. The default names of its labels are those of
+// ThrottlingSource returns where CPU throttling is read: in the Prometheus of the history. The default names of its labels are those of
 // Kubernetes before 1.16, so they are replaced by those of the kubelet.
-func throttlingSource(h history.PrometheusConfig) history.PrometheusConfig {
+func (c *Config) ThrottlingSource() history.PrometheusConfig {
+	h := c.History
 	older := history.PrometheusDefaults()
-	if h.ContainerPodLabel == older.ContainerPodLabel {
-		h.ContainerPodLabel = "pod"
+	if h.PodLabel == older.PodLabel {
+		h.PodLabel = "pod"
 	}
-	if h.ContainerNameLabel == older.ContainerNameLabel {
-		h.ContainerNameLabel = "container"
+	if h.ContainerLabel == older.ContainerLabel {
+		h.ContainerLabel = "container"
 	}
 	return h
 }
@@ -87,19 +86,5 @@ func observing(o *contention.Observer) func(context.Context) error {
 	return func(ctx context.Context) error {
 		o.Run(ctx)
 		return nil
-	}
-}
-
-// beside returns a function that runs others concurrently with work, and returns when all have returned. Those that are nil are left out.
-func beside(work func(context.Context) error, others ...func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return work(ctx) })
-		for _, other := range others {
-			if other != nil {
-				g.Go(func() error { return other(ctx) })
-			}
-		}
-		return g.Wait()
 	}
 }

@@ -4,25 +4,11 @@
 package recommender
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"testing"
 
 	"podfit.dev/podfit/internal/app/process"
 )
-
-func TestBeside_oneFails_otherIsEnded(t *testing.T) {
-	failure := errors.New("no connection")
-	ended := false
-	err := beside(
-		func(ctx context.Context) error { <-ctx.Done(); ended = true; return nil },
-		func(context.Context) error { return failure },
-	)(t.Context())
-	if !errors.Is(err, failure) || !ended {
-		t.Errorf("error %v, the other one ended: %t", err, ended)
-	}
-}
 
 func TestCapacityLoop_configurationsWithoutPlan_haveNoLoop(t *testing.T) {
 	for name, change := range map[string]func(*Config){
@@ -37,14 +23,6 @@ func TestCapacityLoop_configurationsWithoutPlan_haveNoLoop(t *testing.T) {
 		loop, err := newCapacityLoop(&c, &process.Process{Log: slog.New(slog.DiscardHandler)}, nil, nil, nil, nil)
 		if err != nil || loop != nil {
 			t.Errorf("%s: a loop: %t, error %v", name, loop != nil, err)
-		}
-	}
-}
-
-func TestConditionMessages_eachCondition_hasAMeaningAndARemedy(t *testing.T) {
-	for _, m := range ConditionMessages() {
-		if m.Type == "" || m.Meaning == "" || m.Remedy == "" {
-			t.Errorf("condition %s %s: %+v", m.Type, m.Reason, m)
 		}
 	}
 }

@@ -142,6 +142,9 @@ func TestSave_containerWithModeOff_causesNoWrites(t *testing.T) {
 
 // At the end of a process everything is stored. Ten minutes later not everything may be due in one pass.
 func TestSave_manyWorkloads_writesAreDistributed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -318,6 +321,9 @@ func TestCollect_recommenderWithAName_deletesNothing(t *testing.T) {
 }
 
 func TestCollect_historyExpires_checkpointsOfAnotherRecommenderStay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)
@@ -360,6 +366,9 @@ func TestCollect_vpaCannotBeRead_modelStateStays(t *testing.T) {
 
 // Stored objects may contain anything. No pass fails; the last recommendation stays, or the new one is plausible.
 func TestRestore_invalidStoredHistory_recommendationStaysPlausible(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	good := func(b *bench) (usage.Checkpoint, []usage.History) {
 		key := checkpoint.Key{Autoscaler: b.autoscalers[0].Key, Container: "app"}
 		return b.stored[key], slices.Clone(b.remembered.stored[b.autoscalers[0].Target])
@@ -450,6 +459,9 @@ func recommenderNamed(t *testing.T, name string) Config {
 
 // The clock was ahead when the previous process stored the history.
 func TestRestore_storedWhileTheClockWasAhead_historyIsUsedAndStoredAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, lead := range []time.Duration{time.Hour, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		t.Run(lead.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -29,11 +29,12 @@ func crowd(t testing.TB, n int) (*bench, *recommender) {
 	now := time.Now()
 	s := b.Snapshot()
 	r.usageStore.Tick(now)
-	r.configure(now, r.look(s))
-	r.track(s)
+	v := r.look(s)
+	r.configure(now, v)
+	r.track(v)
 	for i := range 10 {
 		r.usageStore.Tick(now.Add(time.Duration(i) * time.Minute))
-		r.observe(t.Context(), s)
+		r.observe(t.Context(), v)
 	}
 	return b, r
 }

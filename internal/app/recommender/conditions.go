@@ -19,63 +19,61 @@ import (
 
 // sayProfile reports whether the profile that an autoscaler names can be used. It cannot be used if it is deleted or invalid, or if the
 // target has model state for the profile of another autoscaler.
-func (r *recommender) sayProfile(adv *advice, choice *sizing.Choice, conflict sizing.Problem) {
-	problem := r.catalog.Problem(adv.to)
+func (a *advice) sayProfile(conflict sizing.Problem) {
+	problem := a.by.catalog.Problem(a.to)
 	if problem.Reason == "" {
 		problem = conflict
 	}
 	switch {
 	case problem.Reason != "":
-		adv.say(v1alpha1.ConditionSizingProfileUsable, watcher.False, string(problem.Reason), problem.Message)
-	case choice.Usable:
-		adv.say(v1alpha1.ConditionSizingProfileUsable, watcher.Removed, "", "")
+		a.say(v1alpha1.ConditionSizingProfileUsable, watcher.False, string(problem.Reason), problem.Message)
+	case a.choice.Usable:
+		a.report(v1alpha1.ConditionSizingProfileUsable, "", "")
 	}
 }
 
 // sayDisruption reports whether a profile that is meant for resizes in place is applied by evictions. If there are no pods, the condition
 // is neither added nor removed: the pods of a workload may come and go with each run.
-func (r *recommender) sayDisruption(adv *advice, choice *sizing.Choice, governing, hasPods bool) {
-	if !choice.Usable {
+func (a *advice) sayDisruption(isSupported bool) {
+	if !a.choice.Usable {
 		return
 	}
-	problem := sizing.ModeProblem(adv.to, choice)
+	problem := sizing.ModeProblem(a.to, a.choice)
 	switch {
-	case !governing || problem.Reason == "":
-		adv.say(v1alpha1.ConditionDisruptiveProfile, watcher.Removed, "", "")
-	case hasPods:
-		adv.say(v1alpha1.ConditionDisruptiveProfile, watcher.True, string(problem.Reason), problem.Message)
+	case !a.governing || !isSupported || problem.Reason == "":
+		a.report(v1alpha1.ConditionDisruptiveProfile, "", "")
+	case len(a.pods) > 0:
+		a.report(v1alpha1.ConditionDisruptiveProfile, string(problem.Reason), problem.Message)
 	}
 }
 
 // sayLeaks reports the containers whose memory usage grows steadily, if the profile of the autoscaler detects this.
-func (r *recommender) sayLeaks(adv *advice, choice *sizing.Choice, now time.Time, snapshot *cluster.Snapshot) {
-	if choice.Usable && !choice.Edition.ModelState {
-		adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.Removed, "", "")
+func (a *advice) sayLeaks() {
+	if a.choice.Usable && !a.choice.Edition.ModelState {
+		a.report(v1alpha1.ConditionMemoryLeakSuspected, "", "")
 		return
 	}
 	var found []string
-	for _, history := range r.usageStore.All(adv.to.Target) {
+	for _, history := range a.by.usageStore.All(a.to.Target) {
 		container := history.Container()
-		policy := adv.to.Policy(container)
+		policy := a.to.Policy(container)
 		if history.Extension() == nil || history.Stale() || !policy.Controls().Has(cluster.Memory) {
 			continue
 		}
 		bound := memoryBound{field: "limit"}
-		bound.bytes = r.limits.get(snapshot, usage.Ref{Workload: adv.to.Target, Container: container}, func() int64 {
-			return memoryLimit(snapshot.PodsOf(adv.to.Target), container)
-		})
+		bound.bytes = a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 { return memoryLimit(a.pods, container) })
 		if bound.bytes == 0 && policy != nil {
 			bound = memoryBound{"maxAllowed", policy.MaxAllowed.Memory}
 		}
-		if leak, ok := recommend.LeakOf(history, float64(bound.bytes), now); ok {
-			found = append(found, leakMessage(container, &leak, bound, now))
+		if leak, ok := recommend.LeakOf(history, float64(bound.bytes), a.now); ok {
+			found = append(found, leakMessage(container, &leak, bound, a.now))
 		}
 	}
-	if len(found) == 0 {
-		adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.Removed, "", "")
-		return
+	reason := ""
+	if len(found) > 0 {
+		reason = v1alpha1.ReasonGrowth
 	}
-	adv.say(v1alpha1.ConditionMemoryLeakSuspected, watcher.True, v1alpha1.ReasonGrowth, strings.Join(found, " "))
+	a.report(v1alpha1.ConditionMemoryLeakSuspected, reason, strings.Join(found, " "))
 }
 
 // A memoryBound is the memory that a container cannot exceed, and the field that sets it.
@@ -130,4 +128,30 @@ func rounded(bytes float64) int64 {
 	}
 	step := math.Pow(10, max(math.Floor(math.Log10(max(value, 1)))-1, 0))
 	return int64(math.Round(value/step) * step * unit)
+}
+
+// The reasons of conditions that are not part of podfit's API: upstream's, and that of ConditionTargetConflict.
+const (
+	ReasonNoPodsMatched = "NoPodsMatched"
+	ReasonOlderGoverns  = "OlderAutoscalerGoverns"
+)
+
+// ConditionReasons returns the reasons of each condition that the recommender sets and that only podfit has. The caller must not change them.
+func ConditionReasons() map[string][]string { return conditionReasons }
+
+var conditionReasons = map[string][]string{
+	v1alpha1.ConditionSizingProfileUsable:       {v1alpha1.ReasonInvalid, v1alpha1.ReasonDeleted, v1alpha1.ReasonOtherProfile},
+	v1alpha1.ConditionMemoryLeakSuspected:       {v1alpha1.ReasonGrowth},
+	v1alpha1.ConditionDisruptiveProfile:         {v1alpha1.ReasonModeEvicts},
+	v1alpha1.ConditionHistoryIncomplete:         {v1alpha1.ReasonBackfillRunning, v1alpha1.ReasonBackfillFailed},
+	v1alpha1.ConditionOOMKillLoop:               {v1alpha1.ReasonRequestBelowTarget, v1alpha1.ReasonTargetAtMaximum, v1alpha1.ReasonLimitFixed},
+	v1alpha1.ConditionRecommendationNotAdmitted: {v1alpha1.ReasonHeldToAdmitted, v1alpha1.ReasonNoSizeAdmitted},
+	v1alpha1.ConditionNeedsLargerNode:           {v1alpha1.ReasonScaledDown, v1alpha1.ReasonNoNodeFits},
+	v1alpha1.ConditionNeedsMoreReplicas:         {v1alpha1.ReasonAboveNodeShare, v1alpha1.ReasonReplicasFixed},
+	v1alpha1.ConditionCriticalityInvalid:        {v1alpha1.ReasonLabelInvalid},
+	v1alpha1.ConditionHorizontalPodAutoscaler:   {v1alpha1.ReasonRequestLeft, v1alpha1.ReasonScalePointPreserved, v1alpha1.ReasonOthersReset},
+	v1alpha1.ConditionUsageAboveRequest:         {v1alpha1.ReasonRequestTooLow, v1alpha1.ReasonOneReplica, v1alpha1.ReasonStarting, v1alpha1.ReasonNodeHasSpare},
+	v1alpha1.ConditionCPUThrottled:              {v1alpha1.ReasonAtLimit, v1alpha1.ReasonKernelTooOld, v1alpha1.ReasonBurstsOfThreads},
+	v1alpha1.ConditionNoCPURequest:              {v1alpha1.ReasonNotControlled, v1alpha1.ReasonNotApplied},
+	v1alpha1.ConditionJVMSeesAllCores:           {v1alpha1.ReasonRequestInBand},
 }

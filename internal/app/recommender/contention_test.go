@@ -416,12 +416,13 @@ func TestRecommender_conditionMetric_countsVPAsByReason(t *testing.T) {
 }
 
 func TestThrottlingSource_defaultLabels_areThoseOfTheKubelet(t *testing.T) {
-	h := Defaults().History
-	if got := throttlingSource(h); got.ContainerPodLabel != "pod" || got.ContainerNameLabel != "container" || got.ContainerNamespaceLabel != "namespace" || got.Address != h.Address {
+	c := Defaults()
+	h := &c.History
+	if got := c.ThrottlingSource(); got.PodLabel != "pod" || got.ContainerLabel != "container" || got.NamespaceLabel != "namespace" || got.Address != h.Address {
 		t.Errorf("source %+v", got)
 	}
-	h.ContainerPodLabel, h.ContainerNameLabel = "pod_id", "container_id"
-	if got := throttlingSource(h); got != h {
+	h.PodLabel, h.ContainerLabel = "pod_id", "container_id"
+	if got := c.ThrottlingSource(); got != *h {
 		t.Errorf("source %+v, want the labels of the user", got)
 	}
 }

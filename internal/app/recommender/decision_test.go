@@ -189,7 +189,7 @@ func TestTrack_podIsGone_isForgotten(t *testing.T) {
 	r := newRecommender(b.config, b.dependencies())
 	for _, want := range []int{3, 1, 0} {
 		b.pods = b.pods[:want]
-		r.track(b.Snapshot())
+		r.track(r.look(b.Snapshot()))
 		if got, _ := r.usageStore.Pods(w); got != want {
 			t.Errorf("%d pods are tracked, want %d", got, want)
 		}

@@ -11,28 +11,25 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/scalepoint"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // sayHorizontal sets the condition HorizontalPodAutoscaler if an HPA scales the target by the utilization of a request that the
 // autoscaler controls. The condition has the reason of the request that podfit leaves alone, if there is one.
-func sayHorizontal(adv *advice, governing bool, pods []*cluster.Pod) {
+func (a *advice) sayHorizontal() {
 	var messages []string
-	reason := v1alpha1.ReasonScalePointPreserved
-	for _, c := range conflictsOf(adv, governing) {
-		messages = append(messages, c.message(adv.to, pods))
+	reason := ""
+	for _, c := range a.horizontalConflicts() {
+		messages = append(messages, c.message(a.to, a.pods))
 		switch {
 		case c.state == policy.ScalePointStopped:
 			reason = v1alpha1.ReasonOthersReset
 		case c.state.IsLeft() && reason != v1alpha1.ReasonOthersReset:
 			reason = v1alpha1.ReasonRequestLeft
+		case reason == "":
+			reason = v1alpha1.ReasonScalePointPreserved
 		}
 	}
-	if len(messages) == 0 {
-		adv.say(v1alpha1.ConditionHorizontalPodAutoscaler, watcher.Removed, "", "")
-		return
-	}
-	adv.say(v1alpha1.ConditionHorizontalPodAutoscaler, watcher.True, reason, strings.Join(messages, " "))
+	a.report(v1alpha1.ConditionHorizontalPodAutoscaler, reason, strings.Join(messages, " "))
 }
 
 // A horizontalConflict is a metric of an HPA that depends on requests that an autoscaler controls.
@@ -44,21 +41,21 @@ type horizontalConflict struct {
 // maxConflicts is the maximum number of metrics that the condition describes.
 const maxConflicts = 4
 
-// conflictsOf returns the metrics that depend on a request for which there is a recommendation, each once.
-func conflictsOf(adv *advice, governing bool) []horizontalConflict {
-	var found []horizontalConflict
-	if !governing {
+// horizontalConflicts returns the metrics that depend on a request for which there is a recommendation, each once.
+func (a *advice) horizontalConflicts() []horizontalConflict {
+	if !a.governing {
 		return nil
 	}
+	var found []horizontalConflict
 	seen := map[*cluster.UtilizationTarget]bool{}
-	for i := range adv.containers {
-		c := &adv.containers[i]
-		controls := adv.to.Policy(c.Container).Controls()
+	for i := range a.containers {
+		c := &a.containers[i]
+		controls := a.to.Policy(c.Container).Controls()
 		for _, res := range cluster.All {
 			if _, advised := c.Target.Get(res); !advised || !controls.Has(res) {
 				continue
 			}
-			state, h := policy.HorizontalOf(adv.to, c.Container, res)
+			state, h := policy.HorizontalOf(a.to, c.Container, res)
 			if state == policy.NotScaled || seen[h.Metric] || len(found) == maxConflicts {
 				continue
 			}

@@ -94,6 +94,9 @@ func drawTrace(start time.Time, w cluster.Workload) *replay.Workload {
 }
 
 func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, p := range recommend.Builtins() {
 		t.Run(p.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,13 +5,11 @@ package recommender
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
@@ -55,19 +53,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: ns, Name: "aggregate_container_states_count",
 			Help: "Number of usage histories in memory. There is one for each container of each workload.",
 		}),
-		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "metric_server_responses", Help: "Number of responses of the Metrics API.",
-		}, []string{"is_error", "client_name"}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_recommender", Name: "rejected_samples_total", Help: "Number of rejected usage samples, by reason.",
-		}, []string{"reason"}),
-		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "vpa_resources", Name: "get_resources_count", Help: "Number of times that requests and limits of a container were read, by source: pod status or pod spec.",
-		}, []string{"source"}),
+		responses: process.NewCounter(reg, ns, "metric_server_responses", "Number of responses of the Metrics API.", "is_error", "client_name"),
+		rejected:  process.NewCounter(reg, "podfit_recommender", "rejected_samples_total", "Number of rejected usage samples, by reason.", "reason"),
+		sources: process.NewCounter(reg, "vpa_resources", "get_resources_count",
+			"Number of times that requests and limits of a container were read, by source: pod status or pod spec.", "source"),
 		history: history.NewMetrics(reg),
 		quality: newQualityMetrics(reg), capacity: forecast.NewMetrics(reg),
 	}
-	reg.MustRegister(m.sources, m.objects, m.conditions, m.latency, m.execution, m.aggregates, m.responses, m.rejected)
+	reg.MustRegister(m.objects, m.conditions, m.latency, m.execution, m.aggregates)
 	return m
 }
 
@@ -99,9 +92,9 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 // objects has the value 0.
 func (m *Metrics) publishConditions(count map[[2]string]int) {
 	next := m.conditions.Next()
-	for _, c := range conditionMessages {
-		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
-			next.WithLabelValues(string(c.Type), c.Reason).Set(float64(count[[2]string{string(c.Type), c.Reason}]))
+	for name, reasons := range conditionReasons {
+		for _, reason := range reasons {
+			next.WithLabelValues(name, reason).Set(float64(count[[2]string{name, reason}]))
 		}
 	}
 	m.conditions.Publish(next)

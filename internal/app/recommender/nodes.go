@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
@@ -27,32 +28,30 @@ const maxNodesExamined = 1000
 // sayNodes sets the condition NeedsLargerNode if pods with the recommended size fit on no node that may take them. The pods of a
 // DaemonSet are examined one by one, because each stays on its node. For other workloads, the first live pod stands for all. Without a
 // live pod the condition stays unchanged.
-func (r *recommender) sayNodes(adv *advice, governing bool, pods []*cluster.Pod) {
-	a := *adv.to
-	a.Advice = adv.containers
-	if a.Mode == cluster.Off || !governing {
-		adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.Removed, "", "")
+func (a *advice) sayNodes() {
+	if a.to.Mode == cluster.Off || !a.governing {
+		a.report(v1alpha1.ConditionNeedsLargerNode, "", "")
 		return
 	}
-	live := slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { return !p.Live() })
+	live := slices.DeleteFunc(slices.Clone(a.pods), func(p *cluster.Pod) bool { return !p.Live() })
 	if len(live) == 0 {
 		return
 	}
-	found := r.tooLarge(&a, live)
+	found := a.tooLarge(live)
 	if found.pods == 0 {
-		adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.Removed, "", "")
+		a.report(v1alpha1.ConditionNeedsLargerNode, "", "")
 		return
 	}
 	reason := v1alpha1.ReasonNoNodeFits
 	consequence := "No smaller size is possible, because of the lower bound, a LimitRange or the QoS class, so new pods stay Pending."
 	switch {
-	case !r.config.NodeFit.Scale:
+	case !a.by.config.NodeFit.Scale:
 		consequence = "New pods stay Pending, because --fit-nodes is false."
 	case found.scaled:
 		reason = v1alpha1.ReasonScaledDown
 		consequence = fmt.Sprintf("The pods get %s instead.", found.given)
 	}
-	adv.say(v1alpha1.ConditionNeedsLargerNode, watcher.True, reason, fmt.Sprintf(
+	a.report(v1alpha1.ConditionNeedsLargerNode, reason, fmt.Sprintf(
 		"%s no node that may take them. A node needs %s beside its DaemonSet pods. %s Add a larger node, or set maxAllowed.",
 		fitOn(found.pods), found.need, consequence))
 }
@@ -72,17 +71,18 @@ type tooLarge struct {
 	scaled      bool
 }
 
-func (r *recommender) tooLarge(a *cluster.Autoscaler, live []*cluster.Pod) tooLarge {
+func (a *advice) tooLarge(live []*cluster.Pod) tooLarge {
 	all := live[:1]
 	isDaemon := live[0].Controller.Kind == "DaemonSet"
 	if isDaemon {
 		all = live[:min(len(live), maxNodesExamined)]
 	}
-	limits := policy.Limits{Range: r.world.Limits(a.Namespace)}
+	applied := a.applied()
+	limits := policy.Limits{Range: a.by.world.Limits(a.to.Namespace)}
 	var out tooLarge
 	for _, p := range all {
-		sizes := r.fleet.Of(p)
-		wanted := policy.Fit(a, limits, p)
+		sizes := a.in.fleet.Of(p)
+		wanted := policy.Fit(applied, limits, p)
 		need := requestsOf(limits, p, wanted)
 		if len(wanted) == 0 || sizes.Hold(need) {
 			continue
@@ -92,7 +92,7 @@ func (r *recommender) tooLarge(a *cluster.Autoscaler, live []*cluster.Pod) tooLa
 		}
 		withNodes := limits
 		withNodes.Nodes = sizes
-		out.need, out.given = need, requestsOf(limits, p, policy.Fit(a, withNodes, p))
+		out.need, out.given = need, requestsOf(limits, p, policy.Fit(applied, withNodes, p))
 		out.scaled = out.given != need
 	}
 	if out.pods > 0 && !isDaemon {
@@ -103,6 +103,6 @@ func (r *recommender) tooLarge(a *cluster.Autoscaler, live []*cluster.Pod) tooLa
 
 // requestsOf returns the requests that the scheduler counts for a pod with fits set on it.
 func requestsOf(limits policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
-	demand := policy.DemandOf(limits, p, cluster.Standing{}, fits)
+	demand := admissible.DemandOf(limits, p, cluster.Standing{}, fits)
 	return demand.Most().Requests
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/spf13/pflag"
 
-	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -76,10 +77,10 @@ func TestCountReading_requestsAndContainers_areCounted(t *testing.T) {
 }
 
 func TestOriginOf_eachOrigin_isNamed(t *testing.T) {
-	for want, c := range map[string]recommend.Criticality{
-		"the label of other pods": {Origin: recommend.FromLabel},
-		"PriorityClass payments":  {Origin: recommend.FromPriorityClass, Class: "payments"},
-		"the profile":             {Origin: recommend.FromProfile},
+	for want, c := range map[string]criticality.Factor{
+		"the label of other pods": {Origin: derivation.FromLabel},
+		"PriorityClass payments":  {Origin: derivation.FromPriorityClass, Class: "payments"},
+		"the profile":             {Origin: derivation.FromProfile},
 	} {
 		if got := originOf(c); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -6,6 +6,7 @@ package recommender
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 const (
@@ -54,30 +54,29 @@ type oomLoop struct {
 
 // sayOOMLoops sets the condition OOMKillLoop if containers are in an OOM kill loop and do not have the recommended memory. The
 // updater reports the same in events, which expire; the condition stays as long as the loop.
-func (r *recommender) sayOOMLoops(adv *advice, governing bool, now time.Time, seen podsSeen) {
-	a := adv.to
+func (a *advice) sayOOMLoops() {
 	var loops []oomLoop
-	if governing || a.Mode == cluster.Off {
-		loops = oomLoops(a, adv.containers, now, seen.looping)
+	if a.governing || a.to.Mode == cluster.Off {
+		loops = oomLoops(a.to, a.containers, a.now, a.seen.looping)
 	}
 	if len(loops) == 0 {
-		adv.say(v1alpha1.ConditionOOMKillLoop, watcher.Removed, "", "")
+		a.report(v1alpha1.ConditionOOMKillLoop, "", "")
 		return
 	}
 	var sentences []string
 	for i := range loops[:min(len(loops), oomLoopMessages)] {
-		sentences = append(sentences, loops[i].message(a, seen.live))
+		sentences = append(sentences, loops[i].message(a.to, a.seen.live))
 	}
 	if more := len(loops) - oomLoopMessages; more > 0 {
 		sentences = append(sentences, fmt.Sprintf("Number of other containers that are OOM-killed repeatedly: %d.", more))
 	}
-	adv.say(v1alpha1.ConditionOOMKillLoop, watcher.True, loops[0].reason, strings.Join(sentences, " "))
+	a.report(v1alpha1.ConditionOOMKillLoop, loops[0].reason, strings.Join(sentences, " "))
 }
 
 // oomLoops returns the containers that are in a loop and either have less memory than recommended or have a recommendation that is
 // capped. They are sorted by name. pods are the live pods with a container in a loop (podsSeen).
 func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time, pods []*cluster.Pod) []oomLoop {
-	found := map[string]*oomLoop{}
+	found := map[string]oomLoop{}
 	for _, p := range pods {
 		for i := range p.Containers {
 			c := &p.Containers[i]
@@ -88,23 +87,16 @@ func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time
 			if !ok {
 				continue
 			}
-			other := found[c.Name] // of another pod
-			if other != nil {
-				loop.pods += other.pods
+			other, ofOthers := found[c.Name]
+			total := loop.pods + other.pods
+			if ofOthers && other.pod.Key.Compare(p.Key) <= 0 {
+				loop = other
 			}
-			if other == nil || p.Key.Compare(other.pod.Key) < 0 {
-				found[c.Name] = &loop
-			} else {
-				other.pods = loop.pods
-			}
+			loop.pods = total
+			found[c.Name] = loop
 		}
 	}
-	out := make([]oomLoop, 0, len(found))
-	for _, l := range found {
-		out = append(out, *l)
-	}
-	slices.SortFunc(out, func(x, y oomLoop) int { return cmp.Compare(x.container, y.container) })
-	return out
+	return slices.SortedFunc(maps.Values(found), func(x, y oomLoop) int { return cmp.Compare(x.container, y.container) })
 }
 
 // loopOf returns the reason why a container in a loop does not get the memory that it needs. It returns false if there is no

@@ -235,9 +235,11 @@ func TestOOMLoop_moreContainersThanMessages_messageGivesTheNumber(t *testing.T) 
 	}
 	for n, want := range map[int]string{3: "", 4: " Number of other containers that are OOM-killed repeatedly: 1."} {
 		b := newBench(t)
-		adv := advice{to: b.autoscale("web", cluster.Workload{Namespace: "shop", Name: "web"}), containers: recommended}
-		r := &recommender{}
-		r.sayOOMLoops(&adv, true, now, podsSeen{live: 2, looping: []*cluster.Pod{oomKilledPod("web-0", now, containers[:n]...)}})
+		adv := advice{
+			to: b.autoscale("web", cluster.Workload{Namespace: "shop", Name: "web"}), containers: recommended, now: now, governing: true,
+			seen: podsSeen{live: 2, looping: []*cluster.Pod{oomKilledPod("web-0", now, containers[:n]...)}},
+		}
+		adv.sayOOMLoops()
 		message := adv.conditions[0].Message
 		if _, more, _ := strings.Cut(message, "Container c "); strings.Count(message, "Container ") != 3 || !strings.HasSuffix(more, want) || strings.Contains(message, "other containers") != (want != "") {
 			t.Errorf("%d containers: message %q, want 3 descriptions and the end %q", n, message, want)

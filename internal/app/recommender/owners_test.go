@@ -55,6 +55,9 @@ func (b *bench) runWithStore(s *slowStore, d time.Duration) {
 }
 
 func TestSave_workloadWithManyVPAs_eachGetsCheckpointsAtTheUsualRate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 200<<20)

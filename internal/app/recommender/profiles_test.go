@@ -171,6 +171,9 @@ func TestRecommender_changedAlgorithm_holdsRecommendationForADay(t *testing.T) {
 }
 
 func TestRecommender_storedModelStateIsUnusable_holdsRecommendationForADay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, change := range map[string]func(*bench){
 		"another profile":  func(b *bench) { b.rename("web", "busy-hours") },
 		"lost model state": func(b *bench) { clear(b.remembered.stored) },
@@ -212,6 +215,9 @@ func TestRecommender_storedModelStateIsUnusable_holdsRecommendationForADay(t *te
 }
 
 func TestRecommender_restartDuringHold_holdContinues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, p := range recommend.Builtins() {
 		if p.Extend == nil {
 			continue // default has no model state, so it is never held
@@ -279,6 +285,9 @@ func (b *bench) leak(time.Duration) {
 }
 
 func TestRecommender_invalidOrDeletedProfile_keepsLastValidParameters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, tt := range map[string]struct {
 		break_          func(b *bench)
 		reason, message string
@@ -440,6 +449,9 @@ func TestRecommender_restartAfterDeletedProfileAndMoveToOtherRecommender_isNotSe
 // Each of podfit's own conditions is set while its cause lasts, and does not change between passes or after a restart, so its transition
 // time stays. There are no other conditions except upstream's.
 func TestRecommender_causeOfConditionEnds_conditionIsRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, tt := range map[string]struct {
 		kind    v1.VerticalPodAutoscalerConditionType
 		profile string
@@ -732,6 +744,9 @@ func TestRecommender_restartWhileAllNodesAreCordoned_cpuStaysAtTheBound(t *testi
 }
 
 func TestRecommender_memoryGrowsSteadily_leakIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app", "sidecar")).Recommender = "balanced"

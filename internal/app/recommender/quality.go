@@ -10,8 +10,8 @@ import (
 
 // quality records the difference between one usage sample and the current recommendation. accepted is the set of resources
 // whose usage the usage store accepted.
-func (r *recommender) quality(s *cluster.Snapshot, p *cluster.Pod, sample *usage.Sample, accepted cluster.Set) {
-	a := r.elected(s, p.Top)
+func (r *recommender) quality(v *view, p *cluster.Pod, sample *usage.Sample, accepted cluster.Set) {
+	a := r.elected(v, p.Top)
 	if a == nil {
 		return
 	}
@@ -44,8 +44,8 @@ func targetAmount(adv *cluster.Advice, res cluster.Resource) (float64, bool) {
 
 // qualityOfOOM records, for each OOM-killed container of a pod, the difference between its memory request and the current
 // recommendation.
-func (r *recommender) qualityOfOOM(s *cluster.Snapshot, p *cluster.Pod) {
-	a := r.elected(s, p.Top)
+func (r *recommender) qualityOfOOM(v *view, p *cluster.Pod) {
+	a := r.elected(v, p.Top)
 	if a == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func TestQuality_resourceNotAcceptedOrNotControlled_isNotCompared(t *testing.T) 
 			if tt.other {
 				b.pods[0].Top.Name = "other"
 			}
-			r.quality(b.Snapshot(), b.pods[0], &usage.Sample{Container: "app", CPU: 3, Memory: 100}, tt.accepted)
+			r.quality(r.look(b.Snapshot()), b.pods[0], &usage.Sample{Container: "app", CPU: 3, Memory: 100}, tt.accepted)
 			if got := observations(t, &r.metrics.quality); !slices.Equal(got, tt.want) {
 				t.Errorf("observed %v, want %v", got, tt.want)
 			}
@@ -70,7 +70,7 @@ func TestQualityOfOOM_onlyOOMKilledControlledContainers_areCompared(t *testing.T
 			c := &b.pods[0].Containers[0]
 			c.Requests = cluster.Amounts(100, 600)
 			c.Exit = tt.exit
-			r.qualityOfOOM(b.Snapshot(), b.pods[0])
+			r.qualityOfOOM(r.look(b.Snapshot()), b.pods[0])
 			if got := observations(t, &r.metrics.quality); !slices.Equal(got, tt.want) {
 				t.Errorf("observed %v, want %v", got, tt.want)
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -78,22 +76,13 @@ type recommender struct {
 	health       *process.Health
 	log          *slog.Logger
 
-	electing  memo[cluster.Workload, *cluster.Autoscaler] // elected
-	governing memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
-	podsSeen  memo[cluster.Workload, podsSeen]
-	limits    memo[usage.Ref, int64] // memoryLimit
-	fleet     *fleet.Fleet           // of the current pass
-
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
 	prunedAt time.Time
 	outage   error    // why usage could not be read in the last pass
 	rejected []uint64 // rejected samples that the metrics contain, by reason
 
-	mu            sync.Mutex                      // guards the fields below, which concurrent writers of statuses use
-	dryRunTargets map[usage.Ref]cluster.Resources // targets that a dry run has logged
-	advisedFor    map[cluster.Key]advised         // by autoscaler
-	released      map[cluster.Key]released        // by autoscaler
+	writtenStatuses
 }
 
 // NewCommand returns "podfit recommender".
@@ -179,7 +168,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		return process.Ended(ctx, r.term(ctx, p))
 	}
-	return beside(work, plan, observing(d.observer)), nil
+	return process.Together(work, plan, observing(d.observer)), nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.
@@ -221,7 +210,7 @@ func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics,
 		return func(func(*cluster.Autoscaler) bool) sampler { return &meteredClient{client, m} }, nil
 	}
 	reader, err := metrics.NewExternal(clients.Config, clients.HTTP, metrics.ExternalNames{
-		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerNameLabel,
+		CPU: c.ExternalCPUMetric, Memory: c.ExternalMemoryMetric, ContainerLabel: c.History.ContainerLabel,
 	})
 	if err != nil {
 		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
@@ -251,8 +240,8 @@ func newRecommender(c Config, d dependencies) *recommender {
 		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, exporter: d.exporter, health: d.health, log: d.log,
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
-		rejected:      make([]uint64, len(usage.Rejections())),
-		dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{},
+		rejected:        make([]uint64, len(usage.Rejections())),
+		writtenStatuses: newWrittenStatuses(),
 	}
 	r.usage = d.usage(r.serves)
 	r.contention = contention.NewReporter(d.world, d.observer, c.SeesAllPods())
@@ -266,31 +255,6 @@ func (c *Config) checkpointer() history.CheckpointerConfig {
 		Unsaved: c.Storage == "prometheus", DryRun: c.ReadOnly, NameGiven: c.NameGiven(),
 		Workers: c.Workers, WriteTimeout: c.CheckpointsTimeout, GCInterval: c.CheckpointsGC,
 	}
-}
-
-// params returns the parameters of the default profile.
-func (s *SizingConfig) params() recommend.Params {
-	return recommend.Params{
-		Margin:           s.Margin,
-		CPU:              recommend.Percentiles{Lower: s.LowerCPU, Target: s.TargetCPU, Upper: s.UpperCPU},
-		Memory:           recommend.Percentiles{Lower: s.LowerMemory, Target: s.TargetMemory, Upper: s.UpperMemory},
-		CPUConfidence:    s.ConfidenceCPU,
-		MemoryConfidence: s.ConfidenceMemory,
-		FloorMillicores:  s.MinCPUMillicores,
-		FloorMegabytes:   s.MinMemoryMB,
-		RoundMillicores:  int64(s.RoundCPUMillicores),
-		RoundBytes:       int64(s.RoundMemoryBytes),
-		Humanize:         s.HumanizeMemory,
-	}
-}
-
-// usage returns the configuration of the usage store.
-func (s *SizingConfig) usage() usage.Config {
-	c := usage.DefaultConfig()
-	c.CPUHalfLife, c.MemoryHalfLife = s.CPUHalfLife, s.MemoryHalfLife
-	c.MemoryInterval, c.MemoryCount = s.MemoryInterval, s.MemoryCount
-	c.OOMBumpRatio, c.OOMMinBump = s.OOMBumpRatio, int64(s.OOMMinBump)
-	return c
 }
 
 // pass makes one pass. Its steps depend on each other:
@@ -310,7 +274,6 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch := process.NewStopwatch(r.metrics.execution)
 	watch.Health = r.health
 	defer watch.Total()
-	defer r.dropMemos()
 	r.usageStore.Tick(now)
 	r.contention.Tick(now)
 
@@ -322,11 +285,11 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.restore(ctx, now, v)
 	watch.Step("LoadVPAs")
 
-	r.track(snapshot)
+	r.track(v)
 	r.mergeHistory(now)
 	watch.Step("LoadPods")
 
-	r.observe(ctx, snapshot)
+	r.observe(ctx, v)
 	r.learnt(ctx, now)
 	watch.Step("LoadMetrics")
 
@@ -358,29 +321,21 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 	r.catalog.ReadStatuses(snapshot.Autoscalers)
 }
 
-// A view contains the input of a pass that all steps use.
-type view struct {
-	*cluster.Snapshot
-	served      []*cluster.Autoscaler
-	governing   map[cluster.Workload]*cluster.Autoscaler // the elected autoscaler of each target of a served one
-	assignments sizing.Assignments                       // of the same workloads
-}
-
 // look returns the view of a snapshot.
-func (r *recommender) look(snapshot *cluster.Snapshot) view {
-	served := r.served(snapshot)
-	governing := make(map[cluster.Workload]*cluster.Autoscaler, len(served))
-	for _, a := range served {
-		if _, known := governing[a.Target]; !known && !a.Target.IsZero() {
-			governing[a.Target] = r.elected(snapshot, a.Target)
+func (r *recommender) look(snapshot *cluster.Snapshot) *view {
+	v := newView(snapshot, r.served(snapshot), r.nodeSizes())
+	for _, a := range v.served {
+		if !a.Target.IsZero() {
+			v.governing[a.Target] = r.elected(v, a.Target)
 		}
 	}
-	return view{snapshot, served, governing, r.catalog.Assign(snapshot, governing)}
+	v.assignments = r.catalog.Assign(snapshot, v.governing)
+	return v
 }
 
 // restore loads stored history into workloads that configure has prepared. It comes after configure, because stored model state is only used
 // if it fits the profile.
-func (r *recommender) restore(ctx context.Context, now time.Time, v view) {
+func (r *recommender) restore(ctx context.Context, now time.Time, v *view) {
 	r.checkpointer.LoadAgain(ctx, now)
 	r.checkpointer.Restore(now, v.served)
 	for _, w := range r.workloads.Restoring() {
@@ -413,15 +368,6 @@ func (r *recommender) count() {
 	}
 }
 
-// dropMemos releases the snapshot of a pass.
-func (r *recommender) dropMemos() {
-	r.electing.drop()
-	r.governing.drop()
-	r.podsSeen.drop()
-	r.limits.drop()
-	r.fleet = nil
-}
-
 // served returns the autoscalers that this recommender serves.
 func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
 	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
@@ -438,9 +384,8 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 	return r.config.Serves(a) || r.config.Common.Serves(a.Namespace) && r.catalog.Contains(a)
 }
 
-// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state. It also
-// reads the sizes of nodes.
-func (r *recommender) configure(now time.Time, v view) {
+// configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state.
+func (r *recommender) configure(now time.Time, v *view) {
 	governed := make(map[cluster.Workload]bool, len(v.governing))
 	perVPAConfig := r.config.Gates.On(process.PerVPAConfig)
 	for w, a := range v.governing {
@@ -459,21 +404,20 @@ func (r *recommender) configure(now time.Time, v view) {
 		}
 	}
 	r.governed = governed
-	var nodes *recommend.Nodes
+	var nodes *fleet.Nodes
 	if v.assignments.NodeBound() {
-		nodes = recommend.NewNodes(r.world.Nodes(), r.world.Selectors())
+		nodes = fleet.NewNodes(r.world.Nodes(), r.world.Selectors())
 	}
 	r.workloads.Apply(r.usageStore, now, v.Snapshot, v.assignments, nodes)
-	r.fleet = r.nodeSizes()
 }
 
 // elected returns the served autoscaler that governs a workload. If none changes pods, it returns the oldest.
-func (r *recommender) elected(s *cluster.Snapshot, w cluster.Workload) *cluster.Autoscaler {
-	named := s.AutoscalersOf(w)
+func (r *recommender) elected(v *view, w cluster.Workload) *cluster.Autoscaler {
+	named := v.AutoscalersOf(w)
 	if len(named) == 1 {
 		return named[0]
 	}
-	return r.electing.get(s, w, func() *cluster.Autoscaler {
+	return v.electing.get(w, func() *cluster.Autoscaler {
 		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
 		if a := cluster.Governing(served, r.config.Gates.On(process.CPUStartupBoost)); a != nil {
 			return a
@@ -483,9 +427,9 @@ func (r *recommender) elected(s *cluster.Snapshot, w cluster.Workload) *cluster.
 }
 
 // track updates the pods in the usage store, and adds OOM kills and evictions for lack of memory.
-func (r *recommender) track(s *cluster.Snapshot) {
-	seen := make(map[cluster.Key]bool, len(s.Pods))
-	for _, p := range s.Pods {
+func (r *recommender) track(v *view) {
+	seen := make(map[cluster.Key]bool, len(v.Pods))
+	for _, p := range v.Pods {
 		if r.config.MemorySaver && !r.governed[p.Top] {
 			continue
 		}
@@ -496,7 +440,7 @@ func (r *recommender) track(s *cluster.Snapshot) {
 		r.metrics.read(p)
 		if n := r.usageStore.ObserveExits(p); n > 0 {
 			r.log.Info("Observed an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
-			r.qualityOfOOM(s, p)
+			r.qualityOfOOM(v, p)
 		}
 	}
 	for key := range r.tracked {
@@ -523,7 +467,7 @@ func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 }
 
 // observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
-func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
+func (r *recommender) observe(ctx context.Context, v *view) {
 	samples, err := r.samples(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -539,7 +483,7 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 	}
 	pods := make(map[cluster.Key]*cluster.Pod, len(samples))
 	for w := range r.governed {
-		for _, p := range s.PodsOf(w) {
+		for _, p := range v.PodsOf(w) {
 			pods[p.Key] = p
 		}
 	}
@@ -549,7 +493,7 @@ func (r *recommender) observe(ctx context.Context, s *cluster.Snapshot) {
 		if p == nil || taken.Empty() {
 			continue
 		}
-		r.quality(s, p, &samples[i], taken)
+		r.quality(v, p, &samples[i], taken)
 		if taken.Has(cluster.CPU) {
 			r.contention.Observe(p, &samples[i])
 		}

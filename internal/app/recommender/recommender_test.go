@@ -339,7 +339,7 @@ func TestRecommender_killedAfterOOMKill_higherMemoryIsKept(t *testing.T) { // W-
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.use["app"] = cluster.Amounts(300, 40<<20)
-		b.config.Sizing.MinMemoryMB = 10
+		b.config.Sizing.FloorMegabytes = 10
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		b.run(20 * time.Minute)
 		before := b.advice("web", "app").Target.Memory
@@ -444,10 +444,10 @@ func TestRecommender_twoVPAsWithOneTarget_youngerReportsConflict(t *testing.T) {
 		time.Sleep(time.Second)
 		b.autoscale("new", w)
 		b.run(5 * time.Minute)
-		if c := b.condition("new", targetConflict); c.Status != watcher.True {
+		if c := b.condition("new", v1alpha1.ConditionTargetConflict); c.Status != watcher.True {
 			t.Errorf("TargetConflict of the younger VPA is %+v", c)
 		}
-		if c := b.condition("old", targetConflict); c.Status != watcher.Removed {
+		if c := b.condition("old", v1alpha1.ConditionTargetConflict); c.Status != watcher.Removed {
 			t.Errorf("TargetConflict of the older VPA is %+v", c)
 		}
 		if b.advice("old", "app").Target != b.advice("new", "app").Target {
@@ -457,7 +457,7 @@ func TestRecommender_twoVPAsWithOneTarget_youngerReportsConflict(t *testing.T) {
 		b.autoscale("anna", twin.Target)
 		b.run(time.Minute)
 		want := "VerticalPodAutoscaler anna names the same target and is as old, and comes first by name: it governs the pods, this one does not"
-		if c := b.condition("zwilling", targetConflict); c.Status != watcher.True || c.Message != want {
+		if c := b.condition("zwilling", v1alpha1.ConditionTargetConflict); c.Status != watcher.True || c.Message != want {
 			t.Errorf("TargetConflict of the second VPA by name is %+v", c)
 		}
 	})
@@ -489,10 +489,10 @@ func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *te
 				if x.conflict {
 					want = watcher.True
 				}
-				if c := b.condition("new", targetConflict); c.Status != want {
+				if c := b.condition("new", v1alpha1.ConditionTargetConflict); c.Status != want {
 					t.Errorf("TargetConflict of the younger autoscaler is %+v, want status %s", c, want)
 				}
-				if c := b.condition("old", targetConflict); c.Status != watcher.Removed {
+				if c := b.condition("old", v1alpha1.ConditionTargetConflict); c.Status != watcher.Removed {
 					t.Errorf("TargetConflict of the older autoscaler is %+v", c)
 				}
 			})
@@ -515,7 +515,8 @@ func TestElected_twoAutoscalers_isTheOneThatChangesPodsOrTheOldest(t *testing.T)
 		older, younger := b.autoscale("older", w), b.autoscale("younger", w)
 		older.Mode, younger.Mode = c.older, c.younger
 		younger.Created = older.Created.Add(time.Second)
-		if got := newRecommender(b.config, b.dependencies()).elected(b.Snapshot(), w); got == nil || got.Name != c.want {
+		r := newRecommender(b.config, b.dependencies())
+		if got := r.elected(r.look(b.Snapshot()), w); got == nil || got.Name != c.want {
 			t.Errorf("older VPA %v, younger VPA %v: elected %+v, want %s", c.older, c.younger, got, c.want)
 		}
 	}

@@ -5,16 +5,32 @@ package recommender
 
 import (
 	"maps"
+	"sync"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
+
+// writtenStatuses is what is known of the statuses that were written. Concurrent writers of statuses use it.
+type writtenStatuses struct {
+	mu            sync.Mutex                      // guards the fields below
+	dryRunTargets map[usage.Ref]cluster.Resources // targets that a dry run has logged
+	advisedFor    map[cluster.Key]advised         // by autoscaler
+	released      map[cluster.Key]released        // by autoscaler
+}
+
+func newWrittenStatuses() writtenStatuses {
+	return writtenStatuses{dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{}}
+}
 
 // advised is the workload that the recommendation in the status of an autoscaler is for.
 type advised struct {
 	uid    string // of the autoscaler
 	target cluster.Workload
 }
+
+// released is an autoscaler that this recommender does not serve, without podfit's conditions.
+type released struct{ uid, recommender string }
 
 // own returns the autoscaler, without its recommendation if that is for another workload: the target was changed, so the
 // recommendation must not be used. After a start of the process, the checkpoints contain the workload. It returns nil for nil.
@@ -38,24 +54,40 @@ func (r *recommender) own(a *cluster.Autoscaler) *cluster.Autoscaler {
 }
 
 // noteAdvised records that the recommendation in the status of an autoscaler is for its current target.
-func (r *recommender) noteAdvised(a *cluster.Autoscaler) {
+func (w *writtenStatuses) noteAdvised(a *cluster.Autoscaler) {
 	if a.Target.IsZero() {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.advisedFor[a.Key] = advised{a.UID, a.Target}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.advisedFor[a.Key] = advised{a.UID, a.Target}
 }
 
-// forgetAdvised removes autoscalers that no longer exist, and workloads that no served autoscaler references.
-func (r *recommender) forgetAdvised(all []*cluster.Autoscaler) {
+// isNews records the target that a dry run logs for a container. It reports whether it is the first one, or differs from the last one by more
+// than a tenth.
+func (w *writtenStatuses) isNews(ref usage.Ref, target cluster.Resources) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, logged := w.dryRunTargets[ref]
+	if logged && !moved(before.CPU, target.CPU) && !moved(before.Memory, target.Memory) {
+		return false
+	}
+	w.dryRunTargets[ref] = target
+	return true
+}
+
+// moved reports whether an amount has changed by more than a tenth.
+func moved(from, to int64) bool { return max(from, to)-min(from, to) > from/10 }
+
+// keep forgets autoscalers that no longer exist, and workloads that no served autoscaler references.
+func (w *writtenStatuses) keep(all []*cluster.Autoscaler, governed map[cluster.Workload]bool) {
 	exists := make(map[cluster.Key]bool, len(all))
 	for _, a := range all {
 		exists[a.Key] = true
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })
-	maps.DeleteFunc(r.released, func(key cluster.Key, _ released) bool { return !exists[key] })
-	maps.DeleteFunc(r.dryRunTargets, func(ref usage.Ref, _ cluster.Resources) bool { return !r.governed[ref.Workload] })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })
+	maps.DeleteFunc(w.released, func(key cluster.Key, _ released) bool { return !exists[key] })
+	maps.DeleteFunc(w.dryRunTargets, func(ref usage.Ref, _ cluster.Resources) bool { return !governed[ref.Workload] })
 }

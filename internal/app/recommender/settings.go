@@ -6,6 +6,7 @@ package recommender
 import (
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -41,13 +42,7 @@ var assumedFlags = []string{"recommendation-margin-fraction", "target-cpu-percen
 // Assumed returns the flags with the largest effect that are not on the command line, with their values. Without the flags of the recommender,
 // there are none.
 func (s *Settings) Assumed(given *pflag.FlagSet) []string {
-	var out []string
-	for _, name := range assumedFlags {
-		if f := given.Lookup(name); f != nil && !f.Changed {
-			out = append(out, "--"+name+"="+f.Value.String())
-		}
-	}
-	return out
+	return process.Assumed(given, assumedFlags)
 }
 
 // Catalog returns the built-in profiles as this recommender has them.

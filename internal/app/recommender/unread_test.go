@@ -91,6 +91,9 @@ func startOfModelState(t *testing.T, r *recommender, w cluster.Workload) time.Ti
 // The right to list UsageHistories is missing at the start, as after an update of the roles. It is granted while the recommender runs, or
 // before the next start.
 func TestUnread_rightGrantedLater_storedModelStateIsUsedAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, restart := range map[string]bool{"while the recommender runs": false, "before a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

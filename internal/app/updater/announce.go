@@ -7,8 +7,7 @@ import (
 	"context"
 
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/headroom"
 )
 
 // mustAnnounce reports whether a decision is carried out only if it was announced.
@@ -21,24 +20,24 @@ func (e *execution) mustAnnounce(d *decision.Decision) bool {
 // heldBy returns why a decision is not carried out, because it is known that it cannot be announced. It takes nothing from the rate limit, so
 // it is not carried out in this pass even if the hold ends before.
 func (e *execution) heldBy(d *decision.Decision) (decision.Reason, bool) {
-	why, held := e.states.Held(e.now, ledger.WorkloadOf(d.Pod))
+	why, held := e.states.Held(e.now, d.Pod.Workload())
 	if !held || !e.mustAnnounce(d) {
 		return decision.Reason{}, false
 	}
 	return why, true
 }
 
-// announce stores that the updater acts on the workload of a decision. If that fails and the decision must be announced, it returns why and
-// false. The rate limit then allows another action instead.
-func (e *execution) announce(ctx context.Context, d *decision.Decision) (why decision.Reason, announced bool) {
-	why, announced = e.states.Announce(ctx, e.now, ledger.WorkloadOf(d.Pod))
-	if announced || !e.mustAnnounce(d) {
-		return decision.Reason{}, true
+// notAnnounced stores that the updater acts on the workload of a decision. It reports whether that fails and the decision must be announced. The
+// rate limit then allows another action instead.
+func (e *execution) notAnnounced(ctx context.Context, d *turn) (decision.Reason, bool) {
+	why, announced := e.states.Announce(ctx, e.now, d.Pod.Workload())
+	if announced || !e.mustAnnounce(&d.Decision) {
+		return decision.Reason{}, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unused[laneOf(d).do]++
-	return why, false
+	e.unused[laneOf(&d.Decision).do]++
+	return why, true
 }
 
 // takeUnused uses what an action that was not sent has taken from the rate limit. It reports whether there was one.
@@ -53,8 +52,8 @@ func (e *execution) takeUnused(d *decision.Decision) bool {
 }
 
 // announceRequest announces a request for capacity, which precedes an eviction. It reports whether it may be created.
-func (e *execution) announceRequest(ctx context.Context, step *plan.CapacityStep) bool {
-	why, announced := e.states.Announce(ctx, e.now, ledger.WorkloadOf(step.Pod))
+func (e *execution) announceRequest(ctx context.Context, step *headroom.Step) bool {
+	why, announced := e.states.Announce(ctx, e.now, step.Pod.Workload())
 	if !announced {
 		e.record(func() []decision.Decision {
 			e.pass.NotAnnounced(step, why)

@@ -458,6 +458,9 @@ func (d dryRuns) DryRun(_ context.Context, p *cluster.Pod) (*cluster.Pod, error)
 
 // The updater is killed at each write, and some announcements fail. No eviction is repeated, and none is lost.
 func TestRepeat_announcementsFail_noEvictionIsRepeatedOrLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, fault := range announcementFaults {
 		for _, name := range slices.Sorted(maps.Keys(evictionCases)) {
 			c := evictionCases[name]

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacity"
 )
@@ -92,14 +92,14 @@ func newCapacity(c *Config, clients *kube.Clients) capacityProvider {
 // provider returns how capacity is asked for in this pass, and the ProvisioningRequests. While that cannot be checked, the last answer
 // applies. If there is none yet, it is assumed that placeholder pods can be created, so that no pod is evicted whose replacement has no
 // room.
-func (u *updater) provider(ctx context.Context, now time.Time) (plan.Provider, []cluster.CapacityRequest) {
+func (u *updater) provider(ctx context.Context, now time.Time) (headroom.Provider, []cluster.CapacityRequest) {
 	c := &u.capacity
 	switch {
 	case len(c.ways) == 0:
-		return plan.NotAsked, nil
+		return headroom.NotAsked, nil
 	case u.config.CapacityBeforeEviction == capacityOff:
 		u.listLeftovers(ctx, now)
-		return plan.NotAsked, c.found
+		return headroom.NotAsked, c.found
 	}
 	for kind, way := range c.ways {
 		interval := providerInterval
@@ -110,13 +110,13 @@ func (u *updater) provider(ctx context.Context, now time.Time) (plan.Provider, [
 			u.checkProvider(ctx, now, kind, way)
 		}
 	}
-	provider := plan.NoProvider
+	provider := headroom.NoProvider
 	placeholders, requests := c.ways[cluster.PlaceholderPod], c.ways[cluster.ProvisioningRequest]
 	if placeholders != nil && placeholders.problem == "" {
-		provider |= plan.PlaceholderPods
+		provider |= headroom.PlaceholderPods
 	}
 	if requests != nil && requests.known && requests.problem == "" {
-		provider |= plan.ProvisioningRequests
+		provider |= headroom.ProvisioningRequests
 		u.listRequests(ctx, now)
 	} else {
 		c.found = nil
@@ -210,7 +210,7 @@ func (u *updater) listLeftovers(ctx context.Context, now time.Time) {
 }
 
 // reportProvider logs how capacity is asked for, when that changes.
-func (u *updater) reportProvider(provider plan.Provider) {
+func (u *updater) reportProvider(provider headroom.Provider) {
 	c := &u.capacity
 	var usable, problems []string
 	for _, kind := range []cluster.RequestKind{cluster.ProvisioningRequest, cluster.PlaceholderPod} {
@@ -227,10 +227,10 @@ func (u *updater) reportProvider(provider plan.Provider) {
 		return
 	}
 	c.reported = report
-	if provider == plan.NoProvider {
+	if provider == headroom.NoProvider {
 		u.log.Warn("Cannot request capacity before evictions; pods whose replacement has no room are not evicted",
 			slog.String("reason", strings.Join(problems, "; ")),
-			slog.String("remedy", "kubectl apply -f deploy/17-placeholders.yaml, or set --capacity-before-eviction=off"))
+			slog.String("remedy", "kubectl apply -f deploy/rights/placeholders/placeholders.yaml (rights.placeholders=true in the chart), or set --capacity-before-eviction=off"))
 		return
 	}
 	u.log.Info("Requesting capacity for replacements before pods are evicted", slog.String("kind", strings.Join(usable, ", ")),
@@ -265,7 +265,7 @@ func (e *execution) executeCapacity(ctx context.Context) {
 }
 
 // aboutStep returns the pod that a step is about.
-func aboutStep(step *plan.CapacityStep) cluster.Key {
+func aboutStep(step *headroom.Step) cluster.Key {
 	if step.Pod != nil {
 		return step.Pod.Key
 	}
@@ -273,7 +273,7 @@ func aboutStep(step *plan.CapacityStep) cluster.Key {
 }
 
 // tryCapacity carries out one step and reports its outcome.
-func (e *execution) tryCapacity(ctx context.Context, step *plan.CapacityStep) {
+func (e *execution) tryCapacity(ctx context.Context, step *headroom.Step) {
 	way := e.capacity.ways[step.Kind]
 	if way == nil || step.Request == nil && !e.announceRequest(ctx, step) {
 		return
@@ -329,11 +329,11 @@ func (e *execution) releaseAfter(ctx context.Context, d *decision.Decision) {
 	e.mu.Lock()
 	e.capacity.listed = time.Time{} // the next pass reads what has changed
 	e.mu.Unlock()
-	log.Info("Deleted a request for capacity", slog.String("reason", string(plan.ReleaseGone)))
+	log.Info("Deleted a request for capacity", slog.String("reason", string(headroom.ReleaseGone)))
 }
 
 // logCapacity logs which requests for capacity would be created, once for each pod.
-func (e *execution) logCapacity(steps []plan.CapacityStep) {
+func (e *execution) logCapacity(steps []headroom.Step) {
 	current := make(map[string]bool, len(steps))
 	for i := range steps {
 		step := &steps[i]

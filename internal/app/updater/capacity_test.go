@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // fullCluster is a fakeCluster with one full node, a scheduler that preempts placeholder pods, and a cluster autoscaler that adds a node
@@ -483,7 +484,7 @@ func TestUpdater_placeholderPods_areNotReportedAsUnowned(t *testing.T) {
 		y := newFullCluster()
 		y.runFor(t, 10*time.Minute)
 		for _, s := range y.recorded {
-			if strings.HasPrefix(s, eventNotAutoscaled) {
+			if strings.HasPrefix(s, event.NotAutoscaled) {
 				t.Errorf("event %q", s)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -56,6 +57,8 @@ type conditionWrite struct {
 // writeConditions writes conditions in parallel. What fails, for example because the object has changed, or is not done in time, is
 // written by a later pass.
 func (e *execution) writeConditions(ctx context.Context, now time.Time, due []conditionWrite) {
+	isOurs := e.recommended()
+	due = slices.DeleteFunc(due, func(w conditionWrite) bool { return !isOurs(w.autoscaler) })
 	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
 	defer cancel()
 	var workers errgroup.Group
@@ -78,6 +81,22 @@ func (e *execution) writeConditions(ctx context.Context, now time.Time, due []co
 	_ = workers.Wait() // errors are logged where they occur
 }
 
+// recommended returns whether podfit's recommender serves an autoscaler. The status of others belongs to the recommender that they name, so
+// podfit writes nothing to them; it changes their pods as upstream's updater does.
+func (u *updater) recommended() func(*cluster.Autoscaler) bool {
+	if u.config.Recommends != nil {
+		return u.config.Recommends
+	}
+	var profiles []string
+	if u.profileNames != nil {
+		profiles, _ = u.profileNames()
+	}
+	return func(a *cluster.Autoscaler) bool {
+		_, builtin := recommend.Builtin(a.Recommender)
+		return a.Recommender == "" || builtin || slices.Contains(profiles, a.Recommender)
+	}
+}
+
 // summarizeUpdates sends the summaries of the pass to the writer of conditions.
 func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []decision.Decision) {
 	if e.summaries == nil || e.config.DryRun {
@@ -87,8 +106,9 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	for _, f := range e.pass.Failures() {
 		failed[f.Autoscaler.Key] = true
 	}
+	isOurs := e.recommended()
 	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
-		return !e.config.Serves(a.Namespace) || failed[a.Key]
+		return !e.config.Serves(a.Namespace) || failed[a.Key] || !isOurs(a)
 	})
 	var summaries map[cluster.Key]summary.Summary // without a summary, the condition is removed
 	if e.config.UpdatingCondition {
@@ -111,6 +131,7 @@ func (u *updater) summarizePause(now time.Time, why string) {
 		return
 	}
 	s := u.world.Snapshot()
-	all := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !u.config.Serves(a.Namespace) })
+	isOurs := u.recommended()
+	all := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !u.config.Serves(a.Namespace) || !isOurs(a) })
 	u.summaries.Update(now, all, summary.Paused(cluster.Gather(u.served(s.Autoscalers), s.Pods, u.budget.StartupBoost), why))
 }

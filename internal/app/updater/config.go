@@ -7,17 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/throttling"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube/capacity"
+	"podfit.dev/podfit/internal/edge/prom"
 )
 
 // Config is the updater's configuration.
@@ -49,8 +56,10 @@ type Config struct {
 	ResizePreemption     string  // whether the scheduler preempts pods for deferred resizes
 	Mover                string  // how pods are replaced: evict, room or surge
 	EvictionBackoff      time.Duration
-	EarlyPasses          bool // run a pass before the end of the interval when pods wait for a change
-	UpdatingCondition    bool // write the condition Updating of VPAs
+	StatefulSetPause     time.Duration // how long a pod of a StatefulSet is ready before the next one is disrupted
+	Rules                string        // rulesPodfit or rulesUpstream
+	EarlyPasses          bool          // run a pass before the end of the interval when pods wait for a change
+	UpdatingCondition    bool          // write the condition Updating of VPAs
 	DryRun               bool
 
 	CapacityBeforeEviction string // off or ask
@@ -59,10 +68,20 @@ type Config struct {
 
 	Prometheus PrometheusConfig
 
+	// Recommends reports whether the recommender of this process serves an autoscaler. nil: podfit's recommender serves those that name no
+	// recommender or a profile.
+	Recommends func(*cluster.Autoscaler) bool
+
 	Tables io.Writer // where a dry run writes tables; nil: nowhere
 
 	Journal func(now time.Time, decisions []decision.Decision) // gets the decisions of each pass after they were carried out; nil: none does
 }
+
+// The values of --updater-rules.
+const (
+	rulesPodfit   = "podfit"
+	rulesUpstream = "upstream"
+)
 
 // The values of --oom-rescue.
 const (
@@ -71,8 +90,8 @@ const (
 	rescueDelete = "delete"
 )
 
-var rescueModes = map[string]plan.RescueMode{
-	rescueOff: plan.NoRescue, rescueEvict: plan.RescueByEviction, rescueDelete: plan.RescueByDeletion,
+var rescueModes = map[string]rescue.Mode{
+	rescueOff: rescue.Off, rescueEvict: rescue.ByEviction, rescueDelete: rescue.ByDeletion,
 }
 
 // Defaults returns upstream's defaults.
@@ -85,10 +104,10 @@ func Defaults() Config {
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
-		Mover: plan.SurgeForRoom.String(),
+		Mover: surge.ForRoom.String(),
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
-		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, EarlyPasses: true, UpdatingCondition: true,
+		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
 		Prometheus: prometheusDefaults(),
 	}
 }
@@ -143,6 +162,10 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
 	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left unchanged after an eviction without effect, for example because the replacement "+
 		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
+	fs.DurationVar(&c.StatefulSetPause, "statefulset-pause", c.StatefulSetPause, "How long a pod of a StatefulSet must be ready before the next one is evicted. It also waits for minReadySeconds, as in every controller. "+
+		"At least 0. Upstream has no pause: 0.")
+	fs.StringVar(&c.Rules, "updater-rules", c.Rules, "Which rules apply to evictions and resizes where no other flag decides: podfit (not if the change would have no effect, if the replacement would be rejected, "+
+		"if an evicted pod has no replacement, if the same action was refused recently, or if the VPA is too young; pods that are not ready count as unavailable; unscheduled pods that shrink are replaced) or upstream (none of these rules, and no early passes).")
 	fs.BoolVar(&c.EarlyPasses, "early-passes", c.EarlyPasses, "If true, also run a pass within a second after a change that pods wait for, such as an OOM kill, a deferred resize or a new recommendation. "+
 		"If false, run a pass every --updater-interval only, as upstream does.")
 	fs.BoolVar(&c.UpdatingCondition, "updating-condition", c.UpdatingCondition, "If true, report on each VPA how many of its pods have the recommended size, and why the others wait (condition Updating). If false, remove the condition.")
@@ -170,59 +193,99 @@ func (c *Config) settle() {
 
 // ValidateOwn returns an error for each invalid flag that only the updater has.
 func (c *Config) ValidateOwn() error {
-	var errs []error
-	if c.Interval <= 0 {
-		errs = append(errs, fmt.Errorf("--updater-interval must be greater than 0, got %v", c.Interval))
-	}
-	if !(c.EvictionTolerance >= 0 && c.EvictionTolerance <= 1) {
-		errs = append(errs, fmt.Errorf("--eviction-tolerance must be between 0 and 1, got %v", c.EvictionTolerance))
-	}
-	if c.MinReplicas < 0 {
-		errs = append(errs, fmt.Errorf("--min-replicas must be at least 0, got %d", c.MinReplicas))
-	}
-	if c.RateLimit > 0 && c.RateBurst < 1 {
-		errs = append(errs, fmt.Errorf("--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst))
-	}
-	if c.EvictionBackoff < 0 {
-		errs = append(errs, fmt.Errorf("--eviction-backoff must be at least 0, got %v", c.EvictionBackoff))
-	}
-	if c.BoostSyncs < 1 {
-		errs = append(errs, fmt.Errorf("--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs))
-	}
+	var errs process.Problems
+	errs.AddIf(c.Interval <= 0, "--updater-interval must be greater than 0, got %v", c.Interval)
+	errs.AddIf(!(c.EvictionTolerance >= 0 && c.EvictionTolerance <= 1), "--eviction-tolerance must be between 0 and 1, got %v", c.EvictionTolerance)
+	errs.AddIf(c.MinReplicas < 0, "--min-replicas must be at least 0, got %d", c.MinReplicas)
+	errs.AddIf(c.RateLimit > 0 && c.RateBurst < 1, "--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst)
+	errs.AddIf(c.EvictionBackoff < 0, "--eviction-backoff must be at least 0, got %v", c.EvictionBackoff)
+	errs.AddIf(c.StatefulSetPause < 0, "--statefulset-pause must be at least 0, got %v", c.StatefulSetPause)
+	errs.AddIf(c.BoostSyncs < 1, "--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs)
 	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
 		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
 	}
-	if c.ResizePreemption != preemptionAuto && c.ResizePreemption != preemptionOn && c.ResizePreemption != preemptionOff {
-		errs = append(errs, fmt.Errorf("--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption))
-	}
-	if _, ok := plan.ParseMover(c.Mover); !ok {
+	errs.AddIf(!slices.Contains([]string{preemptionAuto, preemptionOn, preemptionOff}, c.ResizePreemption), "--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption)
+	if _, ok := surge.ParseMover(c.Mover); !ok {
 		errs = append(errs, fmt.Errorf("--mover must be evict, room or surge, got %q", c.Mover))
 	}
-	if c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk {
-		errs = append(errs, fmt.Errorf("--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction))
-	}
-	if c.PlaceholderImage == "" {
-		errs = append(errs, errors.New("--placeholder-image must not be empty"))
-	}
-	if c.ProvisioningClass == "" {
-		errs = append(errs, errors.New("--provisioning-class must not be empty"))
-	}
-	if !(c.UpdateThreshold >= 0) {
-		errs = append(errs, fmt.Errorf("--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold))
-	}
-	for _, share := range []struct {
-		flag  string
-		value float64
-	}{{"max-change-per-hour-namespace", c.NamespaceShare}, {"max-change-per-hour-cluster", c.ClusterShare}} {
-		if !(share.value > 0 && share.value <= 1) {
-			errs = append(errs, fmt.Errorf("--%s must be above 0 and at most 1, got %v", share.flag, share.value))
-		}
-	}
+	errs.AddIf(c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk, "--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction)
+	errs.AddIf(c.PlaceholderImage == "", "--placeholder-image must not be empty")
+	errs.AddIf(c.ProvisioningClass == "", "--provisioning-class must not be empty")
+	errs.AddIf(!(c.UpdateThreshold >= 0), "--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold)
+	errs = append(errs, validateShare("max-change-per-hour-namespace", c.NamespaceShare), validateShare("max-change-per-hour-cluster", c.ClusterShare))
 	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
 	}
+	errs.AddIf(c.Rules != rulesPodfit && c.Rules != rulesUpstream, "--updater-rules must be %s or %s, got %q", rulesPodfit, rulesUpstream, c.Rules)
 	if _, known := rescueModes[c.OOMRescue]; !known {
 		errs = append(errs, fmt.Errorf("--oom-rescue must be off, evict or delete, got %q", c.OOMRescue))
 	}
 	return errors.Join(errs...)
+}
+
+// validateShare returns an error if the value of a flag is no share.
+func validateShare(flag string, value float64) error {
+	if value > 0 && value <= 1 {
+		return nil
+	}
+	return fmt.Errorf("--%s must be above 0 and at most 1, got %v", flag, value)
+}
+
+// PrometheusConfig is how the CPU throttling of canaries is read from Prometheus. Without an address, it is not read.
+type PrometheusConfig struct {
+	Address                                  string
+	Insecure                                 bool
+	Token, TokenFile                         string
+	Username, Password                       string
+	NamespaceLabel, PodLabel, ContainerLabel string
+}
+
+// prometheusDefaults returns the names of the labels that the kubelet's cAdvisor uses.
+func prometheusDefaults() PrometheusConfig {
+	return PrometheusConfig{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}
+}
+
+// flags binds the configuration to flags with the names that the recommender has for its Prometheus. "podfit run" has the flags of the
+// recommender.
+func (c *PrometheusConfig) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Address, "prometheus-address", c.Address, "URL of a Prometheus that scrapes cAdvisor. The updater reads there whether the CPU of canaries is throttled "+
+		"(annotation podfit.dev/rollout). Empty means that canaries are judged without it.")
+	fs.BoolVar(&c.Insecure, "prometheus-insecure", c.Insecure, "If true, do not verify the TLS certificate of Prometheus.")
+	fs.StringVar(&c.TokenFile, "prometheus-bearer-token-file", c.TokenFile, "Path of a file that contains the bearer token for Prometheus.")
+	fs.StringVar(&c.NamespaceLabel, "container-namespace-label", c.NamespaceLabel, "Label of the usage metrics that contains the namespace.")
+	fs.StringVar(&c.PodLabel, "container-pod-name-label", c.PodLabel, "Label of the usage metrics that contains the pod name.")
+	fs.StringVar(&c.ContainerLabel, "container-name-label", c.ContainerLabel, "Label of the usage metrics that contains the container name.")
+}
+
+// Validate returns an error for each invalid flag.
+func (c *PrometheusConfig) Validate() error {
+	if c.Address == "" {
+		return nil
+	}
+	var errs process.Problems
+	u, err := url.Parse(c.Address)
+	errs.AddIf(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "--prometheus-address must be a URL such as http://prometheus.monitoring.svc, got %q", c.Address)
+	for _, l := range []struct{ flag, value string }{
+		{"container-namespace-label", c.NamespaceLabel}, {"container-pod-name-label", c.PodLabel}, {"container-name-label", c.ContainerLabel},
+	} {
+		errs.AddIf(l.value == "", "--%s must not be empty if --prometheus-address is set", l.flag)
+	}
+	return errors.Join(errs...)
+}
+
+// newThrottling returns an observer of canaries, or nil if there is no Prometheus.
+func newThrottling(c *Config, h *process.Health, log *slog.Logger) (*throttling.Observer, error) {
+	p := &c.Prometheus
+	if p.Address == "" {
+		return nil, nil
+	}
+	client, err := prom.New(prom.Config{
+		Address: p.Address, Insecure: p.Insecure, Token: p.Token, TokenFile: p.TokenFile, Username: p.Username, Password: p.Password,
+		Timeout: throttling.QueryTimeout, NamespaceLabel: p.NamespaceLabel, PodLabel: p.PodLabel, ContainerLabel: p.ContainerLabel,
+		Length: time.Hour, Resolution: time.Minute, // of histories, which are not read
+	})
+	if err != nil {
+		return nil, process.UsageError{Err: fmt.Errorf("--prometheus-address: %w", err)}
+	}
+	return throttling.New(client, c.Interval, h, log), nil
 }

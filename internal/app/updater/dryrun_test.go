@@ -56,23 +56,25 @@ func TestUpdater_dryRunFails_isReportedOnlyIfWebhookCannotBeCalled(t *testing.T)
 		err  error
 		want decision.ReasonCode
 		text string
+		made int
 	}{
-		"webhook cannot be called": {fmt.Errorf("dry run: %w", kube.ErrWebhook), decision.NotSizedAtAdmission, "would not be created"},
-		"quota is exceeded":        {fmt.Errorf("dry run: %w", kube.ErrQuota), decision.BackingOff, ""},
-		"pod is gone":              {fmt.Errorf("dry run: %w", kube.ErrNotFound), decision.BackingOff, ""},
-		"request is late":          {context.DeadlineExceeded, decision.BackingOff, ""},
+		"webhook cannot be called": {fmt.Errorf("dry run: %w", kube.ErrWebhook), decision.NotSizedAtAdmission, "would not be created", 1},
+		"quota is exceeded":        {fmt.Errorf("dry run: %w", kube.ErrQuota), decision.BackingOff, "", 1},
+		"pod is gone":              {fmt.Errorf("dry run: %w", kube.ErrNotFound), decision.BackingOff, "", 1},
+		"request is late":          {context.DeadlineExceeded, decision.BackingOff, "", 1},
+		"no right to create pods":  {fmt.Errorf("dry run: %w", kube.ErrForbidden), decision.BackingOff, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newHostileCluster(cluster.Recreate)
 				made := 0
-				y.admits, y.dryRuns = false, dryRunsOf{c.err, &made}
+				y.admits, y.dryRuns, y.missing = false, dryRunsOf{c.err, &made}, map[int]bool{featureDryRuns: c.made == 0}
 				reasons := y.during(t, 20*time.Minute)
 				if y.actions["evict"] != 1 {
 					t.Errorf("%d evictions, want 1", y.actions["evict"])
 				}
-				if made != 1 {
-					t.Errorf("%d dry runs in 20 minutes, want 1", made)
+				if made != c.made {
+					t.Errorf("%d dry runs in 20 minutes, want %d", made, c.made)
 				}
 				if !slices.ContainsFunc(reasons, func(r string) bool { return strings.HasPrefix(r, c.want.String()+":") && strings.Contains(r, c.text) }) {
 					t.Errorf("reasons %q, want %s with %q", reasons, c.want, c.text)

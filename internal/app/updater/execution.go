@@ -23,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // execution carries out the decisions of one pass.
@@ -95,7 +96,7 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 			defer queues.done()
 			defer e.answered(&d)
 			e.afterShrinks(&d)
-			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, d, allowed, why)) })
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, &turn{d, allowed, why})) })
 			e.health.Active(time.Now())
 			return nil
 		})
@@ -103,68 +104,91 @@ func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) erro
 	return workers.Wait()
 }
 
-// try carries out one decision, if the rate limit allows it and it is not held. It returns the decisions to carry out instead if it was not
-// carried out.
-func (e *execution) try(ctx context.Context, d decision.Decision, allowed bool, held decision.Reason) []decision.Decision {
-	if !allowed {
-		code := decision.RateLimited
-		if ctx.Err() != nil {
-			code = decision.OutOfTime
+// A turn is a decision that is about to be carried out.
+type turn struct {
+	decision.Decision
+	allowed bool            // by the rate limit
+	held    decision.Reason // why it cannot be announced, as was known when its turn came
+}
+
+// stops are the reasons not to send the request of a decision, in this order. The first that applies is its outcome.
+var stops = []func(*execution, context.Context, *turn) (decision.Reason, bool){
+	(*execution).notAllowed,
+	(*execution).frozen,
+	(*execution).awaitsHPA,
+	(*execution).overQuota,
+	(*execution).isHeld,
+	(*execution).staysUnsized,
+	(*execution).notAnnounced,
+}
+
+// try carries out one decision, if nothing stops it. It returns the decisions to carry out instead if it was not carried out.
+func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
+	for _, stop := range stops {
+		if why, stopped := stop(e, ctx, d); stopped {
+			return e.record(func() []decision.Decision { return e.pass.Stopped(d.Decision, why) })
 		}
-		return e.record(func() []decision.Decision { return e.pass.Skipped(d, code) })
 	}
-	if reason, frozen := e.frozen(&d); frozen {
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
+	err := e.perform(ctx, &d.Decision)
+	if err == nil {
+		e.succeeded(&d.Decision)
+		e.releaseAfter(ctx, &d.Decision)
+		return nil
 	}
-	if e.guard.Holds(&d) {
-		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.HPANotWritten) })
+	next := e.record(e.outcome(&d.Decision, err))
+	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
+		e.reportFallback(&d.Decision, kube.Answer(err))
 	}
-	if reason, over := e.overQuota(&d); over {
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
-	}
-	if held.Code == decision.NotAnnounced {
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, held) })
-	}
-	if next, unsized := e.staysUnsized(ctx, &d); unsized {
-		return next
-	}
-	if reason, announced := e.announce(ctx, &d); !announced {
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, reason) })
-	}
-	err := e.perform(ctx, &d)
+	return next
+}
+
+// outcome returns a function that reports why a decision was not carried out to the pass.
+func (e *execution) outcome(d *decision.Decision, err error) func() []decision.Decision {
 	var stopped *freeze.Error
 	switch {
-	case err == nil:
-		e.succeeded(&d)
-		e.releaseAfter(ctx, &d)
-		return nil
 	case errors.As(err, &stopped):
-		return e.record(func() []decision.Decision { return e.pass.Stopped(d, stopped.Reason) })
+		return func() []decision.Decision { return e.pass.Stopped(*d, stopped.Reason) }
 	case errors.Is(err, kube.ErrNotSent):
-		return e.record(func() []decision.Decision { return e.pass.Skipped(d, decision.OutOfTime) })
+		return func() []decision.Decision { return e.pass.Skipped(*d, decision.OutOfTime) }
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
-		e.logger(&d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
-		return e.record(func() []decision.Decision {
-			e.pass.Gone(d)
+		e.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
+		return func() []decision.Decision {
+			e.pass.Gone(*d)
 			return nil
-		})
+		}
 	}
-	e.countFailure(&d, failureOf(&d, err))
+	e.countFailure(d, failureOf(d, err))
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
-	e.logger(&d).Info("Failed to change a pod", slog.String("error", refusal.Text))
-	next := e.record(func() []decision.Decision {
-		next := e.pass.Refused(d, refusal)
+	e.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
+	return func() []decision.Decision {
+		next := e.pass.Refused(*d, refusal)
 		for i := range next {
 			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
 				e.allowed[d.Pod.UID] = true
 			}
 		}
 		return next
-	})
-	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
-		e.reportFallback(&d, refusal.Text)
 	}
-	return next
+}
+
+func (e *execution) notAllowed(ctx context.Context, d *turn) (decision.Reason, bool) {
+	if ctx.Err() != nil {
+		return decision.Reason{Code: decision.OutOfTime}, !d.allowed
+	}
+	return decision.Reason{Code: decision.RateLimited}, !d.allowed
+}
+
+// frozen reads the current state of the watches, because a freeze may begin in the middle of a pass.
+func (e *execution) frozen(_ context.Context, d *turn) (decision.Reason, bool) {
+	return plan.FrozenBy(e.world.Rules(d.Autoscaler))
+}
+
+func (e *execution) awaitsHPA(_ context.Context, d *turn) (decision.Reason, bool) {
+	return decision.Reason{Code: decision.HPANotWritten}, e.guard.Holds(&d.Decision)
+}
+
+func (e *execution) isHeld(_ context.Context, d *turn) (decision.Reason, bool) {
+	return d.held, d.held.Code == decision.NotAnnounced
 }
 
 const (
@@ -175,47 +199,54 @@ const (
 	maxUnanswered = 2
 )
 
-// staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. It returns the
-// decisions to carry out instead. If the API server cannot tell, the pod is changed, and the back-off limits how often.
-func (e *execution) staysUnsized(ctx context.Context, d *decision.Decision) (next []decision.Decision, stopped bool) {
-	needed, ns := false, d.Pod.Namespace
-	next = e.record(func() (next []decision.Decision) {
-		if needed = e.replacements != nil && e.pass.NeedsDryRun(*d); needed {
-			next, stopped = e.pass.StopUnsized(*d)
-		}
-		if needed && !stopped && e.unchecked[ns] >= maxUnanswered {
-			stopped = true
-			e.unused[laneOf(d).do]++
-			return e.pass.Skipped(*d, decision.DryRunUnanswered)
-		}
-		return next
-	})
-	if !needed || stopped {
-		return next, stopped
+// staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. If the API server cannot
+// tell, the pod is changed, and the back-off limits how often.
+func (e *execution) staysUnsized(ctx context.Context, d *turn) (decision.Reason, bool) {
+	if e.replacements == nil {
+		return decision.Reason{}, false
+	}
+	needed, why, stopped := e.needsDryRun(&d.Decision)
+	if !needed {
+		return why, stopped
 	}
 	began := time.Now()
-	replacement, failed, known := e.dryRun(ctx, d)
+	replacement, failed, known := e.dryRun(ctx, &d.Decision)
 	e.mu.Lock()
-	if e.unchecked[ns]++; known || time.Since(began) < dryRunTimeout {
-		e.unchecked[ns] = 0
+	defer e.mu.Unlock()
+	if e.unchecked[d.Pod.Namespace]++; known || time.Since(began) < dryRunTimeout {
+		e.unchecked[d.Pod.Namespace] = 0
 	}
-	e.mu.Unlock()
 	if !known {
-		return nil, false
+		return decision.Reason{}, false
 	}
-	next = e.record(func() (next []decision.Decision) {
-		next, stopped = e.pass.DryRun(*d, replacement, failed)
-		return next
-	})
+	why, stopped = e.pass.DryRun(d.Decision, replacement, failed)
 	if stopped {
-		e.logger(d).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
+		e.logger(&d.Decision).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
 	}
-	return next, stopped
+	return why, stopped
+}
+
+// needsDryRun reports whether a dry run must show whether the replacement of a pod gets the recommended requests, or why the pod is left without.
+func (e *execution) needsDryRun(d *decision.Decision) (needed bool, why decision.Reason, stopped bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.pass.NeedsDryRun(*d) {
+		return false, why, false
+	}
+	why, stopped = e.pass.Unsized(*d)
+	if !stopped && e.unchecked[d.Pod.Namespace] >= maxUnanswered {
+		e.unused[laneOf(d).do]++
+		why, stopped = decision.Reason{Code: decision.DryRunUnanswered}, true
+	}
+	return !stopped, why, stopped
 }
 
 // dryRun creates the replacement of a pod in a dry run. It returns its containers or, if it would not be created, why. known is false if the
-// API server cannot tell.
+// API server cannot tell, and without the right to create pods.
 func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replacement *cluster.Pod, failed string, known bool) {
+	if e.rights.missing[featureDryRuns] {
+		return nil, "", false
+	}
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
 	replacement, err := e.replacements.DryRun(ctx, d.Pod)
@@ -394,14 +425,21 @@ func (e *execution) exhaust(do decision.Act) bool {
 	return !known
 }
 
-// perform resizes a pod, or has its mover replace it, unless a freeze has begun. The annotation completes a resize, also during a freeze.
+// perform resizes or replaces a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze. An error wraps one of the
+// refusals of package kube, or is transient.
 func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 	gated, err := e.gate(ctx, d)
 	if err != nil {
 		return err
 	}
-	if m := e.movers()[d.Do]; m != nil {
-		return m.move(gated, d)
+	switch d.Do {
+	case decision.Evict:
+		return e.pods.Evict(gated, d.Pod)
+	case decision.Delete:
+		return e.pods.Delete(gated, d.Pod) // without asking disruption budgets
+	case decision.Surge: // the pod is removed in a later pass, when an additional pod is ready
+		return e.surges.Start(gated, e.now, d.Pod)
+	case decision.Resize, decision.Leave:
 	}
 	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
@@ -447,17 +485,17 @@ func (e *execution) succeeded(d *decision.Decision) {
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
 	if d.Rescue {
-		e.events.Autoscaler(a, eventOOMRescue, rescueText(d))
+		e.events.Autoscaler(a, event.OOMRescued, rescueText(d))
 	}
 	if d.Do == decision.Delete {
 		e.logger(d).Info("Deleted a pod")
-		e.events.Pod(d.Pod, eventOOMRescue, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+		e.events.Pod(d.Pod, event.OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
 		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
 		return
 	}
 	if d.Do == decision.Surge {
 		e.logger(d).Info("Began a surge")
-		e.events.Pod(d.Pod, eventSurge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
+		e.events.Pod(d.Pod, event.Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
 		return
 	}
 	if d.Do == decision.Evict {

@@ -75,6 +75,11 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		p.Ready, p.Crash = false, &cluster.Crash{Version: "1"}
 		p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 1, Started: time.Now().Add(-time.Hour), Finished: time.Now()}
 	}
+	stateful := func(fake *fakeCluster) {
+		for _, p := range fake.pods {
+			p.Controller.Kind = "StatefulSet"
+		}
+	}
 	for name, c := range map[string]struct {
 		flag, does string
 		mode       cluster.Mode
@@ -83,7 +88,7 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		usual, now int
 	}{
 		"min-replicas":           {"--min-replicas=1", "evict", cluster.Recreate, alone, time.Minute, 0, 1},
-		"eviction-tolerance":     {"--eviction-tolerance=1", "evict", cluster.Recreate, nil, time.Minute, 1, 3},
+		"eviction-tolerance":     {"--eviction-tolerance=1", "evict", cluster.Recreate, nil, time.Minute, 1, 2}, // the effect of more would be unknown
 		"eviction-rate-limit":    {"--eviction-rate-limit=0.0001", "evict", cluster.Recreate, nil, time.Hour, 3, 1},
 		"pod-update-threshold":   {"--pod-update-threshold=0.9", "evict", cluster.Recreate, old, time.Hour, 3, 0},
 		"lifetime-threshold":     {"--in-recommendation-bounds-eviction-lifetime-threshold=24h", "evict", cluster.Recreate, old, time.Hour, 3, 0},
@@ -101,6 +106,7 @@ func TestUpdater_flagIsSet_limitsActions(t *testing.T) {
 		"cluster-share":          {"--max-change-per-hour-cluster=0.34", "evict", cluster.Recreate, nil, 30 * time.Minute, 3, 1},
 		"eviction-backoff":       {"--eviction-backoff=24h", "evict", cluster.Recreate, unadmitted, 2 * time.Hour, 3, 1},
 		"no eviction-backoff":    {"--eviction-backoff=0", "evict", cluster.Recreate, unadmitted, 10 * time.Minute, 1, 10},
+		"statefulset-pause":      {"--statefulset-pause=1h", "evict", cluster.Recreate, stateful, 10 * time.Minute, 3, 0},
 		"dry-run":                {"--dry-run", "evict", cluster.Recreate, nil, time.Hour, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -228,8 +228,8 @@ func TestUpdater_oneGroupIsRefused_othersAreUpdatedInTheSamePass(t *testing.T) {
 			return guarded()
 		}
 		server.work(t, time.Minute)
-		if n := server.count("evict bank-"); n != 30 {
-			t.Errorf("%d pods in namespace bank were evicted, want the 30 that its budget allows", n)
+		if n := server.count("evict bank-"); n != 2 {
+			t.Errorf("%d pods in namespace bank were evicted, want the 2 whose effect may be unknown", n)
 		}
 	})
 }

@@ -158,6 +158,9 @@ func everyKill(t *testing.T, least int, scenario func(t *testing.T, k *killer)) 
 
 // Two replicas are OOM-killed again and again, and a disruption budget requires both. Each is deleted once.
 func TestRescue_updaterIsKilledAtAnyWrite_eachPodIsDeletedOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	everyKill(t, 4, func(t *testing.T, k *killer) {
 		y := newCrashCluster(t, cluster.Recreate, 2)
 		terms(t, y.fakeCluster, y, y, k, y.step, 3*time.Hour)
@@ -236,6 +239,9 @@ func (y *roomCluster) step(time.Time) {
 
 // Pod web-0 needs more, on a full node with pod web-2, which shrinks, moves, or stays so that web-0 grows by a part.
 func TestMakeRoom_updaterIsKilledAtAnyWrite_noPodIsChangedTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, c := range map[string]struct {
 		change          func(*roomCluster)
 		resizes, evicts map[string]int // the most per pod

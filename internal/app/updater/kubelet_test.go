@@ -47,6 +47,9 @@ func newKubelet(mode cluster.Mode, state cluster.Resize, ends time.Duration) *ku
 
 // Each state in which the kubelet may keep a resize ends as documented, and no pod is asked twice for the same size.
 func TestUpdater_kubeletStates_endAsDocumentedAndNoPodIsPatchedTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	of := func(s cluster.ResizeState) cluster.Resize { return cluster.Resize{State: s, Message: "the kubelet"} }
 	for name, c := range map[string]struct {
 		state    cluster.Resize

@@ -40,9 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
-		reg.MustRegister(v)
-		return v
+		return process.NewCounter(reg, ns, name, help, labels...)
 	}
 	m := &Metrics{
 		controlled:    gauge("controlled_pods_total", "Number of pods controlled by the updater.", "vpa_size_log2", "update_mode"),
@@ -66,9 +64,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
 		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
 	}, "act", "reason")
-	m.skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "podfit_updater", Name: "skipped_passes_total", Help: "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.",
-	}, []string{"reason"})
+	m.skipped = process.NewCounter(reg, "podfit_updater", "skipped_passes_total", "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.", "reason")
 	m.skipped.WithLabelValues(staleWatch).Add(0)
 	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
@@ -79,7 +75,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
 		m.pending.WithLabelValues(capacity)
 	}
-	reg.MustRegister(m.pending, m.execution, m.decisions, m.skipped)
+	reg.MustRegister(m.pending, m.execution, m.decisions)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}
@@ -105,4 +101,33 @@ func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 		next.WithLabelValues(decisions[i].Do.String(), decisions[i].Reason.Code.String()).Inc()
 	}
 	m.decisions.Publish(next)
+}
+
+// seriesTTL is how long the metric series of an autoscaler are served after its deletion, so that every scraper gets their
+// last values.
+const seriesTTL = 15 * time.Minute
+
+// autoscalerSeries are the metrics that have an autoscaler's name among their labels.
+type autoscalerSeries struct {
+	vectors []*prometheus.MetricVec
+	seen    map[cluster.Key]time.Time // when each autoscaler existed last
+}
+
+// retain deletes the series of autoscalers that were deleted seriesTTL ago.
+func (s *autoscalerSeries) retain(now time.Time, all []*cluster.Autoscaler) {
+	if s.seen == nil {
+		s.seen = make(map[cluster.Key]time.Time, len(all))
+	}
+	for _, a := range all {
+		s.seen[a.Key] = now
+	}
+	for key, last := range s.seen {
+		if now.Sub(last) < seriesTTL {
+			continue
+		}
+		delete(s.seen, key)
+		for _, v := range s.vectors {
+			v.DeletePartialMatch(prometheus.Labels{"vpa_name": key.Name, "vpa_namespace": key.Namespace})
+		}
+	}
 }

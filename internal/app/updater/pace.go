@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -30,10 +31,13 @@ type urgentWatch interface {
 	Urgent() <-chan struct{}
 }
 
+// passesEarly reports whether there are early passes. Upstream's rules have no back-off, so that early passes could repeat an action every second.
+func (c *Config) passesEarly() bool { return c.EarlyPasses && c.Rules == rulesPodfit }
+
 // loop runs passes until ctx ends: one per interval, and early ones unless --early-passes is false.
 func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context.Context, time.Time)) {
 	var early <-chan struct{} // never receives a value
-	if u.config.EarlyPasses {
+	if u.config.passesEarly() {
 		early, u.waits = watch.Urgent(), watch
 	}
 	process.EveryOr(ctx, u.config.Interval, early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
@@ -43,7 +47,7 @@ func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context
 }
 
 // awaitChanges registers what the pods that are left and the surges wait for.
-func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inProgress *plan.Surges) {
+func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inProgress *surge.State) {
 	if u.waits == nil {
 		return
 	}
@@ -55,7 +59,7 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 	u.waits.AwaitChanges(waits)
 }
 
-func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Waits {
+func waitsOf(decisions []decision.Decision, inProgress *surge.State) watcher.Waits {
 	waits := watcher.Waits{Nodes: map[string]bool{}, Controllers: map[cluster.Workload]bool{}, Surging: map[cluster.Workload]bool{}}
 	if inProgress != nil {
 		waits.At = inProgress.Due
@@ -66,6 +70,9 @@ func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Wai
 			waits.Surging[d.Pod.Controller] = true
 		}
 		waits.LargerNode = waits.LargerNode || d.Do == decision.Leave && (d.Reason.Code == decision.NoNodeFits || isHeldToNode(d))
+		if at := d.Reason.Until; d.Do == decision.Leave && d.Reason.Code == decision.NotReady && !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
+			waits.At = at
+		}
 		switch {
 		case d.Do != decision.Leave:
 		case waitsForRoom[d.Reason.Code]:
@@ -80,7 +87,7 @@ func waitsOf(decisions []decision.Decision, inProgress *plan.Surges) watcher.Wai
 // isHeldToNode reports whether a pod is scaled down to the largest node.
 func isHeldToNode(d *decision.Decision) bool {
 	return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
-		return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == policy.HeldToNode })
+		return slices.ContainsFunc(f.Notes, func(n admissible.Note) bool { return n.Kind == admissible.HeldToNode })
 	})
 }
 

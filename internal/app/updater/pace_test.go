@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -126,7 +127,7 @@ func TestWaitsOf_reasons_nameNodesAndControllers(t *testing.T) {
 }
 
 func TestWaitsOf_podsThatNodesAreTooSmallFor_waitForALargerNode(t *testing.T) {
-	held := []policy.Fitted{{Container: "app", Notes: []policy.Note{{Kind: policy.HeldToNode}}}}
+	held := []policy.Fitted{{Container: "app", Notes: []admissible.Note{{Kind: admissible.HeldToNode}}}}
 	for name, c := range map[string]struct {
 		d    decision.Decision
 		want bool
@@ -135,7 +136,7 @@ func TestWaitsOf_podsThatNodesAreTooSmallFor_waitForALargerNode(t *testing.T) {
 		"has the size of its node":       {decision.Decision{With: held}, true},
 		"gets the size of its node":      {decision.Decision{Do: decision.Evict, With: held}, false},
 		"has its size":                   {decision.Decision{With: []policy.Fitted{{Container: "app"}}}, false},
-		"is held by a quota, not a node": {decision.Decision{With: []policy.Fitted{{Notes: []policy.Note{{Kind: policy.HeldToQuota}}}}}, false},
+		"is held by a quota, not a node": {decision.Decision{With: []policy.Fitted{{Notes: []admissible.Note{{Kind: admissible.HeldToQuota}}}}}, false},
 	} {
 		c.d.Pod = &cluster.Pod{}
 		if got := waitsOf([]decision.Decision{c.d}, nil); got.LargerNode != c.want {

@@ -97,7 +97,7 @@ func (u *updater) reportPreemption(err error) {
 	case state == before:
 	case state == preemptionAuto:
 		u.log.Warn("Not moving pods to make room: it is not known whether the scheduler preempts pods for deferred resizes. "+
-			"Grant the right to get /metrics, or set --scheduler-resize-preemption", slog.String("error", kube.Answer(err)))
+			"Grant the right to get /metrics (deploy/rights/api-server-metrics), or set --scheduler-resize-preemption", slog.String("error", kube.Answer(err)))
 	case state == preemptionOn:
 		u.log.Info("Not moving pods to make room: the scheduler preempts pods for deferred resizes")
 	case before != "":

@@ -13,9 +13,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -40,9 +43,10 @@ func SettingsOf(c Config) *Settings {
 var previewFlags = []string{
 	"updater-interval", "min-replicas", "eviction-tolerance", "pod-update-threshold", "in-recommendation-bounds-eviction-lifetime-threshold",
 	"evict-after-oom-threshold", "in-place-skip-disruption-budget", "replacement-must-fit", "max-change-per-hour-namespace",
-	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "scheduler-resize-preemption", "mover", "capacity-before-eviction", "eviction-backoff",
+	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "scheduler-resize-preemption", "mover", "capacity-before-eviction", "eviction-backoff", "updater-rules",
+	"statefulset-pause",
 	"use-admission-controller-status", "admission-controller-status-lease-name", "admission-controller-status-lease-namespace", "admission-controller-status-lease-timeout",
-	"ignored-vpa-object-namespaces", "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory",
+	"ignored-vpa-object-namespaces", compatibility.FlagName, "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory",
 }
 
 // Flags binds the flags of the updater that determine its decisions.
@@ -65,13 +69,7 @@ var assumedFlags = []string{"min-replicas", "updater-interval", "hpa", "make-roo
 
 // Assumed returns the flags with the largest effect that are not on the command line, with their values.
 func (s *Settings) Assumed(given *pflag.FlagSet) []string {
-	var out []string
-	for _, name := range assumedFlags {
-		if f := given.Lookup(name); f != nil && !f.Changed {
-			out = append(out, "--"+name+"="+f.Value.String())
-		}
-	}
-	return out
+	return process.Assumed(given, assumedFlags)
 }
 
 // StatusLease returns the status lease of the admission controller, and after which time without a renewal the updater changes no pods; "" if it
@@ -157,7 +155,7 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 }
 
 // surgesOf returns the surges in progress, nil if it is not known whether a HorizontalPodAutoscaler scales the workloads.
-func surgesOf(w previewWorld) *plan.Surges {
+func surgesOf(w previewWorld) *surge.State {
 	scaled, known := w.Scaled()
 	if !known {
 		return nil
@@ -166,14 +164,14 @@ func surgesOf(w previewWorld) *plan.Surges {
 	for _, d := range w.Surging() {
 		active[d] = cluster.Surge{}
 	}
-	return &plan.Surges{Active: active, Scaled: scaled}
+	return &surge.State{Active: active, Scaled: scaled}
 }
 
 // assumedProvider returns how capacity is asked for. Whether podfit may create placeholder pods is not known without a request that is not
 // a get or list.
-func (c *Config) assumedProvider() plan.Provider {
+func (c *Config) assumedProvider() headroom.Provider {
 	if c.CapacityBeforeEviction == capacityOff || !c.WatchesAllPods() {
-		return plan.NotAsked
+		return headroom.NotAsked
 	}
-	return plan.PlaceholderPods
+	return headroom.PlaceholderPods
 }

@@ -19,7 +19,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -123,11 +122,8 @@ func (y *unsettled) explained(u *updater, now time.Time) *explanation.Explanatio
 	s := &Settings{y.config}
 	pass, world, budget := s.preview(now, y, u.ledger.Export(u.budget.Delays), uids)
 	in := &explanation.Input{
-		Now: now, Autoscaler: y.autoscalers[0], Pods: y.pods, Budget: budget, Nodes: world.Nodes, AllPods: world.Pods, Decisions: pass.Decisions(),
-		Gates: map[string][]plan.Gate{}, EvictionGates: map[string][]plan.Gate{},
-	}
-	for uid := range uids {
-		in.Gates[uid], in.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
+		Now: now, Subject: explanation.Subject{Autoscaler: y.autoscalers[0], Pods: y.pods}, Plan: explanation.PlanOf(pass, uids),
+		Updater: explanation.Updater{Budget: budget}, Cluster: explanation.Cluster{Nodes: world.Nodes, AllPods: world.Pods},
 	}
 	return explanation.Explain(in)
 }

@@ -161,6 +161,9 @@ const withinBackoff = 29 * time.Minute
 
 // The updater is killed before, during and after each write and each eviction.
 func TestRepeat_updaterIsKilledAtAnyWrite_noEvictionIsRepeatedOrLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, c := range evictionCases {
 		for _, workloads := range []int{2, 6} { // announced one by one, and together
 			t.Run(fmt.Sprintf("%s, %d workloads", name, workloads), func(t *testing.T) {
@@ -176,6 +179,9 @@ func TestRepeat_updaterIsKilledAtAnyWrite_noEvictionIsRepeatedOrLost(t *testing.
 
 // The updater is killed some time after the evictions, until long after their outcome is stored. The next ones are killed, too.
 func TestRepeat_updatersAreKilledLater_noEvictionIsRepeatedOrLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	seconds := []int{1, 9, 11, 29, 31, 61, 69, 95, 101, 110, 125, 200, 280, 310, 390}
 	for name, c := range evictionCases {
 		for _, workloads := range []int{2, 6} {

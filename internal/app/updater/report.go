@@ -15,6 +15,9 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
+	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // publishPlan publishes the decisions before they are carried out.
@@ -154,7 +157,7 @@ func (e *execution) reportHeld(d *decision.Decision, reason decision.Reason) {
 		e.heldReported[d.Autoscaler.Key] = reported
 	}
 	reported[reason.Code] = true
-	e.events.Autoscaler(d.Autoscaler, eventUpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
+	e.events.Autoscaler(d.Autoscaler, event.UpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
 }
 
 // reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.
@@ -164,12 +167,12 @@ func (e *execution) reportFallback(d *decision.Decision, refusal string) {
 	e.fallbackReported[d.Autoscaler.Key] = true
 	e.mu.Unlock()
 	if !reported {
-		e.events.Autoscaler(d.Autoscaler, eventResizeRefused,
+		e.events.Autoscaler(d.Autoscaler, event.ResizeRefused,
 			"Pod "+d.Pod.Name+" will be evicted, because the API server refused to resize it: "+strings.TrimRight(refusal, ". ")+".")
 	}
 }
 
-// reportShortages reports controllers that have not replaced evicted pods, once until they have.
+// reportShortages reports controllers whose pods are missing after an eviction, once until all exist.
 func (e *execution) reportShortages(shortages []ledger.Shortage) {
 	current := make(map[cluster.Workload]bool, len(shortages))
 	for _, s := range shortages {
@@ -177,13 +180,67 @@ func (e *execution) reportShortages(shortages []ledger.Shortage) {
 		if e.shortReported[s.Controller] {
 			continue
 		}
-		e.log.Warn("Evicted pods have no replacement", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
+		e.log.Warn("Pods are missing after an eviction", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
-			e.events.Autoscaler(s.Autoscaler, eventReplacementMissing, fmt.Sprintf(
+			e.events.Autoscaler(s.Autoscaler, event.ReplacementMissing, fmt.Sprintf(
 				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again. "+
 					"Check its events for the cause, such as a ResourceQuota or an admission webhook.",
 				s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, s.Since.UTC().Format(time.RFC3339)))
 		}
 	}
 	e.shortReported = current
+}
+
+// reportRooms logs the plans for nodes that are too full for the resizes of their pods, before the first step: a record for each node and one
+// for each step in its order, when the plan is new. A dry run also writes them as tables.
+func (u *updater) reportRooms(plans []room.Plan) {
+	current := make(map[string]string, len(plans))
+	for _, p := range plans {
+		key := p.Key()
+		current[p.Node] = key
+		if u.roomReported[p.Node] == key {
+			continue
+		}
+		rows := p.Rows()
+		u.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("free", p.Free.String()), slog.Int("count", len(rows)))
+		for i, r := range rows {
+			u.log.Info("Planned step for a node with too little room", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", r.Action),
+				slog.String("pod", r.Pod), slog.String("from", r.From), slog.String("to", r.To), slog.String("reason", r.Reason))
+		}
+		if u.config.DryRun && u.config.Tables != nil {
+			fmt.Fprint(u.config.Tables, p.Table())
+		}
+	}
+	u.roomReported = current
+}
+
+// reportUnknownRoom logs that no room is made because the pods of some namespaces are not watched.
+func (u *updater) reportUnknownRoom() {
+	if u.budget.MakeRoom != room.Off && !u.config.WatchesAllPods() {
+		u.log.Info("Not all namespaces are watched, so the free room on nodes is unknown and --make-room has no effect")
+	}
+}
+
+// reportInvalidAnnotations logs annotations of autoscalers without a valid value, once for each value.
+func (u *updater) reportInvalidAnnotations(served []*cluster.Autoscaler) {
+	current := map[string]bool{}
+	isNew := func(a *cluster.Autoscaler, name, value string, valid bool) bool {
+		if valid || value == "" {
+			return false
+		}
+		key := a.Key.String() + " " + name + " " + value
+		current[key] = true
+		return !u.invalidReported[key]
+	}
+	for _, a := range served {
+		if _, valid := room.ParseAllowed(a.MakeRoom); isNew(a, "make-room", a.MakeRoom, valid) {
+			u.log.Warn("The annotation podfit.dev/make-room is invalid, so --make-room applies; it must be off, shrink, split or move",
+				slog.String("vpa", a.Key.String()), slog.String("used", a.MakeRoom))
+		}
+		if _, valid := surge.ParseMover(a.Mover); isNew(a, "mover", a.Mover, valid) {
+			u.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
+				slog.String("vpa", a.Key.String()), slog.String("used", a.Mover))
+		}
+	}
+	u.invalidReported = current
 }

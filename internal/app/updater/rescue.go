@@ -107,9 +107,9 @@ func rank(s *rescueState) int {
 // attentionNames are the names of the reasons that may need attention.
 var attentionNames = func() map[string]bool {
 	out := map[string]bool{}
-	for _, m := range decision.Messages() {
-		if m.Code.NeedsAttention() {
-			out[m.Code.String()] = true
+	for code := range decision.Codes() {
+		if code.NeedsAttention() {
+			out[code.String()] = true
 		}
 	}
 	return out

@@ -98,7 +98,7 @@ func (y *crashCluster) step(now time.Time) {
 			}
 			c.Exit = &cluster.Exit{OOM: true, Kills: kills, Code: 137, Started: now.Add(-6 * time.Second), Finished: now.Add(-time.Second)}
 			p.Crash = &cluster.Crash{Version: fmt.Sprint(now.Unix()), Labels: []string{"app=web"}}
-			p.LocalData = y.data
+			p.LocalData, p.OwnVolume = true, y.data // all have an emptyDir
 			most = max(most, c.Requests.Memory)
 		}
 		y.pods[i] = &p
@@ -270,6 +270,9 @@ func TestUpdater_oomKilledPodWithoutBudget_isEvictedOrResizedOnce(t *testing.T) 
 
 // In hostile worlds, the number of deletions and of attempts is bounded, and no pod is changed in vain.
 func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	fixed := func(memory int64) func(int64) int64 { return func(int64) int64 { return memory } }
 	endless := func(time.Time) int64 { return 1 << 50 }
 	lost := errors.New("connection reset")

@@ -22,12 +22,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// frozen reports whether a freeze stops a decision now. It reads the current state of the watches, because a freeze may begin in the
-// middle of a pass.
-func (e *execution) frozen(d *decision.Decision) (decision.Reason, bool) {
-	return plan.FrozenBy(e.world.Rules(d.Autoscaler))
-}
-
 // gate returns a context whose requests are not sent during a freeze, not even if they waited for the rate limit of the client when the
 // freeze began. It returns an error if there is a freeze now.
 func (e *execution) gate(ctx context.Context, d *decision.Decision) (context.Context, error) {

@@ -4,6 +4,7 @@
 package updater
 
 import (
+	"context"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -63,17 +64,17 @@ func (e *execution) slow() {
 // resize that has not left its queue counts, too, because the resizes of a controller are sent one after the other. But while resizes
 // wait for the rate limit, only those that have left the queue count: the limit may not allow the others in this pass. Resizes never wait
 // for evictions, so the wait ends with the resizes of the pass.
-func (e *execution) overQuota(d *decision.Decision) (decision.Reason, bool) {
+func (e *execution) overQuota(_ context.Context, d *turn) (decision.Reason, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.pass.DependsOnResizes(*d) {
+	if !e.pass.DependsOnResizes(d.Decision) {
 		return decision.Reason{}, false
 	}
 	controller := d.Pod.Controller
 	for e.inFlight[controller] > 0 || e.queued[controller] > 0 && !e.slowed {
 		e.progress.Wait()
 	}
-	return e.pass.OverQuota(*d)
+	return e.pass.OverQuota(d.Decision)
 }
 
 // freesRoom reports whether growing pods wait for a resize. They do not wait for the ends of startup boosts, which are carried out a few at a

@@ -36,6 +36,7 @@ type hostileCluster struct {
 	wanted  int32                // replicas of each controller; 0: as many as there are pods
 	sets    cluster.Container    // what another component sets on new pods after the webhook; zero: nothing
 	dryRuns replacementDryRunner // instead of its own; nil: its own
+	missing map[int]bool         // features whose rights the updater lacks
 
 	minute  int
 	actions map[string]int // successful actions by kind
@@ -165,7 +166,7 @@ func (y *hostileCluster) change(f func(p *cluster.Pod)) {
 // during runs a pass each minute, and returns the reasons of the pods in the last four passes.
 func (y *hostileCluster) during(t *testing.T, d time.Duration) []string {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.replacements = y
+	u.replacements, u.rights.missing = y, y.missing
 	if y.dryRuns != nil {
 		u.replacements = y.dryRuns
 	}
@@ -190,6 +191,9 @@ func (y *hostileCluster) during(t *testing.T, d time.Duration) []string {
 }
 
 func TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	type bounds struct{ evictions, resizes, attempts int }
 	const mebi = 1 << 20
 	inPlace := process.Gates{process.InPlaceGate: true}

@@ -26,6 +26,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // memoryStates is an updatestate.Store in memory.
@@ -170,6 +171,9 @@ func TestUpdater_hourlyRestarts_ineffectiveEvictionsStayRare(t *testing.T) {
 }
 
 func TestUpdater_hourlyRestarts_refusedActionsStayRare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, x := range map[string]struct {
 		mode cluster.Mode
 		fail func(*fakeCluster)
@@ -389,9 +393,9 @@ func TestUpdater_restartAfterEvictionWithoutReplacement_shortageIsRemembered(t *
 		if vanish.evicted != 1 {
 			t.Errorf("%d pods of %s are evicted, want 1: none has a replacement", vanish.evicted, rs)
 		}
-		reported := slices.ContainsFunc(fake.recorded, func(s string) bool { return strings.HasPrefix(s, eventReplacementMissing) })
+		reported := slices.ContainsFunc(fake.recorded, func(s string) bool { return strings.HasPrefix(s, event.ReplacementMissing) })
 		if !reported {
-			t.Errorf("no event %s: %q", eventReplacementMissing, fake.recorded)
+			t.Errorf("no event %s: %q", event.ReplacementMissing, fake.recorded)
 		}
 	})
 }
@@ -453,6 +457,9 @@ func TestUpdater_nothingChanges_writesNothing(t *testing.T) {
 }
 
 func TestUpdater_refusedEachMinute_writesFewTimes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		for i := range 200 { // in each pass another pod is refused

@@ -20,8 +20,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -268,6 +268,9 @@ func TestSurge_podsBelowBounds_eachIsReplacedOnceAndNoneIsMissing(t *testing.T) 
 
 // The updater is killed at each write of three surges, before or after the write takes effect, with and without stored states.
 func TestSurge_updaterIsKilledAtAnyWrite_noReplicaTooManyAndNoPodTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, stores := range []bool{false, true} {
 		everyKill(t, 12, func(t *testing.T, k *killer) {
 			y := newSurgeCluster(t, 3)
@@ -487,7 +490,7 @@ func TestSurge_withAnHPAOrByDefault_podsAreEvicted(t *testing.T) {
 
 func TestSurge_annotationSurge_overridesTheFlag(t *testing.T) {
 	y := newSurgeCluster(t, 3)
-	y.config.Mover, y.autoscalers[0].Mover = plan.MoveByEviction.String(), "surge"
+	y.config.Mover, y.autoscalers[0].Mover = surge.ByEviction.String(), "surge"
 	y.run(60)
 	y.checkEnd(3, 3)
 }
@@ -677,7 +680,7 @@ func TestSurge_rolloutUndoRemovesTheRecord_replicasAreSetBack(t *testing.T) {
 // of the record plus one.
 func TestSurge_rolloutUndoRestoresAnOldRecord_replicasStay(t *testing.T) {
 	y := newSurgeCluster(t, 3)
-	y.config.Mover = plan.MoveByEviction.String()
+	y.config.Mover = surge.ByEviction.String()
 	y.autoscalers = nil
 	y.deployment.Recorded, y.deployment.Foreign = true, true
 	y.deployment.Surge = &cluster.Surge{Replicas: 2, Pod: "gone", UID: "gone", Deadline: y.now.Add(-time.Hour)}
@@ -699,7 +702,7 @@ func TestSurge_strategyAllowsNoAdditionalPod_podsAreEvicted(t *testing.T) {
 // The Deployment cannot be read for a while. The pod that its surge removes is still known, and is not evicted.
 func TestSurge_deploymentCannotBeRead_podIsNotEvicted(t *testing.T) {
 	y, u := surging(t, time.Hour)
-	u.budget.Mover = plan.SurgeForRoom // from now on, pods are evicted
+	u.budget.Mover = surge.ForRoom // from now on, pods are evicted
 	y.autoscalers[0].MinReplicas = 1
 	old := y.deployment.Surge.Pod
 	y.readErr = errors.New("internal error")

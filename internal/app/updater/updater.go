@@ -24,11 +24,14 @@ import (
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -84,11 +87,12 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			u.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
 		}
 		if !c.ReadOnly {
+			u.rights.checker = clients
 			u.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
 		u.replacements = actuation.NewReplacements(clients)
 		u.preemption.reader = clients
-		u.conditions = world
+		u.conditions, u.profileNames = world, world.ProfileNames
 		u.capacity = newCapacity(c, clients)
 		u.capacity.watch = world
 		u.reportUnknownRoom()
@@ -196,25 +200,14 @@ type updater struct {
 	health  *process.Health
 	log     *slog.Logger
 
-	dryRunLogged map[string]intent // the last action that a dry run logged for each pod, by UID
-	paused       bool              // the last pass was skipped because the status lease was not valid
-
-	// What was reported, so that it is not reported again in each pass.
-	unknownSince     map[string]time.Time                         // pods whose controller has an unknown number of replicas, by UID
-	lastNotices      map[string]notice                            // pods that were left in the last pass, by UID
-	heldReported     map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
-	fallbackReported map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
-	shortReported    map[cluster.Workload]bool                    // controllers without replacements of evicted pods
-	unownedReported  map[string]bool                              // pods without a controller, by UID
-	roomReported     map[string]string                            // the plan that was logged for a node, by node
-	roomInvalid      map[cluster.Key]string                       // invalid values of the annotation podfit.dev/make-room
-
-	moverInvalid map[cluster.Key]string // invalid values of the annotation podfit.dev/mover
+	reported
+	skips
 
 	capacity capacityProvider // asks for capacity before evictions
 	pending  pendingTimes     // of replacements
 
 	replacements replacementDryRunner // nil: replacements are not created in dry runs
+	rights       rights               // for features that upstream does not have
 
 	preemption preemption
 
@@ -225,15 +218,34 @@ type updater struct {
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
 
-	stale        func(now time.Time) []string  // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter               // nil: no conditions are written
-	rollouts     map[cluster.Key]*rolloutShown // what was reported last
-	rescueStates map[cluster.Key]*rescueReport // what is shown
-	summaries    *summary.Writer               // nil: no condition Updating is written
-	unused       map[decision.Act]int          // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
-	outdated     bool                          // the last pass was skipped because a watch was not up to date
-	wasCurrent   bool                          // all watches have been up to date once
-	pausedSince  time.Time                     // the first of the last passes that were skipped in a row; zero if the last one was not
+	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	conditions   conditionWriter              // nil: no conditions are written
+	profileNames func() ([]string, bool)      // of SizingProfiles; nil: there are none
+	summaries    *summary.Writer              // nil: no condition Updating is written
+	unused       map[decision.Act]int         // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
+}
+
+// reported is what was reported, so that it is not reported again in each pass.
+type reported struct {
+	dryRunLogged     map[string]intent                            // the last action that a dry run logged for each pod, by UID
+	unknownSince     map[string]time.Time                         // pods whose controller has an unknown number of replicas, by UID
+	lastNotices      map[string]notice                            // pods that were left in the last pass, by UID
+	heldReported     map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
+	fallbackReported map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
+	shortReported    map[cluster.Workload]bool                    // controllers without replacements of evicted pods
+	unownedReported  map[string]bool                              // pods without a controller, by UID
+	roomReported     map[string]string                            // the plan that was logged for a node, by node
+	invalidReported  map[string]bool                              // annotations without a valid value
+	rollouts         map[cluster.Key]*rolloutShown                // what was reported last
+	rescueStates     map[cluster.Key]*rescueReport                // what is shown
+}
+
+// skips are why the last passes were skipped.
+type skips struct {
+	paused      bool      // the last pass was skipped because the status lease was not valid
+	outdated    bool      // the last pass was skipped because a watch was not up to date
+	wasCurrent  bool      // all watches have been up to date once
+	pausedSince time.Time // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
@@ -250,10 +262,12 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
 		metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
-		dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
-		fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-		rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
-		unused: map[decision.Act]int{},
+		reported: reported{
+			dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
+			fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
+			rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
+		},
+		unused: map[decision.Act]int{}, rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
 }
 
@@ -285,10 +299,12 @@ func (c *Config) budget() plan.Budget {
 	b.Window = c.Interval - c.Interval/10
 	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
 	b.EvictionBackoff = c.EvictionBackoff
+	b.UpstreamRules = c.Rules == rulesUpstream
+	b.StatefulSetPause = c.StatefulSetPause
 	b.BackoffMax = max(b.BackoffMax, c.EvictionBackoff)
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
-	b.Mover, _ = plan.ParseMover(c.Mover)
+	b.Mover, _ = surge.ParseMover(c.Mover)
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)
@@ -322,7 +338,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		w.Pods = s.Pods
 	}
 	if u.budget.LimitsRadius() {
-		w.Requested = plan.RequestedBy(s.Pods)
+		w.Requested = radius.RequestedBy(s.Pods)
 	}
 	addScale := func(controller cluster.Workload) {
 		if _, known := w.Scales[controller]; !known && !controller.IsZero() {
@@ -370,7 +386,7 @@ func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscale
 		}
 		current[p.UID] = true
 		if !u.unownedReported[p.UID] {
-			u.events.Pod(p, eventNotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
+			u.events.Pod(p, event.NotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
 		}
 	}
 	u.unownedReported = current
@@ -396,9 +412,10 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		u.summarizePause(now, "the watches of the updater are not complete yet, or may be out of date")
 		return nil
 	}
-	var inProgress *plan.Surges
+	var inProgress *surge.State
 	ready := false
 	clock.waiting(func() {
+		u.checkRights(ctx, now)
 		inProgress = u.advanceSurges(ctx, now) // a surge ends even if no other pod may change
 		ready = u.ready(ctx, now)
 	})
@@ -434,8 +451,8 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
 	}
 	e.publishPlan(w, decisions)
-	u.reportRooms(served, pass.Rooms())
-	u.reportInvalidMovers(served)
+	u.reportRooms(pass.Rooms())
+	u.reportInvalidAnnotations(served)
 	e.reportShortages(pass.Shortages())
 	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() {
@@ -499,11 +516,11 @@ func (u *updater) restore(stored []ledger.State) {
 }
 
 // actedOn returns the workloads on which a pass acts, in the order of its decisions, and those for which it creates requests for capacity.
-func actedOn(decisions []decision.Decision, steps []plan.CapacityStep) []ledger.ActingWorkload {
+func actedOn(decisions []decision.Decision, steps []headroom.Step) []ledger.ActingWorkload {
 	var out []ledger.ActingWorkload
 	index := map[cluster.Workload]int{}
 	add := func(p *cluster.Pod) {
-		w := ledger.WorkloadOf(p)
+		w := p.Workload()
 		if _, known := index[w]; !known {
 			index[w] = len(out)
 			out = append(out, ledger.ActingWorkload{Workload: w})
@@ -523,7 +540,7 @@ func actedOn(decisions []decision.Decision, steps []plan.CapacityStep) []ledger.
 		return nil
 	}
 	for i := range decisions {
-		n, acted := index[ledger.WorkloadOf(decisions[i].Pod)]
+		n, acted := index[decisions[i].Pod.Workload()]
 		if acted && decisions[i].Pod.Created.After(out[n].Newest) {
 			out[n].Newest = decisions[i].Pod.Created
 		}
@@ -558,4 +575,22 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 	}
 	u.paused = true
 	return false
+}
+
+// advanceSurges carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
+// begin.
+func (u *updater) advanceSurges(ctx context.Context, now time.Time) *surge.State {
+	if u.surges == nil {
+		return nil
+	}
+	inProgress, failed := u.surges.Advance(ctx, now)
+	for _, f := range failed {
+		if f.Pod != nil {
+			u.ledger.SurgeFailed(now, f.Pod, f.Reason)
+		}
+	}
+	if u.rights.missing[featureSurges] && inProgress != nil && len(inProgress.Active) == 0 {
+		return nil
+	}
+	return inProgress
 }

@@ -123,6 +123,7 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 		return // it is still read
 	}
 	facts.Now = now
+	_, _, facts.Read = s.own.peek()
 	if s.process != nil {
 		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
 	}

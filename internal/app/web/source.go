@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -22,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -280,10 +283,16 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	now := time.Now()
 	state := &web.State{}
 	s.health(state, now)
-	if usageErr != nil {
+	switch {
+	case apierrors.IsForbidden(usageErr):
+		state.Problems = append(state.Problems, "Current usage is not known: podfit may not read it from the Metrics API.")
+	case usageErr != nil:
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
 	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	if state.NoPods {
+		in.NoPods = "podfit may not list its pods"
+	}
 	in.Excluded = s.excludedOf(in.Snapshot)
 	state.Excluded = s.excluded
 	s.addEvidence(ctx, state, &in)
@@ -343,8 +352,7 @@ func (s *source) customProfiles(ctx context.Context) []web.CustomProfile {
 	return out
 }
 
-// addEvidence adds what the stored usage shows. Without it, recommendations count as provisional, and only the OOM kills are known that the
-// status of pods contains.
+// addEvidence adds what the stored usage shows. Without it nothing is recommended, and only the risks are known that pods show now.
 func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview.World) {
 	if !state.Complete() || len(in.Snapshot.Autoscalers) == 0 {
 		return // workloads that are not known yet would stay without evidence
@@ -353,12 +361,19 @@ func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview
 	switch {
 	case ok:
 		in.Evidence = stored.evidence
+		for _, problem := range stored.problems {
+			state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+problem)
+		}
 	case err != nil:
-		state.Problems = append(state.Problems, "The stored usage could not be read, so older OOM kills and peaks are not known, and recommendations count as provisional: "+err.Error())
+		in.Unread = review.UnreadUsage
+		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+err.Error())
 	default:
-		state.Problems = append(state.Problems, "The stored usage is still being read, so older OOM kills and peaks are not known yet.")
+		state.Problems = append(state.Problems, "The stored usage is still being read. Until then, "+unjudged+".")
 	}
 }
+
+// unjudged is what is not known without the stored usage.
+const unjudged = "older OOM kills, peaks and what could be given back are not known"
 
 // review returns what could be given back, with prices if there are some.
 func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surplus, error) {
@@ -391,6 +406,7 @@ func (s *source) health(state *web.State, now time.Time) {
 		}
 		switch {
 		case f.Forbidden && !f.Synced:
+			state.NoPods = state.NoPods || f.Resource == "pods"
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may not list %s, so they are not shown.", f.Resource))
 		case f.Forbidden && now.Sub(f.LastResponse) <= relisted:
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may list %s but not watch them, so changes are shown after some seconds.", f.Resource))
@@ -435,11 +451,11 @@ func (s *source) addActivity(ctx context.Context, state *web.State) {
 			return
 		}
 	}
-	entries, _, err := s.recent.get(ctx, freshEvent, s.events.RecentEvents)
+	entries, known, err := s.recent.get(ctx, freshEvent, s.events.RecentEvents)
 	if err != nil {
 		state.Problems = append(state.Problems, "Events could not be read, so the activity is not known.")
 	}
-	state.Activity = entries
+	state.Activity, state.NoActivity = entries, !known
 	state.ActivityFrom = "the events of the updater, which the API server keeps for an hour by default"
 }
 
@@ -471,7 +487,7 @@ func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview
 	}
 	from := checkpoint.Stored{Checkpoints: make(map[checkpoint.Key]usage.Checkpoint), Histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
 	for i := range row.Containers {
-		c := overview.ContainerHistory{Name: row.Containers[i].Name}
+		c := overview.ContainerHistory{Name: row.Containers[i].Container}
 		for j := range stored {
 			if stored[j].Container == c.Name {
 				addPeaks(&c, &stored[j], s.log)

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
@@ -38,7 +41,8 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 	return stored, errors.Join(checkpoints, histories)
 }
 
-// Catalog implements archive. A cluster without the CRD of SizingProfiles has only built-in profiles.
+// Catalog implements archive. A cluster without the CRD of SizingProfiles has only built-in profiles, and so has a user who may not list them:
+// a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
 	client, err := kube.NewProfiles(c.clients)
@@ -46,7 +50,7 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 		return nil, err
 	}
 	list, err := client.List(ctx)
-	if errors.Is(err, kube.ErrUnsupported) {
+	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
 		return catalog, nil
 	}
 	if err != nil {
@@ -71,7 +75,7 @@ type restored struct {
 
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
-func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *recommend.Nodes, from checkpoint.Stored) *restored {
+func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) *restored {
 	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
 	out.store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
@@ -96,6 +100,7 @@ func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot,
 type storedUsage struct {
 	evidence map[usage.Ref]*review.Evidence
 	updated  time.Time // when some of it was last stored
+	problems []string  // why a part could not be read
 }
 
 // newest returns when a part was last stored.
@@ -116,7 +121,7 @@ func newest(a checkpoint.Stored) (at time.Time) {
 }
 
 // evidence returns what the stored usage of each container with a VPA shows, as podfit recommend counts it. It reads one namespace after the
-// other, so its memory is that of the largest one.
+// other, so its memory is that of the largest one. A namespace whose usage podfit may not read is not judged; the others are.
 func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (storedUsage, error) {
 	var out storedUsage
 	catalog, err := s.archive.Catalog(ctx)
@@ -127,11 +132,18 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 	for _, a := range overview.Governors(snapshot, s.startupBoost) {
 		byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
 	}
-	nodes := recommend.NewNodes(s.world.Nodes(), s.world.Selectors())
+	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
 	out.evidence = make(map[usage.Ref]*review.Evidence)
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
 		from, err := s.archive.Namespace(ctx, namespace)
-		if err != nil {
+		lack := ""
+		switch {
+		case errors.Is(err, kube.ErrForbidden):
+			lack = review.UnreadUsage
+			if len(out.problems) < maxProblems {
+				out.problems = append(out.problems, err.Error())
+			}
+		case err != nil:
 			return out, err
 		}
 		if at := newest(from); at.After(out.updated) {
@@ -147,6 +159,7 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 						continue
 					}
 					e := review.StoredEvidence(a, ref.Container, history.store.Series(ref.Workload, ref.Container), now)
+					e.Lack = cmp.Or(lack, e.Lack)
 					out.evidence[ref] = &e
 				}
 			}
@@ -154,6 +167,9 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 	}
 	return out, ctx.Err()
 }
+
+// maxProblems bounds the namespaces whose error is shown.
+const maxProblems = 3
 
 // maxProfiles bounds the profiles that a page compares.
 const maxProfiles = 16
@@ -175,10 +191,10 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 		return nil, nil
 	}
 	now := time.Now()
-	nodes := recommend.NewNodes(s.world.Nodes(), s.world.Selectors())
+	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
 	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
 	in := &explanation.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a}
-	declared, _ := recommend.DeclaredBy(snapshot.PodsOf(row.Workload))
+	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string
 	for _, p := range recommend.Builtins() {
@@ -195,7 +211,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	for i := range row.Containers {
 		c := &row.Containers[i]
 		for _, at := range c.Kills {
-			in.Kills = append(in.Kills, explanation.Kill{Container: c.Name, At: at})
+			in.Kills = append(in.Kills, explanation.Kill{Container: c.Container, At: at})
 		}
 	}
 	return sizesOf(in), nil

@@ -173,7 +173,7 @@ func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"kube-system","name":"other","uid":"v2"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"}}}`)
 	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
 	event := func(namespace, pod string) string {
-		return fmt.Sprintf(`{"metadata":{"namespace":%[1]q,"name":%[2]q},"reason":"EvictedByVPA","type":"Normal","message":"evicted","involvedObject":{"kind":"Pod","namespace":%[1]q,"name":%[2]q},"lastTimestamp":%[3]q}`,
+		return fmt.Sprintf(`{"metadata":{"namespace":%[1]q,"name":%[2]q},"reason":"EvictedByVPA","type":"Normal","message":"evicted","source":{"component":"vpa-updater"},"involvedObject":{"kind":"Pod","namespace":%[1]q,"name":%[2]q},"lastTimestamp":%[3]q}`,
 			namespace, pod, time.Now().UTC().Format(time.RFC3339))
 	}
 	api.Reply("GET /api/v1/events", http.StatusOK, `{"kind":"EventList","apiVersion":"v1","items":[`+event("kube-system", "dns")+`,`+event("shop", "web-1-0")+`]}`)

@@ -5,10 +5,10 @@ package capacity
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // Settings are the settings of a plan.
@@ -136,12 +136,6 @@ func (a Advice) String() string {
 	return "Unknown"
 }
 
-// ParseAdvice returns the advice with a name.
-func ParseAdvice(name string) (Advice, bool) {
-	i := slices.Index(adviceNames[:], name)
-	return Advice(max(i, 0)), i >= 0
-}
-
 func adviceFor(r *ResourcePlan, today Day) Advice {
 	full, after := r.Outlook.Crossing(1), r.After.Crossing(1)
 	needed := full.State == Above || full.State == Ahead
@@ -170,7 +164,7 @@ func (r *ResourcePlan) AdviceText() string {
 		return "order by " + r.Outlook.OrderBy.String() + r.givesBack()
 	case GiveBack:
 		return fmt.Sprintf("do not order: %s could give back %s, which leaves %s; then 100 %% is not within %d days",
-			workloads(r.GiveBack), r.amount(r.Recoverable), percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
+			workloads(r.GiveBack), r.amount(r.Recoverable), wording.Percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
 	case OrderNow:
 		if full.State == Above {
 			return "order now: the pool is full" + r.givesBack()
@@ -198,8 +192,6 @@ func workloads(n int) string {
 	}
 	return fmt.Sprintf("%d workloads", n)
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // amount returns an amount for people: "71 cores" or "120 GiB".
 func (r *ResourcePlan) amount(v int64) string { return AmountText(r.Resource, v) }

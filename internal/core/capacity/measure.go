@@ -159,7 +159,7 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 	if used, ok := m.Used[p.Key]; ok {
 		pool.Used = pool.Used.Add(used)
 	}
-	key := workloadOf(p)
+	key := p.Workload()
 	load := pool.loads[key]
 	if load == nil {
 		load = &Load{Workload: key}
@@ -179,17 +179,6 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 			pool.gives[i][key] = true
 		}
 	}
-}
-
-// workloadOf returns the topmost controller of a pod, or what is known instead.
-func workloadOf(p *cluster.Pod) cluster.Workload {
-	switch {
-	case !p.Top.IsZero():
-		return p.Top
-	case !p.Controller.IsZero():
-		return p.Controller
-	}
-	return cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 }
 
 // governing returns the VPA whose recommendation applies to a workload, nil if there is none.
@@ -265,7 +254,7 @@ func (m *measurer) addPending() {
 			m.unplaced.add(p)
 			continue
 		}
-		key := workloadOf(p)
+		key := p.Workload()
 		pods := func(name string) int {
 			if load := m.pools[name].loads[key]; load != nil {
 				return load.Pods

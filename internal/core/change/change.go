@@ -7,6 +7,7 @@ package change
 import (
 	"iter"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -33,9 +34,9 @@ func Compare(res cluster.Resource, a, b int64) int {
 	return 0
 }
 
-// A Pair is the current and the new request or limit of a container for one resource.
+// A Pair is the current and the new request or limit of a container, or of the pod as a whole, for one resource.
 type Pair struct {
-	Container *cluster.Container
+	Container *cluster.Container // without a name for pod-level resources
 	Resource  cluster.Resource
 	Limit     bool
 	From, To  int64
@@ -47,34 +48,46 @@ type Pair struct {
 func Pairs(p *cluster.Pod, fits []policy.Fitted, spec bool) iter.Seq[Pair] {
 	return func(yield func(Pair) bool) {
 		for i := range fits {
-			if c := p.Container(fits[i].Container); c != nil && !pairsOf(c, &fits[i], spec, yield) {
+			c := p.Container(fits[i].Container)
+			if c == nil {
+				continue
+			}
+			had := cluster.PodResources{Requests: c.Requests, Limits: c.Limits}
+			if !spec {
+				had.Requests, had.Limits = c.Running()
+			}
+			if !pairsOf(c, had, cluster.PodResources{Requests: fits[i].Requests, Limits: fits[i].Limits}, yield) {
 				return
 			}
+		}
+		if p.PodLevel != nil && len(fits) > 0 && fits[0].PodLevel != nil {
+			pairsOf(&cluster.Container{}, *p.PodLevel, *fits[0].PodLevel, yield)
 		}
 	}
 }
 
-// pairsOf yields the Pairs of one container. It returns false if the caller wants no more.
-func pairsOf(c *cluster.Container, f *policy.Fitted, spec bool, yield func(Pair) bool) bool {
-	requests, limits := c.Requests, c.Limits
-	if !spec {
-		requests, limits = c.Running()
-	}
+// pairsOf yields the Pairs of one container or of a pod. It returns false if the caller wants no more.
+func pairsOf(c *cluster.Container, had, to cluster.PodResources, yield func(Pair) bool) bool {
 	for _, res := range cluster.All {
-		if to, ok := f.Requests.Get(res); ok {
-			from, had := requests.Get(res)
-			if !yield(Pair{Container: c, Resource: res, From: from, To: to, Had: had}) {
+		if amount, ok := to.Requests.Get(res); ok {
+			from, set := had.Requests.Get(res)
+			if !yield(Pair{Container: c, Resource: res, From: from, To: amount, Had: set}) {
 				return false
 			}
 		}
-		if to, ok := f.Limits.Get(res); ok {
-			from, had := limits.Get(res)
-			if !yield(Pair{Container: c, Resource: res, Limit: true, From: from, To: to, Had: had}) {
+		if amount, ok := to.Limits.Get(res); ok {
+			from, set := had.Limits.Get(res)
+			if !yield(Pair{Container: c, Resource: res, Limit: true, From: from, To: amount, Had: set}) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// counts reports whether a pair is a request that the scheduler counts: a pod-level request replaces those of the containers.
+func (p Pair) counts(pod *cluster.Pod) bool {
+	return !p.Limit && (p.Container.Name == "" || pod.PodLevel == nil || !pod.PodLevel.Requests.Has.Has(p.Resource))
 }
 
 func (p Pair) same() bool { return p.Had && Compare(p.Resource, p.To, p.From) == 0 }
@@ -155,7 +168,7 @@ func RaisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
 func Grows(p *cluster.Pod, fits []policy.Fitted) bool {
 	more := false
 	for x := range Pairs(p, fits, false) {
-		more = more || !x.Limit && Compare(x.Resource, x.To, x.From) > 0
+		more = more || x.counts(p) && Compare(x.Resource, x.To, x.From) > 0
 	}
 	return more
 }
@@ -164,7 +177,7 @@ func Grows(p *cluster.Pod, fits []policy.Fitted) bool {
 func Shrinks(p *cluster.Pod, fits []policy.Fitted) bool {
 	less := false
 	for x := range Pairs(p, fits, false) {
-		less = less || !x.Limit && Compare(x.Resource, x.To, x.From) < 0
+		less = less || x.counts(p) && Compare(x.Resource, x.To, x.From) < 0
 	}
 	return less && !Grows(p, fits)
 }
@@ -181,11 +194,11 @@ func Restarts(p *cluster.Pod, fits []policy.Fitted) bool {
 // ChangesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
 // refuses. It returns false if the pod's current class does not follow from its spec.
 func ChangesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
-	before := policy.QoSOf(policy.Limits{}, p, nil)
+	before := admissible.QoSOf(policy.Limits{}, p, nil)
 	if p.QoS != cluster.UnknownQoS && p.QoS != before {
 		return false
 	}
-	return policy.QoSOf(l, p, fits) != before
+	return admissible.QoSOf(l, p, fits) != before
 }
 
 // Total returns the requests that the scheduler counts for a pod with fits set on it: the sum of containers and sidecars, or, if
@@ -212,7 +225,7 @@ func Total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 	}
 	running := containers.Add(sidecars)
 	sum := cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
-	if level := policy.PodLevelOf(p, fits); level != nil {
+	if level := admissible.PodLevelOf(p, fits); level != nil {
 		return level.Requests.Or(sum)
 	}
 	return sum

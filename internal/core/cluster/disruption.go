@@ -48,12 +48,7 @@ func (s Selector) Matches(labels []string) bool {
 	if s.None {
 		return false
 	}
-	for _, r := range s.Requirements {
-		if !r.holds(labels) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.Requirements, func(r Requirement) bool { return !r.holds(labels) })
 }
 
 func (r Requirement) holds(labels []string) bool {

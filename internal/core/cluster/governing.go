@@ -3,6 +3,8 @@
 
 package cluster
 
+import "slices"
+
 // Governing returns the autoscaler that governs the pods of a workload, given all autoscalers that target the workload. It is the
 // oldest of those that change pods. If two have the same age, it is the one whose namespace and name sort first. It returns
 // nil if no autoscaler changes pods. The order of the input does not matter.
@@ -27,15 +29,7 @@ func (a *Autoscaler) ChangesPods(startupBoost bool) bool {
 
 // HasStartupBoost reports whether an autoscaler has a startup boost, for all containers or for one.
 func (a *Autoscaler) HasStartupBoost() bool {
-	if a.Boost != nil {
-		return true
-	}
-	for i := range a.Policies {
-		if a.Policies[i].Boost != nil {
-			return true
-		}
-	}
-	return false
+	return a.Boost != nil || slices.ContainsFunc(a.Policies, func(p ContainerPolicy) bool { return p.Boost != nil })
 }
 
 // Precedes reports whether a is older than b. If both have the same age, it reports whether the namespace and name of a sort first.
@@ -52,4 +46,45 @@ func Oldest(as []*Autoscaler) *Autoscaler {
 		}
 	}
 	return oldest
+}
+
+// Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted
+// or have finished.
+type Governed struct {
+	Autoscaler *Autoscaler
+	Pods       []*Pod
+}
+
+// Gather assigns pods to the autoscalers that govern them: the pods of a topmost controller to the autoscaler that
+// Governing chooses for it. Where none changes pods, they are assigned to the oldest autoscaler, whose update mode is then the
+// reason why they are left alone. startupBoost is the feature gate CPUStartupBoost. The result is sorted by autoscaler and
+// contains every autoscaler, those that govern no pod too.
+func Gather(as []*Autoscaler, pods []*Pod, startupBoost bool) []Governed {
+	byTarget := make(map[Workload][]*Autoscaler, len(as))
+	for _, a := range as {
+		byTarget[a.Target] = append(byTarget[a.Target], a)
+	}
+	podsOf := make(map[*Autoscaler][]*Pod, len(as))
+	governing := make(map[Workload]*Autoscaler, len(as))
+	for _, p := range pods {
+		if p.Top.IsZero() {
+			continue
+		}
+		a, known := governing[p.Top]
+		if !known {
+			if a = Governing(byTarget[p.Top], startupBoost); a == nil {
+				a = Oldest(byTarget[p.Top])
+			}
+			governing[p.Top] = a
+		}
+		if a != nil {
+			podsOf[a] = append(podsOf[a], p)
+		}
+	}
+	out := make([]Governed, 0, len(as))
+	for _, a := range as {
+		out = append(out, Governed{Autoscaler: a, Pods: podsOf[a]})
+	}
+	slices.SortFunc(out, func(a, b Governed) int { return a.Autoscaler.Key.Compare(b.Autoscaler.Key) })
+	return out
 }

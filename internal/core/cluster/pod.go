@@ -39,6 +39,7 @@ type Pod struct {
 	Sized         bool          // it has the annotation vpaUpdates: the admission controller set its resources, or recorded why not
 	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
 	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
+	OwnVolume     bool          // one of these is not an emptyDir
 	Tolerance     Tolerance     // which taints it tolerates
 	Place         Place         // the nodes that it may run on
 	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
@@ -96,6 +97,18 @@ const (
 
 // Live reports whether the pod runs or may still run.
 func (p *Pod) Live() bool { return !p.Deleting && p.Phase != Succeeded && p.Phase != Failed }
+
+// Workload returns the topmost controller of the pod, because the direct controller of a Deployment's pods changes with each rollout. It is the
+// direct controller while the topmost is unknown, and the pod itself if it has none.
+func (p *Pod) Workload() Workload {
+	switch {
+	case !p.Top.IsZero():
+		return p.Top
+	case !p.Controller.IsZero():
+		return p.Controller
+	}
+	return Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+}
 
 // ObservedContainers returns the annotation vpaObservedContainers, or "" if all regular containers count as observed.
 func (p *Pod) ObservedContainers() string {

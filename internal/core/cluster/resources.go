@@ -31,6 +31,14 @@ func (r Resource) String() string {
 	return fmt.Sprintf("resource(%d)", uint8(r))
 }
 
+// InUnits returns an amount in cores or bytes.
+func (r Resource) InUnits(amount int64) float64 {
+	if r == CPU {
+		return float64(amount) / 1000
+	}
+	return float64(amount)
+}
+
 // ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
 	switch name {

@@ -6,6 +6,7 @@ package cluster
 import (
 	"cmp"
 	"strings"
+	"time"
 )
 
 // A Key identifies a namespaced object of a given kind.
@@ -53,9 +54,12 @@ func (w Workload) Compare(o Workload) int {
 // Scale contains the number of replicas of a controller.
 type Scale struct {
 	Known      bool  // false if the number of replicas could not be read, or has not been read yet
+	Gone       bool  // the controller does not exist
 	Unscalable bool  // the kind of the controller has no scale subresource
 	Replicas   int32 // desired replicas (for a DaemonSet: nodes that should run a pod)
 	Ready      int32 // ready replicas according to the controller; only read for DaemonSets
+
+	MinReady time.Duration // spec.minReadySeconds: how long a pod must be ready until it is available
 }
 
 // Wanted returns how many pods a controller should have, and false if that is 0 or unknown. The built-in controllers always have

@@ -210,3 +210,31 @@ func (d *Decoder) Bytes(name string, limit int) []byte {
 func (d *Decoder) String(name string, limit int) string {
 	return string(d.take(name, d.Count(name, limit)))
 }
+
+// A State is encoded and decoded as a whole. It is a pointer.
+type State interface {
+	Encode(e *Encoder)
+	Decode(d *Decoder)
+}
+
+// Append appends model state to a buffer.
+func Append(b []byte, s State) ([]byte, error) {
+	e := NewEncoder(b)
+	s.Encode(e)
+	return e.Data(), nil
+}
+
+// Read decodes model state. When it fails, the state does not change.
+func Read[T any, S interface {
+	*T
+	State
+}](data []byte, s S) error {
+	decoded := *s
+	d := NewDecoder(data)
+	S(&decoded).Decode(d)
+	if err := d.Finish("model state"); err != nil {
+		return fmt.Errorf("decode model state: %w", err)
+	}
+	*s = decoded
+	return nil
+}

@@ -5,6 +5,7 @@ package contention
 
 import (
 	"fmt"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -57,12 +58,7 @@ func (e *Excess) isNeeded(s *Situation) bool {
 
 // onSpare reports whether all nodes of the pods have spare CPU.
 func (e *Excess) onSpare(spare map[string]bool) bool {
-	for _, p := range e.Pods {
-		if !spare[p.Node] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.Pods, func(p *cluster.Pod) bool { return !spare[p.Node] })
 }
 
 // spareBelow is the used share of the allocatable CPU of a node below which it has spare CPU.

@@ -22,19 +22,13 @@ const (
 
 // String returns the act as a verb.
 func (a Act) String() string {
-	switch a {
-	case Resize:
-		return "resize"
-	case Evict:
-		return "evict"
-	case Delete:
-		return "delete"
-	case Surge:
-		return "surge"
-	default:
-		return "leave"
+	if verb, ok := verbs[a]; ok {
+		return verb
 	}
+	return "leave"
 }
+
+var verbs = map[Act]string{Resize: "resize", Evict: "evict", Delete: "delete", Surge: "surge"}
 
 // A Decision is the action on one pod and its reason.
 type Decision struct {

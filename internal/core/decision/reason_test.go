@@ -42,7 +42,7 @@ func TestReason_untilIsSet_textHasDateAndZone(t *testing.T) {
 
 func TestReason_everyCode_isFullSentences(t *testing.T) {
 	until := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for code := range codeNames {
+	for code := range Codes() {
 		texts := []string{"", "message.", "message"}
 		if slices.Contains([]ReasonCode{ModeOff, GateOff, BackingOff, NoNodeFits, AwaitingCapacity, NoCapacityProvider}, code) { // their texts are podfit's own
 			texts = []string{"eviction"}
@@ -74,7 +74,7 @@ func TestReason_amounts_haveUnits(t *testing.T) {
 // Names of reasons are label values of metrics: each reason has its own.
 func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 	seen := map[string]ReasonCode{}
-	for w := range codeNames {
+	for w := range Codes() {
 		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
 			if other, ok := seen[s]; ok && other != w {
 				t.Errorf("%d and %d are both %q", w, other, s)
@@ -85,9 +85,35 @@ func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 			t.Errorf("%s has no sentence", w)
 		}
 	}
-	for w := ModeOff; w <= lastCode; w++ {
-		if codeNames[w] == "" {
+	for w := ModeOff; w <= slices.Max(slices.Collect(Codes())); w++ {
+		if entries[w].name == "" {
 			t.Errorf("reason %d has no name", w)
 		}
+	}
+}
+
+func TestEntries_valuesInTexts_exist(t *testing.T) {
+	used := map[string]bool{}
+	for code, e := range entries {
+		for _, text := range []string{e.text, e.undated, e.withText} {
+			fill(text, func(name string) string {
+				used[name] = true
+				if values[name] == nil {
+					t.Errorf("%s has the unknown value %s", code, name)
+				}
+				return ""
+			})
+		}
+	}
+	for name := range values {
+		if !used[name] {
+			t.Errorf("no reason has the value %s", name)
+		}
+	}
+}
+
+func TestReason_valueWithBraces_isNotReplaced(t *testing.T) {
+	if got := (Reason{Code: ResizeFailed, Text: "{until} {"}).String(); got != "The kubelet failed to resize the pod: {until} {." {
+		t.Error(got)
 	}
 }

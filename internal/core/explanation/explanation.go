@@ -28,64 +28,105 @@ const (
 
 // A Subject is what is explained.
 type Subject struct {
-	Kind     Kind
-	Name     string           // as it is shown: "shop/Deployment/cart"
-	Workload cluster.Workload // of the pods; zero for a node, or if there is none
-	Command  string           // the workload for kubectl: "deploy/cart"; "" if there is none
+	Kind      Kind
+	Name      string           // as it is shown: "shop/Deployment/cart"
+	Namespace string           // "" for a node
+	Workload  cluster.Workload // of the pods; zero for a node, or if there is none
+	Command   string           // the workload for kubectl: "deploy/cart"; "" if there is none
+	Pods      []*cluster.Pod   // sorted
+
+	Autoscaler *cluster.Autoscaler   // nil: no VPA governs the pods, or that is not known
+	Others     []*cluster.Autoscaler // further VPAs of the same workload
+	Governing  *cluster.Autoscaler   // the one of all these that changes pods; nil if there is none
 }
 
 // Input is what is known about a subject.
 type Input struct {
-	Now        time.Time // times are shown in its location
-	Subject    Subject
-	Autoscaler *cluster.Autoscaler   // nil: no VPA governs the pods, or that is not known
-	Others     []*cluster.Autoscaler // further VPAs of the same workload
-	Governing  *cluster.Autoscaler   // the one of all these that changes pods; nil if there is none
-	Vendor     bool                  // the VPA names a recommender that is no profile of podfit, so another program sizes it
-	Container  string                // only this container; "" for all
-	Pods       []*cluster.Pod        // of the subject, sorted
-	Replicas   cluster.Scale         // of the workload
+	Now time.Time // times are shown in its location
+	Subject
+	Container string        // only this container; "" for all
+	Replicas  cluster.Scale // of the workload
 
-	Decisions     []decision.Decision    // on the pods; a pod without VPA has none
-	Gates         map[string][]plan.Gate // by UID of the pod
-	EvictionGates map[string][]plan.Gate // of pods that wait for a resize, by UID
-	Switched      *Switched              // nil if the update mode of the VPA changes pods, or if that is not known
-	Budget        plan.Budget            // of the updater
-	Interval      time.Duration          // between two passes
+	Plan
+	Switched *Switched // nil if the update mode of the VPA changes pods, or if that is not known
+	Updater
+	Rules rollout.Rules // the rules for changes that apply to the VPA; zero if they are not known
 
-	Nodes      []cluster.Node
-	AllPods    []*cluster.Pod // of all nodes; nil if they are not known
-	Disruption []cluster.DisruptionBudget
+	Cluster
 	Labels     []string // of the pods, "key=value"
 	Containers []Container
 	Usage      []usage.Sample // current usage; nil if it is not known
-
-	Waiting []ledger.WaitingState // pods that the last passes of the running updater left, as it recorded
 
 	Conditions []Condition // of the VPA
 	Events     []Event     // about the VPA and the pods, the newest last
 
 	Sizing *Sizing // what the sizes are computed from; nil if that is not known
+	Lack   string  // why it is not known how much usage the recommendation is based on; "" if that is known
+	Vendor bool    // the VPA names a recommender that is no profile of podfit, so another program sizes it
 	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
 
 	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
+	Gaps
+}
 
-	FrozenBy string        // the switch that stops changes of the running pods of the VPA; "" if there is none
-	Rules    rollout.Rules // the rules for changes that apply to the VPA; zero if they are not known
+// Plan is what the next pass does with the pods.
+type Plan struct {
+	Decisions     []decision.Decision    // a pod without VPA has none
+	Gates         map[string][]plan.Gate // by UID of the pod
+	EvictionGates map[string][]plan.Gate // of pods that wait for a resize, by UID
+}
 
-	Paused string // why the updater changes no pods at all, as a full sentence; "" if it does, or if that is not known
-
-	Assumed []string // settings of the updater that were assumed
-	Missing []string // what could not be read, as full sentences
-
-	Forbidden []Unread // what the user has no right to read
+// PlanOf returns what a pass does with some pods, by UID.
+func PlanOf(pass *plan.Pass, pods map[string]bool) Plan {
+	out := Plan{Gates: map[string][]plan.Gate{}, EvictionGates: map[string][]plan.Gate{}}
+	out.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !pods[d.Pod.UID] })
+	for uid := range pods {
+		out.Gates[uid], out.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
+	}
+	return out
 }
 
 // Switched is the plan of the next pass under an update mode that changes pods.
 type Switched struct {
-	Mode      cluster.Mode
-	Decisions []decision.Decision
-	Gates     map[string][]plan.Gate
+	Mode cluster.Mode
+	Plan
+}
+
+// Updater is what is known about the running updater.
+type Updater struct {
+	Budget   plan.Budget
+	Interval time.Duration         // between two passes
+	Waiting  []ledger.WaitingState // pods that its last passes left, as it recorded
+	Paused   string                // why it changes no pods at all, as a full sentence; "" if it does, or if that is not known
+}
+
+// Cluster has the objects around the pods.
+type Cluster struct {
+	Nodes      []cluster.Node
+	AllPods    []*cluster.Pod // of all nodes; nil if they are not known
+	Disruption []cluster.DisruptionBudget
+}
+
+// Gaps are what is not known.
+type Gaps struct {
+	Assumed   []string // settings of the updater that were assumed
+	Missing   []string // what could not be read, as full sentences
+	Forbidden []Unread // what the user has no right to read; not in Missing
+}
+
+// Unread is a part of the cluster that the user has no right to read.
+type Unread struct {
+	Part string // a plural noun, such as nodes
+	Note string // a full sentence
+}
+
+// Unknown returns a sentence for each part of the cluster that is not known.
+func (g *Gaps) Unknown() []string {
+	out := make([]string, 0, len(g.Forbidden)+len(g.Missing))
+	for _, u := range g.Forbidden {
+		out = append(out, u.Note)
+	}
+	return append(out, g.Missing...)
 }
 
 // A Container has the facts of a pod template that show a Java virtual machine.
@@ -123,24 +164,7 @@ type Explanation struct {
 	You        []Advice
 	Why        []Why
 	WhatIf     []Counterfactual
-	Assumed    []string
-	Missing    []string // full sentences
-	Forbidden  []Unread // what the user has no right to read; not in Missing
-}
-
-// Unread is a part of the cluster that the user has no right to read.
-type Unread struct {
-	Part string // a plural noun, such as nodes
-	Note string // a full sentence
-}
-
-// Unknown returns a sentence for each part of the cluster that is not known.
-func (e *Explanation) Unknown() []string {
-	out := make([]string, 0, len(e.Forbidden)+len(e.Missing))
-	for _, u := range e.Forbidden {
-		out = append(out, u.Note)
-	}
-	return append(out, e.Missing...)
+	Gaps
 }
 
 // A Step is what the updater does next with some pods.
@@ -158,13 +182,13 @@ type Step struct {
 
 // Advice is what a person can do.
 type Advice struct {
-	Text    string
-	Command string // to copy; "" if there is none
+	Text    string `json:"text"`
+	Command string `json:"command,omitempty"` // to copy; "" if there is none
 }
 
 // Explain describes the subject.
 func Explain(in *Input) *Explanation {
-	out := &Explanation{At: in.Now, Subject: in.Subject.Name, Assumed: in.Assumed, Missing: in.Missing, Forbidden: in.Forbidden}
+	out := &Explanation{At: in.Now, Subject: in.Name, Gaps: in.Gaps}
 	out.Facts = facts(in)
 	out.Situations = situations(in)
 	out.Now = now(in)

@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // explained are the scenes of the golden file explanations.txt.
@@ -37,7 +38,7 @@ var explained = map[string]func() *Input{
 	"pod without controller": func() *Input {
 		in := quietInput("cart-0")
 		in.Autoscaler, in.Decisions = nil, nil
-		in.Subject = Subject{Kind: OfPod, Name: "shop/Pod/cart-0"}
+		in.Subject = Subject{Kind: OfPod, Name: "shop/Pod/cart-0", Pods: in.Pods}
 		return in
 	},
 	"pod": func() *Input {
@@ -87,15 +88,18 @@ var explained = map[string]func() *Input{
 	"frozen, and all pods have their size": func() *Input {
 		in := quietInput("cart-0")
 		in.Autoscaler.Rules.Frozen = true
-		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler})
+		in.Rules = rollout.Rules{Autoscaler: in.Autoscaler}
+		return in
 	},
 	"frozen namespace": func() *Input {
 		in := quietInput("cart-0")
-		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler, Namespace: cluster.ChangeRules{Frozen: true}})
+		in.Rules = rollout.Rules{Autoscaler: in.Autoscaler, Namespace: cluster.ChangeRules{Frozen: true}}
+		return in
 	},
 	"frozen cluster": func() *Input {
 		in := quietInput("cart-0")
-		return frozenBy(in, rollout.Rules{Autoscaler: in.Autoscaler, Cluster: cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}, Reason: "incident 7"}})
+		in.Rules = rollout.Rules{Autoscaler: in.Autoscaler, Cluster: cluster.Freeze{On: true, By: cluster.Key{Namespace: "kube-system", Name: "podfit-freeze"}, Reason: "incident 7"}}
+		return in
 	},
 	"frozen": func() *Input {
 		in := quietInput("cart-0", "cart-1")
@@ -122,13 +126,13 @@ var explained = map[string]func() *Input{
 		in := quietInput("cart-0", "cart-1")
 		in.Pods[1].Namespace = "web"
 		in.Autoscaler = nil
-		in.Subject = Subject{Kind: OfNode, Name: "n1"}
+		in.Subject = Subject{Kind: OfNode, Name: "n1", Pods: in.Pods, Autoscaler: in.Autoscaler}
 		return in
 	},
 	"node with problems": func() *Input {
 		in := quietInput("cart-0")
 		in.Autoscaler = nil
-		in.Subject = Subject{Kind: OfNode, Name: "n1"}
+		in.Subject = Subject{Kind: OfNode, Name: "n1", Pods: in.Pods, Autoscaler: in.Autoscaler}
 		in.Nodes[0].Ready, in.Nodes[0].Cordoned, in.Nodes[0].LowMemory = false, true, true
 		in.AllPods = nil
 		return in
@@ -136,7 +140,7 @@ var explained = map[string]func() *Input{
 	"node that is not known": func() *Input {
 		in := quietInput()
 		in.Autoscaler = nil
-		in.Subject = Subject{Kind: OfNode, Name: "n9"}
+		in.Subject = Subject{Kind: OfNode, Name: "n9", Pods: in.Pods, Autoscaler: in.Autoscaler}
 		return in
 	},
 }
@@ -257,12 +261,13 @@ func TestNow_kills_countPodsAndKills(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")
 	in.oomKilled(0, 0, minutesAgo(5))
 	in.Pods[0].Containers[0].Limits = cluster.Resources{}
-	if got, want := strings.Join(kills(in), ""), "app was OOM-killed once in 1 pod, last at 11:55, and has not restarted since."; got != want {
+	if got, want := strings.Join(kills(in), ""), "app was OOM-killed at least once in 1 pod, last at 11:55, and has not restarted since."; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	in.oomKilled(1, 200, minutesAgo(3))
 	in.Pods[0].Containers[0].Exit.Now, in.Pods[1].Containers[0].Exit.Now = false, false
-	if got, want := strings.Join(kills(in), ""), "app was OOM-killed 201 times in 2 pods, last at 11:57 with a limit of 2Gi."; got != want {
+	in.Pods[0].Containers[0].Restarts = 211
+	if got, want := strings.Join(kills(in), ""), "app was OOM-killed at least 201 times in 2 pods with 211 restarts, last at 11:57 with a limit of 2Gi."; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -343,7 +348,7 @@ func TestExplain_modeOff_hasWhatHappensIfSwitchedOn(t *testing.T) {
 	in.Decisions[0].Reason.Code = decision.ModeOff
 	on := in.Decisions[0]
 	on.Do, on.Reason = decision.Resize, decision.Reason{}
-	in.Switched = &Switched{Mode: cluster.InPlaceOrRecreate, Decisions: []decision.Decision{on}}
+	in.Switched = &Switched{Mode: cluster.InPlaceOrRecreate, Plan: Plan{Decisions: []decision.Decision{on}}}
 	e := Explain(in)
 	if len(e.Next) != 1 || e.Next[0].Act != decision.Leave || len(e.IfOn) != 1 || e.IfOn[0].Act != decision.Resize || e.IfMode != cluster.InPlaceOrRecreate {
 		t.Errorf("next %+v, if switched on %+v", e.Next, e.IfOn)
@@ -474,7 +479,7 @@ func TestKubectl_namespace_isThatOfTheSubject(t *testing.T) {
 		{func() { in.Pods = nil }, "kubectl get pods"},
 	} {
 		c.edit()
-		if got := in.kubectl("get pods"); got != c.want {
+		if got := in.kubectl("get", "pods"); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -570,11 +575,11 @@ func TestClock_time_hasItsDayIfThatIsNotToday(t *testing.T) {
 
 func TestWords_numbers_haveSingularAndPlural(t *testing.T) {
 	for got, want := range map[string]string{
-		count(1, "pod"): "1 pod", count(0, "pod"): "0 pods", have(1, "pod"): "1 pod has", have(2, "pod"): "2 pods have",
-		times(1): "once", times(3): "3 times", are(1): "is", are(2): "are", wait(1): "1 pod waits", wait(2): "2 pods wait",
+		wording.Count(1, "pod"): "1 pod", wording.Count(0, "pod"): "0 pods", form(1, "has", "have"): "has", form(2, "has", "have"): "have",
+		form(1, "it", "them"): "it", form(0, "it", "them"): "them",
 		span(90 * time.Minute): "1h30m", span(time.Hour): "1h", span(10 * time.Minute): "10m", span(0): "0s", span(61 * time.Second): "1m1s",
 		amount(cluster.Memory, 1536*mib): "1536Mi", amount(cluster.Memory, 10*gib+gib/2): "10.5Gi", amount(cluster.Memory, 2*gib): "2Gi",
-		quoted("n1"): "n1", quoted(""): "''", quoted("a b"): "'a b'", quoted("it's"): `'it'\''s'`, quoted("$(x)"): "'$(x)'",
+		wording.ShellWord("n1"): "n1", wording.ShellWord(""): "''", wording.ShellWord("a b"): "'a b'", wording.ShellWord("it's"): `'it'\''s'`, wording.ShellWord("$(x)"): "'$(x)'",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -664,11 +669,4 @@ func TestPast_nothingRecorded_isAnErrorThatNamesTheFirstRecord(t *testing.T) {
 			t.Errorf("got  %v, %v\nwant %v", got, err, c.want)
 		}
 	}
-}
-
-// frozenBy makes the switch of rules stop changes.
-func frozenBy(in *Input, rules rollout.Rules) *Input {
-	in.Rules = rules
-	in.FrozenBy, _ = rollout.Frozen(rules)
-	return in
 }

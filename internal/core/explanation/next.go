@@ -63,7 +63,8 @@ func (in *Input) unserved(a *cluster.Autoscaler) Step {
 // switched returns what the next pass would do with the pods if the update mode of the VPA were another.
 func switched(in *Input) []Step {
 	other := *in
-	other.Decisions, other.Gates, other.EvictionGates = in.Switched.Decisions, in.Switched.Gates, nil
+	other.Plan = in.Switched.Plan
+	other.EvictionGates = nil
 	return next(&other)
 }
 
@@ -182,16 +183,10 @@ var passing = map[string]bool{
 
 // budgetsOf returns the PodDisruptionBudgets that select the pods.
 func (in *Input) budgetsOf() []cluster.DisruptionBudget {
-	var out []cluster.DisruptionBudget
 	if in.Labels == nil {
 		return nil
 	}
-	for _, b := range in.Disruption {
-		if b.Selector.Matches(in.Labels) {
-			out = append(out, b)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(in.Disruption), func(b cluster.DisruptionBudget) bool { return !b.Selector.Matches(in.Labels) })
 }
 
 // pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not

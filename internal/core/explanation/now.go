@@ -13,6 +13,9 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // recently is how long an OOM kill is reported.
@@ -76,23 +79,25 @@ func (in *Input) node() *cluster.Node {
 }
 
 func (in *Input) nodeNamed(name string) *cluster.Node {
-	for i := range in.Nodes {
-		if in.Nodes[i].Name == name {
-			return &in.Nodes[i]
-		}
+	i := slices.IndexFunc(in.Nodes, func(n cluster.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &in.Nodes[i]
 }
 
 // now returns what has happened, the most urgent first.
 func now(in *Input) []string {
 	var out []string
-	if a := in.Autoscaler; in.FrozenBy != "" && a != nil && a.Mode.Updates() {
-		out = append(out, "Changes of running pods are frozen by the "+in.FrozenBy+".")
+	if by := in.frozenBy(); by != "" && in.Autoscaler != nil && in.Autoscaler.Mode.Updates() {
+		out = append(out, "Changes of running pods are frozen by the "+by+".")
 	}
 	out = append(out, kills(in)...)
 	out = append(out, unready(in)...)
 	out = append(out, resizes(in)...)
+	if why := in.unjudged(); why != "" {
+		out = append(out, "The recommendation is not judged yet: "+why+".")
+	}
 	out = append(out, progress(in)...)
 	out = append(out, sizes(in)...)
 	out = append(out, recorded(in)...)
@@ -111,16 +116,42 @@ func now(in *Input) []string {
 	return out
 }
 
+// frozenBy returns the switch that stops changes of running pods by the rules, or "".
+func (in *Input) frozenBy() string {
+	if in.Rules.Autoscaler == nil {
+		return ""
+	}
+	by, _ := rollout.Frozen(in.Rules)
+	return by
+}
+
+// unjudged returns why the recommendation cannot be relied on yet, by the rule of podfit recommend; "" if it can.
+func (in *Input) unjudged() string {
+	if in.Sizing == nil || in.Lack != "" {
+		return in.Lack
+	}
+	for _, h := range in.Sizing.Histories {
+		if name := h.Container(); in.shows(name) && in.Autoscaler.AdviceFor(name) != nil {
+			e := review.StoredEvidence(in.Autoscaler, name, h, in.Now)
+			if why := e.Lacking(); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
 // shows reports whether a container is part of the explanation.
 func (in *Input) shows(container string) bool { return in.Container == "" || in.Container == container }
 
-// kills describes the recent OOM kills of each container.
+// kills describes the recent OOM kills of each container. A pod shows only its last one, so there may have been as many as restarts.
 func kills(in *Input) []string {
 	type of struct {
-		pods, times int
-		last        time.Time
-		limit       int64
-		down        bool
+		pods, times, restarts int
+
+		last  time.Time
+		limit int64
+		down  bool
 	}
 	found := map[string]*of{}
 	for _, p := range in.Pods {
@@ -136,6 +167,7 @@ func kills(in *Input) []string {
 			}
 			k.pods++
 			k.times += max(1, int(c.Exit.Kills))
+			k.restarts += int(c.Restarts)
 			k.down = k.down || c.Exit.Now
 			if c.Exit.Finished.After(k.last) {
 				k.last = c.Exit.Finished
@@ -147,7 +179,12 @@ func kills(in *Input) []string {
 	var out []string
 	for _, name := range sortedKeys(found) {
 		k := found[name]
-		text := fmt.Sprintf("%s was OOM-killed %s in %s, last at %s", name, times(k.times), count(k.pods, "pod"), clock(in.Now, k.last))
+		text := fmt.Sprintf("%s was OOM-killed at least %s in %s",
+			name, form(k.times, "once", fmt.Sprintf("%d times", k.times)), wording.Count(k.pods, "pod"))
+		if k.restarts > k.times {
+			text += " with " + wording.Count(k.restarts, "restart")
+		}
+		text += ", last at " + clock(in.Now, k.last)
 		if k.limit > 0 {
 			text += " with a limit of " + cluster.Format(cluster.Memory, k.limit)
 		}
@@ -170,18 +207,14 @@ func unready(in *Input) []string {
 			broken++
 		}
 	}
+	total := len(in.Pods)
 	var out []string
-	switch {
-	case pending > 0 && len(in.Pods) == 1:
-		out = append(out, "The pod has no node.")
-	case pending > 0:
-		out = append(out, fmt.Sprintf("%s no node.", have(pending, "pod")))
+	if pending > 0 {
+		out = append(out, form(total, "The pod has", wording.Count(pending, "pod")+form(pending, " has", " have"))+" no node.")
 	}
-	switch {
-	case broken > 0 && len(in.Pods) == 1:
-		out = append(out, "The pod is not ready.")
-	case broken > 0:
-		out = append(out, fmt.Sprintf("%d of %s %s not ready.", broken, count(len(in.Pods), "pod"), are(broken)))
+	if broken > 0 {
+		several := fmt.Sprintf("%d of %s %s", broken, wording.Count(total, "pod"), form(broken, "is", "are"))
+		out = append(out, form(total, "The pod is", several)+" not ready.")
 	}
 	return out
 }
@@ -206,7 +239,7 @@ func resizes(in *Input) []string {
 		oldest := slices.MinFunc(pods, func(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) })
 		text := "Resize of " + oldest.Name + " " + resizeStates[state] + since(in.Now, " since ", oldest.Resize.Since)
 		if len(pods) > 1 {
-			text = "Resizes of " + count(len(pods), "pod") + " " + resizeStates[state] + since(in.Now, ", the first since ", oldest.Resize.Since)
+			text = "Resizes of " + wording.Count(len(pods), "pod") + " " + resizeStates[state] + since(in.Now, ", the first since ", oldest.Resize.Since)
 		}
 		if m := strings.TrimRight(strings.TrimSpace(oldest.Resize.Message), "."); m != "" {
 			text += ": " + m
@@ -238,7 +271,7 @@ func progress(in *Input) []string {
 	case single:
 		return []string{"The pod does not have the recommended size."}
 	}
-	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, count(total, "pod"), has(sized))}
+	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, wording.Count(total, "pod"), form(sized, "has", "have"))}
 }
 
 // sizes describes the recommendation of each container of the first pod that differs from it.
@@ -287,20 +320,14 @@ func recorded(in *Input) []string {
 	}
 	var out []string
 	for _, s := range in.Waiting {
-		text := fmt.Sprintf("The running updater recorded that %s for %s, the first is %s", wait(s.Pods), s.Reason, s.First)
+		text := fmt.Sprintf("The running updater recorded that %s %s for %s, the first is %s",
+			wording.Count(s.Pods, "pod"), form(s.Pods, "waits", "wait"), s.Reason, s.First)
 		if s.NotBefore.After(in.Now) {
 			text += "; not before " + clock(in.Now, s.NotBefore)
 		}
 		out = append(out, text+".")
 	}
 	return out
-}
-
-func wait(n int) string {
-	if n == 1 {
-		return "1 pod waits"
-	}
-	return count(n, "pod") + " wait"
 }
 
 // badWhenTrue are the conditions of a VPA that report a problem while they are true. HorizontalPodAutoscaler and TargetConflict are
@@ -325,8 +352,11 @@ func conditions(in *Input, said []string) []string {
 		if c.Message != "" && slices.ContainsFunc(said, func(line string) bool { return strings.Contains(line, c.Message) }) {
 			continue
 		}
-		text := "VPA " + c.Type + "=" + strings.ToUpper(fmt.Sprint(c.True)[:1]) + fmt.Sprint(c.True)[1:]
-		text += since(in.Now, " since ", c.Since)
+		status := "False"
+		if c.True {
+			status = "True"
+		}
+		text := "VPA " + c.Type + "=" + status + since(in.Now, " since ", c.Since)
 		if m := cmp.Or(c.Message, c.Reason); m != "" {
 			text += ": " + m
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // shownEvents is the number of events in NOW.
@@ -110,7 +111,7 @@ type group struct {
 func (g *group) text(now time.Time) string {
 	var others, first string
 	if n := len(g.names) - 1; n > 0 {
-		others = " and " + count(n, "other pod")
+		others = " and " + wording.Count(n, "other pod")
 	}
 	if !g.first.IsZero() && g.first.Before(g.last.At) {
 		first = " since " + clock(now, g.first)
@@ -184,10 +185,11 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 		return nil, fmt.Errorf("nothing is recorded about %s until %s: %s. The cluster stores no earlier states of pods; events are kept for an hour by default",
 			in.Subject.Name, at.In(in.Now.Location()).Format("2006-01-02 15:04 MST"), reach)
 	}
-	out := &Explanation{At: at, Subject: in.Subject.Name, Facts: facts(in), Forbidden: in.Forbidden, Missing: append(slices.Clone(in.Missing),
-		"This is what events and the records of the updater contain until then, and not the state of the pods, which the cluster does not store.")}
+	out := &Explanation{At: at, Subject: in.Name, Facts: facts(in), Gaps: Gaps{Forbidden: in.Forbidden}}
+	out.Missing = append(slices.Clone(in.Missing), "This is what events and the records of the updater contain until then, "+
+		"and not the state of the pods, which the cluster does not store.")
 	if omitted := n - shownRecords; omitted > 0 {
-		out.Now = append(out.Now, fmt.Sprintf("%s until %s are omitted.", count(omitted, "earlier record"), clock(at, all[omitted-1].at)))
+		out.Now = append(out.Now, fmt.Sprintf("%s until %s are omitted.", wording.Count(omitted, "earlier record"), clock(at, all[omitted-1].at)))
 	}
 	for _, r := range all[max(0, n-shownRecords):n] {
 		out.Now = append(out.Now, clock(at, r.at)+"  "+r.text)

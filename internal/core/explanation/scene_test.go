@@ -37,16 +37,19 @@ func sizeOf(cpu, memory int64) []policy.Fitted {
 // quietInput returns the input of a Deployment with ready pods of the recommended size, to which no known limit applies.
 func quietInput(names ...string) *Input {
 	in := &Input{
-		Now: noon, Interval: time.Minute,
-		Subject:       Subject{Kind: OfWorkload, Name: "shop/Deployment/cart", Workload: cart, Command: "deploy/cart"},
-		Autoscaler:    &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}, Target: cart, Mode: cluster.InPlaceOrRecreate},
-		Replicas:      cluster.Scale{Known: true, Replicas: int32(len(names))},
-		Gates:         map[string][]plan.Gate{},
-		EvictionGates: map[string][]plan.Gate{},
-		Budget:        plan.Budget{DeferredFor: 5 * time.Minute, InProgressFor: time.Hour},
-		Labels:        []string{"app=cart"},
-		Nodes:         []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 16*gib)}},
-		AllPods:       []*cluster.Pod{},
+		Now: noon,
+		Subject: Subject{
+			Kind: OfWorkload, Name: "shop/Deployment/cart", Workload: cart, Command: "deploy/cart",
+			Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}, Target: cart, Mode: cluster.InPlaceOrRecreate},
+		},
+		Replicas: cluster.Scale{Known: true, Replicas: int32(len(names))},
+		Plan:     Plan{Gates: map[string][]plan.Gate{}, EvictionGates: map[string][]plan.Gate{}},
+		Updater:  Updater{Budget: plan.Budget{DeferredFor: 5 * time.Minute, InProgressFor: time.Hour}, Interval: time.Minute},
+		Labels:   []string{"app=cart"},
+		Cluster: Cluster{
+			Nodes:   []cluster.Node{{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 16*gib)}},
+			AllPods: []*cluster.Pod{},
+		},
 	}
 	for _, name := range names {
 		p := podOf(name)

@@ -11,18 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Situation is a known limit of vertical autoscaling that applies to the subject.
 type Situation struct {
-	Code   string // a stable name for output
-	Title  string // a few words
-	Text   string // full sentences
-	Advice Advice
+	Code   string `json:"code"`  // a stable name for output
+	Title  string `json:"title"` // a few words
+	Text   string `json:"text"`  // full sentences
+	Advice Advice `json:"-"`     // part of Explanation.You
 }
 
 // The codes of situations.
@@ -74,12 +76,8 @@ func severalVPAs(in *Input) (Situation, bool) {
 	if len(in.Others) == 0 || in.Autoscaler == nil || in.Subject.Kind == OfNode {
 		return Situation{}, false
 	}
-	var idle []*cluster.Autoscaler
-	for _, a := range append([]*cluster.Autoscaler{in.Autoscaler}, in.Others...) {
-		if a != in.Governing {
-			idle = append(idle, a)
-		}
-	}
+	all := append([]*cluster.Autoscaler{in.Autoscaler}, in.Others...)
+	idle := slices.DeleteFunc(all, func(a *cluster.Autoscaler) bool { return a == in.Governing })
 	text := fmt.Sprintf("%d VPAs target the workload.", 1+len(in.Others))
 	if g := in.Governing; g == nil {
 		text += " None of them changes pods."
@@ -95,7 +93,8 @@ func severalVPAs(in *Input) (Situation, bool) {
 	}
 	s := Situation{Code: SeveralVPAs, Title: fmt.Sprintf("%d VPAs for one workload", 1+len(in.Others)), Text: text}
 	if in.Governing != nil {
-		s.Advice = Advice{Text: "Keep one VPA for a workload. To delete the one without effect:", Command: "kubectl -n " + quoted(idle[0].Namespace) + " delete vpa " + quoted(idle[0].Name)}
+		s.Advice.Text = "Keep one VPA for a workload. To delete the one without effect:"
+		s.Advice.Command = kubectl(idle[0].Namespace, "delete", "vpa", idle[0].Name)
 	}
 	return s, true
 }
@@ -132,38 +131,19 @@ func deadlock(in *Input) (Situation, bool) {
 		return Situation{}, false
 	}
 	which := "the OOM-killed pods"
-	if names := shortened(stuck); len(names) < len(stuck) {
-		which += fmt.Sprintf(" (the first %d of %d)", len(names), len(stuck))
+	first := stuck[:min(len(stuck), 5)]
+	if len(first) < len(stuck) {
+		which += fmt.Sprintf(" (the first %d of %d)", len(first), len(stuck))
 	}
 	return Situation{
 		Code: Deadlock, Title: "OOM and PDB deadlock",
-		Text: fmt.Sprintf("%s OOM-killed and not ready. %s, so an eviction cannot replace %s.", have0(len(stuck)), why, them(len(stuck))),
+		Text: fmt.Sprintf("%s %s OOM-killed and not ready. %s, so an eviction cannot replace %s.",
+			wording.Count(len(stuck), "pod"), form(len(stuck), "is", "are"), why, form(len(stuck), "it", "them")),
 		Advice: Advice{
 			Text:    "Delete " + which + "; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
-			Command: in.kubectl("delete pod " + strings.Join(quotedAll(shortened(stuck)), " ")),
+			Command: in.kubectl(append([]string{"delete", "pod"}, first...)...),
 		},
 	}, true
-}
-
-func have0(n int) string { return count(n, "pod") + " " + are(n) }
-
-func them(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
-}
-
-// shortened returns the first names of a list.
-func shortened(names []string) []string { return names[:min(len(names), 5)] }
-
-// quotedAll returns arguments for a shell.
-func quotedAll(arguments []string) []string {
-	var out []string
-	for _, a := range arguments {
-		out = append(out, quoted(a))
-	}
-	return out
 }
 
 // pendingResize recognizes resizes that the kubelet has not done.
@@ -209,9 +189,9 @@ func (in *Input) moveAdvice(p *cluster.Pod) Advice {
 	if p.Controller.IsZero() {
 		return Advice{Text: "Nothing to do if the node gets room. The pod has no controller, so a deletion does not move it."}
 	}
-	command := "kubectl -n " + quoted(p.Namespace) + " delete pod " + quoted(p.Name)
+	command := kubectl(p.Namespace, "delete", "pod", p.Name)
 	if n := in.nodeNamed(p.Node); n == nil || !n.Cordoned {
-		command = "kubectl cordon " + quoted(p.Node) + " && " + command + " && kubectl uncordon " + quoted(p.Node)
+		command = "kubectl cordon " + wording.ShellWord(p.Node) + " && " + command + " && kubectl uncordon " + wording.ShellWord(p.Node)
 	}
 	return Advice{Text: "Nothing to do if the node gets room. To move the pod now:", Command: command}
 }
@@ -229,10 +209,10 @@ func (in *Input) blockedAt(name plan.GateName) (decision.Reason, bool) {
 }
 
 // held reports whether a size was lowered to a bound.
-func (in *Input) held(kind policy.NoteKind) bool {
+func (in *Input) held(kind admissible.NoteKind) bool {
 	return slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool {
 		return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
-			return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == kind })
+			return slices.ContainsFunc(f.Notes, func(n admissible.Note) bool { return n.Kind == kind })
 		})
 	})
 }
@@ -248,7 +228,7 @@ func aboveNode(in *Input) (Situation, bool) {
 	switch {
 	case blocked:
 		s.Text = r.String()
-	case in.held(policy.HeldToNode):
+	case in.held(admissible.HeldToNode):
 		s.Text = "The recommendation fits on no node that may take the pod, so the containers were scaled down in proportion."
 	default:
 		return Situation{}, false
@@ -271,12 +251,12 @@ func aboveQuota(in *Input) (Situation, bool) {
 	switch {
 	case blocked:
 		s.Text = r.String()
-	case in.held(policy.HeldToQuota):
+	case in.held(admissible.HeldToQuota):
 		s.Text = "The recommendation exceeds a ResourceQuota even if no other pod uses it, so the containers were scaled down in proportion."
 	default:
 		return Situation{}, false
 	}
-	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe resourcequota")}
+	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe", "resourcequota")}
 	if in.Subject.Kind == OfNode { // its pods are of several namespaces
 		s.Advice.Command = "kubectl describe resourcequota --all-namespaces"
 	}
@@ -288,18 +268,18 @@ func singleReplica(in *Input) (Situation, bool) {
 	if !blocked {
 		return Situation{}, false
 	}
-	title := fmt.Sprintf("%s, minimum is %d", count(r.Have, "replica"), r.Want)
+	title := fmt.Sprintf("%s, minimum is %d", wording.Count(r.Have, "replica"), r.Want)
 	if r.Have == 1 {
 		title = fmt.Sprintf("single replica, minimum is %d", r.Want)
 	}
 	s := Situation{Code: SingleReplica, Title: title, Text: r.String()}
 	if a := in.Autoscaler; a != nil {
 		least := max(1, r.Have)
-		text := fmt.Sprintf("To allow updates with %s:", count(least, "replica"))
+		text := fmt.Sprintf("To allow updates with %s:", wording.Count(least, "replica"))
 		if least == 1 {
 			text = "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:"
 		}
-		s.Advice = Advice{Text: text, Command: in.patch(a, fmt.Sprintf(`{"spec":{"updatePolicy":{"minReplicas":%d}}}`, least))}
+		s.Advice = Advice{Text: text, Command: patchOf(a, fmt.Sprintf(`{"spec":{"updatePolicy":{"minReplicas":%d}}}`, least))}
 	}
 	return s, true
 }
@@ -336,7 +316,7 @@ func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal
 	s.Text += " So podfit does not change that request."
 	s.Advice = Advice{
 		Text:    "To change the request together with the target of the HPA:",
-		Command: in.kubectl("annotate vpa " + quoted(a.Name) + " podfit.dev/hpa=preserve-scale-point --overwrite"),
+		Command: in.kubectl("annotate", "vpa", a.Name, "podfit.dev/hpa=preserve-scale-point", "--overwrite"),
 	}
 	return s
 }
@@ -378,7 +358,7 @@ func (in *Input) processorAdvice(c *Container) Advice {
 	}
 	return Advice{
 		Text:    "To fix the number of processors that it sees; this restarts the pods:",
-		Command: in.kubectl("set env " + quoted(in.Subject.Command) + " -c " + quoted(c.Name) + " " + toolOptions + "=" + option),
+		Command: in.kubectl("set", "env", in.Command, "-c", c.Name, toolOptions+"="+option),
 	}
 }
 
@@ -472,7 +452,7 @@ func (in *Input) withoutLimit(container string) Advice {
 	}
 	return Advice{
 		Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
-		Command: in.kubectl("patch " + quoted(in.Subject.Command) + " --type strategic -p " + quoted(patch)),
+		Command: in.kubectl("patch", in.Command, "--type", "strategic", "-p", patch),
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
-	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -84,9 +84,9 @@ func blocked(name plan.GateName, r decision.Reason) func(*Input) {
 }
 
 // noted adds a note to the size of the first pod.
-func noted(kind policy.NoteKind) func(*Input) {
+func noted(kind admissible.NoteKind) func(*Input) {
 	return func(in *Input) {
-		in.Decisions[0].With[0].Notes = []policy.Note{{Kind: kind}}
+		in.Decisions[0].With[0].Notes = []admissible.Note{{Kind: kind}}
 	}
 }
 
@@ -137,13 +137,13 @@ var situationTests = map[string]struct {
 	"HPA without VPA":                          {edit: func(in *Input) { in.Autoscaler = nil }, without: HorizontalScale},
 	"size above the largest node":              {edit: blocked(plan.GateNodeSize, tooLarge), applies: AboveNode},
 	"size above the node by decision":          {edit: func(in *Input) { in.leave(0, tooLarge) }, applies: AboveNode},
-	"size lowered to the node":                 {edit: noted(policy.HeldToNode), applies: AboveNode},
-	"size lowered to maxAllowed":               {edit: noted(policy.LoweredToMaxAllowed), without: AboveNode},
+	"size lowered to the node":                 {edit: noted(admissible.HeldToNode), applies: AboveNode},
+	"size lowered to maxAllowed":               {edit: noted(admissible.LoweredToMaxAllowed), without: AboveNode},
 	"size above the quota":                     {edit: blocked(plan.GateQuota, quota), applies: AboveQuota},
 	"size above the quota of another pod":      {edit: blocked(plan.GateSiblingQuota, quota), applies: AboveQuota},
 	"size above the quota by decision":         {edit: func(in *Input) { in.leave(0, quota) }, applies: AboveQuota},
-	"size lowered to the quota":                {edit: noted(policy.HeldToQuota), applies: AboveQuota},
-	"size raised to minAllowed":                {edit: noted(policy.RaisedToMinAllowed), without: AboveQuota},
+	"size lowered to the quota":                {edit: noted(admissible.HeldToQuota), applies: AboveQuota},
+	"size raised to minAllowed":                {edit: noted(admissible.RaisedToMinAllowed), without: AboveQuota},
 	"one replica":                              {edit: blocked(plan.GateMinReplicas, tooFew), applies: SingleReplica},
 	"two of three replicas":                    {edit: blocked(plan.GateMinReplicas, decision.Reason{Code: decision.TooFewReplicas, Have: 2, Want: 3}), applies: SingleReplica},
 	"one replica and minReplicas 1":            {edit: blocked(plan.GateBudget, decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 1}), without: SingleReplica},
@@ -330,7 +330,7 @@ func TestSituations_node_areNotThoseOfDisruptionBudgets(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")
 	in.oomKilled(0, 3, minutesAgo(5))
 	in.protect(1, 2)
-	in.Subject = Subject{Kind: OfNode, Name: "n1"}
+	in.Subject = Subject{Kind: OfNode, Name: "n1", Pods: in.Pods, Autoscaler: in.Autoscaler}
 	if got := codesOf(situations(in)); slices.Contains(got, Deadlock) {
 		t.Errorf("limits %v: the labels of the pods of a node are not known", got)
 	}
@@ -347,9 +347,9 @@ func TestSmallCPULimit_command_removesTheLimit(t *testing.T) {
 	} {
 		w := kind
 		w.Namespace, w.Name = "shop", "db"
-		in := &Input{Subject: Subject{Workload: w, Command: "sts/db"}, Pods: []*cluster.Pod{{Containers: []cluster.Container{
+		in := &Input{Subject: Subject{Workload: w, Command: "sts/db", Pods: []*cluster.Pod{{Containers: []cluster.Container{
 			{Name: "app", Requests: cluster.Amounts(100, gib), Limits: cluster.Amounts(200, gib)},
-		}}}}
+		}}}}}
 		s, found := smallCPULimit(in)
 		if !found || s.Advice.Command != want || want == "" && s.Advice.Text != "Remove the CPU limit from the pod template, so that the need can be measured." {
 			t.Errorf("%s: got %v and command %s", kind.Kind, found, s.Advice.Command)

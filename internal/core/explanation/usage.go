@@ -4,6 +4,7 @@
 package explanation
 
 import (
+	"cmp"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -12,32 +13,23 @@ import (
 
 // measured returns the containers with usage, sorted.
 func (in *Input) measured() []string {
-	var out []string
+	out := map[string]bool{}
 	for i := range in.Usage {
-		if name := in.Usage[i].Container; in.shows(name) && !slices.Contains(out, name) {
-			out = append(out, name)
+		if name := in.Usage[i].Container; in.shows(name) {
+			out[name] = true
 		}
 	}
-	slices.Sort(out)
-	return out
+	return sortedKeys(out)
 }
 
-// extremes returns the lowest and the highest usage of a container.
+// extremes returns the samples of a container with the lowest and the highest usage, of those of the same usage the first ones.
 func (in *Input) extremes(container string, res cluster.Resource) (low, high usage.Sample) {
-	found := false
-	for _, s := range in.Usage {
-		if s.Container != container || !s.Has.Has(res) {
-			continue
-		}
-		if !found || value(s, res) < value(low, res) {
-			low = s
-		}
-		if !found || value(s, res) > value(high, res) {
-			high = s
-		}
-		found = true
+	of := slices.DeleteFunc(slices.Clone(in.Usage), func(s usage.Sample) bool { return s.Container != container || !s.Has.Has(res) })
+	if len(of) == 0 {
+		return low, high
 	}
-	return low, high
+	ascending := func(a, b usage.Sample) int { return cmp.Compare(value(a, res), value(b, res)) }
+	return slices.MinFunc(of, ascending), slices.MaxFunc(of, ascending)
 }
 
 // value returns the usage of one resource, in cores or bytes.

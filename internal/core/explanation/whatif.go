@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -200,7 +201,7 @@ type Counterfactual struct {
 
 	Target int64   // the recommendation
 	Size   Amounts // of the pod; not set if podfit does not set it or there is no pod
-	Steps  recommend.Steps
+	Steps  derivation.Steps
 	Bounds []policy.Bound
 
 	// Without is the day that IfWithout left out.
@@ -212,9 +213,6 @@ type Counterfactual struct {
 	// Killed is whether the container would be OOM-killed by what was observed; of memory only. What was observed before an OOM kill is less
 	// than what the container needed, so No is not a promise. Unknown includes a limit that is close to the highest peak.
 	Killed Answer
-	// Peak is the highest memory that was observed, in bytes, and At its time.
-	Peak float64
-	At   time.Time
 }
 
 // An Answer may be unknown.
@@ -340,19 +338,18 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 
 // autoscaler returns the autoscaler with a changed field.
 func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
+	a := *in.Autoscaler
 	switch change.base() {
 	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
-		return withPolicies(in.Autoscaler, in.Histories, change)
+		a.Policies = in.policies(change)
 	case IfHPA:
-		a := *in.Autoscaler
 		a.PreserveScalePoint = change.Value == scalePointValue
 		if change.Value == ignoreValue {
 			a.Horizontal = nil
 		}
-		return &a
 	case IfProfile, IfDecide, IfWithout:
 	}
-	return in.Autoscaler
+	return &a
 }
 
 // counterfactual returns the size of one resource of a container in an alternative.
@@ -371,15 +368,12 @@ func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) 
 		out.Reason = fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
 		return out
 	}
-	for i := range x.sizes {
-		if w := &x.sizes[i]; w.Resource == now.Resource {
-			out.Known = true
-			out.Target, out.Size, out.Steps, out.Bounds = w.Range.Target, w.Size, w.Steps, w.Bounds
-			in.judge(&out, historyOf(in.Histories, now.Container))
-			return out
-		}
+	i := slices.IndexFunc(x.sizes, func(w Why) bool { return w.Resource == now.Resource })
+	if i < 0 {
+		out.Reason = "No recommendation can be computed from the history."
+		return out
 	}
-	out.Reason = "No recommendation can be computed from the history."
+	in.judge(&out, &x.sizes[i], x.sizes[i].Range.Target)
 	return out
 }
 
@@ -391,13 +385,13 @@ func profileNames(profiles []recommend.Profile) string {
 	return strings.Join(names, ", ")
 }
 
-// withPolicies returns the autoscaler with changed policies of all containers.
-func withPolicies(a *cluster.Autoscaler, histories []*usage.ContainerHistory, change If) *cluster.Autoscaler {
-	out := *a
-	out.Policies = make([]cluster.ContainerPolicy, 0, len(histories))
-	for _, h := range histories {
+// policies returns the changed policies of all containers, followed by those of the autoscaler: the first one with the name of a container
+// counts.
+func (in *Sizing) policies(change If) []cluster.ContainerPolicy {
+	out := make([]cluster.ContainerPolicy, 0, len(in.Histories)+len(in.Autoscaler.Policies))
+	for _, h := range in.Histories {
 		var policy cluster.ContainerPolicy
-		if p := a.Policy(h.Container()); p != nil {
+		if p := in.Autoscaler.Policy(h.Container()); p != nil {
 			policy = *p
 		}
 		policy.Container = h.Container()
@@ -410,10 +404,9 @@ func withPolicies(a *cluster.Autoscaler, histories []*usage.ContainerHistory, ch
 			policy.RequestsOnly = change.Value == requestsOnly
 		case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
 		}
-		out.Policies = append(out.Policies, policy)
+		out = append(out, policy)
 	}
-	out.Policies = append(out.Policies, a.Policies...) // the first policy with the name of a container counts
-	return &out
+	return append(out, in.Autoscaler.Policies...)
 }
 
 // set returns amounts with those that the condition sets.
@@ -441,8 +434,10 @@ func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.
 	return highest.At.Truncate(24 * time.Hour)
 }
 
-// judge compares a counterfactual with what was observed.
-func (in *Sizing) judge(c *Counterfactual, history *usage.ContainerHistory) {
+// judge sets the size of a counterfactual, and compares it with what was observed.
+func (in *Sizing) judge(c *Counterfactual, w *Why, target int64) {
+	c.Known, c.Target, c.Size, c.Steps, c.Bounds = true, target, w.Size, w.Steps, w.Bounds
+	history := historyOf(in.Histories, c.Container)
 	request := c.Target
 	if c.Size.HasRequest {
 		request = c.Size.Request
@@ -458,8 +453,7 @@ func (in *Sizing) judge(c *Counterfactual, history *usage.ContainerHistory) {
 	if c.Resource != cluster.Memory {
 		return
 	}
-	peak, at, least := in.observed(history, c.Container)
-	c.Peak, c.At = peak, at
+	peak, least := in.observed(history, c.Container)
 	switch {
 	case peak == 0 || !c.Size.HasRequest:
 		c.Killed = Unknown
@@ -472,17 +466,12 @@ func (in *Sizing) judge(c *Counterfactual, history *usage.ContainerHistory) {
 	}
 }
 
-// observed returns the highest memory that was observed, its time, and the amount that it was at least. The two are the same for a known OOM
-// kill. Hourly peaks near the limit were raised (recommend.LeastUsage), and a histogram only has ranges, and amounts that an OOM kill raised.
-func (in *Sizing) observed(history *usage.ContainerHistory, container string) (peak float64, at time.Time, least float64) {
+// observed returns the highest memory that was observed, and the amount that it was at least. The two are the same for a known OOM kill.
+// Hourly peaks near the limit were raised (recommend.LeastUsage), and a histogram only has ranges, and amounts that an OOM kill raised.
+func (in *Sizing) observed(history *usage.ContainerHistory, container string) (peak, least float64) {
 	if peaks := recommend.PeaksOf(history, cluster.Memory); peaks != nil {
 		level := peaks.Max(0, peaks.Newest()+1)
 		peak = level.Amount()
-		for h := peaks.Newest() - peaks.Room(); h <= peaks.Newest(); h++ {
-			if peaks.At(h) == level {
-				at = hourAt(h)
-			}
-		}
 		least = recommend.LeastUsage(level)
 	} else if !history.Memory.IsEmpty() {
 		peak = history.Memory.Max()
@@ -494,10 +483,20 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 	for _, k := range in.Kills {
 		if k.Container == container && float64(k.Memory) > least {
 			least = float64(k.Memory)
-			if least >= peak {
-				peak, at = least, k.At
-			}
+			peak = max(peak, least)
 		}
 	}
-	return peak, at, least
+	return peak, least
+}
+
+// Present returns the present recommendation of each resource of each container, compared with the observed usage in the same way as
+// the sizes of WhatIf.
+func Present(in *Sizing) []Counterfactual {
+	var out []Counterfactual
+	for _, w := range WhyOf(in) {
+		c := Counterfactual{Container: w.Container, Resource: w.Resource}
+		in.judge(&c, &w, w.Published)
+		out = append(out, c)
+	}
+	return out
 }

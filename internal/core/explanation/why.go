@@ -4,9 +4,11 @@
 package explanation
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -39,17 +41,14 @@ type Why struct {
 	Resource  cluster.Resource
 	Profile   string
 
-	Steps    recommend.Steps   // to the estimate, by the algorithm
+	Steps    derivation.Steps  // to the estimate, by the algorithm
 	Estimate int64             // the target before bounds: the result of Steps
-	Lower    recommend.Steps   // to the lower bound of the range, before bounds
-	Upper    recommend.Steps   // to the upper one
 	Bounds   []policy.Bound    // of the recommendation, then of the pod
 	Node     cluster.NodeShare // what policy.NodeShare is a bound of
 	Range    Range             // the recommendation
 	Usual    int64             // the target outside of low hours, if this is a time with a lower one; otherwise 0
 
-	Published    int64 // the target in the status of the VPA
-	HasPublished bool
+	Published int64 // the target in the status of the VPA; that of Range if there is none
 
 	Size    Amounts // of a pod that is created or resized now; not set if podfit does not set it or there is no pod
 	Present Amounts // of the pod
@@ -82,10 +81,10 @@ type Amounts struct {
 
 // A Day is the peak of 24 hours.
 type Day struct {
-	From  time.Time
-	Peak  float64   // millicores or bytes
-	At    time.Time // the hour of the peak
-	Known bool      // there are samples
+	From  time.Time `json:"from"`
+	Peak  float64   `json:"peak"` // millicores or bytes
+	At    time.Time `json:"at"`   // the hour of the peak
+	Known bool      `json:"-"`    // there are samples
 }
 
 // shownDays is the number of days of Why.
@@ -137,18 +136,15 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			w := Why{
 				Container: c.Container, Resource: res, Profile: p.Name, Node: p.Node,
 				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
-				Lower: records[i].Of(res).Lower, Upper: records[i].Of(res).Upper,
-				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)},
+				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)}, Published: target,
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
 			w.fit(in.Pod, fits, looked)
+			if published := a.AdviceFor(c.Container); published != nil && published.Target.Has.Has(res) {
+				w.Published = published.Target.Amount(res)
+			}
 			if res == cluster.CPU {
 				w.CPULimits = limits
-			}
-			if published := a.AdviceFor(c.Container); published != nil {
-				w.Published, w.HasPublished = published.Target.Get(res)
-			}
-			if res == cluster.CPU {
 				w.StartupBoost = startupBoostOf(a, p.Learning, c.Container)
 			}
 			out = append(out, w)
@@ -192,20 +188,12 @@ func amountsOf(requests, limits cluster.Resources, res cluster.Resource) Amounts
 }
 
 func boundsFor(bounds []policy.Bound, res cluster.Resource) []policy.Bound {
-	var out []policy.Bound
-	for _, b := range bounds {
-		if b.Resource == res {
-			out = append(out, b)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(bounds), func(b policy.Bound) bool { return b.Resource != res })
 }
 
 func historyOf(histories []*usage.ContainerHistory, container string) *usage.ContainerHistory {
-	for _, h := range histories {
-		if h.Container() == container {
-			return h
-		}
+	if i := slices.IndexFunc(histories, func(h *usage.ContainerHistory) bool { return h.Container() == container }); i >= 0 {
+		return histories[i]
 	}
 	return nil
 }

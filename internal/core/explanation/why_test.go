@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -153,12 +154,12 @@ func TestWhy_exampleCart_matchesGoldenFile(t *testing.T) {
 func TestWhy_criticalityAndShareOfANode_areNamed(t *testing.T) {
 	params := recommend.Busiest()
 	params.MostOfNodeBase = cluster.OfCapacity
-	params.PriorityClasses = []recommend.PriorityFactor{{Class: "gold", Factor: 2}}
+	params.PriorityClasses = []criticality.ClassFactor{{Class: "gold", Factor: 2}}
 	s := newScene(recommend.BusyHoursProfile("mine", "", params), time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
 	s.use(2*dayLength, func(time.Time) (float64, float64) { return 0.6, 300 * mib })
 	profile := s.Profile
-	for name, declared := range map[string]recommend.Declared{"label": {Label: 1.5}, "class": {Classes: []string{"gold"}}, "profile": {Classes: []string{""}}} {
-		s.Profile = profile.For(declared, recommend.NodeSizes{Allocatable: 1800, Capacity: 2000})
+	for name, declared := range map[string]criticality.Declared{"label": {Label: 1.5}, "class": {Classes: []string{"gold"}}, "profile": {Classes: []string{""}}} {
+		s.Profile = profile.For(declared, fleet.NodeSizes{Allocatable: 1800, Capacity: 2000})
 		lines, _, _ := strings.Cut(s.why(), "OF MEMORY")
 		want := map[string]string{
 			"label":   "× 1.500   criticality of the pods              label podfit.dev/criticality",

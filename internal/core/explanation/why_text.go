@@ -6,20 +6,23 @@ package explanation
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"unicode"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Line is one line of the text of a Why, in three columns.
 type Line struct {
-	Figure string // "1000Mi", "× 0.935"
-	What   string // "second highest of 7 days is 800Mi"
-	Note   string // "one peak alone does not set it"; may be empty
+	Figure string `json:"figure"`         // "1000Mi", "× 0.935"
+	What   string `json:"text"`           // "second highest of 7 days is 800Mi"
+	Note   string `json:"note,omitempty"` // "one peak alone does not set it"; may be empty
 }
 
 // Title returns what is explained, such as "1276Mi OF MEMORY (was 1024Mi)".
@@ -57,6 +60,7 @@ func (w *Why) Lines() []Line {
 		}
 		out = append(out, line)
 	}
+	addUp(out, w.result())
 	lines := []Line{w.nodeLine(), w.result(), w.sizeLine(), w.horizontalLine(), w.runtimeLine(), w.limitLine(), w.boostLine()}
 	for _, line := range lines {
 		if line != (Line{}) {
@@ -66,135 +70,154 @@ func (w *Why) Lines() []Line {
 	return out
 }
 
+// addUp makes the last line, if it is a sum with the line before it, the difference of the amounts that are shown: a person adds them up, and
+// each of them is rounded. A result that a later bound has changed is no such sum.
+func addUp(lines []Line, result Line) {
+	if len(lines) < 2 {
+		return
+	}
+	last := &lines[len(lines)-1]
+	before, known := shownAmount(lines[len(lines)-2].Figure)
+	part, isPart := shownAmount(strings.TrimPrefix(last.Figure, "+ "))
+	total, whole := shownAmount(strings.TrimPrefix(result.Figure, "= "))
+	if !known || !isPart || !whole || !strings.HasPrefix(last.Figure, "+ ") || math.Abs(before+part-total) > 0.01*total {
+		return
+	}
+	at := strings.IndexFunc(result.Figure, unicode.IsLetter)
+	if at < 0 || strings.TrimLeft(lines[len(lines)-2].Figure, "→≥≤ 0123456789.") != result.Figure[at:] {
+		return // of different units, whose digits do not line up
+	}
+	last.Figure = "+ " + wording.Trimmed((total-before)/figureUnits[result.Figure[at:]], 1) + result.Figure[at:]
+}
+
+// figureUnits are the amounts of the units of format.
+var figureUnits = map[string]float64{"m": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+// shownAmount returns the amount of a figure of format, and whether it is one.
+func shownAmount(figure string) (float64, bool) {
+	figure = strings.TrimLeft(figure, "→≥≤ ")
+	at := strings.IndexFunc(figure, unicode.IsLetter)
+	if at < 0 {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(figure[:at], 64)
+	unit, ok := figureUnits[figure[at:]]
+	return v * unit, err == nil && ok
+}
+
 // shows reports whether a step has a line.
-func (w *Why) shows(s *recommend.Step) bool {
+func (w *Why) shows(s *derivation.Step) bool {
 	switch s.Name {
-	case recommend.StepUnit:
+	case derivation.StepUnit:
 		return false
-	case recommend.StepKept:
+	case derivation.StepKept:
 		return s.Changed && format(w.Resource, s.Evidence.Amount) != format(w.Resource, s.Result)
 	default:
-		visible := s.Operation != recommend.Multiply || math.Abs(s.Factor-1) >= 0.0005
+		visible := s.Operation != derivation.Multiply || math.Abs(s.Factor-1) >= 0.0005
 		return s.Changed && visible || alwaysShown[s.Name]
 	}
 }
 
 // alwaysShown are the steps that are shown even if they change nothing, because it answers a question that nothing happened.
-var alwaysShown = map[recommend.StepName]bool{
-	recommend.StepSecondDay: true, recommend.StepLongSecond: true, recommend.StepSpread: true, recommend.StepMargin: true,
+var alwaysShown = map[derivation.StepName]bool{
+	derivation.StepSecondDay: true, derivation.StepLongSecond: true, derivation.StepSpread: true, derivation.StepMargin: true,
 }
 
 // figure returns the first column of a step.
-func figure(s *recommend.Step, res cluster.Resource) string {
+func figure(s *derivation.Step, res cluster.Resource) string {
 	amount := format(res, s.Amount)
 	switch s.Operation {
-	case recommend.Value:
+	case derivation.Value:
 		return peak(res, s.Amount)
-	case recommend.Add:
+	case derivation.Add:
 		return "+ " + amount
-	case recommend.Multiply:
+	case derivation.Multiply:
 		return "× " + strconv.FormatFloat(s.Factor, 'f', 3, 64)
-	case recommend.Max:
+	case derivation.Max:
 		return "≥ " + amount
-	case recommend.Min:
+	case derivation.Min:
 		return "≤ " + amount
-	case recommend.Keep, recommend.Ceil, recommend.Truncate, recommend.RoundUp, recommend.Humanize:
+	case derivation.Keep, derivation.Ceil, derivation.Truncate, derivation.RoundUp, derivation.Humanize:
 		return "→ " + format(res, s.Result)
 	}
 	return ""
 }
 
 // stepText returns the second and the third column of a step.
-type stepText func(s *recommend.Step, res cluster.Resource) (what, note string)
+type stepText func(s *derivation.Step, res cluster.Resource) (what, note string)
 
 // fixed returns the text of a step without figures.
 func fixed(what, note string) stepText {
-	return func(*recommend.Step, cluster.Resource) (string, string) { return what, note }
+	return func(*derivation.Step, cluster.Resource) (string, string) { return what, note }
 }
 
 // stepTexts are the texts of all steps; a test compares them with the steps of all profiles.
-var stepTexts = map[recommend.StepName]stepText{
-	recommend.StepHighestDay: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+var stepTexts = map[derivation.StepName]stepText{
+	derivation.StepHighestDay: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "highest day of " + number(s.Evidence.Days), hours(s.Evidence)
 	},
-	recommend.StepSecondDay: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		what := "second highest is " + peak(res, s.Evidence.Amount)
-		switch {
-		case s.Evidence.Days < 2:
-			return "no second day yet", ""
-		case !s.Changed:
-			return what, "it came twice"
-		}
-		return what, "one peak alone does not set it"
+	derivation.StepSecondDay: func(s *derivation.Step, res cluster.Resource) (string, string) {
+		return second(s, "second highest is "+peak(res, s.Evidence.Amount))
 	},
-	recommend.StepLongSecond: func(s *recommend.Step, res cluster.Resource) (string, string) {
-		what := fmt.Sprintf("second of %s days is %s", number(s.Evidence.Days), peak(res, s.Evidence.Amount))
-		switch {
-		case s.Evidence.Days < 2:
-			return "no second day yet", ""
-		case !s.Changed:
-			return what, "it came twice"
-		case s.Factor > 1:
-			return what, "the week before was higher"
-		}
-		return what, "one peak alone does not set it"
+	derivation.StepLongSecond: func(s *derivation.Step, res cluster.Resource) (string, string) {
+		return second(s, fmt.Sprintf("second of %s days is %s", number(s.Evidence.Days), peak(res, s.Evidence.Amount)))
 	},
-	recommend.StepSpread: func(s *recommend.Step, res cluster.Resource) (string, string) {
+	derivation.StepSpread: func(s *derivation.Step, res cluster.Resource) (string, string) {
 		what := fmt.Sprintf("%s of hours below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
 		if s.Factor < 1.0005 {
 			return what, "steady: no extra margin"
 		}
 		return "spiky: " + what, "so the margin is larger"
 	},
-	recommend.StepWindow: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepWindow: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("looks back %s days", number(s.Evidence.Days)), "cost least for this container"
 	},
-	recommend.StepRecurring: fixed("weekly peak, seen twice", ""),
-	recommend.StepMargin: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepRecurring: fixed("weekly peak, seen twice", ""),
+	derivation.StepMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		aim := fmt.Sprintf("for %s above in 100", plural(100*s.Evidence.Budget, "day"))
 		if s.Evidence.Learnt != 0 {
 			return fmt.Sprintf("margin: %s, and %s learnt", signed(s.Evidence.Margin), signed(s.Evidence.Learnt)), aim
 		}
 		return "margin of the profile", aim
 	},
-	recommend.StepToday: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepToday: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "peak of 24 hours, and " + percent(s.Evidence.Margin), hours(s.Evidence)
 	},
-	recommend.StepGrowth: func(s *recommend.Step, res cluster.Resource) (string, string) {
+	derivation.StepGrowth: func(s *derivation.Step, res cluster.Resource) (string, string) {
 		return fmt.Sprintf("grows %s a day since %s", format(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
 	},
-	recommend.StepRaised: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepRaised: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "raised: a kill, or usage above it", "until " + moment(s.Evidence.Until)
 	},
-	recommend.StepMinimum: fixed("minimum of the profile", ""),
-	recommend.StepLeakBound: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepMinimum: fixed("minimum of the profile", ""),
+	derivation.StepLeakBound: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "bound while a leak is suspected", "since " + day(s.Evidence.From)
 	},
-	recommend.StepMaximum: fixed("maximum of any amount", ""),
-	recommend.StepLowHours: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepMaximum: fixed("maximum of any amount", ""),
+	derivation.StepLowHours: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "highest in the low hours", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
 	},
-	recommend.StepUsual: fixed("not above the usual size", ""),
-	recommend.StepKept:  kept,
-	recommend.StepPeak: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepUsual: fixed("not above the usual size", ""),
+	derivation.StepKept:  kept,
+	derivation.StepPeak: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("peak of the last %d hours", s.Evidence.Hours), hours(s.Evidence)
 	},
-	recommend.StepFactor: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepFactor: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		switch s.Evidence.Origin {
-		case recommend.FromLabel:
-			return "criticality of the pods", "label " + recommend.CriticalityLabel
-		case recommend.FromPriorityClass:
+		case derivation.FromLabel:
+			return "criticality of the pods", "label " + criticality.Label
+		case derivation.FromPriorityClass:
 			return "criticality of the pods", "PriorityClass " + s.Evidence.Class
-		case recommend.FromProfile:
+		case derivation.FromProfile:
 		}
 		return "factor of the profile", ""
 	},
-	recommend.StepSize:     fixed("by size", "small ones get relatively more"),
-	recommend.StepHeadroom: fixed("fixed headroom of the profile", ""),
-	recommend.StepLearnt: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepSize:     fixed("by size", "small ones get relatively more"),
+	derivation.StepHeadroom: fixed("fixed headroom of the profile", ""),
+	derivation.StepLearnt: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "learnt from usage above the request", fmt.Sprintf("for %s of usage above it", percent(s.Evidence.Budget))
 	},
-	recommend.StepRecent: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepRecent: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		what := "peak of " + plural(float64(s.Evidence.Hours), "hour")
 		switch {
 		case s.Evidence.Margin > 0:
@@ -204,58 +227,71 @@ var stepTexts = map[recommend.StepName]stepText{
 		}
 		return what, hours(s.Evidence)
 	},
-	recommend.StepPercentile: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepPercentile: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		note := "half-life " + duration(s.Evidence.HalfLife)
 		if s.Evidence.Samples > 0 {
 			note = plural(float64(s.Evidence.Samples), "sample") + " since " + day(s.Evidence.From)
 		}
 		return percent(s.Evidence.Share) + " of the samples are below", note
 	},
-	recommend.StepSafetyMargin: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepSafetyMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "safety margin of " + percent(s.Evidence.Margin), ""
 	},
-	recommend.StepConfidence: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepConfidence: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("%s days of history", number(s.Evidence.Days)), "little history widens the range"
 	},
-	recommend.StepFloor:  fixed("minimum for each container", ""),
-	recommend.StepBand:   fixed("range around the target", "pods within it are not changed"),
-	recommend.StepTarget: fixed("the target", ""),
-	recommend.StepBusy: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepFloor:  fixed("minimum for each container", ""),
+	derivation.StepBand:   fixed("range around the target", "pods within it are not changed"),
+	derivation.StepTarget: fixed("the target", ""),
+	derivation.StepBusy: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return percent(s.Evidence.Share) + " of busy-hour samples are below", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
 	},
-	recommend.StepBusyWindow: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepBusyWindow: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "at most the peak of " + plural(float64(s.Evidence.Hours), "hour"), "usage has long idle periods"
 	},
-	recommend.StepStartup:     fixed("samples just after container starts", "few containers run longer"),
-	recommend.StepLeastMargin: fixed("minimum margin of small containers", ""),
-	recommend.StepMost:        fixed("most CPU of the profile", ""),
-	recommend.StepRound:       fixed("rounded, as the recommender is configured", ""),
-	recommend.StepModel: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepStartup:     fixed("samples just after container starts", "few containers run longer"),
+	derivation.StepLeastMargin: fixed("minimum margin of small containers", ""),
+	derivation.StepMost:        fixed("most CPU of the profile", ""),
+	derivation.StepRound:       fixed("rounded, as the recommender is configured", ""),
+	derivation.StepModel: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "bound of the model that cost least", "half-life " + duration(s.Evidence.HalfLife)
 	},
-	recommend.StepModelMargin: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepModelMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "margin of that model: " + percent(s.Evidence.Margin), ""
 	},
-	recommend.StepWindowMax: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepWindowMax: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return fmt.Sprintf("highest of %s days", number(s.Evidence.Days)), hours(s.Evidence)
 	},
-	recommend.StepSeason: func(s *recommend.Step, _ cluster.Resource) (string, string) {
+	derivation.StepSeason: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "highest around this hour before", fmt.Sprintf("usage repeats after %s", plural(s.Evidence.Days, "day"))
 	},
-	recommend.StepHourBefore: fixed("the same an hour before", ""),
+	derivation.StepHourBefore: fixed("the same an hour before", ""),
+}
+
+// second is the text of a step from the highest peak towards the second highest.
+func second(s *derivation.Step, is string) (what, note string) {
+	switch {
+	case s.Evidence.Days < 2:
+		return "no second day yet", ""
+	case !s.Changed:
+		return is, "it came twice"
+	case s.Factor > 1: // only over a longer period
+		return is, "the week before was higher"
+	}
+	return is, "one peak alone does not set it"
 }
 
 // kept is the text of a request that was decided before.
-func kept(s *recommend.Step, res cluster.Resource) (what, note string) {
+func kept(s *derivation.Step, res cluster.Resource) (what, note string) {
 	e := &s.Evidence
 	what = "kept since " + moment(e.From)
 	now := format(res, e.Amount)
 	switch e.Kept {
-	case recommend.KeptSmall:
+	case derivation.KeptSmall:
 		note = fmt.Sprintf("a new %s is within %s", now, percent(e.Share))
-	case recommend.KeptWaiting:
+	case derivation.KeptWaiting:
 		note = fmt.Sprintf("%s from %s", now, moment(e.Until))
-	case recommend.KeptPending:
+	case derivation.KeptPending:
 		note = fmt.Sprintf("%s after %s", now, moment(e.Until))
 	}
 	return what, note
@@ -351,7 +387,7 @@ func (w *Why) sizeLine() Line {
 	default:
 		texts = append(texts, "limit "+limit)
 	}
-	if w.HasPublished && w.Published != w.Range.Target {
+	if w.Published != w.Range.Target {
 		texts = append(texts, fmt.Sprintf("the VPA's status has %s", format(w.Resource, float64(w.Published))))
 	}
 	if w.Usual > 0 {
@@ -363,6 +399,18 @@ func (w *Why) sizeLine() Line {
 	return Line{What: strings.Join(texts, "; ")}
 }
 
+// limitLine is the line about the CPU limit of new pods, if the profile or an annotation of the VPA removes it.
+func (w *Why) limitLine() Line {
+	if slices.Contains(w.CPULimits.Removed, w.Container) {
+		return Line{What: "new pods get no CPU limit; this pod keeps its limit until it is replaced", Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
+	}
+	i := slices.IndexFunc(w.CPULimits.Kept, func(k policy.KeptCPULimit) bool { return k.Container == w.Container })
+	if i < 0 {
+		return Line{}
+	}
+	return Line{What: "new pods keep the CPU limit: " + w.CPULimits.Kept[i].Why(), Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
+}
+
 // horizontalLine is the line about an HPA that scales by the request.
 func (w *Why) horizontalLine() Line {
 	if w.Horizontal == policy.NotScaled || w.Metric.HPA == nil || w.Metric.Metric == nil {
@@ -372,21 +420,18 @@ func (w *Why) horizontalLine() Line {
 	if w.Present.HasRequest {
 		what += fmt.Sprintf(": %s a pod", format(w.Resource, float64(w.Present.Request)*float64(w.Metric.Metric.Percent)/100))
 	}
-	note := "another request moves the scale point. To change both, annotate the VPA with podfit.dev/hpa=preserve-scale-point"
-	switch w.Horizontal {
-	case policy.ScalePointPreserved:
-		note = "podfit changes its target with the request"
-	case policy.SeveralMetrics:
-		note = "several metrics depend on the request"
-	case policy.ScalePointMissing:
-		note = "podfit has not recorded its scale point yet"
-	case policy.ScalePointStopped:
-		note = "others overwrite its target"
-	case policy.TargetNotWritten:
-		note = "podfit could not write its target"
-	case policy.NotScaled, policy.LeftToHPA:
-	}
-	return Line{What: what + "; " + note}
+	return Line{What: what + "; " + horizontalNotes[w.Horizontal]}
+}
+
+// horizontalNotes are what podfit does because an HPA scales by the request.
+var horizontalNotes = map[policy.HorizontalState]string{
+	policy.LeftToHPA: "another request moves the scale point. " +
+		"To change both, annotate the VPA with podfit.dev/hpa=preserve-scale-point",
+	policy.ScalePointPreserved: "podfit changes its target with the request",
+	policy.SeveralMetrics:      "several metrics depend on the request",
+	policy.ScalePointMissing:   "podfit has not recorded its scale point yet",
+	policy.ScalePointStopped:   "others overwrite its target",
+	policy.TargetNotWritten:    "podfit could not write its target",
 }
 
 // Spark returns the days as a row of bars, the highest of which is full. A day without samples is a dot.
@@ -439,101 +484,11 @@ func (c *Counterfactual) Text() string {
 	return text
 }
 
-// format returns an amount for a person: CPU in millicores or cores, memory in MiB with three digits at least, GiB from 10 GiB on.
-func format(res cluster.Resource, v float64) string {
-	const mi, gi = 1 << 20, 1 << 30
-	if math.IsNaN(v) || v < 0 {
-		v = 0
-	}
-	v = min(v, 1e15)
-	switch {
-	case res == cluster.CPU && v < 10 && v != math.Trunc(v):
-		return trimmed(v, 1) + "m"
-	case res == cluster.CPU && v < 10_000:
-		return cluster.Format(res, int64(math.Round(v)))
-	case res == cluster.CPU && v >= 1e6:
-		return trimmed(v/1000, 0)
-	case res == cluster.CPU:
-		return trimmed(v/1000, 1)
-	case v >= 1000*gi:
-		return trimmed(v/(1<<40), 1) + "Ti"
-	case v >= 10*gi:
-		return trimmed(v/gi, 1) + "Gi"
-	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
-		return trimmed(v/gi, 0) + "Gi"
-	case v >= 100*mi:
-		return trimmed(v/mi, 0) + "Mi"
-	case v >= mi:
-		return trimmed(v/mi, 1) + "Mi"
-	case v >= 1<<10:
-		return trimmed(v/(1<<10), 0) + "Ki"
-	}
-	return trimmed(v, 0)
-}
-
-// peak formats a stored peak. It is rounded up by at most 0.07 % (hourly.Level), so the middle of this range is shown.
-func peak(res cluster.Resource, v float64) string { return format(res, v*(1-0.00034)) }
-
-func trimmed(v float64, decimals int) string {
-	text := strconv.FormatFloat(v, 'f', decimals, 64)
-	if decimals > 0 {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
-}
-
-func number(v float64) string { return trimmed(v, 1) }
-
-// plural returns "1 day" or "7 days".
-func plural(v float64, noun string) string {
-	if v == 1 {
-		return "1 " + noun
-	}
-	return number(v) + " " + noun + "s"
-}
-
-// percent has a decimal, and two digits below a tenth.
-func percent(share float64) string {
-	if math.Abs(share) > 0 && math.Abs(share) < 0.0005 {
-		return strconv.FormatFloat(100*share, 'g', 2, 64) + " %"
-	}
-	return trimmed(100*share, 1) + " %"
-}
-
-func signed(share float64) string {
-	if share < 0 {
-		return "−" + percent(-share)
-	}
-	return "+" + percent(share)
-}
-
-// day returns the date of a time, UTC.
-func day(at time.Time) string { return at.UTC().Format("Mon 2 Jan") }
-
-// moment returns a time to the minute, UTC.
-func moment(at time.Time) string { return at.UTC().Format("Mon 2 Jan 15:04") }
-
 // hours returns the hours of evidence: "Fri 21 Nov, 19–20 h".
-func hours(e recommend.Evidence) string {
+func hours(e derivation.Evidence) string {
 	if e.From.IsZero() {
 		return ""
 	}
 	from := e.From.UTC()
 	return fmt.Sprintf("%s, %d–%d h", day(from), from.Hour(), from.Hour()+1)
-}
-
-// hoursOfDay returns a range of hours of the day.
-func hoursOfDay(first, count int) string {
-	if count <= 0 || count >= 24 {
-		return "all hours"
-	}
-	return fmt.Sprintf("%d hours from %d h UTC on", count, first)
-}
-
-// duration returns hours up to two days, days above.
-func duration(d time.Duration) string {
-	if d <= 48*time.Hour {
-		return trimmed(d.Hours(), 1) + " h"
-	}
-	return trimmed(d.Hours()/24, 1) + " days"
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // constants returns the values of the constants of a type in a file.
@@ -46,10 +46,10 @@ func constants(t *testing.T, file, typeName string) []string {
 }
 
 func TestStepTexts_everyName_hasAText(t *testing.T) {
-	for _, name := range constants(t, "../recommend/steps.go", "StepName") {
-		step := recommend.Step{Name: recommend.StepName(name), Operation: recommend.Multiply, Factor: 2, Changed: true}
+	for _, name := range constants(t, "../derivation/name.go", "StepName") {
+		step := derivation.Step{Name: derivation.StepName(name), Operation: derivation.Multiply, Factor: 2, Changed: true}
 		text, ok := stepTexts[step.Name]
-		if step.Name == recommend.StepUnit {
+		if step.Name == derivation.StepUnit {
 			continue
 		}
 		if !ok {
@@ -117,12 +117,12 @@ func TestSpark_days_areScaledToTheHighest(t *testing.T) {
 
 func TestKept_everyReason_saysWhatChangesWhen(t *testing.T) {
 	at := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
-	for reason, want := range map[recommend.KeptReason]string{
-		recommend.KeptSmall:   "a new 300Mi is within 8 %",
-		recommend.KeptWaiting: "300Mi from Sat 21 Nov 18:00",
-		recommend.KeptPending: "300Mi after Sat 21 Nov 18:00",
+	for reason, want := range map[derivation.KeptReason]string{
+		derivation.KeptSmall:   "a new 300Mi is within 8 %",
+		derivation.KeptWaiting: "300Mi from Sat 21 Nov 18:00",
+		derivation.KeptPending: "300Mi after Sat 21 Nov 18:00",
 	} {
-		what, note := kept(&recommend.Step{Evidence: recommend.Evidence{From: at.Add(-time.Hour), Until: at, Amount: 300 * mib, Share: 0.08, Kept: reason}}, cluster.Memory)
+		what, note := kept(&derivation.Step{Evidence: derivation.Evidence{From: at.Add(-time.Hour), Until: at, Amount: 300 * mib, Share: 0.08, Kept: reason}}, cluster.Memory)
 		if what != "kept since Sat 21 Nov 17:00" || note != want {
 			t.Errorf("%s: %q, %q, want %q", reason, what, note, want)
 		}
@@ -138,7 +138,7 @@ func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 		"limit 400Mi → 600Mi, in proportion":           {Size: size, Present: Amounts{Limit: 400 * mib, HasLimit: true}},
 		"limit stays 600Mi, by the policy":             {Size: size, LimitsKept: true},
 		"no limit":                                     {Size: Amounts{Request: 1, HasRequest: true}},
-		"limit 600Mi; the VPA's status has 500Mi":      {Size: size, Published: 500 * mib, HasPublished: true},
+		"limit 600Mi; the VPA's status has 500Mi":      {Size: size, Published: 500 * mib},
 		"limit 600Mi; outside of the low hours: 700Mi": {Size: size, Usual: 700 * mib},
 		"": {},
 	} {
@@ -190,6 +190,25 @@ func TestBoundTexts_everyEffect_isNamedOnce(t *testing.T) {
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("%q, want %q", got[i], want[i])
+		}
+	}
+}
+
+// A person adds the figures up: the last part is the difference of the amounts that are shown, although each is rounded.
+func TestAddUp_roundedParts_sumIsTheOneThatIsShown(t *testing.T) {
+	for name, c := range map[string]struct{ first, part, result, want string }{
+		"rounded down twice": {"126m", "+ 18m", "= 143m", "+ 17m"},
+		"exact":              {"100m", "+ 15m", "= 115m", "+ 15m"},
+		"memory":             {"1000Mi", "+ 150Mi", "= 1151Mi", "+ 151Mi"},
+		"after a rounding":   {"→ 126m", "+ 18m", "= 143m", "+ 17m"},
+		"changed by a bound": {"126m", "+ 18m", "= 250m", "+ 18m"},
+		"other unit":         {"900Ki", "+ 180Ki", "= 1.1Mi", "+ 180Ki"},
+		"no sum":             {"× 1.150", "+ 18m", "= 143m", "+ 18m"},
+	} {
+		lines := []Line{{Figure: c.first}, {Figure: c.part}}
+		addUp(lines, Line{Figure: c.result})
+		if got := lines[1].Figure; got != c.want {
+			t.Errorf("%s: %s %s %s, want %s", name, c.first, got, c.result, c.want)
 		}
 	}
 }

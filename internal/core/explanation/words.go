@@ -7,44 +7,24 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// count returns "1 pod" or "3 pods".
-func count(n int, noun string) string {
+// form returns the word for one thing, or for several.
+func form(n int, one, several string) string {
 	if n == 1 {
-		return "1 " + noun
+		return one
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-func have(n int, noun string) string { return count(n, noun) + " " + has(n) }
-
-func has(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
+	return several
 }
 
 // clock returns a time in the location of now, with its date if that is not today's.
@@ -95,13 +75,113 @@ func span(d time.Duration) string {
 	return text
 }
 
-// quoted returns an argument for a shell.
-func quoted(s string) string {
-	safe := func(r rune) bool {
-		return !(r == '-' || r == '_' || r == '.' || r == '/' || r == '=' || r == ':' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+// format returns an amount for a person: CPU in millicores or cores, memory in MiB with three digits at least, GiB from 10 GiB on.
+func format(res cluster.Resource, v float64) string {
+	const mi, gi = 1 << 20, 1 << 30
+	if math.IsNaN(v) || v < 0 {
+		v = 0
 	}
-	if s != "" && !strings.ContainsFunc(s, safe) {
-		return s
+	v = min(v, 1e15)
+	switch {
+	case res == cluster.CPU && v < 10 && v != math.Trunc(v):
+		return wording.Trimmed(v, 1) + "m"
+	case res == cluster.CPU && v < 10_000:
+		return cluster.Format(res, int64(math.Round(v)))
+	case res == cluster.CPU && v >= 1e6:
+		return wording.Trimmed(v/1000, 0)
+	case res == cluster.CPU:
+		return wording.Trimmed(v/1000, 1)
+	case v >= 1000*gi:
+		return wording.Trimmed(v/(1<<40), 1) + "Ti"
+	case v >= 10*gi:
+		return wording.Trimmed(v/gi, 1) + "Gi"
+	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
+		return wording.Trimmed(v/gi, 0) + "Gi"
+	case v >= 100*mi:
+		return wording.Trimmed(v/mi, 0) + "Mi"
+	case v >= mi:
+		return wording.Trimmed(v/mi, 1) + "Mi"
+	case v >= 1<<10:
+		return wording.Trimmed(v/(1<<10), 0) + "Ki"
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return wording.Trimmed(v, 0)
+}
+
+// peak formats a stored peak. It is rounded up by at most 0.07 % (hourly.Level), so the middle of this range is shown.
+func peak(res cluster.Resource, v float64) string { return format(res, v*(1-0.00034)) }
+
+func number(v float64) string { return wording.Trimmed(v, 1) }
+
+// plural returns "1 day" or "7 days".
+func plural(v float64, noun string) string {
+	if v == 1 {
+		return "1 " + noun
+	}
+	return number(v) + " " + noun + "s"
+}
+
+// percent has a decimal, and two digits below a tenth.
+func percent(share float64) string {
+	if math.Abs(share) > 0 && math.Abs(share) < 0.0005 {
+		return strconv.FormatFloat(100*share, 'g', 2, 64) + " %"
+	}
+	return wording.Trimmed(100*share, 1) + " %"
+}
+
+func signed(share float64) string {
+	if share < 0 {
+		return "−" + percent(-share)
+	}
+	return "+" + percent(share)
+}
+
+// day returns the date of a time, UTC.
+func day(at time.Time) string { return at.UTC().Format("Mon 2 Jan") }
+
+// moment returns a time to the minute, UTC.
+func moment(at time.Time) string { return at.UTC().Format("Mon 2 Jan 15:04") }
+
+// hoursOfDay returns a range of hours of the day.
+func hoursOfDay(first, count int) string {
+	if count <= 0 || count >= 24 {
+		return "all hours"
+	}
+	return fmt.Sprintf("%d hours from %d h UTC on", count, first)
+}
+
+// duration returns hours up to two days, days above.
+func duration(d time.Duration) string {
+	if d <= 48*time.Hour {
+		return wording.Trimmed(d.Hours(), 1) + " h"
+	}
+	return wording.Trimmed(d.Hours()/24, 1) + " days"
+}
+
+// kubectl returns a command in the namespace of the subject.
+func (in *Input) kubectl(words ...string) string {
+	ns := in.Workload.Namespace
+	if ns == "" && in.Autoscaler != nil {
+		ns = in.Autoscaler.Namespace
+	}
+	if ns == "" && len(in.Pods) > 0 {
+		ns = in.Pods[0].Namespace
+	}
+	return kubectl(ns, words...)
+}
+
+// kubectl returns a command in a namespace, or without one.
+func kubectl(namespace string, words ...string) string {
+	out := "kubectl"
+	if namespace != "" {
+		words = append([]string{"-n", namespace}, words...)
+	}
+	for _, word := range words {
+		out += " " + wording.ShellWord(word)
+	}
+	return out
+}
+
+// patchOf returns the command that merges a patch into a VPA.
+func patchOf(a *cluster.Autoscaler, with string) string {
+	return kubectl(a.Namespace, "patch", "vpa", a.Name, "--type", "merge", "-p", with)
 }

@@ -7,6 +7,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // you returns what a person can do: about the situations first, and how to stop podfit last.
@@ -41,36 +42,37 @@ func stop(in *Input, a *cluster.Autoscaler) []Advice {
 	if frozen(in) == "" {
 		out = append(out, Advice{
 			Text:    "To stop changes of running pods (new pods still get the recommended size):",
-			Command: "kubectl -n " + quoted(a.Namespace) + " annotate vpa " + quoted(a.Name) + " podfit.dev/freeze=true --overwrite",
+			Command: kubectl(a.Namespace, "annotate", "vpa", a.Name, "podfit.dev/freeze=true", "--overwrite"),
 		})
 	}
 	return append(out, Advice{
 		Text:    "To stop all changes (new pods get the requests of their template):",
-		Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`),
+		Command: patchOf(a, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`),
 	})
 }
 
 // frozen returns the switch that stops changes of running pods, or "".
 func frozen(in *Input) string {
+	by := in.frozenBy()
 	for i := range in.Decisions {
-		if r := &in.Decisions[i].Reason; in.FrozenBy == "" && r.Code == decision.Frozen {
+		if r := &in.Decisions[i].Reason; by == "" && r.Code == decision.Frozen {
 			return r.Text
 		}
 	}
-	return in.FrozenBy
+	return by
 }
 
-// unfreeze returns the command that removes the switch that FrozenBy names; "" if it is not known.
+// unfreeze returns the command that removes the switch that rollout.Frozen names; "" if it is not known.
 func unfreeze(r rollout.Rules) string {
 	switch {
 	case r.Autoscaler == nil:
 		return ""
 	case r.Cluster.On:
-		return "kubectl -n " + quoted(r.Cluster.By.Namespace) + " delete configmap " + quoted(r.Cluster.By.Name)
+		return kubectl(r.Cluster.By.Namespace, "delete", "configmap", r.Cluster.By.Name)
 	case r.Namespace.Frozen:
-		return "kubectl annotate namespace " + quoted(r.Autoscaler.Namespace) + " " + rollout.AnnotationFreeze + "-"
+		return kubectl("", "annotate", "namespace", r.Autoscaler.Namespace, rollout.AnnotationFreeze+"-")
 	case r.Autoscaler.Rules.Frozen:
-		return "kubectl -n " + quoted(r.Autoscaler.Namespace) + " annotate vpa " + quoted(r.Autoscaler.Name) + " " + rollout.AnnotationFreeze + "-"
+		return kubectl(r.Autoscaler.Namespace, "annotate", "vpa", r.Autoscaler.Name, rollout.AnnotationFreeze+"-")
 	}
 	return ""
 }
@@ -86,12 +88,15 @@ func withoutAutoscaler(in *Input) []Advice {
 	}
 	return []Advice{{
 		Text:    text + " To see what podfit would recommend:",
-		Command: "podfit recommend " + quoted(in.Subject.Command) + " -n " + quoted(in.Subject.Workload.Namespace),
+		Command: "podfit recommend " + wording.ShellWord(in.Subject.Command) + " -n " + wording.ShellWord(in.Subject.Workload.Namespace),
 	}}
 }
 
 // byMode returns what can be done about an update mode that does not apply the recommendation.
 func byMode(in *Input, a *cluster.Autoscaler) []Advice {
+	if why := in.unjudged(); why != "" && !a.Mode.Updates() {
+		return []Advice{{Text: "Update mode " + a.Mode.String() + " does not change running pods. Do not change it before the recommendation is judged."}}
+	}
 	if !a.Mode.Updates() {
 		text := "Update mode Off does not apply the recommendation. To let podfit apply it:"
 		if a.Mode == cluster.Initial {
@@ -99,31 +104,11 @@ func byMode(in *Input, a *cluster.Autoscaler) []Advice {
 		}
 		return []Advice{{
 			Text:    text,
-			Command: in.patch(a, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`),
+			Command: patchOf(a, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`),
 		}}
 	}
 	if by := frozen(in); by != "" {
 		return []Advice{{Text: "Changes are frozen. They continue when the freeze is removed: " + by + ".", Command: unfreeze(in.Rules)}}
 	}
 	return nil
-}
-
-// kubectl returns a command in the namespace of the subject.
-func (in *Input) kubectl(arguments string) string {
-	ns := in.Subject.Workload.Namespace
-	if ns == "" && in.Autoscaler != nil {
-		ns = in.Autoscaler.Namespace
-	}
-	if ns == "" && len(in.Pods) > 0 {
-		ns = in.Pods[0].Namespace
-	}
-	if ns == "" {
-		return "kubectl " + arguments
-	}
-	return "kubectl -n " + quoted(ns) + " " + arguments
-}
-
-// patch returns the command that merges a patch into a VPA.
-func (in *Input) patch(a *cluster.Autoscaler, with string) string {
-	return "kubectl -n " + quoted(a.Namespace) + " patch vpa " + quoted(a.Name) + " --type merge -p " + quoted(with)
 }

@@ -8,9 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
+
+// announcementRecords are the workloads on which an updater acts.
+type announcementRecords struct {
+	acting   map[cluster.Workload]announcement // workloads that are announced in the state of their namespace, see Announce
+	inherits map[cluster.Workload]announcement // likewise by the updater before this one
+}
 
 // An ActingGroup lists workloads on whose pods the updater acts, or has acted a short time ago. If the updater is killed, the next one
 // changes none of their pods for WatchDelay after Since, as with State.ActingSince.
@@ -61,31 +68,28 @@ func NamespaceState(namespace string) cluster.Workload {
 // IsOfNamespace reports whether this is the state of a namespace, which has only announcements.
 func (s *State) IsOfNamespace() bool { return s.Workload == NamespaceState(s.Workload.Namespace) }
 
-// Announce records that a pass acts on pods of workloads of a namespace, and returns the state of the namespace with all its announcements.
-// Workloads for which the state has no room are not announced.
-func (l *Ledger) Announce(now time.Time, namespace string, workloads []ActingWorkload) State {
-	size := 0
-	known := l.openAnnouncements()
+// Announce records that a pass acts on pods of workloads, and returns the states of namespaces with all their announcements. Workloads for
+// which the state of their namespace has no room are not announced.
+func (l *Ledger) Announce(now time.Time, workloads []ActingWorkload) map[string]State {
+	known, size := l.openAnnouncements(), map[string]int{}
 	for w := range known {
-		if w.Namespace == namespace {
-			size += actingSize(w)
-		}
+		size[w.Namespace] += actingSize(w)
 	}
 	for _, a := range workloads {
 		if _, ok := known[a.Workload]; !ok {
-			if a.Namespace != namespace || size+actingSize(a.Workload) > maxActingSize {
+			if size[a.Namespace]+actingSize(a.Workload) > maxActingSize {
 				continue
 			}
-			size += actingSize(a.Workload)
+			size[a.Namespace] += actingSize(a.Workload)
 		}
 		l.acting[a.Workload] = announcement{now.Truncate(actingPrecision), l.NewestToAnnounce(now, a)}
 	}
-	return l.announcements()[namespace]
+	return l.announcements()
 }
 
 // NewestToAnnounce returns the creation time after which a pod of a workload may be the replacement of an eviction with an unknown effect: of
 // one that follows, or of an earlier one.
-func (l *Ledger) NewestToAnnounce(now time.Time, a ActingWorkload) time.Time {
+func (l *evictionRecords) NewestToAnnounce(now time.Time, a ActingWorkload) time.Time {
 	newest := a.Newest
 	if newest.IsZero() {
 		newest = now.Truncate(time.Second).Add(-time.Second)
@@ -102,7 +106,7 @@ func actingSize(w cluster.Workload) int {
 }
 
 // Announced returns when a pass was announced that acts on pods of a workload, in the state of its namespace. It is zero if none is.
-func (l *Ledger) Announced(w cluster.Workload) time.Time { return l.acting[w].since }
+func (l *announcementRecords) Announced(w cluster.Workload) time.Time { return l.acting[w].since }
 
 // Announcements returns the workloads that are announced in the states of their namespaces, sorted, without those whose actions are still
 // unknown because the updater before this one was killed.
@@ -117,7 +121,7 @@ func (l *Ledger) Announcements(now time.Time) []cluster.Workload {
 }
 
 // EndAnnouncement records that the outcomes of the actions on a workload are stored, or that there are none.
-func (l *Ledger) EndAnnouncement(now time.Time, w cluster.Workload) {
+func (l *announcementRecords) EndAnnouncement(now time.Time, w cluster.Workload) {
 	delete(l.acting, w)
 	if isOver(now, l.inherits[w]) {
 		delete(l.inherits, w)
@@ -125,7 +129,9 @@ func (l *Ledger) EndAnnouncement(now time.Time, w cluster.Workload) {
 }
 
 // isOver reports whether the next updater acts again on pods of the workload of an announcement.
-func isOver(now time.Time, a announcement) bool { return now.Sub(a.since) > WatchDelay+actingPrecision }
+func isOver(now time.Time, a announcement) bool {
+	return now.Sub(a.since) > attempt.WatchDelay+actingPrecision
+}
 
 // IsSettling reports whether a state consists of evictions only, none of which is known to have failed. The announcement of its workload is
 // enough for some time, because most evictions have their replacement by then, and leave no record.
@@ -140,9 +146,9 @@ func (s *State) IsSettling() bool {
 }
 
 // inherit restores the announcements of the updater before this one.
-func (l *Ledger) inherit(now time.Time, s *State) {
+func (l *announcementRecords) inherit(now time.Time, s *State) {
 	for _, g := range s.Acting {
-		at := past(now, g.Since)
+		at := attempt.Past(now, g.Since)
 		for _, w := range g.Workloads {
 			if w.Namespace == s.Workload.Namespace && !at.IsZero() && at.After(l.inherits[w.Workload].since) {
 				l.inherits[w.Workload] = announcement{at, w.Newest}
@@ -152,14 +158,14 @@ func (l *Ledger) inherit(now time.Time, s *State) {
 }
 
 // exportAnnouncements adds the states of namespaces.
-func (l *Ledger) exportAnnouncements(state func(cluster.Workload) *State) {
+func (l *announcementRecords) exportAnnouncements(state func(cluster.Workload) *State) {
 	for _, s := range l.announcements() {
 		state(s.Workload).Acting = s.Acting
 	}
 }
 
 // announcements returns the states of namespaces: the announcements of this updater, and those of the one before it that still count.
-func (l *Ledger) announcements() map[string]State {
+func (l *announcementRecords) announcements() map[string]State {
 	groups := map[string]map[time.Time][]ActingWorkload{}
 	for w, a := range l.openAnnouncements() {
 		if groups[w.Namespace] == nil {
@@ -180,7 +186,7 @@ func (l *Ledger) announcements() map[string]State {
 }
 
 // openAnnouncements returns the announcements of this updater, and those of the one before it.
-func (l *Ledger) openAnnouncements() map[cluster.Workload]announcement {
+func (l *announcementRecords) openAnnouncements() map[cluster.Workload]announcement {
 	out := maps.Clone(l.inherits)
 	maps.Copy(out, l.acting)
 	return out
@@ -188,7 +194,9 @@ func (l *Ledger) openAnnouncements() map[cluster.Workload]announcement {
 
 // forgetAnnouncements forgets those that do not count any more. An announcement counts until the effect of its evictions is known and stored.
 func (l *Ledger) forgetAnnouncements(now time.Time) {
-	maps.DeleteFunc(l.interrupted, func(w cluster.Workload, a announcement) bool { return now.Sub(a.since) > WatchDelay && !l.isAssumed(w) })
+	maps.DeleteFunc(l.interrupted, func(w cluster.Workload, a announcement) bool {
+		return now.Sub(a.since) > attempt.WatchDelay && !l.isAssumed(w)
+	})
 	maps.DeleteFunc(l.inherits, func(w cluster.Workload, a announcement) bool {
 		_, open := l.evictions[w]
 		return isOver(now, a) && !open

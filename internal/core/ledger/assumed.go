@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -23,7 +24,7 @@ func (l *Ledger) assume(now time.Time) {
 	}
 }
 
-func (l *Ledger) assumeEviction(now time.Time, w cluster.Workload, a announcement) {
+func (l *evictionRecords) assumeEviction(now time.Time, w cluster.Workload, a announcement) {
 	stored, known := l.evictions[w]
 	if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.at.Before(a.since)) {
 		return
@@ -47,11 +48,11 @@ func (e eviction) certain() *eviction {
 }
 
 // isAssumed reports whether nothing is known of the last eviction of a workload but its announcement.
-func (l *Ledger) isAssumed(w cluster.Workload) bool { return l.evictions[w].assumed }
+func (l *evictionRecords) isAssumed(w cluster.Workload) bool { return l.evictions[w].assumed }
 
 // specify records which requests the replacement of an assumed eviction should get: those that it should get now, because the earlier ones
 // are not stored.
-func (l *Ledger) specify(ds []decision.Decision) {
+func (l *evictionRecords) specify(ds []decision.Decision) {
 	open := map[cluster.Workload]bool{}
 	for w, e := range l.evictions {
 		if e.assumed && e.with == nil {
@@ -63,7 +64,7 @@ func (l *Ledger) specify(ds []decision.Decision) {
 	}
 	for i := range ds {
 		d := &ds[i]
-		w := WorkloadOf(d.Pod)
+		w := d.Pod.Workload()
 		if !open[w] || d.With == nil || !d.Pod.Created.After(l.evictions[w].newest) {
 			continue
 		}
@@ -74,7 +75,7 @@ func (l *Ledger) specify(ds []decision.Decision) {
 }
 
 // forgetAssumptions forgets assumed evictions that no pod has confirmed. The eviction before is the last one again.
-func (l *Ledger) forgetAssumptions(now time.Time) {
+func (l *evictionRecords) forgetAssumptions(now time.Time) {
 	for w, e := range l.evictions {
 		switch {
 		case !e.assumed || now.Sub(e.at) <= announcementTTL:
@@ -84,5 +85,5 @@ func (l *Ledger) forgetAssumptions(now time.Time) {
 			delete(l.evictions, w)
 		}
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > HistoryTTL })
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > attempt.HistoryTTL })
 }

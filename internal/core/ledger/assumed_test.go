@@ -15,7 +15,7 @@ import (
 // announcedDB returns the states that an updater leaves that is killed after it announced an action on the workload db.
 func announcedDB(l *Ledger, together bool, newest time.Time) []State {
 	if together {
-		return append(l.Export(delays), l.Announce(noon, "shop", []ActingWorkload{{db, newest}}))
+		return append(l.Export(delays), l.Announce(noon, []ActingWorkload{{db, newest}})["shop"])
 	}
 	s := State{Workload: db}
 	for _, before := range l.Export(delays) {
@@ -92,7 +92,7 @@ func TestRestore_announcedEvictionWasNotSent_earlierBackoffStays(t *testing.T) {
 func TestRestore_outcomeIsStored_announcementAddsNothing(t *testing.T) {
 	pod := podsOf(1)[0]
 	l := New()
-	states := []State{l.Announce(noon, "shop", []ActingWorkload{{db, pod.Created}})}
+	states := []State{l.Announce(noon, []ActingWorkload{{db, pod.Created}})["shop"]}
 	l.Done(noon, Attempt{Pod: pod, Do: decision.Evict, With: fits(100), Newest: pod.Created})
 	for _, s := range l.Export(delays) {
 		if !s.IsOfNamespace() {
@@ -111,7 +111,7 @@ func TestAnnounce_earlierEvictionIsOpen_itsReplacementCountsToo(t *testing.T) {
 	pods := podsOf(2)
 	l := New()
 	l.Done(noon.Add(-time.Minute), Attempt{Pod: pods[0], Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
-	s := l.Announce(noon, "shop", []ActingWorkload{{db, noon.Add(-30 * time.Second)}})
+	s := l.Announce(noon, []ActingWorkload{{db, noon.Add(-30 * time.Second)}})["shop"]
 	if got := s.Acting[0].Workloads[0].Newest; !got.Equal(pods[0].Created) {
 		t.Errorf("announced is %v, want the time before the first eviction, %v", got, pods[0].Created)
 	}
@@ -140,10 +140,10 @@ func TestExpect_afterAnAssumedEviction_itsReplacementCountsToo(t *testing.T) {
 func TestAnnounce_afterRestore_sizeIsBounded(t *testing.T) {
 	first := New()
 	all := announced(3000, "a-workload-with-a-long-name")
-	stored := first.Announce(noon, "shop", all[:1500])
+	stored := first.Announce(noon, all[:1500])["shop"]
 	next := New()
 	next.Restore(noon.Add(time.Minute), []State{stored})
-	s := next.Announce(noon.Add(time.Minute), "shop", all[1500:])
+	s := next.Announce(noon.Add(time.Minute), all[1500:])["shop"]
 	size := 0
 	for _, g := range s.Acting {
 		for _, w := range g.Workloads {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -14,9 +15,14 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
+// canaryRecords are the states of the workloads with canaries.
+type canaryRecords struct {
+	canaries map[cluster.Workload]rollout.State
+}
+
 // ObserveCanaries returns the states of the canaries of all workloads that have an autoscaler with canaries. Other states are dropped: so
 // the removal of the annotation ends a cool-down.
-func (l *Ledger) ObserveCanaries(now time.Time, v View) map[cluster.Workload]rollout.State {
+func (l *canaryRecords) ObserveCanaries(now time.Time, v View) map[cluster.Workload]rollout.State {
 	out := map[cluster.Workload]rollout.State{}
 	for _, g := range v.Governed {
 		a := g.Autoscaler
@@ -44,13 +50,13 @@ func (l *Ledger) ObserveCanaries(now time.Time, v View) map[cluster.Workload]rol
 func byWorkload(pods []*cluster.Pod) map[cluster.Workload][]*cluster.Pod {
 	out := map[cluster.Workload][]*cluster.Pod{}
 	for _, p := range pods {
-		out[WorkloadOf(p)] = append(out[WorkloadOf(p)], p)
+		out[p.Workload()] = append(out[p.Workload()], p)
 	}
 	return out
 }
 
 // ThrottlingQueries returns the queries for the CPU throttling of the canaries, at most one per workload.
-func (l *Ledger) ThrottlingQueries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.ThrottlingQuery {
+func (l *canaryRecords) ThrottlingQueries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.ThrottlingQuery {
 	out := map[cluster.Workload]rollout.ThrottlingQuery{}
 	for _, g := range governed {
 		a := g.Autoscaler
@@ -67,38 +73,38 @@ func (l *Ledger) ThrottlingQueries(now time.Time, governed []cluster.Governed) m
 }
 
 // startOf returns the state in which the pod of an attempt is the canary.
-func (l *Ledger) startOf(now time.Time, d *Attempt) rollout.State {
-	return l.canaries[WorkloadOf(d.Pod)].Start(now, d.Pod, SizesOf(d.With), d.Do == decision.Resize && change.Restarts(d.Pod, d.With))
+func (l *canaryRecords) startOf(now time.Time, d *Attempt) rollout.State {
+	return l.canaries[d.Pod.Workload()].Start(now, d.Pod, SizesOf(d.With), d.Do == decision.Resize && change.Restarts(d.Pod, d.With))
 }
 
 // CanaryPlanned records that a pass is about to change a pod as the canary of its workload.
-func (l *Ledger) CanaryPlanned(now time.Time, d Attempt) {
-	l.canaries[WorkloadOf(d.Pod)] = l.startOf(now, &d)
+func (l *canaryRecords) CanaryPlanned(now time.Time, d Attempt) {
+	l.canaries[d.Pod.Workload()] = l.startOf(now, &d)
 }
 
 // CanaryChanged records that the canary was changed, or may have been if that is not certain.
-func (l *Ledger) CanaryChanged(now time.Time, d Attempt, certain bool) {
+func (l *canaryRecords) CanaryChanged(now time.Time, d Attempt, certain bool) {
 	s := l.startOf(now, &d)
 	if certain {
 		s = s.Changed()
 	}
-	l.canaries[WorkloadOf(d.Pod)] = s
+	l.canaries[d.Pod.Workload()] = s
 }
 
 // CanaryCanceled records that the canary of a workload was not changed.
-func (l *Ledger) CanaryCanceled(w cluster.Workload) { l.canaries[w] = l.canaries[w].Cancel() }
+func (l *canaryRecords) CanaryCanceled(w cluster.Workload) { l.canaries[w] = l.canaries[w].Cancel() }
 
 // Canary returns the state of the canary of a workload.
-func (l *Ledger) Canary(w cluster.Workload) rollout.State { return l.canaries[w] }
+func (l *canaryRecords) Canary(w cluster.Workload) rollout.State { return l.canaries[w] }
 
 // restoreCanary adds a stored state. Its times are bounded, because the object may be changed by users.
-func (l *Ledger) restoreCanary(now time.Time, s *State) {
+func (l *canaryRecords) restoreCanary(now time.Time, s *State) {
 	c := s.Canary
 	if c == nil || c.Phase > rollout.Held || c.Cause > rollout.Throttled {
 		return
 	}
 	restored := *c
-	restored.Since, restored.Reverts = past(now, c.Since), boundedCount(c.Reverts)
+	restored.Since, restored.Reverts = attempt.Past(now, c.Since), attempt.Count(c.Reverts)
 	if c.Phase != rollout.Idle && len(c.After) == 0 {
 		return
 	}
@@ -106,7 +112,7 @@ func (l *Ledger) restoreCanary(now time.Time, s *State) {
 }
 
 // exportCanaries adds the states of canaries.
-func (l *Ledger) exportCanaries(state func(cluster.Workload) *State) {
+func (l *canaryRecords) exportCanaries(state func(cluster.Workload) *State) {
 	for w, s := range maps.All(l.canaries) {
 		if s.Phase != rollout.Idle || s.Reverts > 0 {
 			state(w).Canary = &s

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -101,6 +102,78 @@ func TestLedger_replacementIsUnscheduledAndOtherPodIsEvicted_evictionsHaveNoEffe
 	}
 }
 
+// Two pods are evicted. One replacement has the requests at once. The other one is created later, when the webhook is not called any more, and
+// shows that further evictions have no effect.
+func TestLedger_laterReplacementHasTheOldRequests_evictionsHaveNoEffect(t *testing.T) {
+	for name, tt := range map[string]struct{ cpu, want int64 }{"old requests": {1000, 1}, "expected requests": {100, 0}} {
+		pods := podsOf(2)
+		l := New()
+		for _, p := range pods {
+			l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+		}
+		early := withCPU(pods[0], "early", noon.Add(time.Minute), 100)
+		fine := decision.Decision{Pod: early, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}
+		l.Learn(noon.Add(2*time.Minute), viewOf(2, early), []decision.Decision{fine})
+		if n, _ := l.IneffectiveEvictions(db, nil); n != 0 {
+			t.Errorf("%s: %d evictions without effect when the first replacement has the requests", name, n)
+		}
+		late := withCPU(pods[1], "late", noon.Add(13*time.Minute), tt.cpu)
+		ds := append(wants(fits(100), late), fine)
+		if tt.cpu == 100 {
+			ds[0].Wanted = fine.Wanted
+		}
+		l.Learn(noon.Add(13*time.Minute), viewOf(2, early, late), ds)
+		if n, _ := l.IneffectiveEvictions(db, nil); int64(n) != tt.want {
+			t.Errorf("%s: %d evictions without effect, want %d", name, n, tt.want)
+		}
+		if _, open := l.evictions[db]; open != (tt.want > 0) {
+			t.Errorf("%s: the eviction is remembered: %v", name, open)
+		}
+	}
+}
+
+// The resize of a replacement had no answer, and the pod has its requests now. The eviction had no effect all the same, also before the pass
+// has recorded that the resize was carried out.
+func TestLedger_replacementGotItsSizeByAResizeWithoutAnAnswer_evictionStillHadNoEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	l := New()
+	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pod.Created})
+	replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
+	l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), wants(fits(100), replacement))
+	l.Refused(noon.Add(2*time.Minute), Attempt{Pod: replacement, Autoscaler: vpa, Do: decision.Resize, With: fits(100)}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 1)
+	resized := withCPU(pod, "1", noon.Add(time.Minute), 100)
+	ds := []decision.Decision{{Pod: resized, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}}
+	for range 2 {
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 1 {
+			t.Errorf("%d evictions without effect, want 1", n)
+		}
+		l.Learn(noon.Add(3*time.Minute), viewOf(1, resized), ds)
+	}
+}
+
+// The recommendation changes before the watch shows the replacement of the first pod, and a second pod is evicted. The first replacement has
+// the earlier requests, which says nothing about the second eviction. One with the old requests does.
+func TestLedger_recommendationChangedBeforeTheReplacementIsSeen_saysNothing(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first, later, want int // the CPU request of the first replacement, evictions with the new recommendation, evictions without effect
+	}{
+		"it has the earlier requests":                 {500, 1, 0},
+		"it has the earlier requests, two later ones": {500, 2, 0},
+		"it has the old requests":                     {1000, 1, 1},
+	} {
+		pods := podsOf(1 + tt.later)
+		l := New()
+		l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(500), Newest: pods[0].Created})
+		for _, p := range pods[1:] {
+			l.Done(noon.Add(2*time.Minute), Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+		}
+		first := withCPU(pods[0], "first", noon.Add(time.Minute), int64(tt.first))
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(wants(fits(100), first))); n != tt.want {
+			t.Errorf("%s: %d evictions without effect, want %d", name, n, tt.want)
+		}
+	}
+}
+
 // A replacement without the recommended requests is resized in place. Its spec has them then, but the node may refuse the resize. Otherwise a
 // refused resize would end the back-off, and the replacement would be evicted, too.
 func TestLedger_replacementIsBeingResized_evictionStillHadNoEffect(t *testing.T) {
@@ -178,7 +251,7 @@ func TestShortages_missingReplacement_isReportedAfterItsTime(t *testing.T) {
 	if n := l.Missing(db); n != 1 || !slices.Equal(l.MissingReplacements(), []cluster.Workload{db}) {
 		t.Errorf("%d replacements are missing, of %v", n, l.MissingReplacements())
 	}
-	if !l.IsEvicted(noon.Add(time.Minute), pods[0]) || l.IsEvicted(noon.Add(WatchDelay), pods[0]) {
+	if !l.IsEvicted(noon.Add(time.Minute), pods[0]) || l.IsEvicted(noon.Add(attempt.WatchDelay), pods[0]) {
 		t.Error("an evicted pod does not count as gone for the watch delay")
 	}
 	const within = 5 * time.Minute
@@ -213,7 +286,7 @@ func TestShortages_enoughOldPods_areCompleteAfterTheWatchDelay(t *testing.T) {
 	l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, Newest: pods[0].Created})
 	view := viewOf(2, pods[1], pods[2])
 	l.Learn(noon.Add(time.Second), view, nil)
-	for after, want := range map[time.Duration]bool{time.Minute: false, WatchDelay + time.Second: true} {
+	for after, want := range map[time.Duration]bool{time.Minute: false, attempt.WatchDelay + time.Second: true} {
 		if _, complete := l.Shortages(noon.Add(after), view, time.Hour); complete[db] != want {
 			t.Errorf("after %v: complete %v, want %t", after, complete, want)
 		}
@@ -284,7 +357,7 @@ func TestLedger_evictionWithoutAnswerNotCarriedOut_isTakenBack(t *testing.T) {
 	for i, p := range pods[1:] {
 		at := noon.Add(time.Duration(i+1) * time.Minute)
 		l.Refused(at, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100)}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
-		if !l.MayBeEvicted(at, p) || l.MayBeEvicted(at.Add(WatchDelay), p) {
+		if !l.MayBeEvicted(at, p) || l.MayBeEvicted(at.Add(attempt.WatchDelay), p) {
 			t.Error("a pod whose eviction had no answer does not count as gone for the watch delay")
 		}
 	}
@@ -293,13 +366,13 @@ func TestLedger_evictionWithoutAnswerNotCarriedOut_isTakenBack(t *testing.T) {
 		t.Errorf("eviction %+v", stored.Eviction)
 	}
 	after := restored(noon.Add(3*time.Minute), l)
-	after.Learn(noon.Add(2*time.Minute+WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
+	after.Learn(noon.Add(2*time.Minute+attempt.WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
 	if e := after.Export(delays)[0].Eviction; e == nil || !e.At.Equal(noon) || e.Uncertain != "" {
 		t.Errorf("after the watch delay: %+v, want the eviction at noon", e)
 	}
 	alone := New()
 	alone.Refused(noon, Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
-	alone.Learn(noon.Add(WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
+	alone.Learn(noon.Add(attempt.WatchDelay), viewOf(3, pods...), wants(fits(100), pods...))
 	if e := alone.Export(delays)[0].Eviction; e != nil {
 		t.Errorf("the only eviction was not carried out, and is %+v", e)
 	}
@@ -388,5 +461,171 @@ func TestUndone_resizesByPartsAreUndone_countGrows(t *testing.T) {
 	l.Done(now, Attempt{Pod: with(400), Do: decision.Resize, With: fits(500)})
 	if n := l.Undone(with(100)); n != 1 {
 		t.Errorf("%d resizes count as undone after one that lasted, want 1", n)
+	}
+}
+
+// The updater restarts after a second eviction with a new recommendation. The replacement of the first pod has the earlier one, and the webhook
+// works, so evictions have an effect as without the restart.
+func TestLedger_restartAfterRecommendationChanged_firstReplacementSaysNothing(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	l.Done(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(500), Newest: pods[0].Created})
+	l.Done(noon.Add(time.Minute), Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+	first := withCPU(pods[0], "first", noon.Add(30*time.Second), 500)
+	ds := wants(fits(100), first)
+	for name, l := range map[string]*Ledger{"no restart": l, "restart": restored(noon.Add(2*time.Minute), l)} {
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 0 {
+			t.Errorf("%s: %d evictions without effect, want 0", name, n)
+		}
+	}
+}
+
+// An eviction without an answer was carried out, and the recommendation changes before its replacement is seen. The replacement has the
+// earlier requests, which says nothing about the next eviction.
+func TestLedger_recommendationChangedAfterUnansweredEviction_saysNothing(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	l.Refused(noon, Attempt{Pod: pods[0], Autoscaler: vpa, Do: decision.Evict, With: fits(500), Newest: pods[0].Created}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
+	l.Done(noon.Add(time.Minute), Attempt{Pod: pods[1], Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+	first := withCPU(pods[0], "first", noon.Add(30*time.Second), 500)
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(wants(fits(100), first))); n != 0 {
+		t.Errorf("%d evictions without effect, want 0", n)
+	}
+}
+
+// A dry run has shown that replacements are not sized. Later, all new pods have the requests while the replacement of another pod is missing.
+
+// The result of the dry run must not hold pods any longer.
+func TestLedger_replacementIsSizedAndAnotherIsMissing_dryRunIsForgotten(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	for _, p := range pods[:2] {
+		l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
+	}
+	unsized := withCPU(pods[0], "unsized", noon.Add(time.Second), 1000)
+	l.Learn(noon.Add(time.Minute), viewOf(3, unsized, pods[2]), wants(fits(100), unsized, pods[2]))
+	l.DryRun(noon.Add(time.Minute), Attempt{Pod: pods[2], Autoscaler: vpa, Do: decision.Evict, With: fits(100)}, unsized, "")
+	// The webhook is repaired, and the user deletes the pod.
+	sized := withCPU(pods[0], "sized", noon.Add(2*time.Minute), 100)
+	ds := append(wants(fits(100), pods[2]), decision.Decision{Pod: sized, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}})
+	l.Learn(noon.Add(3*time.Minute), viewOf(3, sized, pods[2]), ds)
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 0 {
+		t.Errorf("%d evictions without effect, want 0", n)
+	}
+	if u, held := l.LastUnsized(db); held {
+		t.Errorf("the workload is still held by %+v", u)
+	}
+}
+
+// The replacement has exactly the requests for which the pod was evicted. A little later, the recommendation is 6 percent higher, and the pod
+// is below its bounds. The eviction had an effect all the same.
+func TestLedger_sizedReplacementAndSlightlyNewRecommendation_evictionHadAnEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	l := New()
+	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pod.Created})
+	sized := withCPU(pod, "1", noon.Add(time.Second), 2000)
+	ds := []decision.Decision{{Pod: sized, With: fits(2120), Wanted: decision.Reason{Code: decision.BelowRange}}}
+	l.Learn(noon.Add(time.Minute), viewOf(1, sized), ds)
+	if n, at := l.IneffectiveEvictions(db, l.Effective(ds)); n != 0 {
+		t.Errorf("%d evictions without effect, the last at %s, want none", n, at)
+	}
+}
+
+// The recommendation grows each minute. The replacement is created a minute after the eviction with the recommendation of that time, which the
+// pass before has seen, and the next pass sees the next recommendation.
+func TestLedger_replacementHasARecommendationInBetween_evictionHadAnEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	l := New()
+	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pod.Created})
+	ending := *pod
+	ending.Deleting = true
+	other := podsOf(2)[1]
+	l.Learn(noon.Add(time.Minute), viewOf(2, &ending, other), wants(fits(2500), other))
+	sized := withCPU(pod, "1", noon.Add(70*time.Second), 2500)
+	ds := wants(fits(3000), sized, other)
+	l.Learn(noon.Add(2*time.Minute), viewOf(2, sized, other), ds)
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 0 {
+		t.Errorf("%d evictions without effect, want none", n)
+	}
+}
+
+// Two pods are evicted. One replacement is sized; the other one is missing for some minutes. A pod of a scale-up is created with a newer
+// recommendation, and the recommendation changes again. All new pods were sized at their creation.
+func TestLedger_replacementIsMissingAndScaledUpPodHasNewerSize_evictionHadAnEffect(t *testing.T) {
+	pods := podsOf(4)
+	l := New()
+	for _, p := range pods[:2] {
+		l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pods[0].Created})
+	}
+	fit := func(p *cluster.Pod, with []policy.Fitted) decision.Decision {
+		return decision.Decision{Pod: p, With: with, Wanted: decision.Reason{Code: decision.Fits}}
+	}
+	first := withCPU(pods[0], "first", noon.Add(time.Second), 2000)
+	l.Learn(noon.Add(time.Minute), viewOf(4, first, pods[2], pods[3]), append(wants(fits(2000), pods[2:]...), fit(first, fits(2000))))
+	scaled := withCPU(pods[0], "scaled", noon.Add(90*time.Second), 2500)
+	l.Learn(noon.Add(2*time.Minute), viewOf(5, first, scaled, pods[2], pods[3]), append(wants(fits(2500), first, pods[2], pods[3]), fit(scaled, fits(2500))))
+	ds := wants(fits(3000), first, scaled, pods[2], pods[3])
+	l.Learn(noon.Add(3*time.Minute), viewOf(5, first, scaled, pods[2], pods[3]), ds)
+	if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 0 {
+		t.Errorf("%d evictions without effect, want none", n)
+	}
+}
+
+// Two evictions have no answer. The first one was carried out, and its replacement has the old size. That the pod of the second one still runs
+// says nothing about the first one, so evictions are still known to have no effect.
+func TestLedger_secondUnansweredEvictionWasNotCarriedOut_firstStillHadNoEffect(t *testing.T) {
+	pods := podsOf(3)
+	l := New()
+	for _, p := range pods[:2] {
+		l.Refused(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[0].Created}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 3)
+	}
+	unsized := withCPU(pods[0], "unsized", noon.Add(time.Second), 1000)
+	for minute := 1; minute <= 6; minute++ {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		ds := wants(fits(100), unsized, pods[1], pods[2])
+		l.Learn(now, viewOf(3, unsized, pods[1], pods[2]), ds)
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != 1 {
+			t.Fatalf("minute %d: %d evictions without effect, want 1", minute, n)
+		}
+	}
+}
+
+// Three pods were evicted, and two were replaced. After a restart, these two do not count as the replacement of the third one.
+func TestLedger_restart_replacementsDoNotCountTwice(t *testing.T) {
+	pods := podsOf(6)
+	l := New()
+	for _, p := range pods[:3] {
+		l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, Newest: p.Created})
+	}
+	born := []*cluster.Pod{withCPU(pods[0], "new-0", noon.Add(time.Minute), 100), withCPU(pods[1], "new-1", noon.Add(time.Minute), 100)}
+	l.Learn(noon.Add(2*time.Minute), viewOf(6, append(born, pods[3:]...)...), nil)
+	stale := viewOf(4, append(born, pods[3:]...)...)
+	for name, l := range map[string]*Ledger{"no restart": l, "restart": restored(noon.Add(3*time.Minute), l)} {
+		if _, complete := l.Shortages(noon.Add(3*time.Minute), stale, time.Minute); complete[db] {
+			t.Errorf("%s: the controller is complete", name)
+		}
+	}
+}
+
+// A pod of an old ReplicaSet is evicted during a rollout, and the ReplicaSet is deleted with revisionHistoryLimit 0. The new pods are sized, so
+// the records of the eviction and of its missing replacement are forgotten.
+func TestLedger_replicaSetIsDeleted_recordsAreForgotten(t *testing.T) {
+	l := New()
+	rs := func(name string) cluster.Workload {
+		return cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: name}
+	}
+	old := podsOf(1)[0]
+	old.Controller = rs("old")
+	l.Done(noon, Attempt{Pod: old, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: old.Created})
+	sized := withCPU(old, "1", noon.Add(time.Second), 100)
+	sized.Controller = rs("new")
+	view := viewOf(1, sized)
+	view.Scales = map[cluster.Workload]cluster.Scale{rs("new"): {Known: true, Replicas: 1}, rs("old"): {Gone: true}}
+	ds := []decision.Decision{{Pod: sized, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}}
+	for minute := 1; minute <= 60; minute++ {
+		l.Learn(noon.Add(time.Duration(minute)*time.Minute), view, ds)
+	}
+	if states := l.Export(delays); len(states) != 0 {
+		t.Errorf("after an hour: %+v, eviction %+v", states[0], states[0].Eviction)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -49,7 +51,7 @@ type State struct {
 	// Canary is the state of the canary of the workload; nil if there is none.
 	Canary *rollout.State
 
-	Capacity *CapacityState // nil if no capacity was asked for before an eviction
+	Capacity *headroom.State // nil if no capacity was asked for before an eviction
 
 	// Waiting are the pods that should change and were left unchanged by the last pass, by reason, the most frequent first. Restore does not read
 	// it: the next pass decides again.
@@ -90,7 +92,9 @@ type EvictionState struct {
 	With        []policy.Fitted
 	Ineffective int
 	Judged      bool
-	Uncertain   string // UID of the pod if the outcome of the eviction is unknown
+	Superseded  []policy.Fitted // requested for the replacement of the eviction before, if it was not observed
+	Previous    []policy.Fitted // the requests with which the evicted pod ran
+	Uncertain   string          // UID of the pod if the outcome of the eviction is unknown
 	Before      *EvictionState
 }
 
@@ -100,6 +104,8 @@ type PendingState struct {
 	Autoscaler cluster.Key
 	Evicted    []EvictedPod // oldest first
 	Complete   time.Time    // since when there have been as many pods as the controller wants; zero if there are not
+	Replaced   int32        // pods created after the first of these evictions that replace pods of earlier ones
+	Most       int32        // maximum number of pods that the controller has wanted since; 0 if it is not known
 }
 
 // An EvictedPod is a pod that was evicted, or may have been.
@@ -134,15 +140,6 @@ type ShortageState struct {
 	Moves     int             // pods that were evicted to make room
 }
 
-// A CapacityState is the last request for capacity of a workload.
-type CapacityState struct {
-	UID, Pod  string    // of the pod that is going to be evicted; "" if there is no request now
-	Requested time.Time // zero if there is no request now
-	Failures  int       // consecutive failed requests
-	Failed    time.Time // when the last one failed
-	Text      string    // why
-}
-
 // Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
 const (
 	maxPodStates       = 50 // per workload
@@ -159,7 +156,7 @@ type podRef struct {
 }
 
 // note records which pod a UID belongs to.
-func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{WorkloadOf(p), p.Name} }
+func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{p.Workload(), p.Name} }
 
 // forgetPods forgets pods without a record. A record whose pod turns out to be in another namespace is removed first: it comes from
 // a stored object that a user of that namespace has changed.
@@ -188,7 +185,7 @@ func (l *Ledger) forgetPods(ds []decision.Decision) {
 }
 
 // Export returns the state of each workload that has any, sorted by workload. The budget determines when actions may be tried again.
-func (l *Ledger) Export(b Delays) []State {
+func (l *Ledger) Export(b attempt.Delays) []State {
 	states := map[cluster.Workload]*State{}
 	state := func(w cluster.Workload) *State {
 		s := states[w]
@@ -228,7 +225,7 @@ func (l *Ledger) Export(b Delays) []State {
 		}
 	}
 	l.exportShortages(state)
-	for w, a := range l.asks {
+	for w, a := range l.headroom.All() {
 		state(w).Capacity = &a
 	}
 	l.exportPods(b, state)
@@ -284,7 +281,7 @@ func compareDone(a, b PodState) int {
 }
 
 // exportPods adds the records of pods to the states of their workloads.
-func (l *Ledger) exportPods(b Delays, state func(cluster.Workload) *State) {
+func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *State) {
 	add := func(uid string, p PodState) {
 		ref := l.pods[uid]
 		p.UID, p.Name, p.With = uid, ref.name, bounded(p.With)
@@ -314,7 +311,7 @@ func (l *Ledger) exportPods(b Delays, state func(cluster.Workload) *State) {
 }
 
 // lastRelevantEviction returns when a pod of the workload was last evicted, if the count of a refusal depends on it.
-func (l *Ledger) lastRelevantEviction(s *State) time.Time {
+func (l *refusalRecords) lastRelevantEviction(s *State) time.Time {
 	last := l.progress[s.Workload]
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Failed != nil && p.Failed.Kind == decision.DeniedByBudget && !last.Before(p.At) {
@@ -329,6 +326,7 @@ func bounded(with []policy.Fitted) []policy.Fitted { return with[:min(len(with),
 func (e *eviction) export() *EvictionState {
 	out := &EvictionState{
 		At: e.at, Newest: e.newest, With: bounded(e.with), Ineffective: e.ineffective, Judged: e.judged, Uncertain: e.uncertain,
+		Superseded: bounded(e.superseded), Previous: bounded(e.previous),
 	}
 	if e.before != nil {
 		out.Before = e.before.export()
@@ -337,7 +335,7 @@ func (e *eviction) export() *EvictionState {
 }
 
 func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
-	out := PendingState{Controller: controller, Autoscaler: o.autoscaler, Complete: o.allThere}
+	out := PendingState{Controller: controller, Autoscaler: o.autoscaler, Complete: o.allThere, Replaced: o.counted, Most: o.most}
 	for _, e := range last(o.evictions, maxEvictedPods) {
 		out.Evicted = append(out.Evicted, EvictedPod{UID: e.uid, At: e.at, Newest: e.newest})
 	}

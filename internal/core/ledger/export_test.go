@@ -11,6 +11,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -39,7 +40,7 @@ func TestExport_manyPodsAndContainers_stateIsBounded(t *testing.T) {
 	if n := len(s.Pods[0].With); n != maxContainerStates {
 		t.Errorf("%d containers, want %d", n, maxContainerStates)
 	}
-	if n := len(s.Pods[0].Failed.Text); n > maxRefusalText+len("…") {
+	if n := len(s.Pods[0].Failed.Text); n > attempt.MaxText+len("…") {
 		t.Errorf("text of %d bytes", n)
 	}
 	if n := len(s.Replacements[0].Evicted); n != maxEvictedPods {
@@ -121,20 +122,20 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		},
 	}})
 	e := l.evictions[web]
-	if !e.at.Equal(noon) || e.ineffective != maxRestoredCount || e.before.ineffective != 0 || e.before.before != nil {
+	if !e.at.Equal(noon) || e.ineffective != attempt.MaxCount || e.before.ineffective != 0 || e.before.before != nil {
 		t.Errorf("eviction %+v", e)
 	}
-	if d := l.rescues[web]; !d.At.Equal(noon) || d.Memory != 0 || d.Again != maxRestoredCount {
+	if d := l.rescues[web]; !d.At.Equal(noon) || d.Memory != 0 || d.Again != attempt.MaxCount {
 		t.Errorf("deletion %+v", d)
 	}
-	if r := l.rounds[web]; !r.At.Equal(noon) || r.Count != maxRestoredCount {
+	if r := l.rounds[web]; !r.At.Equal(noon) || r.Count != attempt.MaxCount {
 		t.Errorf("rounds %+v", r)
 	}
-	if s := l.lacking["2"]; !s.Since.Equal(noon) || s.Parts != 0 || s.Moves != maxRestoredCount {
+	if s := l.lacking["2"]; !s.Since.Equal(noon) || s.Parts != 0 || s.Moves != attempt.MaxCount {
 		t.Errorf("shortage %+v", s)
 	}
 	r := l.refusals[refusedKey{"0", decision.Evict}]
-	if !r.At.Equal(noon) || r.Attempts != maxRestoredCount || r.Transient != 0 || r.Ready != 0 || !r.Lost.Equal(noon) || len(r.Text) > 400 {
+	if !r.At.Equal(noon) || r.Attempts != attempt.MaxCount || r.Transient != 0 || r.Ready != 0 || !r.Lost.Equal(noon) || len(r.Text) > 400 {
 		t.Errorf("refusal %+v", r)
 	}
 }

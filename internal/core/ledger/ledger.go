@@ -8,9 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -22,34 +24,27 @@ import (
 // does not if the webhook was not called or another component sets the requests afterwards; without the ledger, the updater would
 // evict every minute (W-13 in docs/migrate.md). And does a resized pod keep its requests, or was the resize refused?
 type Ledger struct {
-	evictions map[cluster.Workload]eviction
-	resizes   map[string]resize // by pod UID
-	refusals  map[refusedKey]FailedAttempt
-	pending   map[cluster.Workload]pendingReplacements // by direct controller
-	evicted   map[string]time.Time                     // when a pod was evicted that the watch may still show as running, by UID
-	progress  map[cluster.Workload]time.Time           // when a pod of the workload was last evicted
-	rescues   map[cluster.Workload]DeletionState       // the last deletion of a pod of the workload
-	served    map[string]time.Time                     // when an action was last tried, by namespace
-	rounds    map[cluster.Workload]RoundsState         // evictions of all pods of a workload
-	waiting   map[cluster.Workload][]WaitingState      // pods that the last pass left unchanged, see PassEnded
-	lacking   map[string]RoomShortage                  // pods whose node was too full for their resize, by UID
-	yielding  map[string]time.Time                     // since when pods have left free room to other pods, by UID; not stored
-	asks      map[cluster.Workload]CapacityState       // the last request for capacity before an eviction
-	keeps     map[string]keptRequest                   // requests for capacity whose deletion was refused, by UID
-	ignored   time.Time                                // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
-	spends    map[string]spend                         // what changes took from disruption budgets, by pod UID
-	doubt     bool                                     // the last eviction whose effect became known had none
+	evictionRecords
+	resizeRecords
+	deletionRecords
+	canaryRecords
+	spendRecords
+	changeRecords
+	replacementRecords
+	turnRecords
+	refusalRecords
+	roundRecords
+	roomRecords
+	announcementRecords
 
-	canaries     map[cluster.Workload]rollout.State
-	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
-	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
+	evicted map[string]time.Time                // when a pod was evicted that the watch may still show as running, by UID
+	waiting map[cluster.Workload][]WaitingState // pods that the last pass left unchanged, see PassEnded
 
 	pods        map[string]podRef                 // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]announcement // restored workloads: a pass whose outcomes are not recorded
+	replaced    map[string]bool                   // pods of evicted that are gone, by UID
 
-	acting   map[cluster.Workload]announcement // workloads that are announced in the state of their namespace, see Announce
-	inherits map[cluster.Workload]announcement // likewise by the updater before this one
-	replaced map[string]bool                   // pods of evicted that are gone, by UID
+	headroom *headroom.Record
 }
 
 // An eviction is the last eviction of a pod of a workload.
@@ -61,6 +56,8 @@ type eviction struct {
 	judged      bool            // the effect of this eviction is counted
 	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
 	diagnosed   bool            // there was a dry run since
+	superseded  []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
+	previous    []policy.Fitted // the requests with which the evicted pod ran
 	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
 
 	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
@@ -77,21 +74,47 @@ type resize struct {
 	part        bool // the rest of the increase follows
 }
 
-// HistoryTTL is how long the ledger keeps a workload after its last eviction, and a resize. It is longer than every back-off.
-const HistoryTTL = 24 * time.Hour
+// evictionRecords are the last eviction of each workload, and what is known of its effect.
+type evictionRecords struct {
+	evictions map[cluster.Workload]eviction
+	doubt     bool // the last eviction whose effect became known had none
+}
+
+// resizeRecords are the last resize of each pod.
+type resizeRecords struct {
+	resizes map[string]resize // by pod UID
+}
+
+// turnRecords are when the namespaces had their turn.
+type turnRecords struct {
+	served map[string]time.Time // when an action was last tried, by namespace
+}
 
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		evictions: map[cluster.Workload]eviction{}, resizes: map[string]resize{}, refusals: map[refusedKey]FailedAttempt{},
-		pending: map[cluster.Workload]pendingReplacements{}, evicted: map[string]time.Time{}, progress: map[cluster.Workload]time.Time{},
-		rescues: map[cluster.Workload]DeletionState{}, served: map[string]time.Time{}, pods: map[string]podRef{}, interrupted: map[cluster.Workload]announcement{},
-		acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}, replaced: map[string]bool{},
-		lacking: map[string]RoomShortage{}, yielding: map[string]time.Time{}, spends: map[string]spend{}, rounds: map[cluster.Workload]RoundsState{},
-		canaries: map[cluster.Workload]rollout.State{}, changes: map[cluster.Workload][]rollout.Change{},
-		asks: map[cluster.Workload]CapacityState{}, keeps: map[string]keptRequest{},
+		evictionRecords:     evictionRecords{evictions: map[cluster.Workload]eviction{}},
+		resizeRecords:       resizeRecords{resizes: map[string]resize{}},
+		deletionRecords:     deletionRecords{rescues: map[cluster.Workload]DeletionState{}},
+		canaryRecords:       canaryRecords{canaries: map[cluster.Workload]rollout.State{}},
+		spendRecords:        spendRecords{spends: map[string]spend{}},
+		changeRecords:       changeRecords{changes: map[cluster.Workload][]rollout.Change{}},
+		replacementRecords:  replacementRecords{pending: map[cluster.Workload]pendingReplacements{}},
+		turnRecords:         turnRecords{served: map[string]time.Time{}},
+		refusalRecords:      refusalRecords{refusals: map[refusedKey]FailedAttempt{}, progress: map[cluster.Workload]time.Time{}},
+		roundRecords:        roundRecords{rounds: map[cluster.Workload]RoundsState{}, allRounds: map[cluster.Workload]RoundsState{}},
+		roomRecords:         roomRecords{lacking: map[string]RoomShortage{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
+		announcementRecords: announcementRecords{acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}},
+		evicted:             map[string]time.Time{},
+		pods:                map[string]podRef{},
+		interrupted:         map[cluster.Workload]announcement{},
+		replaced:            map[string]bool{},
+		headroom:            headroom.NewRecord(),
 	}
 }
+
+// Headroom returns the record of requests for capacity.
+func (l *Ledger) Headroom() *headroom.Record { return l.headroom }
 
 // An Attempt is an action on a pod that was tried.
 type Attempt struct {
@@ -135,9 +158,9 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 		l.addPending(now, d)
 		l.expect(now, d)
 		l.evicted[d.Pod.UID] = now
-		l.progress[WorkloadOf(d.Pod)] = now
+		l.progress[d.Pod.Workload()] = now
 		l.noteMove(now, d)
-		delete(l.asks, WorkloadOf(d.Pod))
+		l.headroom.Evicted(d.Pod.Workload())
 	case decision.Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
@@ -151,13 +174,18 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 // expect records that a pod was evicted, or may have been, and the requests that its replacement should get. If it is not known yet
 // whether the last eviction had an effect, its replacement shows that for this one, too: otherwise pods that take turns would be evicted
 // again and again, each before it is known whether the replacement of the other one can be scheduled.
-func (l *Ledger) expect(now time.Time, d Attempt) {
-	last, open := l.evictions[WorkloadOf(d.Pod)]
-	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective}
-	if open && !last.judged && last.uncertain == "" && (last.assumed || sameRequests(last.with, d.With)) {
-		next.newest = last.newest
+func (l *evictionRecords) expect(now time.Time, d Attempt) {
+	last, open := l.evictions[d.Pod.Workload()]
+	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective, previous: requestsOf(d.Pod)}
+	if open && !last.judged {
+		if last.assumed || sameRequests(last.with, d.With) {
+			next.newest = last.newest
+			next.superseded = last.superseded
+		} else {
+			next.superseded = last.with
+		}
 	}
-	l.evictions[WorkloadOf(d.Pod)] = next
+	l.evictions[d.Pod.Workload()] = next
 }
 
 // sameRequests reports whether two replacements should get the same requests.
@@ -173,28 +201,33 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.noteShown(ds)
 	l.forgetShortages(ds)
 	l.noteYielding(now, ds)
-	l.learnCapacity(now, v.Requests, ds)
+	l.headroom.Learn(now, v.Requests, ds)
 	l.specify(ds)
-	l.judge(now, l.Effective(ds))
+	missing := map[cluster.Workload]bool{}
 	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
 			delete(l.pending, c.controller)
 			continue
 		}
 		l.pending[c.controller] = c.remaining(now)
+		missing[c.workload] = true
 	}
+	l.judge(now, l.Effective(ds), missing)
 	l.forgetAssumptions(now)
 	l.forgetServed(now)
+	l.searched.Forget(now)
 	l.forgetSpends(now)
 	l.forgetChanges(now)
 	l.canaries = l.ObserveCanaries(now, v)
 	l.forgetRescues(now, ds)
-	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > HistoryTTL })
-	maps.DeleteFunc(l.rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
-	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > WatchDelay })
+	maps.DeleteFunc(l.progress, func(_ cluster.Workload, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
+	for _, rounds := range []map[cluster.Workload]RoundsState{l.rounds, l.allRounds} {
+		maps.DeleteFunc(rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
+	}
+	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.WatchDelay })
 	l.forgetAnnouncements(now)
 	l.noteReplaced(now, ds)
-	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > HistoryTTL })
+	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > attempt.HistoryTTL })
 	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {
 		return
@@ -207,21 +240,24 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	maps.DeleteFunc(l.refusals, func(k refusedKey, _ FailedAttempt) bool { return !live[k.uid] })
 }
 
-// judge records which evictions had an effect. If one had none, those of other workloads are in doubt until one has.
-func (l *Ledger) judge(now time.Time, effective map[cluster.Workload]bool) {
+// judge records which evictions had an effect. If one had none, those of other workloads are in doubt until one has. A workload that misses
+// replacements of other pods is judged again when they exist.
+func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Workload]bool) {
 	helped, failed := false, false
 	for workload, help := range effective {
 		e := l.evictions[workload]
 		switch {
-		case help && e.assumed && now.Before(e.at.Add(WatchDelay)): // the watch may not show the replacement yet
+		case help && e.assumed && now.Before(e.at.Add(attempt.WatchDelay)): // the watch may not show the replacement yet
+		case help && missing[workload]:
+			l.evictions[workload] = eviction{at: e.at, newest: e.newest, with: e.with, superseded: e.superseded, previous: e.previous}
 		case help:
 			helped = true
 			delete(l.evictions, workload)
 		case !e.judged:
 			failed = true
-			if e.assumed { // now it is known
-				e.assumed, e.before = false, nil
-			}
+			e.assumed = false // now it is known
+			e.uncertain = ""
+			e.before = nil
 			e.ineffective, e.judged = e.ineffective+1, true
 			l.evictions[workload] = e
 		}
@@ -240,7 +276,7 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 	}
 	for i := range ds {
 		d := &ds[i]
-		w := WorkloadOf(d.Pod)
+		w := d.Pod.Workload()
 		e, ok := l.evictions[w]
 		// Creation times are only compared with each other, because the API server's clock may differ.
 		if !ok || !d.Pod.Created.After(e.newest) {
@@ -276,11 +312,53 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
 		return false, false // nothing is recommended for it, for example because the update mode is Off now
 	}
-	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || d.Pod.IsResizing()) {
+	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
 		return false, true
 	}
+	asExpected, asNow := hasRequests(d.Pod, e.with), hasRequests(d.Pod, d.With)
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
-	return d.Wanted.Code == decision.Fits || hasRequests(d.Pod, e.with) && !hasRequests(d.Pod, d.With), true
+	help = shown && asExpected && !asNow
+	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young
+		help = shown && (asExpected || asNow)
+	}
+	// It may replace an earlier pod, whose recommendation was another one, or it got one in between.
+	isOther := e.superseded != nil && hasRequests(d.Pod, e.superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.with, d.With)
+	return help, help || !isOther
+}
+
+// isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
+func (e *eviction) isAsBefore(p *cluster.Pod) bool { return sameRequests(requestsOf(p), e.previous) }
+
+func requestsOf(p *cluster.Pod) []policy.Fitted {
+	out := make([]policy.Fitted, len(p.Containers))
+	for i := range p.Containers {
+		out[i].Container = p.Containers[i].Name
+		out[i].Requests, _ = p.Containers[i].Running()
+	}
+	return out
+}
+
+// isBetween reports whether each request and limit of a pod is between those of two recommendations that differ, by a factor of two at most.
+func isBetween(p *cluster.Pod, a, b []policy.Fitted) bool {
+	if len(a) == 0 || len(b) == 0 || sameRequests(a, b) {
+		return false
+	}
+	ofA := slices.Collect(change.Pairs(p, a, true))
+	for x := range change.Pairs(p, b, true) {
+		if len(ofA) == 0 || max(x.To, ofA[0].To)/2 > min(x.To, ofA[0].To) ||
+			change.Compare(x.Resource, x.To, x.From)*change.Compare(x.Resource, ofA[0].To, x.From) > 0 {
+			return false
+		}
+		ofA = ofA[1:]
+	}
+	return len(ofA) == 0
+}
+
+// IsUnproven reports whether a pod without a node may be a replacement that does not show yet whether evictions have an effect.
+func (l *evictionRecords) IsUnproven(p *cluster.Pod) bool {
+	e, open := l.evictions[p.Workload()]
+	return open && !e.judged && p.Node == "" && p.Created.After(e.newest) && len(e.with) > 0 && !change.IsAsked(p, e.with)
 }
 
 // boostedHelp is hasHelped for a replacement with a CPU startup boost. Its boosted CPU says nothing, and the end of the boost is no change
@@ -298,7 +376,7 @@ func boostedHelp(e *eviction, d *decision.Decision) (help, known bool) {
 }
 
 // IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
-func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
+func (l *evictionRecords) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
 	e, ok := l.evictions[w]
 	if !ok {
 		return 0, time.Time{}
@@ -318,7 +396,7 @@ func (l *Ledger) IneffectiveEvictions(w cluster.Workload, effective map[cluster.
 }
 
 // Undone returns the number of consecutive resizes of a pod that were undone: its spec has other requests again.
-func (l *Ledger) Undone(p *cluster.Pod) int {
+func (l *resizeRecords) Undone(p *cluster.Pod) int {
 	r, ok := l.resizes[p.UID]
 	if !ok || change.IsAsked(p, r.with) {
 		return 0
@@ -328,7 +406,7 @@ func (l *Ledger) Undone(p *cluster.Pod) int {
 
 // undoneBefore returns the number of consecutive resizes of a pod that were undone before a new one. A resize by a part, or one that the
 // kubelet has not completed, is followed by others for the same increase, and all of them are undone together, so it does not end the row.
-func (l *Ledger) undoneBefore(p *cluster.Pod) int {
+func (l *resizeRecords) undoneBefore(p *cluster.Pod) int {
 	n := l.Undone(p)
 	if last := l.resizes[p.UID]; n == 0 && (last.part || !change.SameSize(p, last.with)) {
 		return last.ineffective
@@ -338,13 +416,13 @@ func (l *Ledger) undoneBefore(p *cluster.Pod) int {
 
 // IsAwaited reports whether the watch may not show yet that the pod was resized: it has not shown the requests of the resize, and WatchDelay has
 // not passed.
-func (l *Ledger) IsAwaited(now time.Time, p *cluster.Pod) bool {
+func (l *resizeRecords) IsAwaited(now time.Time, p *cluster.Pod) bool {
 	r, ok := l.resizes[p.UID]
-	return ok && !r.shown && now.Before(r.at.Add(WatchDelay)) && !change.IsAsked(p, r.with)
+	return ok && !r.shown && now.Before(r.at.Add(attempt.WatchDelay)) && !change.IsAsked(p, r.with)
 }
 
 // noteShown records which resizes the watch has shown.
-func (l *Ledger) noteShown(ds []decision.Decision) {
+func (l *resizeRecords) noteShown(ds []decision.Decision) {
 	if len(l.resizes) == 0 {
 		return
 	}
@@ -358,7 +436,7 @@ func (l *Ledger) noteShown(ds []decision.Decision) {
 }
 
 // LastResize returns when a pod was last resized; zero if it was not.
-func (l *Ledger) LastResize(p *cluster.Pod) time.Time {
+func (l *resizeRecords) LastResize(p *cluster.Pod) time.Time {
 	return l.resizes[p.UID].at
 }
 
@@ -373,22 +451,13 @@ func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
 	return !change.AsksOther(p, with, close)
 }
 
-// WorkloadOf returns the workload under which the ledger records evictions of a pod. It is the topmost controller where that is known,
-// because the direct controller of a Deployment's pods changes with each rollout.
-func WorkloadOf(p *cluster.Pod) cluster.Workload {
-	if p.Top.IsZero() {
-		return p.Controller
-	}
-	return p.Top
-}
-
 // Served returns when an action on a pod of a namespace was last tried.
-func (l *Ledger) Served(namespace string) time.Time { return l.served[namespace] }
+func (l *turnRecords) Served(namespace string) time.Time { return l.served[namespace] }
 
 // MarkServed records that an action on a pod was tried.
-func (l *Ledger) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
+func (l *turnRecords) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
 
 // forgetServed forgets namespaces without an action for HistoryTTL.
-func (l *Ledger) forgetServed(now time.Time) {
-	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > HistoryTTL })
+func (l *turnRecords) forgetServed(now time.Time) {
+	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
 }

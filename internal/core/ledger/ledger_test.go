@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -15,7 +16,7 @@ import (
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // delays are the default ones.
-var delays = Delays{
+var delays = attempt.Delays{
 	RefusalBase: time.Minute, RefusalMax: 90 * time.Minute, EvictionBackoff: 30 * time.Minute, BackoffBase: 5 * time.Minute, BackoffMax: 6 * time.Hour,
 }
 

@@ -4,14 +4,20 @@
 package ledger
 
 import (
-	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
+
+// refusalRecords are the actions that were refused, and when a pod of each workload was last evicted.
+type refusalRecords struct {
+	refusals map[refusedKey]FailedAttempt
+	progress map[cluster.Workload]time.Time // when a pod of the workload was last evicted
+}
 
 // Number of consecutive failed resizes after which a transient failure counts as a refusal, and the time that they take if each is
 // made when its back-off ends. If a pod waits for other pods between two attempts, the time decides.
@@ -54,24 +60,13 @@ type refusedKey struct {
 // budgetDelay is how long the status of a PodDisruptionBudget may take to count a pod that is ready.
 const budgetDelay = 10 * time.Second
 
-// maxRefusalText is how many bytes of the API server's text are kept.
-const maxRefusalText = 300
-
 // noticeablyLess is the fraction by which a resize must be smaller than the refused one to restart its back-off. It limits how often
 // a slowly falling recommendation restarts it.
 const noticeablyLess = 0.1
 
-// Shortened cuts a text to maxRefusalText.
-func Shortened(text string) string {
-	if len(text) > maxRefusalText {
-		return strings.ToValidUTF8(text[:maxRefusalText], "") + "…"
-	}
-	return text
-}
-
 // Refused records that an action was refused. ready is the number of other ready pods of its group at that time.
 func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int) {
-	r.Text = Shortened(r.Text)
+	r.Text = attempt.Shortened(r.Text)
 	l.MarkServed(now, d.Pod)
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
@@ -123,9 +118,11 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 
 // attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
 // workload, the state of the PodDisruptionBudget has changed, so the count restarts.
-func (l *Ledger) attempts(p *cluster.Pod, r FailedAttempt) int { return l.attemptsOf(WorkloadOf(p), r) }
+func (l *refusalRecords) attempts(p *cluster.Pod, r FailedAttempt) int {
+	return l.attemptsOf(p.Workload(), r)
+}
 
-func (l *Ledger) attemptsOf(w cluster.Workload, r FailedAttempt) int {
+func (l *refusalRecords) attemptsOf(w cluster.Workload, r FailedAttempt) int {
 	if r.Kind == decision.DeniedByBudget && r.Attempts > 1 && !l.progress[w].Before(r.At) {
 		return 1
 	}
@@ -134,8 +131,8 @@ func (l *Ledger) attemptsOf(w cluster.Workload, r FailedAttempt) int {
 
 // isRepeated reports whether a disruption budget also refused the attempt before, and would have the same reason to refuse this one: no pod of
 // the workload was evicted since, and its number of replicas is not too small for as many other ready pods.
-func (l *Ledger) isRepeated(d Attempt, before FailedAttempt) bool {
-	evicted := !l.progress[WorkloadOf(d.Pod)].Before(before.At)
+func (l *refusalRecords) isRepeated(d Attempt, before FailedAttempt) bool {
+	evicted := !l.progress[d.Pod.Workload()].Before(before.At)
 	return before.Kind == decision.DeniedByBudget && !evicted && (d.Replicas == 0 || before.Ready < d.Replicas)
 }
 
@@ -159,7 +156,7 @@ func (r FailedAttempt) MayAllow(now time.Time, ready int) bool {
 
 // LastFailure returns the last attempt at an action that did not succeed, with the attempts in a row that count, and
 // whether there is one.
-func (l *Ledger) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bool) {
+func (l *refusalRecords) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bool) {
 	r, ok := l.refusals[refusedKey{p.UID, do}]
 	if ok {
 		r.Attempts = l.attempts(p, r)
@@ -168,7 +165,7 @@ func (l *Ledger) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bo
 }
 
 // LastFailureAt returns when any action on the pod was refused last; the zero time when none was.
-func (l *Ledger) LastFailureAt(p *cluster.Pod) time.Time {
+func (l *refusalRecords) LastFailureAt(p *cluster.Pod) time.Time {
 	if len(l.refusals) == 0 {
 		return time.Time{}
 	}
@@ -202,16 +199,16 @@ func (r FailedAttempt) IsLasting() bool {
 
 // IsOverQuota reports whether a quota refused a resize within HistoryTTL, and the given requests are not smaller.
 func (r FailedAttempt) IsOverQuota(now time.Time, with []policy.Fitted) bool {
-	return r.OverQuota != nil && now.Sub(r.OverQuotaAt) < HistoryTTL && !change.AsksSmaller(with, r.OverQuota, 0)
+	return r.OverQuota != nil && now.Sub(r.OverQuotaAt) < attempt.HistoryTTL && !change.AsksSmaller(with, r.OverQuota, 0)
 }
 
 // Until returns when the next attempt may be made.
-func (r FailedAttempt) Until(b Delays) time.Time {
-	return r.At.Add(max(Doubled(b.RefusalBase, b.RefusalMax, r.Attempts), r.RetryAfter))
+func (r FailedAttempt) Until(b attempt.Delays) time.Time {
+	return r.At.Add(max(attempt.Doubled(b.RefusalBase, b.RefusalMax, r.Attempts), r.RetryAfter))
 }
 
 // Reason returns the refusal as the reason to leave a pod.
-func (r FailedAttempt) Reason(b Delays, do decision.Act) decision.Reason {
+func (r FailedAttempt) Reason(b attempt.Delays, do decision.Act) decision.Reason {
 	out := decision.Reason{Code: decision.EvictionRefused, Text: r.Text, Until: r.Until(b), Have: r.Attempts}
 	switch {
 	case r.Kind == decision.OutcomeIsUnknown:

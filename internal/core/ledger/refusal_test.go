@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -16,7 +17,7 @@ func TestLedger_longRefusalText_isCut(t *testing.T) {
 	l := New()
 	p := &cluster.Pod{UID: "1"}
 	l.Refused(noon, Attempt{Pod: p, Do: decision.Resize}, decision.Refusal{Text: string(make([]byte, 1<<20))}, 0)
-	if r, _ := l.LastFailure(p, decision.Resize); len(r.Text) > maxRefusalText+8 {
+	if r, _ := l.LastFailure(p, decision.Resize); len(r.Text) > attempt.MaxText+8 {
 		t.Errorf("%d bytes of the API server's message are kept", len(r.Text))
 	}
 }

@@ -7,18 +7,24 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
+// replacementRecords are the evicted pods that have no replacement yet.
+type replacementRecords struct {
+	pending map[cluster.Workload]pendingReplacements // by direct controller
+}
+
 // pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
 type pendingReplacements struct {
 	autoscaler cluster.Key
-	workload   cluster.Workload  // of the pods, see WorkloadOf
+	workload   cluster.Workload  // of the pods, see cluster.Pod.Workload
 	evictions  []pendingEviction // oldest first
 	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
-	counted    int               // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
-	most       int               // maximum number of pods that the controller has wanted since; 0 if it is not known
+	counted    int32             // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
+	most       int32             // maximum number of pods that the controller has wanted since; 0 if it is not known
 }
 
 // A pendingEviction is an eviction whose replacement has not been observed yet.
@@ -31,30 +37,22 @@ type pendingEviction struct {
 // maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
 const maxPendingEvictions = 1000
 
-// WatchDelay is how long an evicted pod that the watch still shows as running counts as gone.
-const WatchDelay = 5 * time.Minute
-
 // addPending records that a pod was evicted, or may have been, and needs a replacement.
-func (l *Ledger) addPending(now time.Time, d Attempt) {
+func (l *replacementRecords) addPending(now time.Time, d Attempt) {
 	if d.Pod.Controller.IsZero() {
 		return
 	}
 	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
-		o.autoscaler, o.workload = d.Autoscaler, WorkloadOf(d.Pod)
+		o.autoscaler, o.workload = d.Autoscaler, d.Pod.Workload()
 	}
 	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
 	l.pending[d.Pod.Controller] = o
 }
 
-// pendingOf returns the pending evictions of a controller, oldest first.
-func (l *Ledger) pendingOf(c cluster.Workload) []pendingEviction {
-	return l.pending[c].evictions
-}
-
 // MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next View must have their
 // scales, even if they have no pods.
-func (l *Ledger) MissingReplacements() []cluster.Workload {
+func (l *replacementRecords) MissingReplacements() []cluster.Workload {
 	out := make([]cluster.Workload, 0, len(l.pending))
 	for c := range l.pending {
 		out = append(out, c)
@@ -65,18 +63,15 @@ func (l *Ledger) MissingReplacements() []cluster.Workload {
 
 // IsEvicted reports whether a pod that the watch still shows was evicted within WatchDelay.
 func (l *Ledger) IsEvicted(now time.Time, p *cluster.Pod) bool {
-	if len(l.evicted) == 0 {
-		return false
-	}
 	at, ok := l.evicted[p.UID]
-	return ok && now.Before(at.Add(WatchDelay))
+	return ok && now.Before(at.Add(attempt.WatchDelay))
 }
 
 // MayBeEvicted reports whether an eviction or deletion of the pod within WatchDelay has an unknown outcome.
-func (l *Ledger) MayBeEvicted(now time.Time, p *cluster.Pod) bool {
+func (l *refusalRecords) MayBeEvicted(now time.Time, p *cluster.Pod) bool {
 	evicted, _ := l.LastFailure(p, decision.Evict)
 	deleted, _ := l.LastFailure(p, decision.Delete)
-	return now.Before(evicted.Lost.Add(WatchDelay)) || now.Before(deleted.Lost.Add(WatchDelay))
+	return now.Before(evicted.Lost.Add(attempt.WatchDelay)) || now.Before(deleted.Lost.Add(attempt.WatchDelay))
 }
 
 // A Shortage is a controller that did not replace evicted pods in time.
@@ -98,7 +93,7 @@ type replacementState struct {
 	created        []time.Time // creation of the pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
-	none           bool // the controller is known to want none
+	none           bool // the controller does not exist, or is known to want none
 }
 
 // replacementStates returns the state of each controller with pending evictions, sorted by controller.
@@ -116,7 +111,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	for _, g := range v.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
-			owed := l.pendingOf(p.Controller)
+			owed := l.pending[p.Controller].evictions
 			if len(owed) == 0 || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 				continue
 			}
@@ -143,7 +138,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
 		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, evicted: n.evicted, created: n.created}
 		c.wanted, c.known = v.Scales[controller].Wanted(controller, n.there)
-		c.none = !c.known && v.Scales[controller].Known && c.wanted <= 0
+		c.none = v.Scales[controller].Gone || !c.known && v.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
 	}
 	return out
@@ -154,7 +149,7 @@ func (c *replacementState) isComplete(now time.Time) bool {
 	if len(c.evictions) == 0 {
 		return true
 	}
-	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > HistoryTTL
+	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > attempt.HistoryTTL
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
 }
 
@@ -162,14 +157,14 @@ func (c *replacementState) isComplete(now time.Time) bool {
 // although there are no replacements: the watch still shows the pods that the scale-down has removed. Pods that replaced others of the
 // evicted pods before do not count again.
 func (c *replacementState) isSettled(now time.Time) bool {
-	return len(c.created)-c.counted >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(WatchDelay))
+	return len(c.created)-int(c.counted) >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(attempt.WatchDelay))
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	out := c.pendingReplacements
 	if c.known {
-		out.most = max(out.most, c.wanted)
+		out.most = max(out.most, int32(c.wanted))
 	}
 	switch {
 	case !c.known || c.there < c.wanted:
@@ -179,8 +174,8 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	}
 	if c.known && c.there < c.wanted {
 		missing := c.wanted - c.there
-		if c.wanted < out.most { // the watch may still show pods that the scale-down removes, so only new pods show what was replaced
-			missing = max(missing, len(c.evictions)-max(0, len(c.created)-c.counted))
+		if c.wanted < int(out.most) { // the watch may still show pods that the scale-down removes, so only new pods show what was replaced
+			missing = max(missing, len(c.evictions)-max(0, len(c.created)-int(c.counted)))
 		}
 		out.evictions = last(c.evictions, missing)
 		if first := out.evictions[0].newest; len(out.evictions) < len(c.evictions) {
@@ -190,7 +185,7 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	return out
 }
 
-func countAfter(times []time.Time, t time.Time) (n int) {
+func countAfter(times []time.Time, t time.Time) (n int32) {
 	for _, o := range times {
 		if o.After(t) {
 			n++
@@ -236,14 +231,14 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 
 // IsMissing reports whether the replacement of an evicted or deleted pod of a controller has not been observed yet. It assumes that
 // pods are replaced in the order in which they were evicted.
-func (l *Ledger) IsMissing(c cluster.Workload, uid string) bool {
-	return slices.ContainsFunc(l.pendingOf(c), func(e pendingEviction) bool { return e.uid == uid })
+func (l *replacementRecords) IsMissing(c cluster.Workload, uid string) bool {
+	return slices.ContainsFunc(l.pending[c].evictions, func(e pendingEviction) bool { return e.uid == uid })
 }
 
 // IsScaledDown reports whether a controller wants fewer pods than when pods were evicted whose replacements have not been observed yet.
-func (l *Ledger) IsScaledDown(controller cluster.Workload, wanted int) bool {
-	return wanted < l.pending[controller].most
+func (l *replacementRecords) IsScaledDown(controller cluster.Workload, wanted int) bool {
+	return wanted < int(l.pending[controller].most)
 }
 
 // Missing returns the number of evicted pods of a controller that have no replacement yet.
-func (l *Ledger) Missing(controller cluster.Workload) int { return len(l.pendingOf(controller)) }
+func (l *replacementRecords) Missing(c cluster.Workload) int { return len(l.pending[c].evictions) }

@@ -6,12 +6,10 @@ package ledger
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
-
-// maxRestoredCount bounds the counts in a stored state. Every back-off reaches its maximum long before.
-const maxRestoredCount = 1000
 
 // Restore adds stored states to the ledger. Records that the ledger already has are kept, because they are newer.
 //
@@ -32,10 +30,10 @@ func (l *Ledger) restore(now time.Time, s *State) {
 		l.inherit(now, s)
 		return
 	}
-	if at := past(now, s.ActingSince); !at.IsZero() {
+	if at := attempt.Past(now, s.ActingSince); !at.IsZero() {
 		addNew(l.interrupted, s.Workload, announcement{at, s.ActingNewest})
 	}
-	if at := past(now, s.LastEviction); !at.IsZero() {
+	if at := attempt.Past(now, s.LastEviction); !at.IsZero() {
 		addNew(l.progress, s.Workload, at)
 	}
 	if s.Eviction != nil && !s.Eviction.At.IsZero() {
@@ -43,11 +41,13 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	}
 	if d := s.Deletion; d != nil && !d.At.IsZero() {
 		addNew(l.rescues, s.Workload, DeletionState{
-			At: past(now, d.At), Newest: d.Newest, UID: d.UID, Memory: max(0, d.Memory), Again: boundedCount(d.Again),
+			At: attempt.Past(now, d.At), Newest: d.Newest, UID: d.UID, Memory: max(0, d.Memory), Again: attempt.Count(d.Again),
 		})
 	}
 	if r := s.Rounds; r != nil && !r.At.IsZero() && r.Count > 1 {
-		addNew(l.rounds, s.Workload, RoundsState{At: past(now, r.At), Newest: r.Newest, Count: boundedCount(r.Count)})
+		stored := RoundsState{At: attempt.Past(now, r.At), Newest: r.Newest, Count: attempt.Count(r.Count)}
+		addNew(l.rounds, s.Workload, stored)
+		addNew(l.allRounds, s.Workload, stored)
 	}
 	for i := range s.Shortages {
 		l.restoreShortage(now, s.Workload, &s.Shortages[i])
@@ -55,7 +55,7 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	l.restoreChanges(now, s)
 	l.restoreCanary(now, s)
 	if s.Capacity != nil {
-		addNew(l.asks, s.Workload, s.Capacity.restore(now))
+		l.headroom.Restore(now, s.Workload, *s.Capacity)
 	}
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])
@@ -65,14 +65,14 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	}
 }
 
-func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingState) {
+func (l *replacementRecords) restorePending(now time.Time, w cluster.Workload, p *PendingState) {
 	if p.Controller.Namespace != w.Namespace || p.Autoscaler.Namespace != w.Namespace {
 		return
 	}
-	o := pendingReplacements{autoscaler: p.Autoscaler, workload: w, allThere: past(now, p.Complete)}
+	o := pendingReplacements{autoscaler: p.Autoscaler, workload: w, allThere: attempt.Past(now, p.Complete), counted: max(0, p.Replaced), most: max(0, p.Most)}
 	for _, e := range p.Evicted[max(0, len(p.Evicted)-maxPendingEvictions):] {
 		if !e.At.IsZero() {
-			o.evictions = append(o.evictions, pendingEviction{at: past(now, e.At), uid: e.UID, newest: e.Newest})
+			o.evictions = append(o.evictions, pendingEviction{at: attempt.Past(now, e.At), uid: e.UID, newest: e.Newest})
 		}
 	}
 	if len(o.evictions) > 0 {
@@ -81,7 +81,7 @@ func (l *Ledger) restorePending(now time.Time, w cluster.Workload, p *PendingSta
 }
 
 func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
-	at := past(now, p.At)
+	at := attempt.Past(now, p.At)
 	if p.UID == "" || at.IsZero() || p.Do == decision.Leave || p.Do > decision.Surge || l.isOfOther(p.UID, w) {
 		return
 	}
@@ -91,14 +91,14 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	case p.Failed != nil:
 		f := p.Failed
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, FailedAttempt{
-			Refusal: decision.Refusal{Kind: f.Kind, Text: Shortened(f.Text)}, At: at, Attempts: max(1, boundedCount(p.Attempts)), Transient: boundedCount(f.Transient),
-			Lost: past(now, f.Lost), LostSince: past(now, f.LostSince), Failing: failingSince(f.Kind, at, past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
-			OverQuota: f.OverQuota, OverQuotaAt: past(now, f.OverQuotaAt), OverQuotaTotal: f.OverQuotaTotal,
+			Refusal: decision.Refusal{Kind: f.Kind, Text: attempt.Shortened(f.Text)}, At: at, Attempts: max(1, attempt.Count(p.Attempts)), Transient: attempt.Count(f.Transient),
+			Lost: attempt.Past(now, f.Lost), LostSince: attempt.Past(now, f.LostSince), Failing: failingSince(f.Kind, at, attempt.Past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
+			OverQuota: f.OverQuota, OverQuotaAt: attempt.Past(now, f.OverQuotaAt), OverQuotaTotal: f.OverQuotaTotal,
 		})
 	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
 	case p.Do == decision.Resize:
-		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: boundedCount(p.Attempts)})
+		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: attempt.Count(p.Attempts)})
 		l.restoreSpend(now, p.UID, at)
 	default:
 		addNew(l.evicted, p.UID, at)
@@ -113,17 +113,18 @@ func (l *Ledger) isOfOther(uid string, w cluster.Workload) bool {
 }
 
 func (l *Ledger) restoreShortage(now time.Time, w cluster.Workload, s *ShortageState) {
-	since := past(now, s.Since)
+	since := attempt.Past(now, s.Since)
 	if s.UID == "" || since.IsZero() || l.isOfOther(s.UID, w) {
 		return
 	}
-	addNew(l.lacking, s.UID, RoomShortage{Since: since, With: s.With, Parts: boundedCount(s.Parts), Moves: boundedCount(s.Moves)})
+	addNew(l.lacking, s.UID, RoomShortage{Since: since, With: s.With, Parts: attempt.Count(s.Parts), Moves: attempt.Count(s.Moves)})
 	l.pods[s.UID] = podRef{w, s.Name}
 }
 
 func (e *EvictionState) restore(now time.Time) eviction {
 	out := eviction{
-		at: past(now, e.At), newest: e.Newest, with: e.With, ineffective: boundedCount(e.Ineffective), judged: e.Judged, uncertain: e.Uncertain,
+		at: attempt.Past(now, e.At), newest: e.Newest, with: e.With, ineffective: attempt.Count(e.Ineffective), judged: e.Judged, uncertain: e.Uncertain,
+		superseded: e.Superseded, previous: e.Previous,
 	}
 	if e.Before != nil && !e.Before.At.IsZero() {
 		before := *e.Before
@@ -147,15 +148,6 @@ func failingSince(last decision.RefusalKind, at, stored time.Time) time.Time {
 }
 
 // past returns a time, but at most now.
-func past(now, at time.Time) time.Time {
-	if at.After(now) {
-		return now
-	}
-	return at
-}
-
-func boundedCount(n int) int { return min(max(n, 0), maxRestoredCount) }
-
 func addNew[K comparable, V any](m map[K]V, key K, value V) {
 	if _, known := m[key]; !known {
 		m[key] = value
@@ -172,6 +164,6 @@ func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool
 	if inherited, too := l.inherits[w]; too && inherited.since.After(last.since) {
 		last, ok = inherited, true
 	}
-	until := last.since.Add(WatchDelay)
+	until := last.since.Add(attempt.WatchDelay)
 	return until, ok && now.Before(until)
 }

@@ -7,11 +7,19 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
+
+// roomRecords are the pods whose nodes are too full for them.
+type roomRecords struct {
+	lacking  map[string]RoomShortage // pods whose node was too full for their resize, by UID
+	yielding map[string]time.Time    // since when pods have left free room to other pods, by UID; not stored
+	searched attempt.Turns           // of pods, by UID: searches for moves that make room for them
+}
 
 // A RoomShortage records that the node of a pod was too full for its resize.
 type RoomShortage struct {
@@ -22,7 +30,7 @@ type RoomShortage struct {
 }
 
 // LackOfRoom returns what is recorded about a pod whose node was too full for its resize; the zero value if nothing is.
-func (l *Ledger) LackOfRoom(p *cluster.Pod) RoomShortage { return l.lacking[p.UID] }
+func (l *roomRecords) LackOfRoom(p *cluster.Pod) RoomShortage { return l.lacking[p.UID] }
 
 // IsAskedInFull reports whether a pod that was resized by a part was asked for all of its increase since.
 func (l *Ledger) IsAskedInFull(p *cluster.Pod) bool {
@@ -31,7 +39,7 @@ func (l *Ledger) IsAskedInFull(p *cluster.Pod) bool {
 }
 
 // notePart records a resize by a part. A later resize in full does not end the shortage: it may be deferred again.
-func (l *Ledger) notePart(now time.Time, d Attempt) {
+func (l *roomRecords) notePart(now time.Time, d Attempt) {
 	if !d.Part {
 		return
 	}
@@ -62,7 +70,7 @@ func (l *Ledger) noteMove(now time.Time, d Attempt) {
 }
 
 // forgetShortages forgets pods that are gone or have all of their increase.
-func (l *Ledger) forgetShortages(ds []decision.Decision) {
+func (l *roomRecords) forgetShortages(ds []decision.Decision) {
 	if len(l.lacking) == 0 {
 		return
 	}
@@ -77,11 +85,11 @@ func (l *Ledger) forgetShortages(ds []decision.Decision) {
 }
 
 // YieldsSince returns since when a pod has left the free room on its node to other pods; zero if it has not.
-func (l *Ledger) YieldsSince(p *cluster.Pod) time.Time { return l.yielding[p.UID] }
+func (l *roomRecords) YieldsSince(p *cluster.Pod) time.Time { return l.yielding[p.UID] }
 
 // noteYielding records which pods leave the free room on their node to other pods. A pod is forgotten when it is gone or has its increase. It
 // is not stored: after a restart, a pod may wait once more.
-func (l *Ledger) noteYielding(now time.Time, ds []decision.Decision) {
+func (l *roomRecords) noteYielding(now time.Time, ds []decision.Decision) {
 	next := map[string]time.Time{}
 	for i := range ds {
 		d := &ds[i]
@@ -95,3 +103,13 @@ func (l *Ledger) noteYielding(now time.Time, ds []decision.Decision) {
 	}
 	l.yielding = next
 }
+
+// Searched records that moves were searched that make room for pods.
+func (l *roomRecords) Searched(now time.Time, pods []*cluster.Pod) {
+	for _, p := range pods {
+		l.searched.Took(now, p.Namespace, p.UID)
+	}
+}
+
+// SearchTurns returns when moves were last searched, by namespace and UID of the pod.
+func (l *roomRecords) SearchTurns() attempt.Turns { return l.searched }

@@ -10,21 +10,35 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
+// roundRecords are the evictions of all pods of a workload.
+type roundRecords struct {
+	rounds    map[cluster.Workload]RoundsState // evictions of all pods of a workload
+	allRounds map[cluster.Workload]RoundsState // the same with OOM rescues
+}
+
 // A recommendation that moves up and down would evict the pods of a workload again and again, each time with an effect. Therefore the
 // evictions of a workload are counted in rounds: a round ends when a pod is evicted that was created after the round began. The second
 // round may follow at once, because the recommendation of a new VPA grows quickly. Each later one waits for a back-off that doubles. An
-// OOM rescue does not wait. Evictions whose replacements did not get the requests have a back-off of their own, and are no rounds.
+// OOM rescue is no such round, because it follows from a kill: the rounds of all evictions are counted too, and bound rescues only, by a shorter
+// back-off. They are not stored. Evictions whose replacements did not get the requests have a back-off of their own, and are no rounds.
 
 // roundsTTL is how long after the last eviction the rounds of a workload are forgotten. It is longer than every back-off.
 const roundsTTL = 12 * time.Hour
 
 // noteRound records that a pod was evicted, or may have been.
 func (l *Ledger) noteRound(now time.Time, d Attempt) {
-	if d.Do != decision.Evict || d.Rescue {
+	if d.Do != decision.Evict {
 		return
 	}
-	w := WorkloadOf(d.Pod)
-	r := l.rounds[w]
+	l.noteRoundIn(l.allRounds, now, d)
+	if !d.Rescue {
+		l.noteRoundIn(l.rounds, now, d)
+	}
+}
+
+func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, now time.Time, d Attempt) {
+	w := d.Pod.Workload()
+	r := rounds[w]
 	if r.Count == 0 || d.Pod.Created.After(r.Newest) {
 		if r.Count == 0 || l.evictions[w].ineffective == 0 {
 			r.Count++
@@ -35,14 +49,20 @@ func (l *Ledger) noteRound(now time.Time, d Attempt) {
 		}
 	}
 	r.At = now
-	l.rounds[w] = r
+	rounds[w] = r
 }
 
 // isStored reports whether the rounds are stored. A single round blocks nothing.
 func (r RoundsState) isStored() bool { return r.Count > 1 }
 
 // NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round.
-func (l *Ledger) NextRound(p *cluster.Pod) (RoundsState, bool) {
-	r, ok := l.rounds[WorkloadOf(p)]
+func (l *roundRecords) NextRound(p *cluster.Pod) (RoundsState, bool) {
+	r, ok := l.rounds[p.Workload()]
+	return r, ok && p.Created.After(r.Newest)
+}
+
+// NextRescue is NextRound for a rescue. OOM rescues count as rounds for it.
+func (l *roundRecords) NextRescue(p *cluster.Pod) (RoundsState, bool) {
+	r, ok := l.allRounds[p.Workload()]
 	return r, ok && p.Created.After(r.Newest)
 }

@@ -20,9 +20,16 @@ func TestLedger_rescueAndEvictionWithoutEffect_areNoRounds(t *testing.T) {
 		l.Done(pod.Created, Attempt{Pod: pod, Do: decision.Evict})
 		delete(l.evictions, db) // it had an effect
 	}
-	l.Done(noon.Add(time.Hour), Attempt{Pod: pod, Do: decision.Evict, Rescue: true})
+	rescued := *pod
+	rescued.Created = noon.Add(time.Hour)
+	l.Done(noon.Add(time.Hour), Attempt{Pod: &rescued, Do: decision.Evict, Rescue: true})
 	if got := l.rounds[db]; got.Count != 2 {
 		t.Errorf("after an OOM rescue there are %d rounds, want 2", got.Count)
+	}
+	next := rescued
+	next.Created = noon.Add(90 * time.Minute)
+	if got, ok := l.NextRescue(&next); !ok || got.Count != 3 || !got.At.Equal(noon.Add(time.Hour)) {
+		t.Errorf("the next rescue follows %+v (%t), want 3 rounds", got, ok)
 	}
 	l.evictions[db] = eviction{ineffective: 1}
 	q := *pod

@@ -15,6 +15,17 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
+// changeRecords are the requests that were changed in the last hour.
+type changeRecords struct {
+	changes      map[cluster.Workload][]rollout.Change // requests that were changed in the last hour, if their share is limited
+	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
+}
+
+// spendRecords are what changes took from disruption budgets.
+type spendRecords struct {
+	spends map[string]spend // what changes took from disruption budgets, by pod UID
+}
+
 // DefaultWindow is how long a change takes from the budget by default.
 const DefaultWindow = 54 * time.Second
 
@@ -34,7 +45,7 @@ type spend struct {
 
 // Spend records that a change of a pod has taken from the budget until a time, or may have. stuck is true if the pod was not ready for so
 // long that it will not become ready by itself.
-func (l *Ledger) Spend(d Attempt, stuck bool, until time.Time) {
+func (l *spendRecords) Spend(d Attempt, stuck bool, until time.Time) {
 	s := spend{controller: d.Pod.Controller, stuck: stuck, until: until}
 	if d.Do == decision.Resize && !change.Restarts(d.Pod, d.With) {
 		s.with = d.With
@@ -43,13 +54,13 @@ func (l *Ledger) Spend(d Attempt, stuck bool, until time.Time) {
 }
 
 // HasSpent reports whether an earlier pass has taken the budget for a change of the pod in the same state.
-func (l *Ledger) HasSpent(now time.Time, p *cluster.Pod, stuck bool) bool {
+func (l *spendRecords) HasSpent(now time.Time, p *cluster.Pod, stuck bool) bool {
 	s, ok := l.spends[p.UID]
 	return ok && s.stuck == stuck && now.Before(s.until) && !(s.with != nil && isApplied(p, s.with))
 }
 
 // Revived returns the number of stuck pods that earlier passes have changed and that still take from the budget, by controller.
-func (l *Ledger) Revived(now time.Time) map[cluster.Workload]int {
+func (l *spendRecords) Revived(now time.Time) map[cluster.Workload]int {
 	out := map[cluster.Workload]int{}
 	for _, s := range l.spends {
 		if s.stuck && now.Before(s.until) {
@@ -66,23 +77,23 @@ func isApplied(p *cluster.Pod, with []policy.Fitted) bool {
 
 // restoreSpend makes a stored resize count in the budget. Whether it took from the budget is not stored, and neither are the changes of
 // stuck pods.
-func (l *Ledger) restoreSpend(now time.Time, uid string, at time.Time) {
+func (l *spendRecords) restoreSpend(now time.Time, uid string, at time.Time) {
 	if until := at.Add(DefaultWindow); now.Before(until) {
 		addNew(l.spends, uid, spend{until: until})
 	}
 }
 
 // forgetSpends forgets what is no longer spent.
-func (l *Ledger) forgetSpends(now time.Time) {
+func (l *spendRecords) forgetSpends(now time.Time) {
 	maps.DeleteFunc(l.spends, func(_ string, s spend) bool { return !now.Before(s.until) })
 }
 
 // Changes returns the requests that were changed, by workload. It includes older changes than those of the last hour. The caller must not
 // change it.
-func (l *Ledger) Changes() map[cluster.Workload][]rollout.Change { return l.changes }
+func (l *changeRecords) Changes() map[cluster.Workload][]rollout.Change { return l.changes }
 
 // ChangesUnknownUntil returns until when the changes of the last hour are not all known; zero if they are.
-func (l *Ledger) ChangesUnknownUntil(now time.Time) time.Time {
+func (l *changeRecords) ChangesUnknownUntil(now time.Time) time.Time {
 	if until := l.changesSince.Add(rollout.Span); !l.changesSince.IsZero() && now.Before(until) {
 		return until
 	}
@@ -90,16 +101,16 @@ func (l *Ledger) ChangesUnknownUntil(now time.Time) time.Time {
 }
 
 // RecordChange records that a pod with the given requests was changed, or may have been, for the share of requests that is changed in an hour.
-func (l *Ledger) RecordChange(now time.Time, p *cluster.Pod, size cluster.Resources) {
-	w := WorkloadOf(p)
+func (l *changeRecords) RecordChange(now time.Time, p *cluster.Pod, size cluster.Resources) {
+	w := p.Workload()
 	l.changes[w] = rollout.Record(l.changes[w], now, size)
 }
 
 // AssumeChanges records that it is unknown what was changed before a time, because an earlier updater could not store it. If the share of
 // requests that is changed in an hour is limited, nothing is changed for an hour.
-func (l *Ledger) AssumeChanges(now time.Time) { l.changesSince = now }
+func (l *changeRecords) AssumeChanges(now time.Time) { l.changesSince = now }
 
-func (l *Ledger) forgetChanges(now time.Time) {
+func (l *changeRecords) forgetChanges(now time.Time) {
 	for w, list := range l.changes {
 		list = rollout.Recent(list, now)
 		if len(list) == 0 {
@@ -110,7 +121,7 @@ func (l *Ledger) forgetChanges(now time.Time) {
 	}
 }
 
-func (l *Ledger) restoreChanges(now time.Time, s *State) {
+func (l *changeRecords) restoreChanges(now time.Time, s *State) {
 	list := rollout.Recent(s.Changes, now)
 	for i := range list {
 		r := &list[i].Requests

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -55,7 +57,7 @@ func TestLedger_hostileCanary_isIgnoredOrBounded(t *testing.T) {
 	}
 	l := New()
 	l.Restore(noon, []State{{Workload: db, Canary: &rollout.State{Phase: rollout.Watching, After: SizesOf(fits(1)), Since: noon.Add(time.Hour), Reverts: 1 << 40}}})
-	if got := l.Canary(db); got.Since.After(noon) || got.Reverts > maxRestoredCount {
+	if got := l.Canary(db); got.Since.After(noon) || got.Reverts > attempt.MaxCount {
 		t.Errorf("restored %+v", got)
 	}
 }
@@ -68,33 +70,33 @@ func TestLedger_capacityRequest_endsWithItsPlaceholder(t *testing.T) {
 		view.Requests = held
 		l.Learn(noon.Add(after), view, wants(fits(2000), pods...))
 	}
-	l.CapacityAsked(noon, pod)
-	learn(placeholderDelay, held, pod)
-	if c := restored(noon, l).Capacity(db); c.UID != pod.UID || !c.Requested.Equal(noon) {
+	l.Headroom().Asked(noon, pod)
+	learn(2*time.Minute, held, pod)
+	if c := restored(noon, l).Headroom().Of(db); c.UID != pod.UID || !c.Requested.Equal(noon) {
 		t.Errorf("asked: %+v", c)
 	}
-	learn(placeholderDelay, nil, pod)
-	if c := l.Capacity(db); c.Failures != 1 || c.Text != RequestLost || !c.Requested.IsZero() {
+	learn(2*time.Minute, nil, pod)
+	if c := l.Headroom().Of(db); c.Failures != 1 || c.Text == "" || !c.Requested.IsZero() {
 		t.Errorf("the placeholder is gone: %+v", c)
 	}
-	l.CapacityFailed(noon.Add(time.Hour), pod, "no node")
-	l.CapacityAsked(noon.Add(2*time.Hour), pod)
+	l.Headroom().Failed(noon.Add(time.Hour), pod, "no node")
+	l.Headroom().Asked(noon.Add(2*time.Hour), pod)
 	learn(2*time.Hour, held)
-	if c := l.Capacity(db); c.Failures != 2 || c.UID != "" {
+	if c := l.Headroom().Of(db); c.Failures != 2 || c.UID != "" {
 		t.Errorf("the pod is gone: %+v, want only the failures", c)
 	}
-	learn(time.Hour+HistoryTTL+time.Second, held)
-	if c := l.Capacity(db); c != (CapacityState{}) {
+	learn(time.Hour+attempt.HistoryTTL+time.Second, held)
+	if c := l.Headroom().Of(db); c != (headroom.State{}) {
 		t.Errorf("a day later: %+v", c)
 	}
-	l.CapacityAsked(noon, pod)
-	l.CapacityReleased(db)
+	l.Headroom().Asked(noon, pod)
+	l.Headroom().Released(db)
 	if len(l.Export(delays)) != 0 {
 		t.Errorf("released: %+v", l.Export(delays))
 	}
-	l.CapacityAsked(noon, pod)
+	l.Headroom().Asked(noon, pod)
 	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict})
-	if c := l.Capacity(db); c != (CapacityState{}) {
+	if c := l.Headroom().Of(db); c != (headroom.State{}) {
 		t.Errorf("evicted: %+v", c)
 	}
 }
@@ -175,7 +177,7 @@ func TestLedger_deletion_isForgottenWhenThePodsServe(t *testing.T) {
 		pod  *cluster.Pod
 		want bool
 	}{{&crashing, true}, {pod, false}} {
-		l.Learn(noon.Add(HistoryTTL+time.Second), View{}, []decision.Decision{{Pod: tt.pod}})
+		l.Learn(noon.Add(attempt.HistoryTTL+time.Second), View{}, []decision.Decision{{Pod: tt.pod}})
 		if _, ok := l.LastDeletion(db); ok != tt.want {
 			t.Errorf("kept: %t, want %t", ok, tt.want)
 		}
@@ -188,10 +190,10 @@ func TestLedger_interruptedPass_blocksUntilTheWatchDelay(t *testing.T) {
 		t.Error("an empty ledger is interrupted")
 	}
 	l.Restore(noon, []State{{Workload: db, ActingSince: noon}})
-	if until, interrupted := l.Interrupted(noon, db); !interrupted || !until.Equal(noon.Add(WatchDelay)) {
+	if until, interrupted := l.Interrupted(noon, db); !interrupted || !until.Equal(noon.Add(attempt.WatchDelay)) {
 		t.Errorf("interrupted %t until %v", interrupted, until)
 	}
-	if _, interrupted := l.Interrupted(noon.Add(WatchDelay), db); interrupted {
+	if _, interrupted := l.Interrupted(noon.Add(attempt.WatchDelay), db); interrupted {
 		t.Error("interrupted after the watch delay")
 	}
 }
@@ -204,7 +206,7 @@ func TestState_lastAction_isTheLatest(t *testing.T) {
 		"an eviction":              {Eviction: &EvictionState{At: at(9)}},
 		"a deletion":               {Deletion: &DeletionState{At: at(9)}},
 		"rounds":                   {Rounds: &RoundsState{At: at(9)}},
-		"a request for capacity":   {Capacity: &CapacityState{Requested: at(9)}},
+		"a request for capacity":   {Capacity: &headroom.State{Requested: at(9)}},
 		"an evicted pod":           {Replacements: []PendingState{{Evicted: []EvictedPod{{At: at(3)}, {At: at(9)}}}}},
 		"an attempt":               {Pods: []PodState{{Done: true, At: at(9)}, {At: at(20), Failed: &FailedState{}}}},
 		"an attempt with no reply": {Pods: []PodState{{At: at(20), Failed: &FailedState{Lost: at(9)}}}},

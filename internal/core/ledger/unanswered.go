@@ -6,13 +6,15 @@ package ledger
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
 // expectUncertain is expect for an eviction without an answer.
-func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
-	workload := WorkloadOf(d.Pod)
+func (l *evictionRecords) expectUncertain(now time.Time, d Attempt) {
+	workload := d.Pod.Workload()
 	before, known := l.evictions[workload]
 	l.expect(now, d)
 	next := l.evictions[workload]
@@ -25,12 +27,12 @@ func (l *Ledger) expectUncertain(now time.Time, d Attempt) {
 
 // refute removes evictions without an answer that were not carried out: the pod still runs when the watch must have shown the
 // outcome. The eviction before it is the last one again.
-func (l *Ledger) refute(now time.Time, ds []decision.Decision) {
+func (l *evictionRecords) refute(now time.Time, ds []decision.Decision) {
 	for i := range ds {
-		workload := WorkloadOf(ds[i].Pod)
+		workload := ds[i].Pod.Workload()
 		e, ok := l.evictions[workload]
 		switch {
-		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(WatchDelay)):
+		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(attempt.WatchDelay)):
 		case e.before != nil:
 			l.evictions[workload] = *e.before
 		default:
@@ -52,11 +54,10 @@ func (l *Ledger) confirm(ds []decision.Decision) {
 			continue
 		}
 		key := refusedKey{p.UID, decision.Resize}
-		r, failed := l.refusals[key]
-		if !failed || r.Kind != decision.OutcomeIsUnknown || len(r.With) == 0 || !change.IsAsked(p, r.With) {
+		if !l.isUnconfirmed(p) {
 			continue
 		}
-		last := l.resizes[p.UID]
+		r, last := l.refusals[key], l.resizes[p.UID]
 		next := resize{at: r.At, with: r.With, ineffective: last.ineffective}
 		if sameRequests(last.with, r.With) {
 			next.ineffective++ // it was undone in between
@@ -64,4 +65,10 @@ func (l *Ledger) confirm(ds []decision.Decision) {
 		l.resizes[p.UID] = next
 		delete(l.refusals, key)
 	}
+}
+
+// isUnconfirmed reports whether a resize of the pod had no answer, and the pod asks for its requests now.
+func (l *refusalRecords) isUnconfirmed(p *cluster.Pod) bool {
+	r, failed := l.refusals[refusedKey{p.UID, decision.Resize}]
+	return failed && r.Kind == decision.OutcomeIsUnknown && len(r.With) > 0 && change.IsAsked(p, r.With)
 }

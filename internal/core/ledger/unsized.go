@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
@@ -25,20 +26,20 @@ type Unsized struct {
 
 // NeedsDryRun reports whether it must be checked before an eviction or surge of a pod of the workload whether a replacement would get the
 // recommended requests: the last eviction of the workload had no effect, or the last one in the cluster whose effect is known.
-func (l *Ledger) NeedsDryRun(w cluster.Workload) bool {
+func (l *evictionRecords) NeedsDryRun(w cluster.Workload) bool {
 	return l.doubt || l.evictions[w].ineffective > 0
 }
 
 // Undiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why. It also returns the time of the
 // last dry run, which did not show it; zero if there was none.
-func (l *Ledger) Undiagnosed(w cluster.Workload) (asked time.Time, open bool) {
+func (l *evictionRecords) Undiagnosed(w cluster.Workload) (asked time.Time, open bool) {
 	e := l.evictions[w]
 	return e.asked, e.judged && !e.diagnosed
 }
 
 // DryRunFailed records a dry run that does not show whether a replacement would get the recommended requests, for example because podfit has
 // no right to create pods.
-func (l *Ledger) DryRunFailed(now time.Time, w cluster.Workload) {
+func (l *evictionRecords) DryRunFailed(now time.Time, w cluster.Workload) {
 	e, known := l.evictions[w]
 	if known {
 		e.asked = now
@@ -48,7 +49,7 @@ func (l *Ledger) DryRunFailed(now time.Time, w cluster.Workload) {
 
 // LastUnsized returns the result of the last dry run for a workload, and whether it found that a replacement would not get the recommended
 // requests. The result is deleted as soon as a replacement gets the recommended requests.
-func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
+func (l *evictionRecords) LastUnsized(w cluster.Workload) (Unsized, bool) {
 	u := l.evictions[w].unsized
 	if u == nil {
 		return Unsized{}, false
@@ -58,8 +59,8 @@ func (l *Ledger) LastUnsized(w cluster.Workload) (Unsized, bool) {
 
 // DryRun records a dry run for the replacement of a pod: the containers that it would have or, if it is nil, why it would not be created. It
 // reports whether the replacement would get the recommended requests.
-func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, failed string) bool {
-	w := WorkloadOf(d.Pod)
+func (l *evictionRecords) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, failed string) bool {
+	w := d.Pod.Workload()
 	e, known := l.evictions[w]
 	replacement = unboosted(replacement, d.With)
 	if replacement != nil && hasRequests(replacement, d.With) {
@@ -79,7 +80,7 @@ func (l *Ledger) DryRun(now time.Time, d Attempt, replacement *cluster.Pod, fail
 	e.at = now
 	e.ineffective = max(e.ineffective, 1)
 	e.diagnosed = true
-	e.unsized = &Unsized{Failed: Shortened(failed)}
+	e.unsized = &Unsized{Failed: attempt.Shortened(failed)}
 	if replacement != nil {
 		e.unsized = differenceOf(replacement, d.With)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -106,7 +107,7 @@ func TestDryRun_replacementHasItsSize_recordEnds(t *testing.T) {
 			l.Learn(noon, viewOf(1), []decision.Decision{{Pod: withCPU(p, "new", noon, 100), With: fits(100)}})
 		},
 		"a day": func(l *Ledger, p *cluster.Pod) {
-			l.Learn(noon.Add(HistoryTTL+time.Hour), viewOf(1, p), wants(fits(100), p))
+			l.Learn(noon.Add(attempt.HistoryTTL+time.Hour), viewOf(1, p), wants(fits(100), p))
 		},
 	} {
 		l, pod := New(), podsOf(1)[0]

@@ -32,7 +32,7 @@ func (l *Ledger) PassEnded(ds []decision.Decision) {
 		if d.Do != decision.Leave || d.Wanted.Code == decision.Fits {
 			continue
 		}
-		w := WorkloadOf(d.Pod)
+		w := d.Pod.Workload()
 		l.waiting[w] = noteWaiting(l.waiting[w], d)
 	}
 	for w, list := range l.waiting {

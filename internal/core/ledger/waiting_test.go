@@ -10,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
@@ -33,7 +34,7 @@ func TestPassEnded_podsThatWait_areExportedByReason(t *testing.T) {
 		left("c", decision.Reason{Code: decision.BackingOff, Until: at.Add(time.Hour)}), changed, fits,
 		left("b", decision.Reason{Code: decision.TooFewReplicas}), left("a", decision.Reason{Code: decision.BackingOff, Until: at}),
 	})
-	states := l.Export(Delays{})
+	states := l.Export(attempt.Delays{})
 	if len(states) != 1 {
 		t.Fatalf("states %+v, want one", states)
 	}
@@ -42,7 +43,7 @@ func TestPassEnded_podsThatWait_areExportedByReason(t *testing.T) {
 		t.Errorf("waiting pods (-want +got):\n%s", diff)
 	}
 	l.PassEnded(nil)
-	if got := l.Export(Delays{}); len(got) != 0 {
+	if got := l.Export(attempt.Delays{}); len(got) != 0 {
 		t.Errorf("states %+v after a pass in which no pod waits", got)
 	}
 }
@@ -55,7 +56,7 @@ func TestPassEnded_manyPodsAndReasons_recordIsBounded(t *testing.T) {
 	}
 	l := New()
 	l.PassEnded(ds)
-	if n := len(l.Export(Delays{})[0].Waiting); n != maxWaiting {
+	if n := len(l.Export(attempt.Delays{})[0].Waiting); n != maxWaiting {
 		t.Errorf("%d reasons are exported, want %d", n, maxWaiting)
 	}
 }
@@ -64,7 +65,7 @@ func TestPassEnded_manyPodsAndReasons_recordIsBounded(t *testing.T) {
 func TestRestore_waitingPods_areIgnored(t *testing.T) {
 	l := New()
 	l.Restore(time.Now(), []State{{Workload: cluster.Workload{Kind: "Deployment", Name: "web"}, Waiting: []WaitingState{{Reason: "BackingOff", Pods: 1}}}})
-	if got := l.Export(Delays{}); len(got) != 0 {
+	if got := l.Export(attempt.Delays{}); len(got) != 0 {
 		t.Errorf("states %+v, want none", got)
 	}
 }

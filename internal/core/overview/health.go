@@ -63,8 +63,9 @@ type Webhook struct {
 // Facts are what is known about podfit itself.
 type Facts struct {
 	Now     time.Time
-	Leading bool   // this process is the leader, or needs none
-	Loops   []Loop // of this process
+	Read    time.Time // when leases and the webhook were read; zero means Now. Their age counts from then, because they are renewed since
+	Leading bool      // this process is the leader, or needs none
+	Loops   []Loop    // of this process
 	Leases  []Lease
 	Problem string    // why leases are not known; "" if they are
 	Webhook Webhook   // of the admission controller
@@ -98,7 +99,12 @@ func ElectionLeases() []string {
 }
 
 // HealthOf returns the health of the parts of podfit.
-func HealthOf(f *Facts) []Part { return []Part{f.job("recommender"), f.job("updater"), f.webhook()} }
+func HealthOf(f *Facts) []Part {
+	if f.Read.IsZero() {
+		f.Read = f.Now
+	}
+	return []Part{f.job("recommender"), f.job("updater"), f.webhook()}
+}
 
 // job returns the health of a loop that runs in the leader.
 func (f *Facts) job(name string) Part {
@@ -114,12 +120,12 @@ func (f *Facts) job(name string) Part {
 		}
 	}
 	switch {
-	case held != nil && held.fresh(f.Now):
-		p.Condition, p.Text = Healthy, fmt.Sprintf("%s leads and renewed its lease %s ago.", held.Holder, elapsed(f.Now.Sub(held.Renewed)))
+	case held != nil && held.fresh(f.Read):
+		p.Condition, p.Text = Healthy, fmt.Sprintf("%s leads and renewed its lease %s ago.", held.Holder, elapsed(f.Read.Sub(held.Renewed)))
 	case name == "recommender" && !f.Stored.IsZero() && f.Looked.Sub(f.Stored) < storedWithin:
 		p.Condition, p.Text = Healthy, f.stored()
 	case held != nil:
-		p.Condition, p.Text = Failing, fmt.Sprintf("The lease %s was last renewed %s ago. No replica leads.", held.Name, elapsed(f.Now.Sub(held.Renewed)))
+		p.Condition, p.Text = Failing, fmt.Sprintf("The lease %s was last renewed %s ago. No replica leads.", held.Name, elapsed(f.Read.Sub(held.Renewed)))
 	case name == "recommender" && !f.Stored.IsZero():
 		p.Condition, p.Text = Failing, f.stored()
 	case f.Problem != "":
@@ -169,14 +175,14 @@ func (f *Facts) webhook() Part {
 		p.Condition, p.Text = Failing, "It is not registered, so new pods keep their own requests."
 	case !w.Until.IsZero() && !f.Now.Before(w.Until):
 		p.Condition, p.Text = Failing, "The certificate authority of its registration expired on "+w.Until.UTC().Format("2 Jan 2006")+", so the API server cannot call it."
-	case w.Lease.Found && !w.Lease.fresh(f.Now):
-		p.Condition, p.Text = Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Now.Sub(w.Lease.Renewed)), until)
+	case w.Lease.Found && !w.Lease.fresh(f.Read):
+		p.Condition, p.Text = Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
 	case !w.Until.IsZero() && w.Until.Sub(f.Now) < expiresSoon:
 		p.Condition, p.Text = Late, "It is registered."+until
 	case !w.Lease.Found:
 		p.Condition, p.Text = Healthy, "It is registered."+until
 	default:
-		p.Condition, p.Text = Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Now.Sub(w.Lease.Renewed)), until)
+		p.Condition, p.Text = Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
 	}
 	return p
 }

@@ -58,3 +58,21 @@ func TestHealthOf_eachState_hasConditionAndCause(t *testing.T) {
 		}
 	}
 }
+
+// A reading is shown until the next one is made. Parts that work renew their leases meanwhile, so the age of a lease counts from the reading.
+func TestHealthOf_readingIsOld_leasesCountFromTheReading(t *testing.T) {
+	read := now.Add(-110 * time.Second)
+	lease := Lease{Name: "podfit", Found: true, Holder: "podfit-7d9f-a", Renewed: read.Add(-3 * time.Second), Duration: 15 * time.Second}
+	f := Facts{Now: now, Read: read, Leases: []Lease{lease}, Webhook: Webhook{Known: true, Registered: true, Lease: lease}}
+	for _, p := range HealthOf(&f) {
+		if p.Condition != Healthy {
+			t.Errorf("%s is %s: %s", p.Name, p.Condition, p.Text)
+		}
+	}
+	f.Read = now // a new reading shows that nobody renews them
+	for _, p := range HealthOf(&f) {
+		if p.Condition != Failing {
+			t.Errorf("%s is %s: %s", p.Name, p.Condition, p.Text)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
 }
 
 func entryOf(now time.Time, d *decision.Decision) Entry {
-	e := Entry{At: now, Pod: d.Pod.Key, Workload: workloadOf(d.Pod), Act: d.Do.String(), Reason: d.Reason.Code.String(), Text: d.Reason.String()}
+	e := Entry{At: now, Pod: d.Pod.Key, Workload: d.Pod.Workload(), Act: d.Do.String(), Reason: d.Reason.Code.String(), Text: d.Reason.String()}
 	if d.Autoscaler != nil {
 		e.VPA = d.Autoscaler.Name
 	}
@@ -126,7 +126,14 @@ func Grouped(entries []Entry) []Entry {
 }
 
 // Counts are the numbers of actions since a time.
-type Counts struct{ Resized, Evicted, Deleted, Surged, Left, Reverted int }
+type Counts struct {
+	Resized  int `json:"resized"`
+	Evicted  int `json:"evicted"`
+	Deleted  int `json:"deleted"`
+	Surged   int `json:"surged"`
+	Left     int `json:"left"`
+	Reverted int `json:"reverted"`
+}
 
 // CountSince counts entries since a time.
 func CountSince(entries []Entry, since time.Time) (c Counts) {

@@ -25,9 +25,14 @@ type World struct {
 	// Excluded are namespaces that are not shown. Their pods count only on nodes.
 	Excluded map[string]bool
 
-	// Evidence is what the stored usage of containers with a VPA shows, as podfit recommend counts it. nil: it is not known yet, and then
-	// recommendations count as provisional.
+	// Evidence is what the stored usage of containers with a VPA shows, as podfit recommend counts it. nil: it is not known, and then nothing is
+	// recommended, and no workload counts as one without risk. Unread is why, in a few words.
 	Evidence map[usage.Ref]*review.Evidence
+	Unread   string
+
+	// NoPods is why pods are not known, in a few words; "" if they are. Then nothing is recommended, and no workload counts as
+	// one without risk.
+	NoPods string
 
 	// Only for SurplusOf: prices in the order of Nodes, and where pods can run.
 	Prices      review.Prices
@@ -63,43 +68,43 @@ type Row struct {
 	Mode       string // update mode; "" without a VPA
 	Profile    string // name of the recommender or profile; "" without a VPA
 	Pods       int
-	Sized      int // pods whose requests are within the bounds of the recommendation
+	Sized      int // pods whose requests are within the bounds of the recommendation; of no meaning if Unjudged is set
 	Containers []Container
 	Totals     Totals            // without capacity
 	Freed      cluster.Resources // requests of the containers whose requests fall, as podfit recommend counts them
-	Risk       Risk
-	Why        string // the cause of the risk; "" if there is none
+	Risk       review.Severity   // not low
+	Why        string            // the cause of the risk; "" if there is none
+	Unjudged   string            // why it is not known whether there are other risks, and whether requests fit; "" if that is known
 
 	cause review.FindingKind // the most important one, if there is a risk
 }
 
-// A Container is a container of a workload.
+// A Container is a container of a workload, as podfit recommend reviews it, with what only the page shows. Its Places are not set, and Replicas
+// is the number of its live pods. Assumed prices rank its waste.
 type Container struct {
-	Name     string
-	Requests cluster.Resources // of the newest pod, as in podfit recommend
-	Limits   cluster.Resources // likewise
-	Sidecar  bool              // an init container that keeps running, which podfit recommend leaves out
-	Outside  cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
-	Estimate cluster.Estimate
-	Uncapped cluster.Resources
-	Used     cluster.Resources // highest current usage of a pod; not set if it is not known
-	Kept     cluster.Set       // requests by which a HorizontalPodAutoscaler scales, so that podfit does not change them
-	Free     cluster.Set       // requests that the VPA does not control
-	Kills    []time.Time       // known OOM kills, oldest first
+	review.Row
+	Sidecar bool              // an init container that keeps running, which podfit recommend leaves out
+	Outside cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
+	Advice  *cluster.Advice   // of the VPA, shared; nil if there is none
+	Used    cluster.Resources // highest current usage of a pod; not set if it is not known
+	Kills   []time.Time       // known OOM kills, oldest first
 
-	Confidence review.Confidence // in the recommendation
-	Days       int               // that the usage behind it covers
-	Findings   []review.Finding  // the risks of the present requests, the most severe first
+	pods *podCount // nil when all pods are counted
+}
 
-	sets     []sizeCount
-	freed    cluster.Resources // over all pods, as in review.Row; negative if the requests rise
-	pods     int
-	newest   time.Time
-	jvm      bool                     // of the newest pod, as review.IsJVM reports
-	seen     *review.Evidence         // OOM kills in the status of pods; nil if there are none
-	evidence *review.Evidence         // of stored usage; shared
-	keptBy   [len(cluster.All)]string // names of the HPAs of Kept
-	waste    review.Severity
+// Estimate returns the recommendation in the status of the VPA, also while it is too young to be recommended.
+func (c *Container) Estimate() cluster.Estimate {
+	if c.Advice == nil {
+		return cluster.Estimate{}
+	}
+	return c.Advice.Estimate
+}
+
+// A podCount is what is counted of the pods of a container.
+type podCount struct {
+	sets   []sizeCount
+	newest time.Time        // creation of the newest pod
+	seen   *review.Evidence // OOM kills in the status of pods; nil if there are none
 }
 
 // sizeCount counts the pods that have the same requests and limits.
@@ -139,7 +144,7 @@ func Of(w *World) *Overview {
 			o.addStatic(p, used)
 			continue
 		}
-		key := workloadOf(p)
+		key := p.Workload()
 		a := governors[key]
 		row := rows[key]
 		if row == nil {
@@ -153,6 +158,9 @@ func Of(w *World) *Overview {
 	}
 	o.Rows = make([]Row, 0, len(rows))
 	for _, row := range slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) }) {
+		if row.Pods == 0 {
+			row.Unjudged = w.NoPods
+		}
 		row.finish(w.Now)
 		o.Totals.add(&row.Totals)
 		o.Rows = append(o.Rows, *row)
@@ -218,18 +226,6 @@ func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Au
 		out[a.Target] = governing
 	}
 	return out
-}
-
-// workloadOf returns the topmost controller of a pod. It is the direct controller while the topmost is unknown, and the pod itself if it
-// has none.
-func workloadOf(p *cluster.Pod) cluster.Workload {
-	switch {
-	case !p.Top.IsZero():
-		return p.Top
-	case !p.Controller.IsZero():
-		return p.Controller
-	}
-	return cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 }
 
 // A place is a container of a pod.

@@ -46,13 +46,69 @@ func autoscaler(w cluster.Workload, target cluster.Resources) *cluster.Autoscale
 }
 
 func worldOf(pods []*cluster.Pod, autoscalers ...*cluster.Autoscaler) *World {
-	return &World{Now: now, Snapshot: cluster.NewSnapshot(pods, autoscalers), Nodes: []cluster.Node{
+	return &World{Now: now, Snapshot: cluster.NewSnapshot(pods, autoscalers), Evidence: enough(autoscalers), Nodes: []cluster.Node{
 		{Name: "n1", Ready: true, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{"karpenter.sh/nodepool=general"}},
 		{Name: "n2", Ready: false, Allocatable: cluster.Amounts(4000, 8<<30), Labels: []string{"karpenter.sh/nodepool=general"}},
 	}}
 }
 
+// enough returns evidence of ten days for each container with a recommendation.
+func enough(autoscalers []*cluster.Autoscaler) map[usage.Ref]*review.Evidence {
+	out := map[usage.Ref]*review.Evidence{}
+	for _, a := range autoscalers {
+		for i := range a.Advice {
+			out[usage.Ref{Workload: a.Target, Container: a.Advice[i].Container}] = &review.Evidence{From: now.AddDate(0, 0, -10), To: now, Hours: 240, Samples: 14400}
+		}
+	}
+	return out
+}
+
 const mi = int64(1) << 20
+
+// What is not known is no good news: without stored usage nothing is recommended or given back, and no workload counts as one without risk. The
+// risks that pods show are known.
+func TestOf_storedUsageIsNotKnown_noWorkloadIsJudged(t *testing.T) {
+	web, killed, bare := deployment("shop", "web"), deployment("shop", "killed"), deployment("shop", "bare")
+	pods := []*cluster.Pod{
+		pod(web, "a", cluster.Amounts(500, 600*mi)), pod(killed, "b", cluster.Amounts(500, 600*mi)), pod(bare, "c", cluster.Amounts(500, 600*mi)),
+	}
+	pods[1].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-time.Hour)}
+	autoscalers := []*cluster.Autoscaler{autoscaler(web, cluster.Amounts(100, 100*mi)), autoscaler(killed, cluster.Amounts(100, 100*mi))}
+	w := worldOf(pods, autoscalers...)
+	w.Evidence, w.Unread = nil, "its stored usage could not be read"
+	o := Of(w)
+	for name, want := range map[string]struct {
+		risk review.Severity
+		lack string
+	}{"web": {review.Harmless, w.Unread}, "killed": {review.SeverityHigh, w.Unread}, "bare": {review.Harmless, "no VPA, so its usage is not stored"}} {
+		row := o.Row("shop", "Deployment", name, "")
+		if row.Risk != want.risk || row.Unjudged != want.lack || row.Freed != (cluster.Resources{}) || row.Containers[0].Confidence != review.None || row.Totals.Recommended != row.Totals.Requested {
+			t.Errorf("%s: risk %v, not judged because %q, frees %v, recommended %v", name, row.Risk, row.Unjudged, row.Freed, row.Totals.Recommended)
+		}
+	}
+	lacks, n := o.Lacks()
+	if diff := cmp.Diff([]Lack{{w.Unread, 1}, {"no VPA, so its usage is not stored", 1}}, lacks); diff != "" || n != 2 {
+		t.Errorf("%d workloads are not judged:\n%s", n, diff)
+	}
+	w.Evidence = enough(autoscalers)
+	if row := Of(w).Row("shop", "Deployment", "web", ""); row.Unjudged != "" || row.Freed != cluster.Amounts(400, 500*mi) {
+		t.Errorf("with stored usage: %+v", row)
+	}
+}
+
+// The causes are as few as a person reads, and count all workloads.
+func TestLacks_manyCauses_rareOnesAreOne(t *testing.T) {
+	o := &Overview{Rows: []Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
+	for i, n := range []int{1, 5, 2, 1, 3, 1} {
+		for range n {
+			o.Rows = append(o.Rows, Row{Unjudged: fmt.Sprint("cause ", i)})
+		}
+	}
+	lacks, n := o.Lacks()
+	if diff := cmp.Diff([]Lack{{"cause 1", 5}, {"cause 4", 3}, {"cause 2", 2}, {"other causes", 3}}, lacks); diff != "" || n != 13 {
+		t.Errorf("%d workloads:\n%s", n, diff)
+	}
+}
 
 func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	web := deployment("shop", "web")
@@ -111,7 +167,7 @@ func TestOf_otherOrderOfObjects_sameOverview(t *testing.T) {
 	for range 10 {
 		r.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		r.Shuffle(len(autoscalers), func(i, j int) { autoscalers[i], autoscalers[j] = autoscalers[j], autoscalers[i] })
-		if diff := cmp.Diff(want, Of(worldOf(slices.Clone(pods), autoscalers...)), cmpopts.IgnoreUnexported(Container{}, Row{})); diff != "" {
+		if diff := cmp.Diff(want, Of(worldOf(slices.Clone(pods), autoscalers...)), cmpopts.IgnoreUnexported(Container{}, Row{}, review.Row{})); diff != "" {
 			t.Fatal(diff)
 		}
 	}
@@ -121,52 +177,52 @@ func TestRisk_eachCause_isRecognized(t *testing.T) {
 	w := deployment("shop", "web")
 	for name, c := range map[string]struct {
 		change func(*World, *cluster.Pod, *cluster.Autoscaler)
-		risk   Risk
+		risk   review.Severity
 		why    string
 	}{
-		"none": {func(*World, *cluster.Pod, *cluster.Autoscaler) {}, NoRisk, ""},
+		"none": {func(*World, *cluster.Pod, *cluster.Autoscaler) {}, review.Harmless, ""},
 		"OOM kill": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-time.Hour)}
-		}, HighRisk, "Container app: killed for memory 1× since 11:00"},
+		}, review.SeverityHigh, "Container app: killed for memory 1× since 11:00"},
 		"OOM kill, old size": {func(_ *World, p *cluster.Pod, a *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 3, Finished: now.Add(-time.Hour)}
 			p.Containers[0].Requests = cluster.Amounts(200, 100*mi)
-		}, HighRisk, "Container app: killed for memory 3× since 11:00; memory request 67 % below need; 0 of 1 pod has the new size"},
+		}, review.SeverityHigh, "Container app: killed for memory 3× since 11:00; memory request 67 % below need; 0 of 1 pod has the new size"},
 		"stored OOM kill": {func(w *World, _ *cluster.Pod, a *cluster.Autoscaler) {
 			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 100, Kills: 1, KilledFrom: now.Add(-72 * time.Hour), KilledLast: now.Add(-72 * time.Hour)}}
-		}, HighRisk, "Container app: killed for memory 1× since Thu"},
+		}, review.SeverityHigh, "Container app: killed for memory 1× since Thu"},
 		"stored peak near the limit": {func(w *World, _ *cluster.Pod, a *cluster.Autoscaler) {
 			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 100, DayPeaks: [review.PeakDays]int64{0, 970 * mi, 0, 980 * mi}}}
-		}, HighRisk, "Container app: peak 98 % of its limit on 2 days"},
+		}, review.SeverityHigh, "Container app: peak 98 % of its limit on 2 days"},
 		"old OOM kill": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-15 * 24 * time.Hour)}
-		}, NoRisk, ""},
+		}, review.Harmless, ""},
 		"near the limit": {func(w *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			w.Samples = []usage.Sample{{Pod: p.Key, Container: "app", Memory: float64(960 * mi), Has: cluster.Of(cluster.Memory)}}
-		}, HighRisk, "Container app: peak 96 % of its limit on 1 day"},
+		}, review.SeverityHigh, "Container app: peak 96 % of its limit on 1 day"},
 		"memory far below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(200, 200*mi)
-		}, MediumRisk, "Container app: memory request 33 % below need"},
+		}, review.SeverityMedium, "Container app: memory request 33 % below need"},
 		"memory far below, too young": {func(w *World, p *cluster.Pod, a *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(200, 200*mi)
 			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 5}}
-		}, NoRisk, ""},
+		}, review.Harmless, ""},
 		"a little below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(160, 240*mi)
-		}, NoRisk, ""},
+		}, review.Harmless, ""},
 		"CPU kept for an HPA": {func(_ *World, p *cluster.Pod, a *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(20, 300*mi)
 			a.Horizontal = []*cluster.HorizontalAutoscaler{{Target: w, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 70}}}}
-		}, MediumRisk, "Container app: CPU request 90 % below need"},
+		}, review.SeverityMedium, "Container app: CPU request 90 % below need"},
 		"CPU far below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(100, 300*mi)
-		}, MediumRisk, "Container app: CPU request 50 % below need"},
+		}, review.SeverityMedium, "Container app: CPU request 50 % below need"},
 		"no request": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Resources{}.Set(cluster.CPU, 200)
-		}, MediumRisk, "Container app: no memory request"},
+		}, review.SeverityMedium, "Container app: no memory request"},
 		"sidecar without request": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers = append(p.Containers, cluster.Container{Name: "mesh", Role: cluster.Sidecar})
-		}, NoRisk, ""},
+		}, review.Harmless, ""},
 	} {
 		p := pod(w, "a", cluster.Amounts(200, 300*mi))
 		a := autoscaler(w, cluster.Amounts(200, 300*mi))

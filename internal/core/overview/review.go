@@ -4,8 +4,6 @@
 package overview
 
 import (
-	"time"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
@@ -13,13 +11,11 @@ import (
 
 // Surplus is the part of the requests that could be given back, by the rules of podfit recommend.
 type Surplus struct {
-	Currency string // "" if no prices are known
-	From     string // where the prices are from
-	Assumed  bool
-	Money    map[cluster.Workload]float64 // of a workload in a month; negative if its requests rise
-	Total    float64                      // of all workloads whose requests fall
-	Shares   map[usage.Ref]Share          // of containers with a recommendation; nil without prices
-	Packing  review.Packing
+	review.PriceSource
+	Money   map[cluster.Workload]float64 // of a workload in a month; negative if its requests rise
+	Total   float64                      // of all workloads whose requests fall
+	Shares  map[usage.Ref]Share          // of containers with a recommendation; nil without prices
+	Packing review.Packing
 }
 
 // A Share is the part of a container in the surplus.
@@ -36,7 +32,7 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 		config.Pods = w.Snapshot.Pods
 	}
 	report := review.New(config, subjectsOf(w, o))
-	out := &Surplus{Currency: w.Prices.Currency, From: w.Prices.From, Assumed: w.Prices.Assumed, Packing: report.Summary.Packing}
+	out := &Surplus{PriceSource: w.Prices.Source(), Packing: report.Summary.Packing}
 	if !w.Prices.Known() {
 		return out
 	}
@@ -62,7 +58,7 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		if !p.Live() || p.Placeholder {
 			continue
 		}
-		key := workloadOf(p)
+		key := p.Workload()
 		containers := places[key]
 		if containers == nil {
 			containers = make(map[string][]review.Place, len(p.Containers))
@@ -83,57 +79,48 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		row := &o.Rows[i]
 		for j := range row.Containers {
 			c := &row.Containers[j]
-			if c.Sidecar || c.Estimate.Target.Has.Empty() || row.Pods == 0 {
+			if c.Sidecar || c.Estimate().Target.Has.Empty() || row.Pods == 0 {
 				continue
 			}
-			s := c.subject(row, w.Now)
-			s.Places = places[row.Workload][c.Name]
-			out = append(out, *s)
+			s := c.Subject
+			s.Places = places[row.Workload][c.Container]
+			s.Targets = c.targets(row.Profile)
+			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// Reviewed returns the container as podfit recommend reviews it, and whether its waste is known. Money and waste are those of the surplus if
-// prices are known; otherwise assumed prices rank the waste.
-func (c *Container) Reviewed(r *Row, now time.Time, s *Surplus) (row review.Row, ranked bool) {
-	subject := c.subject(r, now)
-	subject.Replicas = c.pods
-	row = review.RowOf(subject)
-	row.Findings = c.Findings
-	row.Risk = review.Harmless
-	if len(c.Findings) > 0 {
-		row.Risk = c.Findings[0].Severity
+// targets returns the recommendation as the target of a profile. Containers do not keep it, because there are many.
+func (c *Container) targets(profile string) []review.Target {
+	if c.Target.Has.Empty() {
+		return nil
 	}
-	for _, res := range cluster.All {
-		if row.Confidence > review.None && c.pods > 0 && row.Request.Has.Has(res) {
-			row.Freed = row.Freed.Set(res, c.freed.Amount(res))
-		}
-	}
+	return []review.Target{{Profile: profile, Amount: c.Target}}
+}
+
+// Priced returns the review of the container with the money and the waste of the surplus if prices are known, and whether its waste is known.
+func (c *Container) Priced(s *Surplus) (row review.Row, ranked bool) {
+	row = c.Row
 	if s == nil || s.Shares == nil {
-		row.Waste = c.waste
 		return row, true
 	}
-	share, known := s.Shares[usage.Ref{Workload: r.Workload, Container: c.Name}]
+	share, known := s.Shares[usage.Ref{Workload: c.Workload, Container: c.Container}]
 	row.Weight, row.Waste = share.Money, share.Waste
 	return row, known || row.Freed.CPU == 0 && row.Freed.Memory == 0
 }
-
-// weight is the assumed price of what the container could give back in a month.
-func (c *Container) weight() float64 { return review.AssumedPrice().Of(c.freed) }
 
 // rankWaste sets the waste of all containers by assumed prices.
 func (o *Overview) rankWaste() {
 	total := 0.0
 	for i := range o.Rows {
 		for j := range o.Rows[i].Containers {
-			total += max(o.Rows[i].Containers[j].weight(), 0)
+			total += max(o.Rows[i].Containers[j].Weight, 0)
 		}
 	}
 	for i := range o.Rows {
 		for j := range o.Rows[i].Containers {
-			c := &o.Rows[i].Containers[j]
-			c.waste = review.WasteOf(c.weight(), total)
+			o.Rows[i].Containers[j].RankWaste(total)
 		}
 	}
 }

@@ -4,95 +4,72 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 )
 
-// A Risk is how likely a workload suffers from requests that are too small.
-type Risk uint8
-
-// The risks.
-const (
-	NoRisk Risk = iota
-	MediumRisk
-	HighRisk
-)
-
-// String returns the name of the risk.
-func (r Risk) String() string {
-	switch r {
-	case HighRisk:
-		return "high"
-	case MediumRisk:
-		return "medium"
-	case NoRisk:
-		return "none"
-	}
-	return "none"
-}
-
-// severities are the risks of the severities of findings.
-var severities = map[review.Severity]Risk{review.SeverityMedium: MediumRisk, review.SeverityHigh: HighRisk}
-
 // judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
 func (r *Row) judge(now time.Time) {
 	var worst *Container
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		if c.Sidecar || c.pods == 0 {
+		if c.Sidecar || c.Replicas == 0 {
 			continue
 		}
-		judged := review.Judge(c.subject(r, now), c.pods)
-		c.Findings = judged.Findings
-		if risk := severities[judged.Risk]; risk > r.Risk || risk == r.Risk && risk > NoRisk && c.Findings[0].Kind < r.cause {
-			r.Risk, r.cause, worst = risk, c.Findings[0].Kind, c
+		if r.Unjudged == "" {
+			r.Unjudged = c.Evidence.Lacking()
 		}
+		if c.Risk > r.Risk || c.Risk == r.Risk && c.Risk > review.Harmless && c.Findings[0].Kind < r.cause {
+			r.Risk, r.cause, worst = c.Risk, c.Findings[0].Kind, c
+		}
+	}
+	if r.VPA == "" && r.Unjudged != "" {
+		r.Unjudged = "no VPA, so its usage is not stored"
 	}
 	if worst == nil {
 		return
 	}
-	r.Why = "Container " + worst.Name + ": " + worst.Why(now)
-	if r.cause == review.Killed && r.VPA != "" && r.Sized < r.Pods {
+	r.Why = "Container " + worst.Container + ": " + worst.Risks(now)
+	if r.cause == review.Killed && r.VPA != "" && r.Unjudged == "" && r.Sized < r.Pods {
 		r.Why += fmt.Sprintf("; %d of %s the new size", r.Sized, have(r.Pods))
 	}
 }
 
-// Risk returns the highest risk of the findings.
-func (c *Container) Risk() Risk {
-	if len(c.Findings) == 0 {
-		return NoRisk
-	}
-	return severities[c.Findings[0].Severity]
+// A Lack is why some workloads are not judged.
+type Lack struct {
+	Why       string `json:"why"`
+	Workloads int    `json:"workloads"`
 }
 
-// Why describes the risks of the present requests, as podfit recommend does.
-func (c *Container) Why(now time.Time) string {
-	parts := make([]string, len(c.Findings))
-	for i := range c.Findings {
-		parts[i] = c.Findings[i].Text(now)
-	}
-	return strings.Join(parts, "; ")
-}
-
-// subject returns the container for a review, without its pods.
-func (c *Container) subject(r *Row, now time.Time) *review.Subject {
-	s := &review.Subject{Workload: r.Workload, Container: c.Name, VPA: r.VPA, Requests: c.Requests, Limits: c.Limits, JVM: c.jvm, Evidence: c.known(now)}
-	if !c.Estimate.Target.Has.Empty() {
-		s.Targets = []review.Target{{Profile: r.Profile, Amount: c.Estimate.Target}}
-	}
-	for k, res := range cluster.All {
-		switch {
-		case c.Free.Has(res):
-			s.Kept[k] = review.Kept{Reason: review.NotControlled, By: r.VPA}
-		case c.Kept.Has(res):
-			s.Kept[k] = review.Kept{Reason: review.ScaledByHPA, By: c.keptBy[k]}
+// Lacks returns the causes why workloads without a known risk are not judged, the most frequent first. The last one of several stands for all
+// further ones.
+func (o *Overview) Lacks() (lacks []Lack, workloads int) {
+	const most = 4
+	for i := range o.Rows {
+		row := &o.Rows[i]
+		if row.Risk > review.Harmless || row.Unjudged == "" {
+			continue
 		}
+		workloads++
+		at := slices.IndexFunc(lacks, func(l Lack) bool { return l.Why == row.Unjudged })
+		if at < 0 {
+			at = len(lacks)
+			lacks = append(lacks, Lack{Why: row.Unjudged})
+		}
+		lacks[at].Workloads++
 	}
-	return s
+	lacks = sorted(lacks, func(a, b *Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
+	for len(lacks) > most {
+		last := lacks[len(lacks)-1]
+		lacks = lacks[:len(lacks)-1]
+		lacks[most-1] = Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
+	}
+	return lacks, workloads
 }
 
 var names = map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}

@@ -38,46 +38,42 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 
 // container returns a container of the row, and adds it if it is new.
 func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
-	at := sort.Search(len(r.Containers), func(i int) bool { return r.Containers[i].Name >= name })
-	if at < len(r.Containers) && r.Containers[at].Name == name {
+	at := sort.Search(len(r.Containers), func(i int) bool { return r.Containers[i].Container >= name })
+	if at < len(r.Containers) && r.Containers[at].Container == name {
 		return &r.Containers[at]
 	}
-	c := Container{Name: name, evidence: w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)}
+	c := Container{pods: new(podCount)}
+	c.Workload, c.Container, c.VPA = r.Workload, name, r.VPA
+	c.Evidence = w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)
 	if a != nil {
-		if advice := a.AdviceFor(name); advice != nil {
-			c.Estimate = advice.Estimate
-			c.Uncapped = advice.Uncapped
-		}
+		c.Advice = a.AdviceFor(name)
 		for i, res := range cluster.All {
-			if state, first := policy.HorizontalOf(a, name, res); state.IsLeft() {
-				c.Kept = c.Kept.With(res)
-				c.keptBy[i] = first.HPA.Name
-			}
-			if !a.Policy(name).Controls().Has(res) {
-				c.Free = c.Free.With(res)
+			state, first := policy.HorizontalOf(a, name, res)
+			switch {
+			case !a.Policy(name).Controls().Has(res):
+				c.Kept[i] = review.Kept{Reason: review.NotControlled, By: a.Name}
+			case state.IsLeft():
+				c.Kept[i] = review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name}
 			}
 		}
 	}
-	if !c.Estimate.Target.Has.Empty() {
-		c.Confidence = c.evidence.Confidence()
-		c.Days = c.evidence.Days()
+	if target := c.Estimate().Target; !target.Has.Empty() {
+		c.Targets = []review.Target{{Profile: r.Profile, Amount: target}}
 	}
+	c.Row = review.RowOf(&c.Subject)
 	r.Containers = append(r.Containers, c)
 	copy(r.Containers[at+1:], r.Containers[at:])
 	r.Containers[at] = c
 	return &r.Containers[at]
 }
 
-// provisional is the evidence of a recommendation while the stored usage is not known. The status of a VPA does not contain it.
-var provisional = review.Evidence{Provisional: true, Samples: 2}
-
 // evidenceOf returns what the stored usage of a container shows.
 func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidence {
-	if e := w.Evidence[ref]; e != nil {
+	if e := w.Evidence[ref]; e != nil && w.NoPods == "" {
 		return e
 	}
 	if w.Evidence == nil && a != nil {
-		return &provisional
+		return &review.Evidence{Lack: cmp.Or(w.Unread, "its stored usage is not known yet")} // the status of a VPA does not contain it
 	}
 	none := review.StoredEvidence(a, ref.Container, nil, w.Now)
 	return &none
@@ -98,9 +94,9 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		known := r.container(w, c.Name, a)
 		known.Sidecar = c.Role == cluster.Sidecar
 		known.count(requests, limits)
-		if known.pods++; known.pods == 1 || p.Created.After(known.newest) {
-			known.newest = p.Created
-			known.Requests, known.Limits, known.jvm = requests, limits, review.IsJVM(p, c)
+		if known.Replicas++; known.Replicas == 1 || p.Created.After(known.pods.newest) {
+			known.pods.newest = p.Created
+			known.Requests, known.Limits, known.JVM = requests, limits, review.IsJVM(p, c)
 		}
 		if c.Exit != nil && c.Exit.OOM {
 			known.sawKill(c, since)
@@ -111,8 +107,8 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		wanted := known.Wanted(requests)
 		scratch = append(scratch, wanted)
 		for _, res := range cluster.All {
-			if known.Changes(res) && !known.Sidecar {
-				known.freed = known.freed.Set(res, known.freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
+			if known.Applies(res) && !known.Sidecar {
+				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
 			}
 		}
 		sized = sized && known.within(requests)
@@ -125,16 +121,11 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 	return scratch
 }
 
-// Changes reports whether there is a recommendation for a request that podfit may apply.
-func (c *Container) Changes(res cluster.Resource) bool {
-	return c.Estimate.Target.Has.Has(res) && !c.Kept.Has(res) && !c.Free.Has(res) && c.Confidence > review.None
-}
-
 // Wanted returns the target of the container where there is one that podfit may apply, else the request.
 func (c *Container) Wanted(requests cluster.Resources) cluster.Resources {
 	for _, res := range cluster.All {
-		if c.Changes(res) {
-			requests = requests.Set(res, c.Estimate.Target.Amount(res))
+		if c.Applies(res) {
+			requests = requests.Set(res, c.Target.Amount(res))
 		}
 	}
 	return requests
@@ -146,14 +137,14 @@ func (c *Container) Fits() bool { return c.within(c.Outside) }
 // within reports whether requests are within the bounds of the recommendation.
 func (c *Container) within(requests cluster.Resources) bool {
 	for _, res := range cluster.All {
-		if !c.Changes(res) {
+		if !c.Applies(res) {
 			continue
 		}
 		have, ok := requests.Get(res)
-		if lower, bounded := c.Estimate.Lower.Get(res); !ok || bounded && have < lower {
+		if lower, bounded := c.Estimate().Lower.Get(res); !ok || bounded && have < lower {
 			return false
 		}
-		if upper, bounded := c.Estimate.Upper.Get(res); bounded && have > upper {
+		if upper, bounded := c.Estimate().Upper.Get(res); bounded && have > upper {
 			return false
 		}
 	}
@@ -162,44 +153,71 @@ func (c *Container) within(requests cluster.Resources) bool {
 
 // count counts a pod with these requests and limits.
 func (c *Container) count(requests, limits cluster.Resources) {
-	for i := range c.sets {
-		if c.sets[i].requests == requests && c.sets[i].limits == limits {
-			c.sets[i].pods++
+	sets := c.pods.sets
+	for i := range sets {
+		if sets[i].requests == requests && sets[i].limits == limits {
+			sets[i].pods++
 			return
 		}
 	}
-	if len(c.sets) < 16 { // more different sizes occur only for a short time
-		c.sets = append(c.sets, sizeCount{requests, limits, 1})
+	if len(sets) < 16 { // more different sizes occur only for a short time
+		sets = append(sets, sizeCount{requests, limits, 1})
+		c.pods.sets = sets
 	}
 }
 
 // finish computes what depends on all pods of the row.
 func (r *Row) finish(now time.Time) {
+	var own review.Evidence
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		mostOutside := 0
-		for _, s := range c.sets {
-			if s.pods > mostOutside && !c.within(s.requests) {
-				mostOutside = s.pods
-				c.Outside = s.requests
-			}
-		}
-		if mostOutside == 0 {
-			c.Outside = c.Requests
-		}
-		c.sets = nil
+		c.finish(now, &own)
 		for _, res := range cluster.All {
-			if freed := c.freed.Amount(res); freed > 0 {
+			if freed := c.Freed.Amount(res); freed > 0 {
 				r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+freed)
 			}
 		}
-		e := c.known(now)
-		if at := e.KilledLast; e.Kills > 0 && !slices.ContainsFunc(c.Kills, at.Equal) {
-			c.Kills = append(c.Kills, at)
-		}
-		slices.SortFunc(c.Kills, time.Time.Compare)
 	}
 	r.judge(now)
+}
+
+// finish reviews the container when all of its pods are known. own is memory for its evidence.
+func (c *Container) finish(now time.Time, own *review.Evidence) {
+	mostOutside := 0
+	c.Outside = c.Requests
+	for _, s := range c.pods.sets {
+		if s.pods > mostOutside && !c.within(s.requests) {
+			mostOutside = s.pods
+			c.Outside = s.requests
+		}
+	}
+	stored := c.Evidence
+	*own = *stored
+	own.LearnKills(cmp.Or(c.pods.seen, new(review.Evidence)), now.Add(-review.KillWindow))
+	c.pods = nil
+	own.DayPeaks[0] = max(own.DayPeaks[0], c.Used.Amount(cluster.Memory))
+	if at := own.KilledLast; own.Kills > 0 && !slices.ContainsFunc(c.Kills, at.Equal) {
+		c.Kills = append(c.Kills, at)
+	}
+	slices.SortFunc(c.Kills, time.Time.Compare)
+	freed := c.Freed
+	c.Evidence = own
+	c.Row = review.RowOf(&c.Subject)
+	c.Targets = nil // see targets
+	c.Evidence = stored
+	if len(c.Findings) > 0 || stored.Kills > 0 { // else what the pods show now changes nothing
+		kept := *own
+		c.Evidence = &kept
+	}
+	for _, res := range cluster.All {
+		if c.Replicas > 0 && c.Confidence > review.None && c.Request.Has.Has(res) {
+			c.Freed = c.Freed.Set(res, freed.Amount(res))
+		}
+	}
+	c.Weight = review.AssumedPrice().Of(c.Freed)
+	if c.Sidecar || c.Replicas == 0 {
+		c.Findings, c.Risk = nil, review.Harmless
+	}
 }
 
 // sawKill adds the OOM kill in the status of a pod.
@@ -207,19 +225,10 @@ func (c *Container) sawKill(in *cluster.Container, since time.Time) {
 	if len(c.Kills) < maxKills {
 		c.Kills = append(c.Kills, in.Exit.Finished)
 	}
-	if c.seen == nil {
-		c.seen = new(review.Evidence)
+	if c.pods.seen == nil {
+		c.pods.seen = new(review.Evidence)
 	}
-	c.seen.SeeKill(in, since)
-}
-
-// known returns the evidence of stored usage with what the pods show now: OOM kills and memory usage.
-func (c *Container) known(now time.Time) review.Evidence {
-	e := *c.evidence
-	var none review.Evidence
-	e.LearnKills(cmp.Or(c.seen, &none), now.Add(-review.KillWindow))
-	e.DayPeaks[0] = max(e.DayPeaks[0], c.Used.Amount(cluster.Memory))
-	return e
+	c.pods.seen.SeeKill(in, since)
 }
 
 // highest returns the higher amount of each resource.

@@ -67,7 +67,7 @@ func (o *Overview) Select(q Query) Selection {
 func (q *Query) matches(r *Row, text string) bool {
 	switch {
 	case q.Namespace != "" && r.Workload.Namespace != q.Namespace,
-		q.Risk == "any" && r.Risk == NoRisk,
+		q.Risk == "any" && r.Risk == review.Harmless,
 		q.Risk != "" && q.Risk != "any" && r.Risk.String() != q.Risk,
 		q.VPA == "with" && r.VPA == "",
 		q.VPA == "without" && r.VPA != "":

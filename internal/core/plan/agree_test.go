@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/core/scalepoint"
 )
@@ -20,7 +21,7 @@ import (
 func drawFullNodesWithCrashes(t *rapid.T) (World, Budget) {
 	w, b := drawFullNodes(t)
 	b.MakeRoom = room.Move
-	b.Rescue = RescueByDeletion
+	b.Rescue = rescue.ByDeletion
 	b.MinReplicas = rapid.IntRange(0, 2).Draw(t, "min replicas")
 	for _, g := range w.Governed {
 		if rapid.Bool().Draw(t, "interrupted") {
@@ -45,7 +46,7 @@ func TestPlan_interruptedWorkloadOnFullNode_noPodOfItChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, b := drawFullNodesWithCrashes(t)
 		for _, d := range Plan(noon, w, b) {
-			if _, interrupted := w.Ledger.Interrupted(noon, ledger.WorkloadOf(d.Pod)); interrupted && d.Do != decision.Leave {
+			if _, interrupted := w.Ledger.Interrupted(noon, d.Pod.Workload()); interrupted && d.Do != decision.Leave {
 				t.Fatalf("%s: %s (%s)", d.Pod.Key, d.Do, d.Reason)
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/headroom"
 )
 
 // Unannounced are the workloads on which actions cannot be announced now, because the announcements before could not be stored. The reasons
@@ -37,7 +38,7 @@ func (u *Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
 //   - The resize or eviction of an OOM-killed pod that is not ready. It serves nobody, and a replacement is a rescue only after an OOM kill of
 //     its own. A deletion needs one, because no disruption budget limits deletions.
 func (s *pass) mustAnnounce(d *entry, do decision.Act, canary bool) bool {
-	if d.Rescue && (do == decision.Resize || do == decision.Evict) && healthOf(s.now, s.b, d.Pod) == down {
+	if d.Rescue && (do == decision.Resize || do == decision.Evict) && s.counter.Health(d.Pod) == disruption.Down {
 		return false
 	}
 	if do != decision.Resize || change.Restarts(d.Pod, d.With) {
@@ -53,14 +54,14 @@ func (p *Pass) MustAnnounce(d decision.Decision) bool {
 }
 
 // notAnnounced returns a check that blocks an action that must be announced and cannot be now.
-func notAnnounced(do decision.Act) check {
-	return check{GateAnnouncement, func(t *candidate) (decision.Reason, bool) {
-		r, blocked := t.w.Unannounced.Of(ledger.WorkloadOf(t.d.Pod))
+func notAnnounced(do decision.Act) func(*candidate) (decision.Reason, bool) {
+	return func(t *candidate) (decision.Reason, bool) {
+		r, blocked := t.w.Unannounced.Of(t.d.Pod.Workload())
 		return r, blocked && t.mustAnnounce(t.d, do, t.needsCanary())
-	}}
+	}
 }
 
 // NotAnnounced reports that a request for capacity was not created, because the action on the workload could not be announced.
-func (p *Pass) NotAnnounced(step *CapacityStep, why decision.Reason) {
+func (p *Pass) NotAnnounced(step *headroom.Step, why decision.Reason) {
 	p.leave(&p.entries[p.at(decision.Decision{Pod: step.Pod})], why)
 }

@@ -9,6 +9,9 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/radius"
+	"podfit.dev/podfit/internal/core/rescue"
+	"podfit.dev/podfit/internal/core/surge"
 )
 
 func TestUnannounced_workloadNamespaceAndCluster_areHeld(t *testing.T) {
@@ -61,7 +64,7 @@ func announceWorld(mode cluster.Mode) (World, Budget) {
 
 // kill makes the first pod one that is OOM-killed again and again.
 func kill(w *World, b *Budget) {
-	b.Rescue = RescueByDeletion
+	b.Rescue = rescue.ByDeletion
 	p := w.Governed[0].Pods[0]
 	p.Ready = false
 	p.Containers[0].Limits = cluster.Resources{}.Set(cluster.Memory, 60<<20)
@@ -76,7 +79,7 @@ func TestPlan_actionsCannotBeAnnounced_onlyThoseThatMustBeAreHeld(t *testing.T) 
 	}{
 		"eviction":            {cluster.Recreate, func(*World, *Budget) {}, decision.Leave},
 		"resize":              {cluster.InPlaceOrRecreate, func(*World, *Budget) {}, decision.Resize},
-		"surge":               {cluster.Recreate, func(w *World, b *Budget) { w.Surges, b.Mover = &Surges{}, MoveBySurge }, decision.Leave},
+		"surge":               {cluster.Recreate, func(w *World, b *Budget) { w.Surges, b.Mover = &surge.State{}, surge.BySurge }, decision.Leave},
 		"OOM kills":           {cluster.Recreate, kill, decision.Evict},
 		"OOM kills, in place": {cluster.InPlaceOrRecreate, kill, decision.Resize},
 		"resize with a restart": {cluster.InPlaceOrRecreate, func(w *World, _ *Budget) {
@@ -88,7 +91,7 @@ func TestPlan_actionsCannotBeAnnounced_onlyThoseThatMustBeAreHeld(t *testing.T) 
 			w.Governed[0].Autoscaler.Canary = cluster.Canary{On: true, Watch: time.Hour}
 		}, decision.Leave},
 		"resize with a limited share": {cluster.InPlaceOrRecreate, func(w *World, b *Budget) {
-			b.ClusterShare, w.Requested = 0.9, RequestedBy(w.Governed[0].Pods)
+			b.ClusterShare, w.Requested = 0.9, radius.RequestedBy(w.Governed[0].Pods)
 		}, decision.Leave},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -36,7 +37,7 @@ func TestCanary_anotherPodIsRescued_canaryAndItsRecordAreKept(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s resize waits %t", mode, waits), func(t *testing.T) {
 				c := newCanaries(t, 4, mode)
-				c.b.Rescue = RescueByDeletion
+				c.b.Rescue = rescue.ByDeletion
 				c.defers = waits
 				for range 2 {
 					c.pass(noCrash)

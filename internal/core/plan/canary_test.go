@@ -12,6 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/radius"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -396,7 +398,7 @@ func TestCanary_failsOutsideOfTheWindow_podThatIsNotReadyIsReverted(t *testing.T
 			sim := newCanaries(t, 4, cluster.InPlaceOrRecreate)
 			sim.b.NamespaceShare = 0.25
 			sim.pass(noCrash)
-			sim.w.Requested = RequestedBy(sim.w.Governed[0].Pods)
+			sim.w.Requested = radius.RequestedBy(sim.w.Governed[0].Pods)
 			sim.a.Rules.Windows = []cluster.ChangeWindow{{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: 127, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}}
 			for i, p := range sim.w.Governed[0].Pods {
 				if p.Containers[0].Requests.CPU == 100 {
@@ -434,7 +436,7 @@ func TestLedger_storedSurgeOfAPodInAnotherNamespace_isForgotten(t *testing.T) {
 // An OOM-killed pod gets more memory in place, and its container restarts with it. That restart is no reason to take the memory back.
 func TestCanary_oomRescue_restartWithMoreMemoryIsNoRegression(t *testing.T) {
 	c := newCanaries(t, 3, cluster.InPlaceOrRecreate)
-	c.b.Rescue = RescueByDeletion
+	c.b.Rescue = rescue.ByDeletion
 	c.a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(1000, 3<<30), Target: cluster.Amounts(1000, 4<<30), Upper: cluster.Amounts(1000, 5<<30)}
 	pods := c.w.Governed[0].Pods
 	killed := *pods[0]

@@ -7,110 +7,44 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/need"
 )
 
-// A candidate is a pod that should change: it changes now, or a check blocks that.
+// A candidate is a pod that should change. Its methods are the checks, and what these ask. They decide nothing.
 type candidate struct {
 	*pass
 	*scope
 	d *entry
-	g *group // nil if the pod has no controller
+	g *disruption.Group // nil if the pod has no controller
 
 	retries bool // the resize is tried although the back-off of the last refused one has not ended
 }
 
-// A check returns the reason why an action is blocked now, and false if it is not. Checks run in the order of a list. The first one
-// that blocks is the reason to leave the pod.
-type check struct {
-	gate   GateName
-	blocks func(*candidate) (decision.Reason, bool)
-}
-
-// evictionChecks are the checks for an eviction.
-var evictionChecks = []check{
-	{GateSize, (*candidate).sameSize}, // the first, see moveChecks
-	{GateWindow, (*candidate).switchedOff},
-	{GateAdmission, (*candidate).replacementRefused},
-	{GateQuota, (*candidate).replacementOverQuota},
-	{GateSiblingQuota, (*candidate).siblingOverQuota},
-	{GateNodeSize, (*candidate).unplaceable},
-	{GateRequirements, (*candidate).requirementsUnmet},
-	{GateReplacements, (*candidate).replacementMissing},
-	{GateEvictionEffect, (*candidate).backingOff},
-	{GateProbe, (*candidate).probing},
-	{GateFrequency, (*candidate).changesTooOften},
-	{GateEvictionRefusal, (*candidate).evictionRefused},
-	{GateReplicas, (*candidate).replicasUnknown},
-	{GateMinReplicas, (*candidate).tooFewReplicas},
-	{GateWayBack, (*candidate).noWayBack},
-	{GateCanary, (*candidate).awaitsCanary},
-	{GateHourlyShare, (*candidate).overRadius},
-	{GateSurgeEffect, (*candidate).surgeNotReady},
-	notAnnounced(decision.Evict),
-	{GateBudget, (*candidate).overBudget},
-}
-
-// replacementChecks are the checks for the eviction of an unscheduled pod, which takes nothing out of service.
-var replacementChecks = []check{
-	{GateSize, (*candidate).sameSize},
-	{GateAdmission, (*candidate).replacementRefused},
-	{GateQuota, (*candidate).replacementOverQuota},
-	{GateRequirements, (*candidate).requirementsUnmet},
-	{GateReplacements, (*candidate).replacementMissing},
-	{GateEvictionEffect, (*candidate).backingOff},
-	{GateProbe, (*candidate).probing},
-	{GateEvictionRefusal, (*candidate).evictionRefused},
-	{GateCanary, (*candidate).awaitsCanary},
-	{GateHourlyShare, (*candidate).overRadius},
-	notAnnounced(decision.Evict),
-}
-
-// resizeChecks are the checks for a resize.
-var resizeChecks = []check{
-	{GateWindow, (*candidate).switchedOff},
-	{GateResizeEffect, (*candidate).undone},
-	{GateResizeRefusal, (*candidate).resizeRefused},
-	{GateAdmission, (*candidate).replacementRefused},
-	{GateQuota, (*candidate).resizeOverQuota},
-	{GateNodeSize, (*candidate).unplaceable},
-	{GateReplicas, (*candidate).replicasUnknown},
-	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
-	{GateCanary, (*candidate).awaitsCanary},
-	{GateHourlyShare, (*candidate).overRadius},
-	notAnnounced(decision.Resize),
-	{GateBudget, (*candidate).overBudgetInPlace},
-}
-
-// unboostChecks are the checks for the end of a startup boost. It never leads to an eviction, and applies to a single pod too.
-var unboostChecks = []check{
-	{GateResizing, (*candidate).resizing},
-	{GateStarted, (*candidate).starting},
-	{GateResizeEffect, (*candidate).undone},
-	{GateResizeRefusal, (*candidate).resizeRefused},
-	{GateAdmission, (*candidate).replacementRefused},
-	{GateReplicas, (*candidate).replicasUnknown},
-	notAnnounced(decision.Resize),
-	{GateBudget, (*candidate).overBudgetInPlace},
+// A decider decides on a candidate: it changes now, or a check blocks that.
+type decider struct {
+	candidate
 }
 
 // take decides on the candidate.
-func (t *candidate) take() {
-	if r, blocked := t.firstBlocked(startChecks); blocked {
+func (t *decider) take() {
+	if r, blocked := t.firstBlocked(atStart); blocked {
 		t.leave(r)
 		return
 	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	switch {
 	case t.d.Wanted.Code == decision.BoostOver:
-		t.try(decision.Resize, unboostChecks, decision.Fits)
+		t.try(decision.Resize, unboost, decision.Fits)
 	case t.d.Wanted.Code == decision.TooBigToPlace && !mode.Evicts():
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
-		t.try(decision.Evict, replacementChecks, decision.Fits)
+		t.try(decision.Evict, replaceUnscheduled, decision.Fits)
 	case t.resizeStalled():
 		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
 	case t.d.Rescue && t.isStuckResizing():
@@ -127,7 +61,7 @@ func (t *candidate) take() {
 }
 
 // try decides on an action if no check blocks it, and takes it from the budget of the group.
-func (t *candidate) try(do decision.Act, against []check, because decision.ReasonCode) {
+func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode) {
 	if r, blocked := t.firstBlocked(against); blocked {
 		t.leave(r)
 		return
@@ -135,28 +69,28 @@ func (t *candidate) try(do decision.Act, against []check, because decision.Reaso
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
-	t.reserve(do)
-	t.pass.radius.plan(t.d.Pod)
+	t.pass.reserve(t.d, do)
+	t.pass.radius.Plan(t.d.Pod)
 	t.beCanary()
 	switch do {
 	case decision.Evict:
 		t.probe(t.d)
 	case decision.Surge: // takes nothing out of service
-		t.beginSurge()
+		t.surge.Begin(t.d.Pod)
 		return
 	case decision.Leave, decision.Resize, decision.Delete:
 	}
 	t.d.health = t.health()
 	if waived := do == decision.Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {
 		t.d.taken = true
-		t.g.take(t.d.health)
+		t.g.Take(t.d.health)
 	}
 }
 
-func (t *candidate) leave(r decision.Reason) { t.d.Do, t.d.Reason = decision.Leave, r }
+func (t *decider) leave(r decision.Reason) { t.d.Do, t.d.Reason = decision.Leave, r }
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
-func (t *candidate) mayFallBack() bool {
+func (t *decider) mayFallBack() bool {
 	if !t.evictsInstead() {
 		return false
 	}
@@ -165,14 +99,14 @@ func (t *candidate) mayFallBack() bool {
 }
 
 // evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
-func (t *candidate) evictsInstead() bool {
+func (t *decider) evictsInstead() bool {
 	return t.d.Autoscaler.Mode == cluster.InPlaceOrRecreate && t.d.Wanted.Code != decision.BoostOver
 }
 
 // evictionBlocked returns why the pod may not be evicted now, and false if it may.
-func (t *candidate) evictionBlocked() (decision.Reason, bool) {
-	for _, o := range t.evictionChecks() {
-		if r, blocked := o.blocks(t); blocked {
+func (t *decider) evictionBlocked() (decision.Reason, bool) {
+	for c := range checksOf(t.evictionKind()) {
+		if r, blocked := t.run(c); blocked {
 			return r, true
 		}
 	}
@@ -180,9 +114,10 @@ func (t *candidate) evictionBlocked() (decision.Reason, bool) {
 }
 
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
-func (t *candidate) inPlace() {
+func (t *decider) inPlace() {
 	p, with := t.d.Pod, t.d.With
 	last, tried := t.lastResize(t.d)
+	tried = tried && !t.b.UpstreamRules // upstream tries again in each pass
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
@@ -197,14 +132,14 @@ func (t *candidate) inPlace() {
 	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
 		if t.triesAgain(last) {
 			t.retries = true
-			t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+			t.try(decision.Resize, t.resizeKind(), decision.Fits)
 			return
 		}
 		t.evictInstead(last)
 	case t.isShortOfRoom():
 		t.whileShortOfRoom()
 	default:
-		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	}
 }
 
@@ -216,7 +151,7 @@ func isAnyRunning(p *cluster.Pod) bool {
 }
 
 // evictOr evicts the pod if the mode allows it, and leaves it otherwise.
-func (t *candidate) evictOr(because decision.ReasonCode, r decision.Reason) {
+func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
 	if t.d.Autoscaler.Mode.Evicts() {
 		t.evict(because)
 		return
@@ -230,7 +165,7 @@ const refusalTTL = 5 * time.Minute
 
 // triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old, or
 // was that of a smaller size. If it is refused again, the eviction takes its place in the same pass.
-func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
+func (t *decider) triesAgain(last ledger.FailedAttempt) bool {
 	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
 		return false
 	}
@@ -240,13 +175,12 @@ func (t *candidate) triesAgain(last ledger.FailedAttempt) bool {
 
 // mayExceedQuota reports whether the pod should get more than in its last refused resize, and only the reply to a resize shows whether a quota
 // has room for that.
-func (t *candidate) mayExceedQuota(last ledger.FailedAttempt) bool {
-	_, known := t.quotaView()
-	return !known && change.AsksLessThan(last.With, t.d.With, 0)
+func (t *decider) mayExceedQuota(last ledger.FailedAttempt) bool {
+	return !t.knowsQuotas() && change.AsksLessThan(last.With, t.d.With, 0)
 }
 
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
-func (t *candidate) evictInstead(last ledger.FailedAttempt) {
+func (t *decider) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
 	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
 		t.leave(t.awaiting(last))
@@ -254,13 +188,13 @@ func (t *candidate) evictInstead(last ledger.FailedAttempt) {
 	}
 	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
 	if t.d.Do == decision.Evict && trial {
-		t.g.trial = true
+		t.g.Trial = true
 	}
 }
 
 // whileResizing decides on a pod with a resize in progress. Its duration counts from the last transition of the pod's condition
 // (W-20 in docs/migrate.md).
-func (t *candidate) whileResizing() {
+func (t *decider) whileResizing() {
 	p, with := t.d.Pod, t.d.With
 	takes := t.now.Sub(p.Resize.Since)
 	r := decision.Reason{Text: p.Resize.Message}
@@ -279,7 +213,7 @@ func (t *candidate) whileResizing() {
 	case cluster.ResizeError:
 		r.Code, failed = decision.ResizeFailed, true
 		again = inPlaceOnly && change.AsksOther(p, with, t.b.Threshold)
-		if p.Resize.Problem == cluster.MemoryInUse {
+		if p.Resize.Problem == cluster.MemoryInUse && !t.b.UpstreamRules {
 			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
 			r.Code, failed = decision.MemoryInUse, false
 			again = t.d.Autoscaler.Mode.Resizes() && change.RaisesMemoryLimit(p, with)
@@ -289,7 +223,7 @@ func (t *candidate) whileResizing() {
 	}
 	switch {
 	case again, failed && t.quotaRefusedBefore():
-		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
@@ -299,8 +233,8 @@ func (t *candidate) whileResizing() {
 
 // quotaRefusedBefore reports whether a quota that podfit cannot read refused the resize of the pod. It is tried again, instead of an
 // eviction, because only the reply shows whether the quota has room for the replacement by now.
-func (t *candidate) quotaRefusedBefore() bool {
-	if _, known := t.quotaView(); known || !t.d.Autoscaler.Mode.Resizes() {
+func (t *decider) quotaRefusedBefore() bool {
+	if t.knowsQuotas() || t.b.UpstreamRules || !t.d.Autoscaler.Mode.Resizes() {
 		return false
 	}
 	last, failed := t.lastResize(t.d)
@@ -317,7 +251,7 @@ func (t *candidate) starting() (decision.Reason, bool) {
 
 // interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
 func (t *candidate) interrupted() (decision.Reason, bool) {
-	until, interrupted := t.w.Ledger.Interrupted(t.now, ledger.WorkloadOf(t.d.Pod))
+	until, interrupted := t.w.Ledger.Interrupted(t.now, t.d.Pod.Workload())
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
@@ -327,25 +261,25 @@ func (t *candidate) sameSize() (decision.Reason, bool) {
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
 func (t *candidate) unplaceable() (decision.Reason, bool) {
-	if !t.b.MustFit || t.nodeSizes.unknown || !change.Grows(t.d.Pod, t.d.With) {
+	if !t.b.MustFit || t.sizes.Unknown || !change.Grows(t.d.Pod, t.d.With) {
 		return decision.Reason{}, false
 	}
 	size := change.Total(t.d.Pod, t.d.With)
-	if t.nodeSizes.fit(t.d.Pod, size) {
+	if t.sizes.Fit(t.d.Pod, size) {
 		return decision.Reason{}, false
 	}
 	return decision.Reason{Code: decision.NoNodeFits, Text: size.String()}, true
 }
 
 func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.RequirementsUnmet}, !requirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+	return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 }
 
 func (t *candidate) backingOff() (decision.Reason, bool) {
 	if r, blocked := t.notSized(t.d.Pod); r.Code == decision.NotSizedAtAdmission {
 		return r, blocked
 	}
-	n, last := t.w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(t.d.Pod), t.effective)
+	n, last := t.w.Ledger.IneffectiveEvictions(t.d.Pod.Workload(), t.effective)
 	return t.back(n, last, t.b.EvictionBackoff, "eviction")
 }
 
@@ -354,6 +288,9 @@ func (t *candidate) undone() (decision.Reason, bool) {
 	if t.w.Ledger.IsAwaited(t.now, t.d.Pod) {
 		return decision.Reason{Code: decision.ResizeRunning}, true
 	}
+	if t.b.UpstreamRules {
+		return decision.Reason{}, false
+	}
 	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
 }
 
@@ -361,30 +298,30 @@ func (t *candidate) back(n int, last time.Time, base time.Duration, what string)
 	if n == 0 {
 		return decision.Reason{}, false
 	}
-	until := last.Add(ledger.Doubled(base, t.b.BackoffMax, n))
+	until := last.Add(attempt.Doubled(base, t.b.BackoffMax, n))
 	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
 }
 
 func (t *candidate) replicasUnknown() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.known
+	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
 }
 
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
 	if r, few := t.tooFewIfEvicted(); few {
 		return r, true
 	}
-	return t.tooFew(), t.g.below
+	return t.tooFew(), t.g.Below
 }
 
 // tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
 // answer, and the watch may not show them yet.
 func (t *candidate) tooFewIfEvicted() (decision.Reason, bool) {
-	others := t.g.unclear
+	others := t.g.Unclear
 	if t.w.Ledger.MayBeEvicted(t.now, t.d.Pod) {
 		others--
 	}
-	r := decision.Reason{Code: decision.NotReady, Have: max(0, t.g.live-others), Want: t.g.least}
-	return r, others > 0 && !t.g.below && r.Have < r.Want
+	r := decision.Reason{Code: decision.NotReady, Have: max(0, t.g.Live-others), Want: t.g.Least}
+	return r, others > 0 && !t.g.Below && r.Have < r.Want
 }
 
 // tooFewReplicasInPlace lets the user waive the minimum for resizes.
@@ -400,20 +337,20 @@ func (t *candidate) tooFew() decision.Reason {
 	if n := t.d.Autoscaler.MinReplicas; n > 0 {
 		required = int(n)
 	}
-	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.live, Want: required}
+	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}
 }
 
 func (t *candidate) overBudget() (decision.Reason, bool) {
 	h := t.health()
-	resized := h == down && !t.d.Autoscaler.Mode.Evicts() // no pod is lost
-	if resized || t.hasSpent() || t.g.mayChange(h) {
+	resized := h == disruption.Down && !t.d.Autoscaler.Mode.Evicts() // no pod is lost
+	if resized || t.hasSpent() || t.g.MayChange(h) {
 		return decision.Reason{}, false
 	}
-	return t.g.budgetReason(h), true
+	return t.g.Reason(h), true
 }
 
 // hasSpent reports whether an earlier change of the pod counts in the budget of its group. Both changes together disrupt one pod.
-func (t *candidate) hasSpent() bool { return t.pass.hasSpent(t.d.Pod, t.health()) }
+func (t *candidate) hasSpent() bool { return t.counter.HasSpent(t.d.Pod, t.health()) }
 
 func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 	if t.isWaived() {
@@ -428,7 +365,7 @@ func (t *candidate) isWaived() bool {
 	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !change.Restarts(t.d.Pod, t.d.With)
 }
 
-func (t *candidate) health() health { return healthOf(t.now, t.b, t.d.Pod) }
+func (t *candidate) health() disruption.Health { return t.counter.Health(t.d.Pod) }
 
 // changesTooOften blocks the next round of evictions during its back-off.
 func (t *candidate) changesTooOften() (decision.Reason, bool) {
@@ -436,6 +373,6 @@ func (t *candidate) changesTooOften() (decision.Reason, bool) {
 	if !next || r.Count < 2 {
 		return decision.Reason{}, false
 	}
-	until := r.At.Add(ledger.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
+	until := r.At.Add(attempt.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
 	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, t.now.Before(until)
 }

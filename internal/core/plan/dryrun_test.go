@@ -35,7 +35,7 @@ func worldAfterIneffectiveEviction(t *testing.T) (World, Budget, time.Time) {
 	replacement.Name, replacement.UID, replacement.Created = "replacement", "replacement", noon.Add(time.Second)
 	pods[0] = &replacement
 	Begin(noon.Add(time.Minute), w, b).Learn()
-	if n, _ := w.Ledger.IneffectiveEvictions(ledger.WorkloadOf(&replacement), nil); n != 1 {
+	if n, _ := w.Ledger.IneffectiveEvictions((&replacement).Workload(), nil); n != 1 {
 		t.Fatalf("%d evictions without effect, want 1", n)
 	}
 	return w, b, noon.Add(time.Hour)
@@ -52,14 +52,15 @@ func TestPass_dryRunShowsOldRequests_workloadIsLeftUntilNextDryRun(t *testing.T)
 		if len(tried) != 1 || !pass.NeedsDryRun(tried[0]) {
 			t.Fatalf("round %d: evictions %v, want one, after a dry run", round, tried)
 		}
-		if _, stopped := pass.StopUnsized(tried[0]); stopped {
+		if _, stopped := pass.Unsized(tried[0]); stopped {
 			t.Fatalf("round %d: the decision is stopped before the dry run", round)
 		}
-		next, stopped := pass.DryRun(tried[0], unsized(tried[0].Pod), "")
+		why, stopped := pass.DryRun(tried[0], unsized(tried[0].Pod), "")
+		next := pass.Stopped(tried[0], why)
 		if !stopped || len(next) > 0 {
 			t.Fatalf("round %d: stopped %v, and then %v; want no decision instead", round, stopped, next)
 		}
-		if _, stopped := pass.StopUnsized(tried[0]); !stopped {
+		if _, stopped := pass.Unsized(tried[0]); !stopped {
 			t.Errorf("round %d: another decision on the workload is not stopped", round)
 		}
 		later := Begin(now.Add(b.EvictionBackoff-time.Second), w, b)
@@ -176,7 +177,8 @@ func TestPass_dryRunsStopEvictionsOfANamespace_othersGetTheirTurn(t *testing.T) 
 			case d.Pod.Namespace == "bank":
 				return
 			default:
-				pass.DryRun(d, unsized(d.Pod), "")
+				why, _ := pass.DryRun(d, unsized(d.Pod), "")
+				pass.Stopped(d, why)
 			}
 		}
 		now = now.Add(time.Minute)

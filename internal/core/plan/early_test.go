@@ -23,15 +23,7 @@ func TestPass_budgetRefusesEarlyAttempts_backOffDoesNotGrow(t *testing.T) {
 	now := noon
 	for ready := 1; ready <= 5; ready++ {
 		pods[ready-1].Ready = true
-		pass := Begin(now, w, b)
-		tried := false
-		for _, d := range evictions(pass) {
-			if d.Pod == pods[0] {
-				tried = true
-				pass.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget})
-			}
-		}
-		if !tried {
+		if !refusing(now, w, b, pods[0]) {
 			t.Fatalf("%d ready pods: the eviction is not tried", ready)
 		}
 		now = now.Add(10 * time.Second)
@@ -44,12 +36,7 @@ func TestPass_budgetRefusesEarlyAttempts_backOffDoesNotGrow(t *testing.T) {
 	if wait := now.Sub(last.At); wait != b.RefusalBase {
 		t.Errorf("the next attempt is possible after %v, want %v", wait, b.RefusalBase)
 	}
-	pass := Begin(now, w, b)
-	for _, d := range evictions(pass) {
-		if d.Pod == pods[0] {
-			pass.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget})
-		}
-	}
+	refusing(now, w, b, pods[0])
 	if last, _ = w.Ledger.LastFailure(pods[0], decision.Evict); last.Attempts != 2 {
 		t.Errorf("%d attempts count after one at the end of the back-off, want 2", last.Attempts)
 	}

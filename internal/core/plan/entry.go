@@ -6,9 +6,13 @@ package plan
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rescue"
+	"podfit.dev/podfit/internal/core/room"
 )
 
 // An entry is a decision with what only the pass needs to know about it.
@@ -18,16 +22,19 @@ type entry struct {
 	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 
-	canary   bool      // the pod is the canary of its workload
-	rank     int       // position in the order in which the pods of the autoscaler are decided on
-	slot     slot      // position in the order of execution
-	refused  time.Time // when an action on the pod was last refused; zero if none was
-	scope    *scope
-	reserves []cluster.PodResources // what it reserved of each quota of its namespace
-	taken    bool                   // the decision is counted in the budget of its group
-	health   health
-	again    bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
-	gates    []Gate // of World.Explained: the results of the checks
+	occupies room.Amount // what its resize takes of the room for new pods on its node, see occupy
+
+	canary     bool      // the pod is the canary of its workload
+	rank       int       // position in the order in which the pods of the autoscaler are decided on
+	slot       slot      // position in the order of execution
+	refused    time.Time // when an action on the pod was last refused; zero if none was
+	scope      *scope
+	reserves   []cluster.PodResources // what it reserved of each quota of its namespace
+	taken      bool                   // the decision is counted in the budget of its group
+	unanswered bool                   // a resize of the pod had no answer in this pass, so that its budget stays spent
+	health     disruption.Health
+	again      bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
+	gates      []Gate // of World.Explained: the results of the checks
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.
@@ -40,8 +47,8 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 		a.Newest = d.scope.newest
 	}
 	if a.Do == decision.Delete {
-		kill, _ := killOf(now, ledger.HistoryTTL, tried.Autoscaler, a.Pod, a.With)
-		a.Memory = kill.to
+		kill, _ := rescue.KillOf(now, attempt.HistoryTTL, tried.Autoscaler, a.Pod, a.With)
+		a.Memory = kill.To
 	}
 	return a
 }

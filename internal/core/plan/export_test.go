@@ -13,9 +13,11 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rescue"
 )
 
 // restored returns a ledger after a restart.
@@ -73,7 +75,7 @@ func drawChanges(t *rapid.T, now time.Time, w World, changed map[*cluster.Pod]de
 // drawCrashes draws workloads whose pods are OOM-killed again and again behind PodDisruptionBudgets.
 func drawCrashes(t *rapid.T) (World, Budget) {
 	w, b := drawBusyWorld(t)
-	b.Rescue = rapid.SampledFrom([]RescueMode{RescueByDeletion, RescueByDeletion, RescueByEviction}).Draw(t, "rescue")
+	b.Rescue = rapid.SampledFrom([]rescue.Mode{rescue.ByDeletion, rescue.ByDeletion, rescue.ByEviction}).Draw(t, "rescue")
 	w.Budgets = map[string][]cluster.DisruptionBudget{}
 	for _, g := range w.Governed {
 		for i, p := range g.Pods {
@@ -85,7 +87,7 @@ func drawCrashes(t *rapid.T) (World, Budget) {
 			}
 			q.Ready, q.Phase = false, cluster.Running
 			q.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=web"}}
-			q.LocalData = rapid.IntRange(0, 5).Draw(t, "local data") == 0
+			q.OwnVolume = rapid.IntRange(0, 5).Draw(t, "local data") == 0
 			q.Containers[0].Exit = &cluster.Exit{
 				OOM: true, Now: true, Kills: uint8(rapid.IntRange(1, 6).Draw(t, "kills")), Started: noon.Add(-2 * time.Minute), Finished: noon.Add(-time.Minute),
 			}
@@ -196,7 +198,7 @@ func TestLedger_clockJumpsDuringRestart_nothingIsBlockedForEver(t *testing.T) {
 				}
 			}
 		}
-		longest := max(b.BackoffMax, b.RefusalMax, ledger.WatchDelay)
+		longest := max(b.BackoffMax, b.RefusalMax, attempt.WatchDelay)
 		for _, line := range summary(now.Add(longest), w, after, b) {
 			for _, blocked := range []string{"No pod is changed until", "next attempt", "still shows it"} {
 				if strings.Contains(line, blocked) {
@@ -221,7 +223,7 @@ func TestLedger_updaterEndedWhileActing_changesNoPodOfTheWorkloadUntilTheWatchMu
 	for _, x := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 0}, {ledger.WatchDelay - time.Second, 0}, {ledger.WatchDelay, 1}} {
+	}{{0, 0}, {attempt.WatchDelay - time.Second, 0}, {attempt.WatchDelay, 1}} {
 		if ds := evictions(Begin(noon.Add(x.after), w, DefaultBudget())); len(ds) != x.want {
 			t.Errorf("%d evictions after %v, want %d", len(ds), x.after, x.want)
 		}
@@ -270,8 +272,8 @@ func TestPass_refusedAfterChangeOfPodThatIsDown_backsOff(t *testing.T) {
 	b.Tolerance = 1
 	first := Begin(noon, w, b)
 	ds := evictions(first)
-	if len(ds) != 3 {
-		t.Fatalf("%d evictions, want 3", len(ds))
+	if len(ds) != 2 {
+		t.Fatalf("%d evictions, want 2", len(ds))
 	}
 	first.Done(ds[0])
 	first.Refused(ds[1], decision.Refusal{Kind: decision.DeniedByBudget})

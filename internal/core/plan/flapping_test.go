@@ -14,9 +14,9 @@ import (
 // refusing runs a pass in which a disruption budget refuses all evictions, and reports whether the eviction of a pod was tried.
 func refusing(now time.Time, w World, b Budget, of *cluster.Pod) (tried bool) {
 	pass := Begin(now, w, b)
-	for _, d := range evictions(pass) {
-		tried = tried || d.Pod == of
-		pass.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget})
+	for ds := evictions(pass); len(ds) > 0; ds = ds[1:] {
+		tried = tried || ds[0].Pod == of
+		ds = append(ds, pass.Refused(ds[0], decision.Refusal{Kind: decision.DeniedByBudget})...)
 	}
 	return tried
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"iter"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/decision"
@@ -63,16 +64,116 @@ type Gate struct {
 	Reason  decision.Reason // why the gate blocks; of a gate that does not, only GateNeed has one
 }
 
-// startChecks are the checks before the kind of the change is chosen.
-var startChecks = []check{
-	{GateWindow, (*candidate).switchedOff},
-	{GateInterruption, (*candidate).interrupted},
-	{GateSurge, (*candidate).underSurge},
+// rulesOfPodfit are the gates that upstream does not have, and that Budget.UpstreamRules turns off. These rules are turned off where they are
+// applied: the age of the autoscaler, ready pods in the budget, unscheduled pods, and what follows a refused resize.
+var rulesOfPodfit = map[GateName]bool{
+	GateSize: true, GateAdmission: true, GateQuota: true, GateSiblingQuota: true, GateReplacements: true, GateEvictionEffect: true, GateProbe: true,
+	GateFrequency: true, GateEvictionRefusal: true, GateResizeRefusal: true,
+}
+
+// run returns the reason of a check that applies and blocks.
+func (t *decider) run(c *check) (decision.Reason, bool) {
+	if t.b.UpstreamRules && rulesOfPodfit[c.gate] {
+		return decision.Reason{}, false
+	}
+	return c.blocks(&t.candidate)
+}
+
+// A check returns the reason why a change is blocked now, and false if it is not.
+type check struct {
+	gate   GateName
+	kinds  kind // the changes that it may block
+	blocks func(*candidate) (decision.Reason, bool)
+}
+
+// A kind is a kind of change, as a bit.
+type kind uint16
+
+// The kinds of changes.
+const (
+	atStart            kind = 1 << iota // every change, before its kind is chosen
+	evict                               // an eviction
+	rescueEvict                         // the eviction of an OOM-killed pod
+	move                                // an eviction that makes room for another pod: the size of the pod need not change
+	replaceUnscheduled                  // the eviction of an unscheduled pod, which takes nothing out of service
+	surgePod                            // a surge: it takes nothing out of service, and there is at most one of a workload at a time
+	moveBySurge                         // a surge that makes room for another pod
+	resize                              // a resize
+	rescueResize                        // the resize of an OOM-killed pod
+	unboost                             // the end of a startup boost: it never leads to an eviction, and applies to a single pod too
+	shrink                              // a resize that makes room for another pod
+	deletePod                           // a deletion, after a disruption budget has refused the eviction of an OOM-killed pod
+
+	anyEviction    = evict | rescueEvict | move
+	anySurge       = surgePod | moveBySurge
+	anyReplacement = anyEviction | anySurge | replaceUnscheduled
+	anyResize      = resize | rescueResize | unboost | shrink
+)
+
+// checks are all checks. Those of a kind run in this order, and the first one that blocks is the reason to leave the pod.
+var checks = []check{
+	{GateSize, evict | rescueEvict | surgePod | replaceUnscheduled, (*candidate).sameSize},
+	{GateInterruption, move | moveBySurge, (*candidate).interrupted},
+	{GateWindow, atStart | evict | move | anySurge | resize | shrink | deletePod, (*candidate).switchedOff},
+	{GateInterruption, atStart | shrink, (*candidate).interrupted},
+	{GateSurge, atStart, (*candidate).underSurge},
+	{GateResizing, unboost, (*candidate).resizing},
+	{GateStarted, unboost, (*candidate).starting},
+	{GateCanary, shrink, (*candidate).awaitsCanary},
+	{GateResizeEffect, anyResize, (*candidate).undone},
+	{GateResizeRefusal, anyResize, (*candidate).resizeRefused},
+	{GateKills, deletePod, (*candidate).fewKills},
+	{GateData, deletePod, (*candidate).dataWouldBeLost},
+	{GateAdmission, anyReplacement | anyResize, (*candidate).replacementRefused},
+	{GateQuota, anyReplacement, (*candidate).replacementOverQuota},
+	{GateQuota, resize | rescueResize, (*candidate).resizeOverQuota},
+	{GateSiblingQuota, anyEviction | anySurge, (*candidate).siblingOverQuota},
+	{GateNodeSize, anyEviction | anySurge | resize | rescueResize, (*candidate).unplaceable},
+	{GateRequirements, anyReplacement, (*candidate).requirementsUnmet},
+	{GateReplacements, anyReplacement, (*candidate).replacementMissing},
+	{GateEvictionEffect, anyReplacement, (*candidate).backingOff},
+	{GateProbe, replaceUnscheduled, (*candidate).probing},
+	{GateFrequency, evict | move, (*candidate).changesTooOften},
+	{GateFrequency, rescueEvict, (*candidate).rescuedTooOften},
+	{GateEvictionRefusal, anyEviction | replaceUnscheduled, (*candidate).evictionRefused},
+	{GateReplicas, anyEviction | anySurge | anyResize | deletePod, (*candidate).replicasUnknown},
+	{GateMinReplicas, evict | move, (*candidate).tooFewReplicas},
+	{GateMinReplicas, rescueEvict, (*candidate).tooFewToRescue},
+	{GateMinReplicas, resize | shrink, (*candidate).tooFewReplicasInPlace},
+	{GateMinReplicas, rescueResize, (*candidate).tooFewToRescueInPlace},
+	{GateRescue, deletePod, (*candidate).rescueInProgress},
+	{GateOthers, deletePod, (*candidate).budgetOfOthers},
+	{GateProbe, deletePod, (*candidate).probing},
+	{GateSurge, anySurge, (*candidate).surging},
+	{GateSurgeEffect, anySurge, (*candidate).surgeFailed},
+	{GateWayBack, evict | move, (*candidate).noWayBack},
+	{GateCanary, evict | move | replaceUnscheduled | anySurge | resize, (*candidate).awaitsCanary},
+	{GateHourlyShare, evict | move | replaceUnscheduled | anySurge | resize, (*candidate).overRadius},
+	{GateSurgeEffect, evict | move, (*candidate).surgeNotReady},
+	{GateAnnouncement, anyEviction | replaceUnscheduled, notAnnounced(decision.Evict)},
+	{GateAnnouncement, anySurge, notAnnounced(decision.Surge)},
+	{GateAnnouncement, anyResize, notAnnounced(decision.Resize)},
+	{GateAnnouncement, deletePod, notAnnounced(decision.Delete)},
+	{GateDeletionRefusal, deletePod, (*candidate).deletionRefused},
+	{GateBudget, anyEviction, (*candidate).overBudget},
+	{GateBudget, resize | rescueResize | unboost, (*candidate).overBudgetInPlace},
+	{GateProbe, anyEviction, (*candidate).probing},
+}
+
+// checksOf returns the checks of a kind, in order.
+func checksOf(k kind) iter.Seq[*check] {
+	return func(yield func(*check) bool) {
+		for i := range checks {
+			if checks[i].kinds&k != 0 && !yield(&checks[i]) {
+				return
+			}
+		}
+	}
 }
 
 // underSurge blocks a change of a pod that a surge removes.
 func (t *candidate) underSurge() (decision.Reason, bool) {
-	if !t.isSurging(t.d.Pod) {
+	if !t.w.Surges.Removes(t.d.Pod) {
 		return decision.Reason{}, false
 	}
 	r, _ := t.surging()
@@ -81,13 +182,13 @@ func (t *candidate) underSurge() (decision.Reason, bool) {
 
 // firstBlocked returns the reason of the first check that blocks, and false if none does. For the pods of World.Explained, it evaluates and
 // records the other checks, too.
-func (t *candidate) firstBlocked(against []check) (first decision.Reason, blocked bool) {
+func (t *decider) firstBlocked(against kind) (first decision.Reason, blocked bool) {
 	explained := t.w.Explained[t.d.Pod.UID]
 	if explained {
 		t.forgetGates(against)
 	}
-	for _, c := range against {
-		r, blocks := c.blocks(t)
+	for c := range checksOf(against) {
+		r, blocks := t.run(c)
 		if explained {
 			t.recordGate(c.gate, r, blocks)
 		}
@@ -101,16 +202,18 @@ func (t *candidate) firstBlocked(against []check) (first decision.Reason, blocke
 	return first, blocked
 }
 
-// forgetGates forgets the gates of earlier lists of checks. Those of startChecks are kept while another list is evaluated.
-func (t *candidate) forgetGates(against []check) {
-	kept := len(startChecks)
-	if &against[0] == &startChecks[0] {
-		kept = 0
+// forgetGates forgets the gates of earlier kinds. Those of the start are kept while another kind is checked.
+func (t *decider) forgetGates(against kind) {
+	kept := 0
+	if against != atStart {
+		for range checksOf(atStart) {
+			kept++
+		}
 	}
 	t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
 }
 
-func (t *candidate) recordGate(name GateName, r decision.Reason, blocked bool) {
+func (t *decider) recordGate(name GateName, r decision.Reason, blocked bool) {
 	if !blocked {
 		r = decision.Reason{}
 	}
@@ -194,10 +297,10 @@ func (p *Pass) EvictionGates(uid string) []Gate {
 	if d.scope == nil || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() {
 		return nil
 	}
-	t := p.candidate(&d)
+	t := p.decider(&d)
 	d.gates = nil
-	for _, c := range t.evictionChecks() {
-		r, blocked := c.blocks(t)
+	for c := range checksOf(t.evictionKind()) {
+		r, blocked := t.run(c)
 		t.recordGate(c.gate, r, blocked)
 		if blocked && t.g == nil {
 			break

@@ -114,7 +114,7 @@ func TestPass_replacementsAreLate_reportsNoShortage(t *testing.T) {
 func TestPass_trialHasNoAnswer_noSecondTrial(t *testing.T) {
 	w, g := oneWorkload(cluster.InPlaceOrRecreate, 10)
 	first := g.Pods[0]
-	w.Ledger.Restore(noon, []ledger.State{{Workload: ledger.WorkloadOf(first), Replacements: []ledger.PendingState{{
+	w.Ledger.Restore(noon, []ledger.State{{Workload: first.Workload(), Replacements: []ledger.PendingState{{
 		Controller: first.Controller, Autoscaler: g.Autoscaler.Key, Evicted: []ledger.EvictedPod{{At: noon.Add(-time.Hour)}}, // all replaced since
 	}}}})
 	p := Begin(noon, w, DefaultBudget())

@@ -4,239 +4,201 @@
 package plan
 
 import (
-	"math"
-	"time"
+	"slices"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A verdict is whether a pod should change because of its requests, its age or an OOM kill. Whether it may change now is decided
-// later.
-type verdict struct {
-	wanted   decision.Reason // Fits when the pod should not change
-	instead  decision.Reason // why the pod should not change, if wanted is Fits
-	largest  decision.Reason // the largest relative change of a request
-	priority decision.Priority
-}
-
-// judge applies the rules for a change. The first rule that holds decides. Containers that the webhook did not observe do not
-// count, because another component may size them.
-//
-//	a container was OOM-killed soon after its start, and its request would change
-//	a request is outside its bounds or missing
-//	the pod is old enough, and its requests differ enough from the targets
-//
-// The last rule relies on the target and not on the bounds, which are wide while there are few samples. So the autoscaler must have
-// the minimum age too: on its first day, its target rests on a few minutes of usage (W-02 in docs/migrate.md).
-func judge(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) verdict {
-	t := compareRequests(p, fits)
-	v := verdict{priority: t.priority()}
-	name := nameUnlessSole(p)
-	t.worst.Container = name(t.worst.Container)
-	t.largest.Container = name(t.largest.Container)
-	v.largest = t.largest
-
-	quick, dead := quickOOM(now, b, a, p)
-	outside := t.worst.Code != decision.Fits
-	switch same := change.SameSize(p, fits); {
-	case quick && (v.priority.Diff == 0 || same), outside && same:
-		v.instead = decision.Reason{Code: decision.SameSize}
-	case quick:
-		v.wanted = t.largest
-		if t.memory.Resource != 0 {
-			v.wanted = t.memory
-		}
-		v.wanted.Code, v.wanted.For = decision.OutOfMemory, dead.lived
-		v.wanted.Container = name(dead.container)
-	case outside:
-		v.wanted = t.worst
-	case same:
-		v.instead = decision.Reason{Code: decision.Fits}
-	case p.Started.IsZero():
-		v.instead = decision.Reason{Code: decision.PodTooYoung}
-	case now.Before(p.Started.Add(b.Lifetime)):
-		v.instead = decision.Reason{Code: decision.PodTooYoung, Until: p.Started.Add(b.Lifetime)}
-	case now.Before(a.Created.Add(b.Lifetime)):
-		v.instead = decision.Reason{Code: decision.AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
-	case v.priority.Diff < b.Threshold:
-		v.instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.priority.Diff), Want: percent(b.Threshold)}
-	default:
-		v.wanted = t.largest
-		v.wanted.Code, v.wanted.For, v.wanted.Have = decision.Drifted, now.Sub(p.Started), percent(v.priority.Diff)
-	}
-	return v
-}
-
-func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) }
-
-// nameUnlessSole returns a function that returns "" for the name of a pod's only container, which reasons do not mention.
-func nameUnlessSole(p *cluster.Pod) func(string) string {
-	regular := 0
-	for i := range p.Containers {
-		if p.Containers[i].Role == cluster.Regular {
-			regular++
-		}
-	}
-	return func(name string) string {
-		if regular == 1 {
-			return ""
-		}
-		return name
-	}
-}
-
-// A comparison is the result of comparing a pod's requests with its recommendation.
-type comparison struct {
-	requested, target [len(cluster.All)]float64 // sums over the containers with a recommendation, in thousandths
-	known             [len(cluster.All)]bool
-	up                bool
-	worst             decision.Reason // the worst request that is missing or outside its range
-	largest           decision.Reason // the largest relative change of all
-	memory            decision.Reason // the largest relative change of memory
-}
-
-// ranks order the causes; a reason names the one with the highest rank.
-var ranks = map[decision.ReasonCode]int{decision.AboveRange: 1, decision.MissingRequest: 2, decision.BelowRange: 3}
-
-func compareRequests(p *cluster.Pod, fits []policy.Fitted) comparison {
-	var t comparison
-	var worst, largest, memory float64
-	for i := range fits {
-		f := &fits[i]
-		if !policy.Observed(p.ObservedContainers(), f.Container) {
-			continue
-		}
-		requests, _ := p.Container(f.Container).Running()
-		for n, res := range cluster.All {
-			to, ok := f.Estimate.Target.Get(res)
-			if !ok {
-				continue
-			}
-			from, requested := requests.Get(res)
-			t.known[n] = true
-			t.target[n] += thousandths(res, to)
-			t.requested[n] += thousandths(res, from)
-			t.up = t.up || !requested || to > from
-
-			code := causeOf(f.Estimate, requests, res)
-			r := decision.Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
-			change := math.Abs(float64(to)-float64(from)) / math.Max(float64(from), 1)
-			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
-				t.worst, worst = r, change
-			}
-			if t.largest.Resource == 0 || change > largest {
-				t.largest, largest = r, change
-			}
-			if res == cluster.Memory && (t.memory.Resource == 0 || change > memory) {
-				t.memory, memory = r, change
-			}
-		}
-	}
-	return t
-}
-
-// causeOf returns why a request should change because of its bounds; Fits if it is within them.
-func causeOf(e cluster.Estimate, requests cluster.Resources, res cluster.Resource) decision.ReasonCode {
-	request, requested := requests.Get(res)
-	lower, hasLower := e.Lower.Get(res)
-	upper, hasUpper := e.Upper.Get(res)
+// judge makes the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
+func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
+	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
+	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
+	boosted := s.b.StartupBoost && isBoosted(p) && !(a.Mode.Updates() && s.isFailedCanary(a, p)) // which is never ready, so its boost would not end
 	switch {
-	case !requested:
-		return decision.MissingRequest
-	case hasLower && request < lower:
-		return decision.BelowRange
-	case hasUpper && request > upper:
-		return decision.AboveRange
+	case !a.Mode.Updates() && !boosted:
+		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
+		return d
+	case a.Mode == cluster.InPlace && !s.b.InPlace && !boosted:
+		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
+		return d
 	}
-	return decision.Fits
-}
-
-// priority sums the relative difference of each resource over the whole pod. Opposite changes of one resource cancel out, because
-// the sum for the node stays the same.
-func (t comparison) priority() decision.Priority {
-	p := decision.Priority{Up: t.up}
-	for n := range cluster.All {
-		if t.known[n] {
-			requested := math.Max(t.requested[n], 1)
-			p.Diff += math.Abs(requested-t.target[n]) / requested
+	a = s.held(a, p)
+	d.With = policy.Fit(a, s.w.LimitsOf(p), p)
+	switch {
+	case boosted:
+		s.judgeBoosted(&d)
+	case len(d.With) == 0:
+		d.Reason = s.leftToHPA(a, p, decision.Reason{Code: decision.NoAdvice})
+	case p.Controller.IsZero():
+		d.Reason = decision.Reason{Code: decision.NoController}
+	case s.w.Ledger.IsEvicted(s.now, p):
+		d.Reason = decision.Reason{Code: decision.AlreadyEvicted}
+	case p.Node == "":
+		s.judgeUnscheduled(&d)
+	default:
+		v := need.Of(s.now, &s.b.Rules, a, p, d.With)
+		d.Wanted, d.Reason, d.Priority = v.Wanted, v.Instead, v.Priority
+		s.judgeIncomplete(&d)
+		s.judgeLargerNode(&d, &v)
+		s.judgeRescue(&d)
+		if d.Wanted.Code == decision.Fits {
+			d.Reason = s.leftToHPA(a, p, d.Reason)
 		}
 	}
-	return p
+	return d
 }
 
-// thousandths converts an amount so that CPU and memory have comparable units: millicores and thousandths of a byte.
-func thousandths(res cluster.Resource, amount int64) float64 {
-	if res == cluster.CPU {
-		return float64(amount)
+// judgeUnscheduled judges a pod without a node. Such a pod cannot be resized. A pod that fits on no node because of an earlier
+// recommendation is replaced if its recommendation is smaller now (W-15 in docs/migrate.md). A pod that fits on a node is replaced only if
+// the difference justifies the loss of its position in the scheduler's queue.
+func (s *pass) judgeUnscheduled(d *entry) {
+	p := d.Pod
+	t := need.Compare(p, d.With)
+	d.Priority = t.Priority()
+	placeable := s.sizes.Fit(p, change.Total(p, nil))
+	smaller := change.Shrinks(p, d.With)
+	switch {
+	case s.b.UpstreamRules:
+		d.Reason = decision.Reason{Code: decision.Unscheduled}
+	case s.now.Before(p.Created.Add(s.b.PendingFor)):
+		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
+	case smaller && s.sizes.Fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
+		d.Wanted = t.Largest
+		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, need.NameUnlessSole(p)(t.Largest.Container)
+	case !placeable:
+		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: change.Total(p, nil).String()}
+	default:
+		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	}
-	return float64(amount) * 1000
 }
 
-// quickOOM returns the maximum time from the start of a container to its OOM kill for an immediate update.
-func (b Budget) quickOOM(a *cluster.Autoscaler) time.Duration {
-	if b.PerVPAConfig && a.EvictAfterOOM > 0 {
-		return a.EvictAfterOOM
-	}
-	return b.QuickOOM
-}
-
-// An oomKill is the OOM kill of a container soon after its start.
-type oomKill struct {
-	container string
-	lived     time.Duration
-}
-
-// quickOOM reports whether an observed container with a policy other than Off was OOM-killed soon after its start and recently.
-// An old OOM kill may have happened with other requests.
-func quickOOM(now time.Time, b Budget, a *cluster.Autoscaler, p *cluster.Pod) (bool, oomKill) {
-	soon := b.quickOOM(a)
+func isBoosted(p *cluster.Pod) bool {
 	for i := range p.Containers {
-		c := &p.Containers[i]
-		if c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
-			continue
-		}
-		if cp := a.Policy(c.Name); cp != nil && cp.Off {
-			continue
-		}
-		lived := c.Exit.Finished.Sub(c.Exit.Started)
-		if lived < soon && (c.Exit.Now || now.Sub(c.Exit.Finished) < soon) {
-			return true, oomKill{container: c.Name, lived: lived}
-		}
-	}
-	return false, oomKill{}
-}
-
-// requirementsMet reports whether the eviction requirements of the autoscaler allow an eviction: for at least one container, each
-// requirement holds for at least one resource. A missing request meets every requirement that names its resource (W-27 in docs/migrate.md).
-func requirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {
-	if len(a.Requirements) == 0 {
-		return true
-	}
-	for i := range fits {
-		requests, _ := p.Container(fits[i].Container).Running()
-		met := true
-		for _, r := range a.Requirements {
-			met = met && requirementMet(r, requests, fits[i].Estimate.Target)
-		}
-		if met {
+		if p.Containers[i].Boosted != nil {
 			return true
 		}
 	}
 	return false
 }
 
-func requirementMet(r cluster.EvictionRequirement, requests, target cluster.Resources) bool {
-	for _, res := range cluster.All {
-		to, ok := target.Get(res)
-		if !ok || !r.Resources.Has(res) {
-			continue
+// rescueBoosted makes a pod whose boost is active change if a container was OOM-killed before the pod was ready, and gets more memory. The
+// pod keeps the CPU of its boost.
+func (s *pass) rescueBoosted(d *entry, fits []policy.Fitted) bool {
+	p, mode := d.Pod, d.Autoscaler.Mode
+	if !mode.Updates() || mode == cluster.InPlace && !s.b.InPlace || !s.counter.Health(p).IsDown() ||
+		p.Node == "" || p.Controller.IsZero() || s.w.Ledger.IsEvicted(s.now, p) {
+		return false
+	}
+	d.With = slices.Clone(fits)
+	for i := range d.With {
+		f := &d.With[i]
+		if c := p.Container(f.Container); c.Boosted != nil {
+			requests, limits := c.Running()
+			f.Requests = f.Requests.Unset(cluster.CPU).Or(requests.Only(cluster.Set(0).With(cluster.CPU)))
+			f.Limits = f.Limits.Unset(cluster.CPU).Or(limits.Only(cluster.Set(0).With(cluster.CPU)))
 		}
-		from, requested := requests.Get(res)
-		if !requested || r.Higher && to > from || !r.Higher && to < from {
-			return true
+	}
+	admissible.Adjust(s.w.LimitsOf(p), p, d.With)
+	s.judgeRescue(d)
+	if !d.Rescue {
+		d.With = nil
+		return false
+	}
+	d.Priority = need.Compare(p, d.With).Priority()
+	return true
+}
+
+// judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed, except that a pod that is not ready
+// because of an OOM kill gets more memory: it would never be ready, so its boost would never end.
+func (s *pass) judgeBoosted(d *entry) {
+	fits := d.With
+	if d.Autoscaler.Mode == cluster.Off {
+		fits = nil
+	}
+	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.now)
+	admissible.Adjust(s.w.Limits[d.Pod.Namespace], d.Pod, over)
+	d.With = over
+	if len(over) == 0 {
+		if !s.rescueBoosted(d, fits) {
+			d.Reason = decision.Reason{Code: decision.Boosted, Until: until}
+		}
+		return
+	}
+	d.Priority = need.Compare(d.Pod, over).Priority()
+	for i := range over {
+		d.Unboost = append(d.Unboost, over[i].Container)
+	}
+	had, _ := d.Pod.Container(over[0].Container).Running()
+	d.Wanted = decision.Reason{
+		Code: decision.BoostOver, Container: need.NameUnlessSole(d.Pod)(over[0].Container),
+		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
+	}
+}
+
+// leftToHPA returns LeftToHPA or HPANotWritten if a pod would change without the HPAs of its workload. Otherwise it returns the given
+// reason.
+func (s *pass) leftToHPA(a *cluster.Autoscaler, p *cluster.Pod, otherwise decision.Reason) decision.Reason {
+	if len(a.Horizontal) == 0 {
+		return otherwise
+	}
+	without := *a
+	without.Horizontal = nil
+	fits := policy.Fit(&without, s.w.LimitsOf(p), p)
+	v := need.Of(s.now, &s.b.Rules, &without, p, fits)
+	if v.Wanted.Code == decision.Fits {
+		return otherwise
+	}
+	for i := range fits {
+		state, h := policy.HorizontalOf(a, fits[i].Container, v.Wanted.Resource)
+		if state == policy.TargetNotWritten {
+			return decision.Reason{Code: decision.HPANotWritten}
+		}
+		if state.IsLeft() {
+			r := v.Wanted
+			r.Code, r.Text = decision.LeftToHPA, h.HPA.Name
+			return r
+		}
+	}
+	return otherwise
+}
+
+// fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.
+const fullNode = 0.9
+
+// judgeLargerNode makes a pod change at once that was scaled down to its node, if a larger node fits its recommendation now. Within its
+// bounds, it would have to reach the minimum age otherwise. The replacement can only be scheduled on the larger node, so this happens at
+// most once for each size of node.
+func (s *pass) judgeLargerNode(d *entry, v *need.Verdict) {
+	a, p := d.Autoscaler, d.Pod
+	isTooYoung := d.Wanted.Code == decision.Fits && d.Reason.Code == decision.PodTooYoung
+	if !isTooYoung || !a.Mode.Evicts() || s.now.Before(a.Created.Add(s.b.Lifetime)) || v.Priority.Diff < s.b.Threshold || !s.isHeldToNode(d) {
+		return
+	}
+	d.Wanted = v.Largest
+	d.Wanted.Code, d.Wanted.Text = decision.LargerNode, p.Node
+}
+
+// isHeldToNode reports whether a pod has almost all that its node can give to a pod, and its recommendation fits only on a larger node,
+// which exists.
+func (s *pass) isHeldToNode(d *entry) bool {
+	if s.w.Fleet == nil || d.Pod.Controller.Kind == "DaemonSet" {
+		return false
+	}
+	left, known := s.w.Fleet.Left(d.Pod.Node)
+	if !known {
+		return false
+	}
+	has, wants := change.Total(d.Pod, nil), change.Total(d.Pod, d.With)
+	for _, res := range cluster.All {
+		isFull := float64(has.Amount(res)) >= fullNode*float64(left.Amount(res))
+		if isFull && wants.Amount(res) > left.Amount(res) && wants.Amount(res) > has.Amount(res) {
+			sizes := s.w.Fleet.Of(d.Pod)
+			return sizes != nil && len(sizes.Largest) > 0 && sizes.Hold(wants)
 		}
 	}
 	return false

@@ -11,7 +11,12 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/placement"
+	"podfit.dev/podfit/internal/core/quota"
+	"podfit.dev/podfit/internal/core/radius"
+	"podfit.dev/podfit/internal/core/rescue"
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
@@ -31,7 +36,7 @@ type Pass struct {
 // A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
 	controller cluster.Workload
-	health     health
+	health     disruption.Health
 }
 
 // Begin decides on every governed pod that lives.
@@ -39,11 +44,13 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = ledger.New()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, nodeSizes: nodeSizesOf(w), scopes: map[*cluster.Autoscaler]*scope{}}}
-	p.radius = newRadius(now, w, b)
-	p.capacity = capacityOf(w)
+	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
+	p.headroom = newHeadroom(now, &w, &b)
 	p.canaries = w.Ledger.ObserveCanaries(now, p.view())
-	p.short, p.complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
+	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
+	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
+	p.rescues = rescue.NewBook(b.RescueFor, p.counter, &p.b.Delays, w.Governed, w.Budgets)
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {
@@ -78,6 +85,7 @@ func (p *Pass) Failures() []Failure { return p.failures }
 func (p *Pass) Learn() {
 	l := p.w.Ledger
 	l.Learn(p.now, p.view(), p.ds)
+	l.Searched(p.now, p.searched)
 	for i := range p.entries {
 		if d := &p.entries[i]; d.canary && d.Do != decision.Leave {
 			l.CanaryPlanned(p.now, d.attempt(p.now, *d.Decision))
@@ -87,7 +95,7 @@ func (p *Pass) Learn() {
 
 // view returns what the ledger learns from.
 func (s *pass) view() ledger.View {
-	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.capacity.held, Throttling: s.w.Throttling}
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.headroom.Held(), Throttling: s.w.Throttling}
 }
 
 // Done reports that a decision was carried out.
@@ -97,7 +105,7 @@ func (p *Pass) Done(d decision.Decision) {
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
-		p.group(own).changed++
+		p.group(own).Changed++
 	}
 	p.spend(own)
 }
@@ -110,16 +118,16 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	tried := own.attempt(p.now, d)
 	ready := 0
 	if g := p.group(own); g != nil {
-		ready, tried.Replicas = g.readyBeside(d.Pod)-g.changed, g.wanted
+		ready, tried.Replicas = p.counter.ReadyBeside(g, d.Pod)-g.Changed, g.Wanted
 	}
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
 	if r.QuotaUsed && own.scope != nil {
-		tried.Total = p.requestedAtLeast(own.scope)
+		tried.Total = own.scope.siblings.RequestedAtLeast()
 	}
 	p.w.Ledger.Refused(p.now, tried, r, ready)
-	if r.Kind == decision.DeniedByQuota && own.scope != nil && own.scope.quotasAsked {
-		p.noteQuotaRefusal(own.scope, own.Pod)
+	if r.Kind == decision.DeniedByQuota && own.scope != nil {
+		own.scope.siblings.Refused(own.Pod)
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
 		p.countChange(d)
@@ -129,8 +137,8 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	if d.Do == decision.Resize {
 		last, _ = p.lastResize(own)
 	}
-	if d.Fallback && last.IsLasting() {
-		return p.replaceInstead(own, last)
+	if d.Fallback && (last.IsLasting() || p.b.UpstreamRules) {
+		return p.replaceInstead(own, last, r.Kind)
 	}
 	why := last.Reason(p.b.Delays, d.Do)
 	if r.Kind == decision.DeniedByBudget && d.Do == decision.Evict && d.Rescue {
@@ -145,18 +153,14 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.endCanary(own)
 	}
 	if d.Do == decision.Evict && d.Reason.Fallback == decision.ResizeRefused && r.Kind != decision.OutcomeIsUnknown {
-		p.group(own).trial = false
+		p.group(own).Trial = false
 	}
 	p.leave(own, why)
 	if r.Kind == decision.DeniedByNode {
 		own.Reason = decision.Reason{Code: decision.NotSmallerThanRefused}
 	}
 	if r.Kind.KeepsBudget() {
-		if own.taken {
-			p.group(own).changed++
-		}
-		p.spend(own)
-		return nil
+		return p.settle(own, r.Kind)
 	}
 	p.release(own)
 	next := p.giveBack(own)
@@ -168,32 +172,31 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 
 // replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
 // decisions that take the place of the resize.
-func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt) []decision.Decision {
+func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
 	g := p.group(own)
-	trial := last.Kind.LeavesReplacementOpen()
-	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
+	own.unanswered = refused == decision.OutcomeIsUnknown
+	trial := last.Kind.LeavesReplacementOpen() && !p.b.UpstreamRules
+	wait := func(why decision.Reason) []decision.Decision {
 		p.endCanary(own)
-		p.leave(own, over)
-		return p.giveBack(own)
+		p.leave(own, why)
+		return p.settle(own, refused)
+	}
+	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
+		return wait(over)
 	}
 	switch {
-	case p.hasProbe(own):
-		p.endCanary(own)
-		p.leave(own, decision.Reason{Code: decision.Probing})
-		return p.giveBack(own)
-	case p.candidate(own).surges(false):
-		return p.surgeInstead(own, last)
+	case p.isProbing(own):
+		return wait(decision.Reason{Code: decision.Probing})
+	case p.decider(own).surges(false):
+		return p.surgeInstead(own, last, refused)
 	case trial && p.isAwaited(own.Pod.Controller, g):
-		p.endCanary(own)
-		p.leave(own, decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
-		return p.giveBack(own)
+		return wait(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 	}
-	if lacks, awaits := p.lacksCapacity(own); awaits {
-		p.endCanary(own)
-		p.leave(own, lacks)
-		return p.giveBack(own)
+	p.vacate(own)
+	if lacks, awaits := p.lacksHeadroom(own); awaits {
+		return wait(lacks)
 	}
-	g.trial = g.trial || trial
+	g.Trial = g.Trial || trial
 	own.Do, own.Reason, own.Fallback = decision.Evict, own.Wanted, false
 	own.Reason.Fallback = decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
@@ -209,7 +212,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 	if d.scope == nil {
 		return
 	}
-	t := p.candidate(d)
+	t := p.decider(d)
 	if !t.evictsInstead() {
 		return
 	}
@@ -219,14 +222,14 @@ func (p *Pass) explainHeldEviction(d *entry) {
 }
 
 // surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
-func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt) []decision.Decision {
-	next := p.giveBack(d)
+func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
+	next := p.settle(d, refused)
 	p.leave(d, last.Reason(p.b.Delays, decision.Resize))
 	because := decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
 		because = decision.ResizeImpossible
 	}
-	p.candidate(d).try(decision.Surge, surgeChecks, because)
+	p.decider(d).try(decision.Surge, surgePod, because)
 	if d.Do == decision.Leave {
 		return next
 	}
@@ -253,7 +256,7 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
 	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
-		p.group(own).trial = false
+		p.group(own).Trial = false
 	}
 	p.endProbe(own)
 	p.endCanary(own)
@@ -267,7 +270,7 @@ func (p *Pass) leave(d *entry, r decision.Reason) {
 	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
 }
 
-func (p *Pass) group(d *entry) *group {
+func (p *Pass) group(d *entry) *disruption.Group {
 	if d.scope == nil {
 		return nil
 	}
@@ -284,24 +287,39 @@ func (p *Pass) at(d decision.Decision) int {
 	return p.index[d.Pod.UID]
 }
 
+// settle returns the budget of a refused decision, and the decisions that become possible, unless the action may have been carried out.
+func (p *Pass) settle(d *entry, k decision.RefusalKind) []decision.Decision {
+	if !k.KeepsBudget() {
+		return p.giveBack(d)
+	}
+	if d.taken {
+		p.group(d).Changed++
+	}
+	p.spend(d)
+	return nil
+}
+
 // giveBack returns the budget of a decision to its group, and returns the decisions that become possible.
 func (p *Pass) giveBack(d *entry) []decision.Decision {
 	if !d.taken {
 		return nil
 	}
+	if d.unanswered {
+		return p.settle(d, decision.OutcomeIsUnknown)
+	}
 	d.taken = false
 	g := p.group(d)
-	g.giveBack(d.health)
+	g.GiveBack(d.health)
 	p.enqueue()
 	next := p.takeWaiting(d, d.health)
-	if d.health == down { // pods that are stuck wait for the replacements of those that are down, too
-		next = append(next, p.takeWaiting(d, stuck)...)
+	if d.health == disruption.Down { // pods that are stuck wait for the replacements of those that are down, too
+		next = append(next, p.takeWaiting(d, disruption.Stuck)...)
 	}
 	return next
 }
 
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
-func (p *Pass) takeWaiting(d *entry, h health) []decision.Decision {
+func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 	g, key := p.group(d), queueKey{d.Pod.Controller, h}
 	queue := d.scope.queues[key]
 	if len(queue) == 0 {
@@ -309,10 +327,10 @@ func (p *Pass) takeWaiting(d *entry, h health) []decision.Decision {
 	}
 	var next []decision.Decision
 	var still []int // decisions that wait for the probe
-	for len(queue) > 0 && g.mayChange(h) {
+	for len(queue) > 0 && g.MayChange(h) {
 		at, waiting := queue[0], &p.entries[queue[0]]
 		queue = queue[1:]
-		p.candidate(waiting).take()
+		p.decider(waiting).take()
 		p.holdBack(waiting)
 		switch {
 		case waiting.Do != decision.Leave:
@@ -333,7 +351,7 @@ func (p *Pass) enqueue() {
 	p.queued = true
 	var waiting []int
 	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == decision.Leave && (d.Reason.Code == decision.BudgetSpent || d.Reason.Code == decision.Probing || d.Reason.Code == decision.AwaitingCanary) {
+		if d := &p.ds[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
 			waiting = append(waiting, i)
 		}
 	}
@@ -343,7 +361,15 @@ func (p *Pass) enqueue() {
 		if d.scope.queues == nil {
 			d.scope.queues = map[queueKey][]int{}
 		}
-		key := queueKey{d.Pod.Controller, healthOf(p.now, p.b, d.Pod)}
+		key := queueKey{d.Pod.Controller, p.counter.Health(d.Pod)}
 		d.scope.queues[key] = append(d.scope.queues[key], i)
 	}
+}
+
+// spend records that the budget of a decision stays spent after this pass.
+func (p *Pass) spend(d *entry) {
+	if p.b.Window == 0 || d.health.IsDown() || !d.taken && !p.counter.HasSpent(d.Pod, d.health) {
+		return
+	}
+	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == disruption.Stuck, p.now.Add(p.b.Window))
 }

@@ -10,9 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -81,7 +83,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&p.entries[p.at(d)]); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.mayChange(healthOf(now, b, d.Pod)) {
+				if g := p.group(&p.entries[p.at(d)]); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.MayChange(p.counter.Health(d.Pod)) {
 					t.Fatalf("%s waits for budget, but the budget is not used up", d.Pod.Key)
 				}
 			}
@@ -109,8 +111,8 @@ func drawBusyWorld(t *rapid.T) (World, Budget) {
 // checkBudget checks that the pods taken out of service are within the budget of their group.
 func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster.Pod]decision.Decision) {
 	for _, g := range w.Governed {
-		s := &pass{now: now, w: w, b: b}
-		for controller, group := range s.groupsOf(g.Autoscaler, g.Pods) {
+		counter := &disruption.Counter{Now: now, Limits: &b.Limits, Need: &b.Rules, Scales: w.Scales, Ledger: w.Ledger}
+		for controller, group := range counter.Groups(g.Autoscaler, g.Pods) {
 			taken := 0
 			for p, d := range down {
 				harmless := d.Do == decision.Resize && !change.Restarts(p, d.With) && (b.SkipInPlace || len(d.Unboost) > 0 || b.MakeRoom != room.Off && change.Shrinks(p, d.With))
@@ -126,9 +128,9 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 				}
 			}
 			left := before - taken
-			if taken > 0 && left < group.wanted-group.tolerance && !(group.tolerance == 0 && taken == 1 && before == group.wanted) {
+			if taken > 0 && left < group.Wanted-group.Tolerance && !(group.Tolerance == 0 && taken == 1 && before == group.Wanted) {
 				t.Fatalf("%s: %d pods in service, %d taken, %d wanted, %d may be unavailable",
-					controller, before, taken, group.wanted, group.tolerance)
+					controller, before, taken, group.Wanted, group.Tolerance)
 			}
 		}
 	}
@@ -136,7 +138,7 @@ func checkBudget(t *rapid.T, now time.Time, w World, b Budget, down map[*cluster
 
 // lateBefore reports whether a pod was evicted in an earlier pass and is still shown.
 func lateBefore(l *ledger.Ledger, now time.Time, p *cluster.Pod) bool {
-	inThisPass := l.IsEvicted(now.Add(ledger.WatchDelay-1), p)
+	inThisPass := l.IsEvicted(now.Add(attempt.WatchDelay-1), p)
 	return l.IsEvicted(now, p) && !inThisPass
 }
 

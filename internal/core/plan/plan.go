@@ -13,10 +13,16 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/placement"
+	"podfit.dev/podfit/internal/core/quota"
+	"podfit.dev/podfit/internal/core/radius"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
 )
 
 // Plan returns a decision for every live governed pod in the order of execution: first the actions, by priority, with the
@@ -33,11 +39,11 @@ func (s *pass) decide() []entry {
 	}
 	s.made = make([]decision.Decision, 0, n) // entries have pointers to its elements, so it must not grow
 	ds := make([]entry, 0, n)
-	for _, g := range s.inTurn() {
+	for _, g := range s.governedInOrder() {
 		ds = s.decideOn(g, ds)
 	}
-	s.makeRoom(ds)
-	s.checkCapacity(ds)
+	(&roomMaker{pass: s}).make(ds)
+	s.checkHeadroom(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
@@ -71,18 +77,22 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, judged: judged, groups: s.groupsOf(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
+	sc := &scope{pods: g.Pods, groups: s.counter.Groups(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
+	sc.open = s.counter.Open(sc.groups, g.Pods)
+	sc.siblings, sc.surge, sc.rescue = s.siblingsOf(g.Pods, judged), s.surgesOf(g.Pods), &rescue.Gate{Book: s.rescues, Pods: g.Pods}
 	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			d.scope = sc
-			sc.noteShrinking(d)
+			if change.Shrinks(d.Pod, d.With) && !change.Grows(d.Pod, d.With) {
+				sc.siblings.NoteShrinking(d.Pod)
+			}
 		}
 	}
 	s.order(ds)
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
-			s.candidate(d).take()
+			s.decider(d).take()
 		}
 	}
 }
@@ -91,32 +101,33 @@ func (s *pass) candidate(d *entry) *candidate {
 	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
 }
 
+func (s *pass) decider(d *entry) *decider { return &decider{candidate: *s.candidate(d)} }
+
 // A pass is the state of one call of Plan or Begin.
 type pass struct {
-	now       time.Time
-	w         World
-	b         Budget
-	nodeSizes nodeSizes
-	short     map[cluster.Workload]ledger.Shortage
+	now   time.Time
+	w     World
+	b     Budget
+	sizes *placement.Sizes
+	short map[cluster.Workload]ledger.Shortage
 
 	canaries map[cluster.Workload]rollout.State // of workloads with canaries
-	radius   *radius                            // nil if the amount of changes is not limited
+	radius   *radius.Book                       // nil if the amount of changes is not limited
 	closed   map[cluster.Key]windowState        // of autoscalers with candidates
-	reserved map[string][]cluster.PodResources  // amounts of the namespace's quotas that the decisions use
+	quotas   *quota.Book
 
-	crashing map[string][]*cluster.Pod           // pods that are down because of OOM kills, by namespace
-	lacking  map[*cluster.DisruptionBudget]int32 // the number of these that a disruption budget counts
-	scopes   map[*cluster.Autoscaler]*scope
-	rooms    *rooms      // nil until it is needed
-	plans    []room.Plan // of nodes that are too full for the resizes of their pods
+	scopes    map[*cluster.Autoscaler]*scope
+	rooms     *placement.Rooms      // nil until it is needed
+	plans     []room.Plan           // of nodes that are too full for the resizes of their pods
+	plannedOn map[string]*room.Plan // by node; nil if none of its pods needs room, or it was not made
+
+	searched []*cluster.Pod // for which moves were searched
 
 	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes; nil if there are none
 
-	revived map[cluster.Workload]int // stuck pods that earlier passes have changed within Budget.Window, by controller; nil until it is needed
-
-	capacity capacity // the placeholder pods, and what is done about them
-
-	complete map[cluster.Workload]bool // controllers that have replaced all evicted pods since the last pass
+	headroom *headroom.Search
+	counter  *disruption.Counter
+	rescues  *rescue.Book
 
 	made []decision.Decision // of the entries, in the order in which they were judged
 
@@ -126,26 +137,20 @@ type pass struct {
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
 	pods      []*cluster.Pod
-	judged    []decision.Decision // about those of the pods that live
-	groups    map[cluster.Workload]*group
+	groups    map[cluster.Workload]*disruption.Group
 	effective map[cluster.Workload]bool
 	newest    time.Time          // when the newest of the pods was created
 	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
 	firsts map[cluster.Workload]*cluster.Pod // the pod that this pass changes as a canary
 
-	probes map[cluster.Workload]*cluster.Pod // the pod that this pass evicts as a probe
+	probes map[cluster.Workload][]*cluster.Pod // the pods that this pass evicts, see probe
+	open   map[cluster.Workload]int            // earlier evictions whose effect is not known
 
-	deleted map[cluster.Workload]*cluster.Pod // the pod that this pass deletes as a rescue
+	siblings *quota.Siblings
 
-	replacements map[rescueKey]rescueState // see stateOf
-
-	overQuota   map[cluster.Workload][]quotaRefusal // see quotaRefusals
-	quotasAsked bool
-	shrinking   map[cluster.Workload]bool // controllers with pods that should only shrink
-
-	surged        map[cluster.Workload]*cluster.Pod // the pod for which this pass begins a surge
-	surgeFailures *failedSurges                     // nil until it is needed
+	surge  *surge.Gate
+	rescue *rescue.Gate
 }
 
 // newestOf returns when the newest of the pods was created.
@@ -159,8 +164,11 @@ func newestOf(pods []*cluster.Pod) time.Time {
 	return newest
 }
 
-// byPriority orders decisions by priority. Pods with a refused action come last, the least recently refused first.
-func byPriority(a, b entry) int {
+// byPriority orders decisions by need, and equal ones by name.
+func byPriority(a, b entry) int { return cmp.Or(byNeed(a, b), byName(a, b)) }
+
+// byNeed orders decisions by priority. Pods with a refused action come last, the least recently refused first.
+func byNeed(a, b entry) int {
 	switch {
 	case !a.refused.Equal(b.refused):
 		return a.refused.Compare(b.refused)
@@ -169,7 +177,7 @@ func byPriority(a, b entry) int {
 	case b.Priority.Before(a.Priority):
 		return 1
 	}
-	return byName(a, b)
+	return 0
 }
 
 // byExecution orders actions before pods that are left.
@@ -190,128 +198,4 @@ func byExecution(a, b entry) int {
 
 func byName(a, b entry) int {
 	return cmp.Or(a.Pod.Key.Compare(b.Pod.Key), strings.Compare(a.Pod.UID, b.Pod.UID))
-}
-
-// judge makes the decision to leave a pod, with its recommended requests and the reason why it should change, if there is one.
-func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
-	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
-	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
-	boosted := s.b.StartupBoost && isBoosted(p) && !(a.Mode.Updates() && s.isFailedCanary(a, p)) // which is never ready, so its boost would not end
-	switch {
-	case !a.Mode.Updates() && !boosted:
-		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
-		return d
-	case a.Mode == cluster.InPlace && !s.b.InPlace && !boosted:
-		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
-		return d
-	}
-	a = s.held(a, p)
-	d.With = policy.Fit(a, s.w.LimitsOf(p), p)
-	switch {
-	case boosted:
-		s.judgeBoosted(&d)
-	case len(d.With) == 0:
-		d.Reason = s.leftToHPA(a, p, decision.Reason{Code: decision.NoAdvice})
-	case p.Controller.IsZero():
-		d.Reason = decision.Reason{Code: decision.NoController}
-	case s.w.Ledger.IsEvicted(s.now, p):
-		d.Reason = decision.Reason{Code: decision.AlreadyEvicted}
-	case p.Node == "":
-		s.judgeUnscheduled(&d)
-	default:
-		v := judge(s.now, s.b, a, p, d.With)
-		d.Wanted, d.Reason, d.Priority = v.wanted, v.instead, v.priority
-		s.judgeIncomplete(&d)
-		s.judgeLargerNode(&d, &v)
-		s.judgeRescue(&d)
-		if d.Wanted.Code == decision.Fits {
-			d.Reason = s.leftToHPA(a, p, d.Reason)
-		}
-	}
-	return d
-}
-
-// judgeUnscheduled judges a pod without a node. Such a pod cannot be resized. A pod that fits on no node because of an earlier
-// recommendation is replaced if its recommendation is smaller now (W-15 in docs/migrate.md). A pod that fits on a node is replaced only if
-// the difference justifies the loss of its position in the scheduler's queue.
-func (s *pass) judgeUnscheduled(d *entry) {
-	p := d.Pod
-	t := compareRequests(p, d.With)
-	d.Priority = t.priority()
-	placeable := s.nodeSizes.fit(p, change.Total(p, nil))
-	smaller := change.Shrinks(p, d.With)
-	switch {
-	case s.now.Before(p.Created.Add(s.b.PendingFor)):
-		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.b.PendingFor)}
-	case smaller && s.nodeSizes.fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= s.b.Threshold):
-		d.Wanted = t.largest
-		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, nameUnlessSole(p)(t.largest.Container)
-	case !placeable:
-		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: change.Total(p, nil).String()}
-	default:
-		d.Reason = decision.Reason{Code: decision.Unscheduled}
-	}
-}
-
-func isBoosted(p *cluster.Pod) bool {
-	for i := range p.Containers {
-		if p.Containers[i].Boosted != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// rescueBoosted makes a pod whose boost is active change if a container was OOM-killed before the pod was ready, and gets more memory. The
-// pod keeps the CPU of its boost.
-func (s *pass) rescueBoosted(d *entry, fits []policy.Fitted) bool {
-	p, mode := d.Pod, d.Autoscaler.Mode
-	if !mode.Updates() || mode == cluster.InPlace && !s.b.InPlace || !healthOf(s.now, s.b, p).isDown() ||
-		p.Node == "" || p.Controller.IsZero() || s.w.Ledger.IsEvicted(s.now, p) {
-		return false
-	}
-	d.With = slices.Clone(fits)
-	for i := range d.With {
-		f := &d.With[i]
-		if c := p.Container(f.Container); c.Boosted != nil {
-			requests, limits := c.Running()
-			f.Requests = f.Requests.Unset(cluster.CPU).Or(requests.Only(cluster.Set(0).With(cluster.CPU)))
-			f.Limits = f.Limits.Unset(cluster.CPU).Or(limits.Only(cluster.Set(0).With(cluster.CPU)))
-		}
-	}
-	policy.Admissible(s.w.LimitsOf(p), p, d.With)
-	s.judgeRescue(d)
-	if !d.Rescue {
-		d.With = nil
-		return false
-	}
-	d.Priority = compareRequests(p, d.With).priority()
-	return true
-}
-
-// judgeBoosted judges a pod with a CPU startup boost. While the boost is active, nothing else is changed, except that a pod that is not ready
-// because of an OOM kill gets more memory: it would never be ready, so its boost would never end.
-func (s *pass) judgeBoosted(d *entry) {
-	fits := d.With
-	if d.Autoscaler.Mode == cluster.Off {
-		fits = nil
-	}
-	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.now)
-	policy.Admissible(s.w.Limits[d.Pod.Namespace], d.Pod, over)
-	d.With = over
-	if len(over) == 0 {
-		if !s.rescueBoosted(d, fits) {
-			d.Reason = decision.Reason{Code: decision.Boosted, Until: until}
-		}
-		return
-	}
-	d.Priority = compareRequests(d.Pod, over).priority()
-	for i := range over {
-		d.Unboost = append(d.Unboost, over[i].Container)
-	}
-	had, _ := d.Pod.Container(over[0].Container).Running()
-	d.Wanted = decision.Reason{
-		Code: decision.BoostOver, Container: nameUnlessSole(d.Pod)(over[0].Container),
-		Resource: cluster.CPU, From: had.CPU, To: over[0].Requests.CPU,
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rescue"
 )
 
 // workloadsOf returns a world with n workloads of five pods, of which one in ten should change.
@@ -101,7 +102,7 @@ func BenchmarkPlan_manyOOMKilledPods(b *testing.B) {
 				Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}}, Healthy: 0, Desired: int32(n + 1), Current: true,
 			}}}
 			budget := DefaultBudget()
-			budget.Rescue = RescueByDeletion
+			budget.Rescue = rescue.ByDeletion
 			for b.Loop() {
 				Plan(noon, w, budget)
 			}

@@ -16,6 +16,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -236,9 +238,9 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
-			case !requirementsMet(d.Autoscaler, d.Pod, d.With):
+			case !need.RequirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
-			case change.Grows(d.Pod, d.With) && !nodeSizesOf(w).fit(d.Pod, change.Total(d.Pod, d.With)):
+			case change.Grows(d.Pod, d.With) && !placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet).Fit(d.Pod, change.Total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/quota"
 )
 
 // A tenancy is a namespace with one workload and one quota of CPU requests, for the tests below: pods are created from a template,
@@ -77,7 +79,7 @@ func (y *tenancy) pod(now time.Time, millicores int64) *cluster.Pod {
 func (y *tenancy) create(now time.Time) bool {
 	p := y.pod(now, y.template)
 	fits := policy.Fit(y.autoscaler(), y.limits(), p)
-	if !policy.QuotaRefusal(y.limits(), p, standingOf(p), fits).Refused() {
+	if !admissible.QuotaRefusal(y.limits(), p, quota.StandingOf(p), fits).Refused() {
 		p.Containers[0].Requests = fits[0].Requests
 		p.Sized = true
 	}
@@ -300,16 +302,16 @@ func TestPass_resizeIsRefused_quotaIsFreeAgain(t *testing.T) {
 	if len(ds) != 1 {
 		t.Fatalf("%d actions, want 1", len(ds))
 	}
-	before := pass.reserved["shop"][0].Requests.CPU
+	before := pass.quotas.Reserved("shop")[0].Requests.CPU
 	pass.Refused(ds[0], decision.Refusal{Kind: decision.ServerBusy})
-	kept := pass.reserved["shop"][0].Requests.CPU
+	kept := pass.quotas.Reserved("shop")[0].Requests.CPU
 	if before != 200 || kept != 200 {
 		t.Errorf("reserved: %d, and %d after an uncertain outcome; want 200", before, kept)
 	}
 	pass = Begin(noon, y.world(2, nil), b)
 	ds = actions(pass)
 	pass.Refused(ds[0], decision.Refusal{Kind: decision.DeniedByQuota})
-	if left := pass.reserved["shop"][0].Requests.CPU; left != 0 {
+	if left := pass.quotas.Reserved("shop")[0].Requests.CPU; left != 0 {
 		t.Errorf("reserved after the refusal: %d, want 0", left)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -26,7 +27,7 @@ func TestPlan_changesPerHourAreLimited_waitsAndGoesOnAfterARestart(t *testing.T)
 			b := DefaultBudget()
 			b.Tolerance = 1
 			set(&b)
-			w.Requested = RequestedBy(w.Governed[0].Pods)
+			w.Requested = radius.RequestedBy(w.Governed[0].Pods)
 			p := Begin(noon, w, b)
 			acts := evictions(p)
 			if len(acts) != 2 {
@@ -129,7 +130,7 @@ func TestPlan_tenantAsksForHugeRequests_limitOfTheClusterHolds(t *testing.T) {
 				change(&p)
 				pods = append(pods, &p)
 			}
-			w.Requested = RequestedBy(pods)
+			w.Requested = radius.RequestedBy(pods)
 			if got := len(evictions(Begin(noon, w, b))); got != 4 {
 				t.Errorf("%d evictions, want a quarter of 16", got)
 			}
@@ -146,7 +147,7 @@ func TestPlan_tenantUsesUpMoreThanHeHas_othersAreChanged(t *testing.T) {
 			pods := allPods(w)
 			own := *pods[0]
 			own.Namespace, own.UID = "evil", "evil"
-			w.Requested = RequestedBy(append(pods, &own))
+			w.Requested = radius.RequestedBy(append(pods, &own))
 			l := ledger.New()
 			list := []rollout.Change{{At: noon.Add(-2 * time.Minute), Requests: cluster.Amounts(amount, amount)}, {At: noon.Add(-time.Minute), Requests: cluster.Amounts(amount, amount)}}
 			l.Restore(noon, []ledger.State{{Workload: evil, Changes: list}})
@@ -157,7 +158,7 @@ func TestPlan_tenantUsesUpMoreThanHeHas_othersAreChanged(t *testing.T) {
 		})
 	}
 	w, b := tenants()
-	w.Requested = RequestedBy(allPods(w))
+	w.Requested = radius.RequestedBy(allPods(w))
 	p := w.Governed[0].Pods[0]
 	p.Node, p.Phase, p.Containers[0].Requests = "", cluster.Pending, cluster.Amounts(1<<40, 1<<50)
 	pass := Begin(noon, w, b)
@@ -178,7 +179,7 @@ func TestPlan_tenantUsesUpMoreThanHeHas_othersAreChanged(t *testing.T) {
 // Namespaces whose names come first do not use up the share of the cluster again and again.
 func TestPlan_shareOfTheCluster_namespacesTakeTurns(t *testing.T) {
 	w, b := tenants()
-	w.Requested = RequestedBy(allPods(w))
+	w.Requested = radius.RequestedBy(allPods(w))
 	now, changed := noon, map[string]int{}
 	for range 4 {
 		pass := Begin(now, w, b)

@@ -6,17 +6,18 @@ package plan
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/policy"
 )
 
 // replacementRefused blocks a change if the API server would refuse a pod with the new requests. An eviction would have no effect:
 // the admission controller does not change such a pod.
 func (t *candidate) replacementRefused() (decision.Reason, bool) {
-	r := policy.Refused(t.w.Limits[t.d.Pod.Namespace], t.d.Pod, t.d.With)
+	r := admissible.Refused(t.w.Limits[t.d.Pod.Namespace], t.d.Pod, t.d.With)
 	if !r.Refused() {
 		return decision.Reason{}, false
 	}
@@ -54,7 +55,7 @@ func (t *candidate) evictionRefused() (decision.Reason, bool) {
 	if !ok || !t.now.Before(r.Until(t.b.Delays)) {
 		return decision.Reason{}, false
 	}
-	if r.Kind == decision.DeniedByBudget && t.g != nil && r.MayAllow(t.now, t.g.readyBeside(t.d.Pod)) && !t.now.Before(r.At.Add(r.RetryAfter)) {
+	if r.Kind == decision.DeniedByBudget && t.g != nil && r.MayAllow(t.now, t.counter.ReadyBeside(t.g, t.d.Pod)) && !t.now.Before(r.At.Add(r.RetryAfter)) {
 		return decision.Reason{}, false
 	}
 	return r.Reason(t.b.Delays, decision.Evict), true
@@ -85,12 +86,12 @@ func (t *candidate) asksEnoughLess(r ledger.FailedAttempt) bool {
 
 // isAwaited reports whether evicted pods of the group have no replacement yet, or one is evicted in this pass to test whether it is
 // replaced.
-func (s *pass) isAwaited(controller cluster.Workload, g *group) bool {
-	return g.trial || s.w.Ledger.Missing(controller) > 0 && !s.complete[controller]
+func (s *pass) isAwaited(controller cluster.Workload, g *disruption.Group) bool {
+	return g.Trial || s.w.Ledger.Missing(controller) > 0 && !s.counter.Complete[controller]
 }
 
 // awaiting returns the reason to leave a pod whose resize was refused until an evicted pod has its replacement.
-func (t *candidate) awaiting(last ledger.FailedAttempt) decision.Reason {
+func (t *decider) awaiting(last ledger.FailedAttempt) decision.Reason {
 	if r, missing := t.replacementMissing(); missing {
 		return r
 	}

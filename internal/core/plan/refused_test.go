@@ -6,6 +6,7 @@ package plan
 import (
 	"testing"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -55,14 +56,14 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 		PodLevel:   &cluster.PodResources{Requests: size, Limits: size},
 		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(50, 1<<20)}},
 	}
-	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
+	if q := admissible.QoSOf(policy.Limits{}, pod, nil); q != cluster.Guaranteed {
 		t.Errorf("class %d", q)
 	}
 	if got := change.Total(pod, nil); got != size {
 		t.Errorf("the total is %v", got)
 	}
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
-	if q := policy.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
+	if q := admissible.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rescue"
 )
 
 // One of the new pods replaces a pod that was evicted before, the other one the pod that was deleted. It is not known which: while one of
@@ -33,7 +34,7 @@ func TestPlan_oneOfTwoNewPodsIsReady_nextDeletionWaits(t *testing.T) {
 		w, a := growing(4)
 		a.Mode = cluster.Recreate
 		b := DefaultBudget()
-		b.Rescue = RescueByDeletion
+		b.Rescue = rescue.ByDeletion
 		pods := w.Governed[0].Pods
 		for _, p := range pods {
 			p.Controller.Kind = tt.kind
@@ -68,12 +69,12 @@ func TestPlan_oneOfTwoNewPodsIsReady_nextDeletionWaits(t *testing.T) {
 func TestPlan_allPodsAreDown_noMoreAreEvictedThanHaveReplacements(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tolerance float64
-		rescue    RescueMode
+		rescue    rescue.Mode
 		evictions int
 	}{
-		"tolerance of a half, with rescue": {0.5, RescueByDeletion, 3},
-		"no tolerance, with rescue":        {0, RescueByDeletion, 1},
-		"no tolerance, without rescue":     {0, NoRescue, 1},
+		"tolerance of a half, with rescue": {0.5, rescue.ByDeletion, 2}, // the effect of more than two would be unknown
+		"no tolerance, with rescue":        {0, rescue.ByDeletion, 1},
+		"no tolerance, without rescue":     {0, rescue.Off, 1},
 	} {
 		w, a := growing(6)
 		a.Mode = cluster.Recreate

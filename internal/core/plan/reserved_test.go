@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/radius"
 )
 
 // reservedRoom is a node n1 whose free room is reserved for shop/q-0, for which shop/r-0 is going to move, and pods shop/s-0 on n1 and
@@ -74,7 +75,7 @@ func TestPlan_podWaitsForReservedRoom_blastRadiusIsThatOfTheChanges(t *testing.T
 	s := play(t, reservedRoom)
 	s.budget.NamespaceShare, s.budget.ClusterShare = 0.9, 0.9
 	w := s.world()
-	w.Requested = RequestedBy(s.pods)
+	w.Requested = radius.RequestedBy(s.pods)
 	p := Begin(s.now, w, s.budget)
 	if d := entriesByName(p)["s-0"]; d.Reason.Code != decision.RoomReserved {
 		t.Fatalf("s-0: %s %s", d.Do, d.Reason)
@@ -82,10 +83,10 @@ func TestPlan_podWaitsForReservedRoom_blastRadiusIsThatOfTheChanges(t *testing.T
 	var want cluster.Resources
 	for _, d := range p.Decisions() {
 		if d.Do != decision.Leave {
-			want = want.Add(runningRequests(d.Pod))
+			want = want.Add(radius.Running(d.Pod))
 		}
 	}
-	if got := p.radius.cluster.Planned; got != want || want.CPU == 0 {
+	if got := p.radius.Cluster.Planned; got != want || want.CPU == 0 {
 		t.Errorf("planned changes of %v, want %v", got, want)
 	}
 }
@@ -120,7 +121,7 @@ advise shop/r app cpu=1 memory=1Gi`)
 	s.budget.NamespaceShare = 0.9
 	s.limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Left: cluster.PodResources{Requests: cluster.Amounts(9000, 90<<30)}}}}}
 	w := s.world()
-	w.Requested = RequestedBy(s.pods)
+	w.Requested = radius.RequestedBy(s.pods)
 	p := Begin(s.now, w, s.budget)
 	if rooms := p.Rooms(); len(rooms) != 1 || len(rooms[0].Steps) != 3 {
 		t.Fatalf("plans %+v", rooms)
@@ -130,10 +131,10 @@ advise shop/r app cpu=1 memory=1Gi`)
 			t.Errorf("%s: %s %s", d.Pod.Key, d.Do, d.Reason)
 		}
 	}
-	if got := p.radius.cluster.Planned; got.CPU != 0 || got.Memory != 0 {
+	if got := p.radius.Cluster.Planned; got.CPU != 0 || got.Memory != 0 {
 		t.Errorf("planned changes of %v", got)
 	}
-	for _, got := range p.reserved["shop"] {
+	for _, got := range p.quotas.Reserved("shop") {
 		if got.Requests.CPU != 0 || got.Requests.Memory != 0 {
 			t.Errorf("%v of the quota is reserved", got.Requests)
 		}

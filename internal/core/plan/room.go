@@ -14,6 +14,10 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
+	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/placement"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -34,6 +38,14 @@ const (
 	maxMoves = 3 // evictions of other pods
 )
 
+// Limits of the search for moves. A few nodes have their search in each pass, in turn by the namespaces and pods that need room there. Others
+// have it while the pass is not too long.
+const (
+	nodesByTurn = 5
+	passVisits  = 500_000 // sets of moves that the searches of the other nodes look at
+	nodeVisits  = 100_000 // sets for one node; its namespaces share them, and in each the pods
+)
+
 // allowedFor returns what may be done to make room for the pods of an autoscaler, and with them.
 func (s *pass) allowedFor(a *cluster.Autoscaler) room.Allowed {
 	allowed := s.b.MakeRoom
@@ -49,42 +61,54 @@ func (s *pass) allowedFor(a *cluster.Autoscaler) room.Allowed {
 // Rooms returns the plans for the nodes that are too full for the resizes of their pods, sorted by node.
 func (p *Pass) Rooms() []room.Plan { return p.plans }
 
-// makeRoom changes decisions on nodes that are too full for the resizes of their pods.
-func (s *pass) makeRoom(ds []entry) {
+// A roomMaker changes the decisions of a pass on nodes that are too full for the resizes of their pods.
+type roomMaker struct {
+	*pass
+	byUID  map[string]*entry // decisions on the pods of these nodes
+	visits int               // of the searches for moves, without those of nodes whose turn it is
+}
+
+func (s *roomMaker) make(ds []entry) {
 	needs := map[string][]int{}
 	for i := range ds {
 		if s.needsRoom(&ds[i]) {
 			needs[ds[i].Pod.Node] = append(needs[ds[i].Pod.Node], i)
 		}
 	}
-	if len(needs) == 0 || !s.nodeRooms().known {
+	if len(needs) == 0 && s.w.Provider == headroom.NotAsked || !s.nodeRooms().Known {
 		return
 	}
-	byUID := map[string]*entry{}
+	s.byUID = map[string]*entry{}
 	for i := range ds {
 		d := &ds[i]
 		if needs[d.Pod.Node] != nil {
-			byUID[d.Pod.UID] = d
+			s.byUID[d.Pod.UID] = d
 		}
-		if n := s.rooms.nodes[d.Pod.Node]; n != nil && d.Do == decision.Resize {
-			n.open = n.open.Sub(increaseOf(d))
+		if d.Do == decision.Resize {
+			s.occupy(d)
 		}
 	}
+	byTurn := s.nodesInTurn(ds, needs)
+	s.plannedOn = map[string]*room.Plan{}
 	for _, node := range slices.Sorted(maps.Keys(needs)) {
 		var total room.Amount
 		for _, i := range needs[node] {
 			total = total.Add(increaseOf(&ds[i]))
 		}
-		n := s.rooms.nodes[node]
+		n := s.rooms.Nodes[node]
 		if n != nil {
-			s.giveUpPlaceholders(n, total)
+			s.headroom.GiveUp(n, total)
 		}
 		switch {
-		case n == nil || n.unknown:
-		case n.free.Holds(total):
-			n.plan = s.planAll(n, ds, needs[node])
+		case n == nil || n.Unknown:
+		case n.Free.Holds(total):
+			s.plannedOn[node] = s.planAll(n, ds, needs[node])
 		default:
-			s.makeRoomOn(n, byUID, ds[needs[node][0]].Autoscaler)
+			before := s.visits
+			s.makeRoomOn(n, byTurn[node] || s.visits+nodeVisits <= passVisits, ds[needs[node][0]].Autoscaler)
+			if byTurn[node] {
+				s.visits = before
+			}
 		}
 	}
 	if len(s.withdrawn) > 0 {
@@ -92,24 +116,61 @@ func (s *pass) makeRoom(ds []entry) {
 	}
 }
 
+// nodesInTurn returns the nodes whose turn it is to have their search for moves.
+func (s *roomMaker) nodesInTurn(ds []entry, needs map[string][]int) map[string]bool {
+	var moving []*entry
+	for _, of := range needs {
+		for _, i := range of {
+			if s.allowedFor(ds[i].Autoscaler) == room.Move {
+				moving = append(moving, &ds[i])
+			}
+		}
+	}
+	turns := s.w.Ledger.SearchTurns()
+	lastOf := func(d entry) time.Time { return turns.LastOf(d.Pod.Namespace, d.Pod.UID) }
+	out := map[string]bool{}
+	for _, d := range inTurn(moving, turns.Last, func(a, b entry) int { return cmp.Or(lastOf(a).Compare(lastOf(b)), byPriority(a, b)) }) {
+		if len(out) < nodesByTurn {
+			out[d.Pod.Node] = true
+		}
+	}
+	return out
+}
+
+// occupy takes the increase of a pod that is resized in this pass from the room for new pods on its node.
+func (s *pass) occupy(d *entry) {
+	if n := s.nodeRooms().Nodes[d.Pod.Node]; n != nil {
+		d.occupies = increaseOf(d)
+		n.Open = n.Open.Sub(d.occupies)
+	}
+}
+
+// vacate returns what occupy has taken, because the pod is not resized.
+func (s *pass) vacate(d *entry) {
+	if d.occupies != (room.Amount{}) {
+		n := s.rooms.Nodes[d.Pod.Node]
+		n.Open, d.occupies = n.Open.Add(d.occupies), room.Amount{}
+	}
+}
+
 // planAll returns the plan of a node that has room for all resizes of its pods.
-func (s *pass) planAll(n *nodeRoom, ds []entry, needs []int) *room.Plan {
+func (s *roomMaker) planAll(n *placement.Room, ds []entry, needs []int) *room.Plan {
 	var pods []room.Pod
 	for _, i := range needs {
 		d := &ds[i]
-		p := room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String(), Priority: d.Pod.Priority, Holds: held(d.Pod)}
+		p := room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String(), Priority: d.Pod.Priority, Holds: placement.Held(d.Pod)}
 		s.describeNeed(&p, d)
 		pods = append(pods, p)
 	}
-	plan := room.Make(room.Request{Node: n.node.Name, Free: n.free, Pods: pods, Asked: s.askedOn(n)})
+	plan := room.Make(room.Request{Node: n.Node.Name, Free: n.Free, Pods: pods, Asked: s.askedOn(n)})
 	return &plan
 }
 
 // askedOn returns the pods of a node that were asked to grow, for which the kubelet has not reported whether it has room.
-func (s *pass) askedOn(n *nodeRoom) []room.Pod {
+func (s *roomMaker) askedOn(n *placement.Room) []room.Pod {
 	var out []room.Pod
-	for _, p := range n.pods {
-		has, most := sumOf(p, true), held(p)
+	for _, p := range n.Pods {
+		has, most := placement.Sum(p, true), placement.Held(p)
 		if p.IsResizing() || has == most {
 			continue
 		}
@@ -147,35 +208,53 @@ func targetOf(d *entry) room.Amount {
 	return room.Of(change.Total(d.Pod, d.With))
 }
 
-func increaseOf(d *entry) room.Amount { return targetOf(d).Sub(held(d.Pod)) }
+func increaseOf(d *entry) room.Amount { return targetOf(d).Sub(placement.Held(d.Pod)) }
 
-// makeRoomOn plans on one node and applies the steps. If it panics, it records a Failure, and the node is left as it is.
-func (s *pass) makeRoomOn(n *nodeRoom, byUID map[string]*entry, blamed *cluster.Autoscaler) {
+// makeRoomOn plans on one node and applies the steps. searches is whether it searches for moves. If it panics, it records a Failure, and the node is left as it is.
+func (s *roomMaker) makeRoomOn(n *placement.Room, searches bool, blamed *cluster.Autoscaler) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.failures = append(s.failures, Failure{Autoscaler: blamed, Cause: cause, Stack: string(debug.Stack())})
 		}
 	}()
-	r := room.Request{Node: n.node.Name, Free: n.free, Leaving: n.leaving, Asked: s.askedOn(n)}
-	spots := newSpots(s.rooms, n)
-	for _, p := range n.pods {
-		d := byUID[p.UID]
-		leaves := p.Deleting || s.w.Ledger.IsEvicted(s.now, p) || s.isSurging(p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
+	r := room.Request{Node: n.Node.Name, Free: n.Free, Leaving: n.Leaving, Asked: s.askedOn(n)}
+	var spots *spots
+	if searches {
+		spots = newSpots(s.rooms, n)
+	}
+	moving := map[string][]int{} // pods for which others may move, by namespace
+	for _, p := range n.Pods {
+		d := s.byUID[p.UID]
+		leaves := p.Deleting || s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
 		r.Leaving = r.Leaving || leaves
-		if !leaves {
-			r.Pods = append(r.Pods, s.roomPod(p, d, spots))
+		if leaves {
+			continue
+		}
+		r.Pods = append(r.Pods, s.roomPod(p, d, spots))
+		if last := &r.Pods[len(r.Pods)-1]; spots != nil && last.Needs && last.Allowed == room.Move {
+			moving[p.Namespace] = append(moving[p.Namespace], len(r.Pods)-1)
+			s.searched = append(s.searched, p)
 		}
 	}
-	r.Others = spots.others
+	for _, of := range moving {
+		for _, i := range of {
+			r.Pods[i].Visits = nodeVisits / len(moving) / len(of)
+		}
+	}
+	if spots != nil {
+		r.Others = spots.others
+		s.visits += len(spots.byKey) * len(s.w.Nodes)
+	}
 	plan := room.Make(r)
+	s.visits += plan.Visits
 	s.plans = append(s.plans, plan)
-	n.plan = &plan
-	s.apply(plan, byUID)
+	s.plannedOn[n.Node.Name] = &plan
+	s.apply(plan)
 }
 
-// roomPod describes a pod for the plan of its node. A pod without a decision takes no part in it.
-func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
-	out := room.Pod{ID: p.UID, Name: p.Key.String(), Holds: held(p), Priority: p.Priority, Least: s.b.Threshold}
+// roomPod describes a pod for the plan of its node. A pod without a decision takes no part in it. Without spots, it does not move.
+func (s *roomMaker) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
+	out := room.Pod{ID: p.UID, Name: p.Key.String(), Holds: placement.Held(p), Priority: p.Priority, Least: s.b.Threshold}
 	spec := room.Of(change.Total(p, nil))
 	switch {
 	case !p.IsDeferred() && out.Holds != spec && out.Holds.Holds(spec):
@@ -190,7 +269,7 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 	case s.mayShrink(d):
 		out.Target, out.Shrinks = targetOf(d), true
 	}
-	if !out.Planned && s.mayMove(d) {
+	if spots != nil && !out.Planned && s.mayMove(d) {
 		out.Move = s.candidateFor(d, spots)
 	}
 	return out
@@ -198,19 +277,22 @@ func (s *pass) roomPod(p *cluster.Pod, d *entry, spots *spots) room.Pod {
 
 // standsForEviction reports whether a resize is tried once more before the pod is evicted, see triesAgain. It is tried in full: the refusal
 // of a part would not lead to the eviction.
-func (s *pass) standsForEviction(d *entry) bool {
+func (s *roomMaker) standsForEviction(d *entry) bool {
 	last, failed := s.lastResize(d)
 	return d.Do == decision.Resize && d.Fallback && failed && last.IsLasting()
 }
 
-// isUrgent reports whether a pod gets free room before others: it gets more memory because a container was OOM-killed, or it has left the
-// room to others for Budget.DeferredFor.
-func (s *pass) isUrgent(d *entry) bool {
+// isUrgent reports whether a pod gets room before others of the same or a lower priority: it gets more memory because a container was
+// OOM-killed.
+func isUrgent(d *entry) bool { return d.Rescue || d.Wanted.Code == decision.OutOfMemory }
+
+// isOverdue reports whether a pod gets free room before all others: it has left the room to others for Budget.DeferredFor.
+func (s *pass) isOverdue(d *entry) bool {
 	since := s.w.Ledger.YieldsSince(d.Pod)
-	return d.Rescue || d.Wanted.Code == decision.OutOfMemory || !since.IsZero() && !s.now.Before(since.Add(s.b.DeferredFor))
+	return !since.IsZero() && !s.now.Before(since.Add(s.b.DeferredFor))
 }
 
-func (s *pass) describeNeed(out *room.Pod, d *entry) {
+func (s *roomMaker) describeNeed(out *room.Pod, d *entry) {
 	short := s.w.Ledger.LackOfRoom(d.Pod)
 	out.Needs, out.Target, out.Allowed = true, targetOf(d), s.allowedFor(d.Autoscaler)
 	out.Asked, out.Since = d.Pod.IsDeferred(), s.now.Unix()
@@ -220,8 +302,9 @@ func (s *pass) describeNeed(out *room.Pod, d *entry) {
 	if d.Pod.IsDeferred() {
 		out.Since = min(out.Since, d.Pod.Resize.Since.Unix())
 	}
-	out.Reserves, out.Urgent = s.now.Unix()-out.Since <= int64(s.b.DeferredFor/time.Second), s.isUrgent(d) && d.Do == decision.Resize
-	out.Divisible = short.Parts < maxParts && !s.standsForEviction(d) && (d.Do == decision.Resize || !s.isBlocked(d, resizeChecks)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
+	out.Reserves = s.now.Unix()-out.Since <= int64(s.b.DeferredFor/time.Second)
+	out.Urgent, out.Overdue = isUrgent(d) && d.Do == decision.Resize, s.isOverdue(d) && d.Do == decision.Resize
+	out.Divisible = short.Parts < maxParts && !s.standsForEviction(d) && (d.Do == decision.Resize || !s.isBlocked(d, resize)) && d.Pod.PodLevel == nil && !change.Restarts(d.Pod, d.With) && change.Grows(d.Pod, d.With) &&
 		(short.With == nil || !d.Pod.IsDeferred() || !change.IsAsked(d.Pod, short.With)) // the kubelet has not seen the last part yet
 	if short.Moves >= maxMoves {
 		out.Allowed = min(out.Allowed, room.Split)
@@ -232,22 +315,9 @@ func (s *pass) describeNeed(out *room.Pod, d *entry) {
 // A recommendation that is too young is not among them: such a target may be too low.
 var shrinkReasons = map[decision.ReasonCode]bool{decision.Fits: true, decision.PodTooYoung: true, decision.SmallChange: true, decision.BudgetSpent: true, decision.NotReady: true}
 
-// shrinkChecks are the checks for a resize that makes room for another pod.
-var shrinkChecks = []check{
-	{GateWindow, (*candidate).switchedOff},
-	{GateInterruption, (*candidate).interrupted},
-	{GateCanary, (*candidate).awaitsCanary},
-	{GateResizeEffect, (*candidate).undone},
-	{GateResizeRefusal, (*candidate).resizeRefused},
-	{GateAdmission, (*candidate).replacementRefused},
-	{GateReplicas, (*candidate).replicasUnknown},
-	{GateMinReplicas, (*candidate).tooFewReplicasInPlace},
-	notAnnounced(decision.Resize),
-}
-
 // mayShrink reports whether a pod that is left may be resized in place to its lower target: no container restarts, and the kubelet
 // has no other resize of the pod to do.
-func (s *pass) mayShrink(d *entry) bool {
+func (s *roomMaker) mayShrink(d *entry) bool {
 	p, mode := d.Pod, d.Autoscaler.Mode
 	if d.Do != decision.Leave || isKilled(d) || !shrinkReasons[d.Reason.Code] || s.allowedFor(d.Autoscaler) == room.Off || len(d.With) == 0 ||
 		!mode.Resizes() || mode == cluster.InPlace && !s.b.InPlace || isBoosted(p) {
@@ -257,15 +327,11 @@ func (s *pass) mayShrink(d *entry) bool {
 		!change.Shrinks(p, d.With) || change.Restarts(p, d.With) || change.ChangesQoS(s.w.Limits[p.Namespace], p, d.With) {
 		return false
 	}
-	return !s.isBlocked(d, shrinkChecks)
+	return !s.isBlocked(d, shrink)
 }
 
 // moveReasons are the reasons to leave a pod that do not prevent moving it.
 var moveReasons = map[decision.ReasonCode]bool{decision.Fits: true, decision.PodTooYoung: true, decision.AutoscalerTooYoung: true, decision.SmallChange: true, decision.SameSize: true}
-
-// moveChecks are the checks for the eviction of a pod to make room for another one: those for an eviction, but the size of the pod
-// need not change.
-var moveChecks = append([]check{{GateInterruption, (*candidate).interrupted}}, evictionChecks[1:]...)
 
 // isKilled reports whether a pod has been OOM-killed and is not ready, or gets more memory because of an OOM kill. Such a pod makes no
 // room for others.
@@ -273,7 +339,7 @@ func isKilled(d *entry) bool { return d.Rescue || d.Pod.Crash != nil }
 
 // mayMove reports whether a pod may be evicted so that its replacement runs on another node: for another pod, or because its own
 // resize waits for room.
-func (s *pass) mayMove(d *entry) bool {
+func (s *roomMaker) mayMove(d *entry) bool {
 	p := d.Pod
 	itself := s.needsRoom(d)
 	if s.allowedFor(d.Autoscaler) < room.Move || !d.Autoscaler.Mode.Evicts() || len(d.With) == 0 || d.Do != decision.Leave || !itself && !moveReasons[d.Reason.Code] {
@@ -284,37 +350,41 @@ func (s *pass) mayMove(d *entry) bool {
 		return false
 	}
 	if itself {
-		return p.IsDeferred() && s.roomCandidate(d).isMovable(surgeChecks, evictionChecks)
+		return p.IsDeferred() && s.roomDecider(d).isMovable(surgePod, evict)
 	}
-	return !isKilled(d) && !p.IsResizing() && s.roomCandidate(d).isMovable(moveSurgeChecks, moveChecks)
+	return !isKilled(d) && !p.IsResizing() && s.roomDecider(d).isMovable(moveBySurge, move)
 }
 
-func (s *pass) isBlocked(d *entry, against []check) bool {
-	t := s.roomCandidate(d)
-	return slices.ContainsFunc(against, func(c check) bool {
-		_, blocked := c.blocks(t)
-		return blocked
-	})
+func (s *pass) isBlocked(d *entry, against kind) bool {
+	t := s.roomDecider(d)
+	for c := range checksOf(against) {
+		if _, blocked := c.blocks(&t.candidate); blocked {
+			return true
+		}
+	}
+	return false
 }
 
-// roomCandidate returns the candidate of a decision. A pod that should not change has no scope yet.
-func (s *pass) roomCandidate(d *entry) *candidate {
+// roomDecider returns the decider on a decision. A pod that should not change has no scope yet.
+func (s *pass) roomDecider(d *entry) *decider {
 	if d.scope == nil {
 		d.scope = s.scopeOf(d.Autoscaler)
 	}
-	return s.candidate(d)
+	return s.decider(d)
 }
 
 func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 	if sc := s.scopes[a]; sc != nil {
 		return sc
 	}
-	sc := &scope{effective: map[cluster.Workload]bool{}}
+	sc := &scope{effective: map[cluster.Workload]bool{}, siblings: s.siblingsOf(nil, nil), surge: s.surgesOf(nil), rescue: &rescue.Gate{Book: s.rescues}}
 	for _, g := range s.w.Governed {
 		if g.Autoscaler != a {
 			continue
 		}
-		sc.pods, sc.groups, sc.newest = g.Pods, s.groupsOf(a, g.Pods), newestOf(g.Pods)
+		sc.siblings, sc.surge, sc.rescue.Pods = s.siblingsOf(g.Pods, nil), s.surgesOf(g.Pods), g.Pods
+		sc.pods, sc.groups, sc.newest = g.Pods, s.counter.Groups(a, g.Pods), newestOf(g.Pods)
+		sc.open = s.counter.Open(sc.groups, g.Pods)
 	}
 	s.scopes[a] = sc
 	return sc
@@ -332,34 +402,34 @@ func (s *pass) judgeIncomplete(d *entry) {
 	}
 	for x := range change.Pairs(d.Pod, d.With, false) {
 		if !x.Limit && change.Compare(x.Resource, x.To, x.From) > 0 && d.Wanted.Code == decision.Fits {
-			d.Wanted = decision.Reason{Code: decision.Incomplete, Container: nameUnlessSole(d.Pod)(x.Container.Name), Resource: x.Resource, From: x.From, To: x.To}
+			d.Wanted = decision.Reason{Code: decision.Incomplete, Container: need.NameUnlessSole(d.Pod)(x.Container.Name), Resource: x.Resource, From: x.From, To: x.To}
 		}
 	}
 }
 
 // isShortOfRoom reports whether the pod has a part of its increase and its node has no room for the rest.
-func (t *candidate) isShortOfRoom() bool {
+func (t *decider) isShortOfRoom() bool {
 	p := t.d.Pod
-	if t.w.Ledger.LackOfRoom(p).Parts == 0 || t.allowedFor(t.d.Autoscaler) < room.Split || !t.nodeRooms().known {
+	if t.w.Ledger.LackOfRoom(p).Parts == 0 || t.allowedFor(t.d.Autoscaler) < room.Split || !t.nodeRooms().Known {
 		return false
 	}
-	n := t.rooms.nodes[p.Node]
-	return n != nil && !n.unknown && !n.free.Holds(t.rest())
+	n := t.rooms.Nodes[p.Node]
+	return n != nil && !n.Unknown && !n.Free.Holds(t.rest())
 }
 
 // rest returns what the pod needs besides what it holds.
-func (t *candidate) rest() room.Amount {
-	return room.Of(change.Total(t.d.Pod, t.d.With)).Sub(held(t.d.Pod))
+func (t *decider) rest() room.Amount {
+	return room.Of(change.Total(t.d.Pod, t.d.With)).Sub(placement.Held(t.d.Pod))
 }
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
 // after Budget.DeferredFor, but only if its requests are outside their bounds, and if no quota refused the rest of the increase: it
 // would refuse the replacement, too. If the quotas are not known, the pod is first asked for the rest, so that a quota can refuse it. After
 // such a refusal, it is asked again when the back-off ends.
-func (t *candidate) whileShortOfRoom() {
-	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.nodes[t.d.Pod.Node].free.Lacking(t.rest()).Shortage()}
+func (t *decider) whileShortOfRoom() {
+	r := decision.Reason{Code: decision.AwaitingRoom, Text: t.rooms.Nodes[t.d.Pod.Node].Free.Lacking(t.rest()).Shortage()}
 	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
-	_, known := t.quotaView() // the checks for an eviction read known quotas
+	known := t.knowsQuotas() // the checks for an eviction read known quotas
 	last, failed := t.lastResize(t.d)
 	switch {
 	case failed && !known && last.IsOverQuota(t.now, t.d.With) && t.now.Before(last.Until(t.b.Delays)):
@@ -367,7 +437,7 @@ func (t *candidate) whileShortOfRoom() {
 	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:
 		t.leave(r)
 	case !known && t.d.Autoscaler.Mode.Evicts() && (!t.w.Ledger.IsAskedInFull(t.d.Pod) || failed && last.IsOverQuota(t.now, t.d.With)):
-		t.try(decision.Resize, t.resizeChecks(), decision.Fits)
+		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	default:
 		t.evictOr(decision.ResizeWaiting, r)
 	}
@@ -398,4 +468,77 @@ func (s *pass) shrinkFirst(acts []*entry) {
 			d.slot = at
 		}
 	}
+}
+
+// maxSpots bounds the nodes that are considered for the replacement of a pod: those with the most free memory and those with the
+// most free CPU.
+const maxSpots = 32
+
+// spots are the nodes that may take the pods of one node.
+type spots struct {
+	rooms  *placement.Rooms
+	from   *placement.Room
+	others []room.Spot
+	index  map[string]int // of others, by node
+	byKey  map[placement.Key][]int
+}
+
+func newSpots(all *placement.Rooms, from *placement.Room) *spots {
+	return &spots{rooms: all, from: from, index: map[string]int{}, byKey: map[placement.Key][]int{}}
+}
+
+// nodeRooms returns the room on all nodes, from one look at all pods.
+func (s *pass) nodeRooms() *placement.Rooms {
+	if s.rooms == nil {
+		s.rooms = placement.RoomsOf(s.w.Nodes, s.w.Pods, s.sizes)
+	}
+	return s.rooms
+}
+
+// candidateFor returns what moving a pod means.
+func (s *roomMaker) candidateFor(d *entry, at *spots) *room.Candidate {
+	p, t := d.Pod, s.roomDecider(d)
+	c := &room.Candidate{Size: room.Of(change.Total(p, d.With)), DeletionCost: p.DeletionCost, Spots: s.spotsFor(p, at)}
+	if t.g != nil {
+		c.Ready, c.Wanted = t.g.Ready-t.g.Spent, t.g.Wanted
+	}
+	if !p.Started.IsZero() && p.ReadySince.After(p.Started) {
+		c.StartSeconds = int64(p.ReadySince.Sub(p.Started).Seconds())
+	}
+	return c
+}
+
+// spotsFor returns the indices of the nodes that accept a pod by their labels and taints.
+func (s *roomMaker) spotsFor(p *cluster.Pod, at *spots) []int {
+	key := placement.KeyOf(p)
+	if known, ok := at.byKey[key]; ok {
+		return known
+	}
+	var usable []*placement.Room
+	accepts, _ := s.sizes.Accepting(key)
+	for i := range s.w.Nodes {
+		n := &s.w.Nodes[i]
+		if r := at.rooms.Nodes[n.Name]; r != at.from && r.TakesPods() && !r.Unknown && accepts(n) {
+			usable = append(usable, r)
+		}
+	}
+	byName := func(a, b *placement.Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
+	slices.SortFunc(usable, func(a, b *placement.Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
+	most := slices.Clone(usable[:min(len(usable), maxSpots/2)])
+	rest := usable[len(most):]
+	slices.SortFunc(rest, func(a, b *placement.Room) int { return cmp.Or(cmp.Compare(b.Open.CPU, a.Open.CPU), byName(a, b)) })
+	most = append(most, rest[:min(len(rest), maxSpots/2)]...)
+	slices.SortFunc(most, byName)
+	out := make([]int, 0, len(most))
+	for _, r := range most {
+		i, known := at.index[r.Node.Name]
+		if !known {
+			i = len(at.others)
+			at.index[r.Node.Name] = i
+			at.others = append(at.others, room.Spot{Node: r.Node.Name, Free: r.Open})
+		}
+		out = append(out, i)
+	}
+	at.byKey[key] = out
+	return out
 }

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
@@ -163,7 +164,7 @@ func drawFullNodes(t *rapid.T) (World, Budget) {
 		used := room.Amount{CPU: 100 * rapid.Int64Range(0, 6).Draw(t, "free"), Memory: (100 << 20) * rapid.Int64Range(0, 6).Draw(t, "free")}
 		for _, p := range w.Pods {
 			if p.Node == w.Nodes[i].Name {
-				used = used.Add(held(p))
+				used = used.Add(placement.Held(p))
 			}
 		}
 		w.Nodes[i].Allocatable = cluster.Amounts(used.CPU, used.Memory)
@@ -200,7 +201,7 @@ func TestHeld_pendingResizes_countAsTheKubeletAndTheSchedulerDo(t *testing.T) {
 		if tc.state != cluster.NoResize {
 			p.Resize = &cluster.Resize{State: tc.state}
 		}
-		if h, c := held(p), counted(p); h != tc.held || c != tc.counted {
+		if h, c := placement.Held(p), placement.Counted(p); h != tc.held || c != tc.counted {
 			t.Errorf("%s: holds %v and counts as %v, want %v and %v", name, h, c, tc.held, tc.counted)
 		}
 	}
@@ -216,7 +217,7 @@ func TestPart_severalContainers_growInProportion(t *testing.T) {
 		{Container: "app", Requests: cluster.Amounts(3000, 200*mebibyte), Limits: cluster.Amounts(6000, 400*mebibyte)},
 		{Container: "log", Requests: cluster.Amounts(300, 50*mebibyte)},
 	}
-	s := &pass{}
+	s := &roomMaker{pass: &pass{}}
 	step := room.Step{From: room.Amount{CPU: 1100, Memory: 200 * mebibyte}, To: room.Amount{CPU: 2200, Memory: 225 * mebibyte}}
 	a := &cluster.Autoscaler{}
 	got, ok := s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)

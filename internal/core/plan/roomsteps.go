@@ -5,18 +5,21 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
 
 // apply changes the decisions as the plan of a node requires.
-func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
+func (s *roomMaker) apply(p room.Plan) {
 	for _, step := range p.Steps {
-		d := byUID[step.ID]
+		d := s.byUID[step.ID]
 		if d == nil {
 			continue
 		}
@@ -45,13 +48,13 @@ func (s *pass) apply(p room.Plan, byUID map[string]*entry) {
 			moves = append(moves, p.Steps[0])
 			p.Steps = p.Steps[1:]
 		}
-		s.applyMoves(moves, byUID)
+		s.applyMoves(moves)
 	}
 }
 
 // applyWait leaves a pod whose resize would take the room of another one. A pod for which others move once the kubelet has deferred its
 // resize is asked for all of its increase.
-func (s *pass) applyWait(d *entry, step room.Step) {
+func (s *roomMaker) applyWait(d *entry, step room.Step) {
 	switch {
 	case step.ForID != "":
 		s.leaveRoom(d, step.For)
@@ -61,20 +64,18 @@ func (s *pass) applyWait(d *entry, step room.Step) {
 }
 
 // askInFull resizes a pod that has a part of its increase by the rest. The scheduler counts the rest from now on.
-func (s *pass) askInFull(d *entry) {
+func (s *roomMaker) askInFull(d *entry) {
 	if s.tryResize(d) {
-		n := s.rooms.nodes[d.Pod.Node]
-		n.open = n.open.Sub(increaseOf(d))
+		s.occupy(d)
 	}
 }
 
 // leaveRoom leaves a pod instead of resizing it, and returns its budget.
-func (s *pass) leaveRoom(d *entry, other string) {
+func (s *roomMaker) leaveRoom(d *entry, other string) {
 	if d.Do != decision.Resize {
 		return
 	}
-	n := s.rooms.nodes[d.Pod.Node]
-	n.open = n.open.Add(increaseOf(d))
+	s.vacate(d)
 	s.release(d)
 	s.withdraw(d, s.roomReserved(d, other))
 	if s.withdrawn == nil {
@@ -89,19 +90,29 @@ func (s *pass) roomReserved(d *entry, other string) decision.Reason {
 	if since.IsZero() || since.After(s.now) {
 		since = s.now
 	}
-	return decision.Reason{Code: decision.RoomReserved, Text: other, Until: since.Add(s.b.DeferredFor)}
+	r := aboutPod(decision.RoomReserved, d.Pod, other)
+	r.Until = since.Add(s.b.DeferredFor)
+	return r
+}
+
+// aboutPod returns a reason about another pod, which it names openly only within one namespace.
+func aboutPod(code decision.ReasonCode, p *cluster.Pod, other string) decision.Reason {
+	if strings.HasPrefix(other, p.Namespace+"/") {
+		return decision.Reason{Code: code, Text: other}
+	}
+	return decision.Reason{Code: code, Elsewhere: other}
 }
 
 // takesRoom reports whether the resize of a pod would take room that the plan of its node reserves for another pod, and for which one.
 func (s *pass) takesRoom(d *entry) (string, bool) {
-	if s.rooms == nil || d.Do != decision.Resize || s.isUrgent(d) || !s.needsRoom(d) {
+	if d.Do != decision.Resize || !s.needsRoom(d) {
 		return "", false
 	}
-	n := s.rooms.nodes[d.Pod.Node]
-	if n == nil || n.plan == nil {
+	plan := s.plannedOn[d.Pod.Node]
+	if plan == nil {
 		return "", false
 	}
-	other := n.plan.ReservedFor(d.Pod.Priority, increaseOf(d))
+	other := plan.ReservedFor(&room.Pod{Priority: d.Pod.Priority, Urgent: isUrgent(d), Overdue: s.isOverdue(d)}, increaseOf(d))
 	return other, other != ""
 }
 
@@ -121,35 +132,34 @@ func (s *pass) holdForRoom(d *entry) bool {
 
 // takeFreeRoom takes the increase of a pod, which was decided on after all others, from the free room of its node.
 func (s *pass) takeFreeRoom(d *entry) {
-	if s.rooms == nil || s.rooms.nodes[d.Pod.Node] == nil {
+	if s.rooms == nil || s.rooms.Nodes[d.Pod.Node] == nil {
 		return
 	}
-	n := s.rooms.nodes[d.Pod.Node]
-	n.open = n.open.Sub(increaseOf(d))
-	if n.plan != nil {
-		n.plan.Give(room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String()}, increaseOf(d))
+	s.occupy(d)
+	if plan := s.plannedOn[d.Pod.Node]; plan != nil {
+		plan.Give(room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String()}, increaseOf(d))
 	}
 }
 
 // applyShrink resizes a pod in place to its lower target, unless it does that anyway.
-func (s *pass) applyShrink(d *entry, step room.Step) {
+func (s *roomMaker) applyShrink(d *entry, step room.Step) {
 	if step.ForID == "" || d.Do != decision.Leave {
 		return
 	}
-	r := decision.Reason{Code: decision.MakesRoom, Text: step.For}
+	r := aboutPod(decision.MakesRoom, d.Pod, step.For)
 	for x := range change.Pairs(d.Pod, d.With, false) {
 		if !x.Limit && r.Resource == 0 && change.Compare(x.Resource, x.To, x.From) < 0 {
-			r.Resource, r.From, r.To, r.Container = x.Resource, x.From, x.To, nameUnlessSole(d.Pod)(x.Container.Name)
+			r.Resource, r.From, r.To, r.Container = x.Resource, x.From, x.To, need.NameUnlessSole(d.Pod)(x.Container.Name)
 		}
 	}
 	d.Do, d.Reason, d.Fallback = decision.Resize, r, false
-	s.roomCandidate(d).reserve(decision.Resize)
+	s.reserve(d, decision.Resize)
 }
 
 // tryResize resizes a pod that is left, if no check blocks that. It keeps the reason to leave the pod otherwise.
-func (s *pass) tryResize(d *entry) bool {
+func (s *roomMaker) tryResize(d *entry) bool {
 	before := d.Reason
-	s.candidate(d).try(decision.Resize, resizeChecks, decision.Fits)
+	s.decider(d).try(decision.Resize, resize, decision.Fits)
 	if d.Do == decision.Leave {
 		d.Reason = before
 	}
@@ -157,7 +167,7 @@ func (s *pass) tryResize(d *entry) bool {
 }
 
 // applyPart makes a pod grow by a part.
-func (s *pass) applyPart(d *entry, step room.Step) {
+func (s *roomMaker) applyPart(d *entry, step room.Step) {
 	with, ok := s.partOf(d, step)
 	if !ok || d.Do == decision.Leave && !s.tryResize(d) {
 		return
@@ -168,7 +178,7 @@ func (s *pass) applyPart(d *entry, step room.Step) {
 
 // partOf returns the requests and limits of the containers for growth by a part: each container gets the same share of its increase
 // of a resource. No container shrinks. It returns false if the API server would refuse them, or they change nothing.
-func (s *pass) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
+func (s *roomMaker) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
 	p := d.Pod
 	out := slices.Clone(d.With)
 	for i := range out {
@@ -187,7 +197,7 @@ func (s *pass) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
 	}
 	size := room.Of(change.Total(p, out)).Sub(step.From)
 	if !step.To.Sub(step.From).Holds(size) || !change.Grows(p, out) || change.IsAsked(p, out) ||
-		change.ChangesQoS(s.w.Limits[p.Namespace], p, out) || policy.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
+		change.ChangesQoS(s.w.Limits[p.Namespace], p, out) || admissible.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
 		return nil, false
 	}
 	return out, true
@@ -240,13 +250,13 @@ func growBy(res cluster.Resource, had, wanted cluster.Resources, share float64, 
 }
 
 // applyMoves moves pods that make room for the same pod, or the pod itself. It moves all of them or none.
-func (s *pass) applyMoves(moves []room.Step, byUID map[string]*entry) {
+func (s *roomMaker) applyMoves(moves []room.Step) {
 	var done []*entry
 	var before []decision.Reason
 	for _, step := range moves {
-		d := byUID[step.ID]
+		d := s.byUID[step.ID]
 		reason := d.Reason
-		if !s.applyMove(d, step, byUID) {
+		if !s.applyMove(d, step) {
 			for i, undo := range done {
 				s.endSurge(undo)
 				s.release(undo)
@@ -258,20 +268,20 @@ func (s *pass) applyMoves(moves []room.Step, byUID map[string]*entry) {
 		done, before = append(done, d), append(before, reason)
 	}
 	for _, step := range moves {
-		n := s.rooms.nodes[step.Node]
-		n.open = n.open.Sub(step.To)
+		n := s.rooms.Nodes[step.Node]
+		n.Open = n.Open.Sub(step.To)
 	}
 }
 
 // applyMove moves a pod, if no check blocks that.
-func (s *pass) applyMove(d *entry, step room.Step, byUID map[string]*entry) bool {
+func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 	before := d.Reason
-	t := s.roomCandidate(d)
+	t := s.roomDecider(d)
 	if step.ForID == "" { // its own resize waits for room
-		t.move(surgeChecks, evictionChecks, decision.ResizeWaiting)
+		t.move(surgePod, evict, decision.ResizeWaiting)
 	} else {
 		wanted := d.Wanted
-		t.move(moveSurgeChecks, moveChecks, decision.Fits)
+		t.move(moveBySurge, move, decision.Fits)
 		d.Wanted = wanted
 	}
 	if d.Do == decision.Leave {
@@ -280,7 +290,7 @@ func (s *pass) applyMove(d *entry, step room.Step, byUID map[string]*entry) bool
 	}
 	d.placed = true
 	if step.ForID != "" {
-		d.Reason, d.roomFor = decision.Reason{Code: decision.MovesForRoom, Text: step.For}, byUID[step.ForID].Pod
+		d.Reason, d.roomFor = aboutPod(decision.MovesForRoom, d.Pod, step.For), s.byUID[step.ForID].Pod
 	}
 	return true
 }

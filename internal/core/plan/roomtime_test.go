@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -90,7 +91,7 @@ func TestPlan_fullNodesOverTime_reservedRoomHoldsUpForShortTimes(t *testing.T) {
 		reserved, asks := map[string]wait{}, map[string]int{}
 		for range 30 {
 			w := s.world()
-			w.Requested = RequestedBy(s.pods)
+			w.Requested = radius.RequestedBy(s.pods)
 			pass := Begin(s.now, w, s.budget)
 			pass.Learn()
 			checkTaken(t, pass)
@@ -134,17 +135,17 @@ func checkTaken(t *rapid.T, pass *Pass) {
 	for i := range pass.entries {
 		d := &pass.entries[i]
 		if d.Do != decision.Leave && d.Reason.Code != decision.MakesRoom {
-			changed = changed.Add(runningRequests(d.Pod))
+			changed = changed.Add(radius.Running(d.Pod))
 		}
 		if d.scope == nil {
 			continue
 		}
-		if g := d.scope.groups[d.Pod.Controller]; g != nil && (g.spent < 0 || g.replaced < 0 || g.revived < 0) {
+		if g := d.scope.groups[d.Pod.Controller]; g != nil && (g.Spent < 0 || g.Replaced < 0 || g.Revived < 0) {
 			t.Fatalf("%s: the group has %+v", d.Pod.Key, g)
 		}
 	}
-	if pass.radius != nil && room.Of(pass.radius.cluster.Planned) != room.Of(changed) {
-		t.Fatalf("changes of %v are planned, want %v", pass.radius.cluster.Planned, changed)
+	if pass.radius != nil && room.Of(pass.radius.Cluster.Planned) != room.Of(changed) {
+		t.Fatalf("changes of %v are planned, want %v", pass.radius.Cluster.Planned, changed)
 	}
 	if len(pass.Failures()) > 0 {
 		t.Fatalf("%+v", pass.Failures())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -268,7 +269,7 @@ func TestPass_webhookRefusesForADayAfterQuota_podIsEvicted(t *testing.T) {
 			}
 		}
 	}
-	if evicted < ledger.HistoryTTL || evicted > ledger.HistoryTTL+2*time.Hour {
-		t.Errorf("the pod is evicted after %v, want %v", evicted, ledger.HistoryTTL)
+	if evicted < attempt.HistoryTTL || evicted > attempt.HistoryTTL+2*time.Hour {
+		t.Errorf("the pod is evicted after %v, want %v", evicted, attempt.HistoryTTL)
 	}
 }

@@ -37,7 +37,7 @@ func roomToMove() (World, Budget) {
 	pods := []*cluster.Pod{needs, pod("b", "b-1", "n2", 700), pod("c", "c-0", "n1", 500), pod("c", "c-1", "n2", 500)}
 	w := World{
 		Governed: cluster.Gather([]*cluster.Autoscaler{advise("b", 700), advise("c", 500)}, pods, false),
-		Scales:   map[cluster.Workload]cluster.Scale{}, Pods: pods, Ledger: ledger.New(), Surges: &Surges{},
+		Scales:   map[cluster.Workload]cluster.Scale{}, Pods: pods, Ledger: ledger.New(), Surges: &surge.State{},
 		Nodes: []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(1000, 1<<30), Ready: true}, {Name: "n2", Allocatable: cluster.Amounts(4000, 1<<30), Ready: true}},
 	}
 	for _, p := range pods {
@@ -64,7 +64,7 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 		want   decision.Act
 	}{
 		"by default":         {func(*World, *Budget) {}, decision.Surge},
-		"--mover=evict":      {func(_ *World, b *Budget) { b.Mover = MoveByEviction }, decision.Evict},
+		"--mover=evict":      {func(_ *World, b *Budget) { b.Mover = surge.ByEviction }, decision.Evict},
 		"annotation":         {func(w *World, _ *Budget) { w.Governed[1].Autoscaler.Mover = "evict" }, decision.Evict},
 		"surges are unknown": {func(w *World, _ *Budget) { w.Surges = nil }, decision.Evict},
 		"an HPA":             {func(w *World, _ *Budget) { w.Surges.Scaled = map[cluster.Workload]bool{c: true} }, decision.Evict},

@@ -19,8 +19,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/transcript"
 )
@@ -58,7 +61,7 @@ import (
 //	ready                         every pod runs and is ready
 //	kubelet                       the kubelet does the resizes on the nodes that have room, and defers the others
 //	provider off|none|placeholders|requests|both  how capacity is asked for before an eviction
-//	autoscaler accepts|provides|fails TEXT        what the cluster autoscaler does about ProvisioningRequests
+//	autoscaler accepts|provides|fails TEXT        what the cluster autoscaler does about headroom.ProvisioningRequests
 //	scheduler                     places the pods without a node where there is room
 //	lose NS/POD                   another client deletes the request for capacity for a pod
 //	rooms                         prints the plans for nodes that are too full
@@ -79,7 +82,7 @@ type script struct {
 	fit         bool // pods are scaled down to the nodes
 	newNodes    []cluster.NewNode
 	daemons     []cluster.Daemon
-	provider    Provider
+	provider    headroom.Provider
 	requests    []cluster.CapacityRequest
 	lazy        bool // evicted pods are not replaced
 	born        int
@@ -323,14 +326,14 @@ func (s *script) runKubelet([]string) error {
 			if p.Node != n.Name {
 				continue
 			}
-			free = free.Sub(sumOf(p, true))
+			free = free.Sub(placement.Sum(p, true))
 			if slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil }) {
 				waiting = append(waiting, p)
 			}
 		}
 		slices.SortFunc(waiting, compareByResize)
 		for _, p := range waiting {
-			increase := room.Of(change.Total(p, nil)).Sub(sumOf(p, true))
+			increase := room.Of(change.Total(p, nil)).Sub(placement.Sum(p, true))
 			if !free.Holds(increase) {
 				if !p.IsDeferred() {
 					p.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: s.now}
@@ -349,7 +352,7 @@ func (s *script) runKubelet([]string) error {
 
 func compareByResize(a, b *cluster.Pod) int {
 	more := func(p *cluster.Pod) int {
-		if sumOf(p, true).Holds(room.Of(change.Total(p, nil))) {
+		if placement.Sum(p, true).Holds(room.Of(change.Total(p, nil))) {
 			return 0
 		}
 		return 1
@@ -389,10 +392,10 @@ func (s *script) schedule(p *cluster.Pod) {
 		free := room.Of(n.Allocatable)
 		for _, o := range s.pods {
 			if o.Node == n.Name {
-				free = free.Sub(counted(o))
+				free = free.Sub(placement.Counted(o))
 			}
 		}
-		if free.Holds(counted(p)) {
+		if free.Holds(placement.Counted(p)) {
 			p.Node = n.Name
 			return
 		}
@@ -500,7 +503,7 @@ func (s *script) changePod(f []string) error {
 			err = errors.Join(err, cerr)
 			p.Phase, p.Ready, p.ReadySince = cluster.Running, false, s.now.Add(-time.Minute)
 			p.Crash = &cluster.Crash{Version: "1", Labels: []string{"app=" + p.Top.Name}}
-			p.LocalData = p.LocalData || len(parts) > 1
+			p.OwnVolume = len(parts) > 1
 			first.Exit.Kills = uint8(kills)
 		case "resize":
 			states := map[string]cluster.ResizeState{
@@ -780,7 +783,7 @@ func (s *script) setBudget(f []string) error {
 		case "fit-nodes":
 			s.fit = true
 		case "rescue":
-			s.budget.Rescue = map[string]RescueMode{"evict": RescueByEviction, "delete": RescueByDeletion}[value]
+			s.budget.Rescue = map[string]rescue.Mode{"evict": rescue.ByEviction, "delete": rescue.ByDeletion}[value]
 		case "make-room":
 			var ok bool
 			if s.budget.MakeRoom, ok = room.ParseAllowed(value); !ok {

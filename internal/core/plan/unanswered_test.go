@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -138,7 +139,7 @@ func TestPlan_evictionIsUnanswered_minimumOfReplicasHoldsInBothCases(t *testing.
 	}{
 		"minimum is all pods":             {2, 2 * time.Minute, true, false},
 		"minimum is fewer pods":           {1, 2 * time.Minute, true, true},
-		"the watch must have shown it":    {2, ledger.WatchDelay + time.Minute, true, true},
+		"the watch must have shown it":    {2, attempt.WatchDelay + time.Minute, true, true},
 		"both, and one more than present": {3, 2 * time.Minute, false, false},
 	} {
 		w, a := shrinking(2)
@@ -157,5 +158,75 @@ func TestPlan_evictionIsUnanswered_minimumOfReplicasHoldsInBothCases(t *testing.
 		if done[pods[0]] != tt.same || done[pods[1]] != tt.other {
 			t.Errorf("%s: evicted: the same pod %t, the other one %t; want %t and %t", name, done[pods[0]], done[pods[1]], tt.same, tt.other)
 		}
+	}
+}
+
+// A resize without an answer may have been carried out. If the eviction that would take its place must wait, its budget is not given to another
+// pod.
+func TestPass_resizeIsUnansweredAndEvictionWaits_budgetStaysSpent(t *testing.T) {
+	w := workloadsOf(1)
+	w.Governed[0].Autoscaler.Mode = cluster.InPlaceOrRecreate
+	b := DefaultBudget()
+	b.Tolerance = 0.5 // two pods
+	evicts := true
+	refuse := func(now time.Time, kinds ...decision.RefusalKind) int {
+		changed := map[string]bool{}
+		pass := Begin(now, w, b)
+		todo := actions(pass)
+		for len(todo) > 0 {
+			d, kind := todo[0], decision.OutcomeIsUnknown
+			todo = todo[1:]
+			if len(kinds) > 0 {
+				kind, kinds = kinds[0], kinds[1:]
+			}
+			if d.Do == decision.Evict && !evicts {
+				todo = append(todo, pass.Refused(d, decision.Refusal{Kind: decision.Denied, Text: "no"})...)
+				continue
+			}
+			if d.Do == decision.Evict || kind == decision.OutcomeIsUnknown {
+				changed[d.Pod.UID] = true
+			}
+			if d.Do == decision.Evict {
+				pass.Done(d)
+				continue
+			}
+			todo = append(todo, pass.Refused(d, decision.Refusal{Kind: kind, Text: "no"})...)
+		}
+		return len(changed)
+	}
+	refuse(noon, decision.WebhookFailed, decision.WebhookFailed, decision.WebhookFailed, decision.WebhookFailed, decision.WebhookFailed)
+	for i, then := range []bool{false, true} {
+		evicts = then
+		if n := refuse(noon.Add(time.Duration(i+1)*time.Hour), decision.Denied); n != 2 {
+			t.Errorf("evictions are carried out %v: %d pods are changed or may have been, want 2", evicts, n)
+		}
+	}
+}
+
+// The resize of a canary without an answer may have been carried out. If the eviction that takes its place is refused, it stays the canary.
+func TestPass_resizeOfCanaryIsUnanswered_noOtherPodIsChanged(t *testing.T) {
+	w := workloadsOf(1)
+	w.Governed[0].Autoscaler.Mode = cluster.InPlaceOrRecreate
+	w.Governed[0].Autoscaler.Canary = cluster.Canary{On: true, Watch: time.Hour}
+	first := Begin(noon, w, DefaultBudget())
+	for todo := actions(first); len(todo) > 0; todo = todo[1:] {
+		todo = append(todo, first.Refused(todo[0], decision.Refusal{Kind: decision.WebhookFailed, Text: "no"})...)
+	}
+	pass := Begin(noon.Add(time.Hour), w, DefaultBudget())
+	pass.Learn()
+	changed := map[string]bool{}
+	for todo := actions(pass); len(todo) > 0; todo = todo[1:] {
+		d, kind := todo[0], decision.Denied
+		if d.Do == decision.Resize {
+			changed[d.Pod.UID] = true
+			kind = decision.OutcomeIsUnknown
+		}
+		todo = append(todo, pass.Refused(d, decision.Refusal{Kind: kind, Text: "no"})...)
+	}
+	for _, d := range actions(Begin(noon.Add(time.Hour+time.Minute), w, DefaultBudget())) {
+		changed[d.Pod.UID] = true
+	}
+	if len(changed) != 1 {
+		t.Errorf("%d pods may have been changed, want the canary only", len(changed))
 	}
 }

@@ -4,11 +4,21 @@
 package plan
 
 import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/radius"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
 )
 
 // World is the input of Plan. Plan does not change it.
@@ -29,12 +39,12 @@ type World struct {
 	// Fleet contains the sizes of nodes to which Plan scales down pods that fit on no node. Nil means that it scales none.
 	Fleet *fleet.Fleet
 
-	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). A pod whose selector is not
-	// among them could be placed on any node whose taints it tolerates.
+	// Selectors are the node selectors that pods have, from cluster.Selected on (Pod.Place). The nodes for a pod whose selector is not
+	// among them are unknown, except its own one.
 	Selectors []cluster.NodeSelector
 
 	// Tolerations are those that pods have, from cluster.FirstListed on (Pod.Tolerance). A pod whose tolerations are not
-	// among them counts as one that tolerates all taints.
+	// among them tolerates at least the taints of its own node.
 	Tolerations []cluster.Tolerations
 
 	// Rules are the user's rules for the time of changes, by autoscaler. For an autoscaler that is not in it, its own rules apply.
@@ -51,9 +61,9 @@ type World struct {
 	Pods []*cluster.Pod
 
 	// Surges are the surges in progress. Nil means that no surge is possible.
-	Surges *Surges
+	Surges *surge.State
 	// Provider is how capacity is asked for before an eviction.
-	Provider Provider
+	Provider headroom.Provider
 
 	// Requests are the ProvisioningRequest objects of podfit. Placeholder pods are in Pods.
 	Requests []cluster.CapacityRequest
@@ -75,4 +85,81 @@ type World struct {
 
 	// Ledger records earlier attempts. Nil means that there were none.
 	Ledger *ledger.Ledger
+}
+
+// LimitsOf returns the bounds of the size of a pod.
+func (w *World) LimitsOf(p *cluster.Pod) policy.Limits {
+	l := w.Limits[p.Namespace]
+	if w.Fleet != nil {
+		l.Nodes = w.Fleet.Of(p)
+	}
+	return l
+}
+
+// Budget limits the disruption by Plan and sets the conditions for changing a pod. Fields that are set by a flag of upstream's
+// updater name the flag.
+type Budget struct {
+	// SkipInPlace (--in-place-skip-disruption-budget): a resize that restarts no container needs no budget.
+	SkipInPlace bool
+
+	// MakeRoom (--make-room): what is done to make room for resizes on full nodes, where the autoscaler does not override it.
+	MakeRoom room.Allowed
+
+	// Mover (--mover): how pods are replaced, where the autoscaler does not override it.
+	Mover surge.Mover
+
+	InPlace      bool // feature gate InPlace: update mode InPlace is enabled
+	StartupBoost bool // feature gate CPUStartupBoost
+
+	DeferredFor   time.Duration // a resize that waits for room on the node longer than this has failed
+	InProgressFor time.Duration // a resize that takes longer than this has failed
+
+	// PendingFor is how long a pod may be unscheduled before a smaller replacement is considered.
+	PendingFor time.Duration
+
+	// CapacityFor is how long a placeholder pod may wait for a node before the request for capacity has failed.
+	CapacityFor time.Duration
+
+	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
+	MustFit bool
+
+	// Rescue (--oom-rescue) selects what is done for OOM-killed pods that get more memory, beyond upstream's rules.
+	Rescue rescue.Mode
+
+	// RescueFor is how long after an OOM kill a pod is rescued.
+	RescueFor time.Duration
+
+	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
+	// evicted until the controller has all its pods.
+	ReplacementFor time.Duration
+
+	disruption.Limits // of pods that are out of service at once
+	need.Rules        // for a change
+	radius.Shares     // of requests that may be changed in an hour
+	attempt.Delays
+}
+
+// DefaultBudget returns upstream's defaults.
+func DefaultBudget() Budget {
+	return Budget{
+		DeferredFor:    5 * time.Minute,
+		InProgressFor:  time.Hour,
+		PendingFor:     2 * time.Minute,
+		CapacityFor:    10 * time.Minute,
+		MustFit:        true,
+		RescueFor:      10 * time.Minute,
+		MakeRoom:       room.Split,
+		Mover:          surge.ForRoom,
+		ReplacementFor: 5 * time.Minute,
+		Limits:         disruption.Limits{MinReplicas: 2, Tolerance: 0.5, StuckFor: 10 * time.Minute, Window: ledger.DefaultWindow},
+		Shares:         radius.Shares{NamespaceShare: 1, ClusterShare: 1},
+		Rules:          need.Rules{Threshold: 0.1, Lifetime: 12 * time.Hour, QuickOOM: 10 * time.Minute},
+		Delays: attempt.Delays{
+			RefusalBase:     time.Minute,
+			RefusalMax:      90 * time.Minute,
+			EvictionBackoff: 30 * time.Minute,
+			BackoffBase:     5 * time.Minute,
+			BackoffMax:      6 * time.Hour,
+		},
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -60,28 +61,21 @@ func writeResources(b *strings.Builder, separator string, requests, limits clust
 
 // RefusedAnnotation returns the value of the annotation vpaUpdates for a pod that keeps its own resources because the API
 // server would refuse the recommended ones.
-func RefusedAnnotation(a *cluster.Autoscaler, r Refusal) string {
+func RefusedAnnotation(a *cluster.Autoscaler, r admissible.Refusal) string {
 	return "Pod resources NOT updated by " + a.Name + ": the API server would refuse the pod: " + r.String()
 }
 
 // WithRefusedBoost returns a value of the annotation vpaUpdates, which may be empty, with the reason why the startup boost was not
 // applied.
-func WithRefusedBoost(a *cluster.Autoscaler, text string, r Refusal) string {
-	why := ": the API server would refuse the pod: " + r.String()
-	if text == "" {
-		return "Startup boost NOT applied by " + a.Name + why
-	}
-	return text + "; startup boost NOT applied" + why
+func WithRefusedBoost(a *cluster.Autoscaler, text string, r admissible.Refusal) string {
+	return withClause(a, text, "Startup boost NOT applied", ": the API server would refuse the pod: "+r.String())
 }
 
 // WithoutBoost returns a value of the annotation vpaUpdates, which may be empty, with the containers whose boost factor multiplies
 // nothing.
 func WithoutBoost(a *cluster.Autoscaler, text string, containers []string) string {
-	why := " to container " + strings.Join(containers, ", ") + ": a factor needs a CPU request or a recommendation"
-	if text == "" {
-		return "Startup boost NOT applied by " + a.Name + why
-	}
-	return text + "; startup boost NOT applied" + why
+	return withClause(a, text, "Startup boost NOT applied",
+		" to container "+strings.Join(containers, ", ")+": a factor needs a CPU request or a recommendation")
 }
 
 // WithVariables returns a value of the annotation vpaUpdates, which may be empty, with the variables that are added to the environment of
@@ -90,17 +84,19 @@ func WithVariables(a *cluster.Autoscaler, text string, added []Variable) string 
 	if len(added) == 0 {
 		return text
 	}
-	var what strings.Builder
-	for i, v := range added {
-		if i > 0 {
-			what.WriteString(", ")
-		}
-		what.WriteString(v.Name + " of container " + v.Container)
+	var names []string
+	for _, v := range added {
+		names = append(names, v.Name+" of container "+v.Container)
 	}
+	return withClause(a, text, "Environment set", ": "+strings.Join(names, ", "))
+}
+
+// withClause appends a clause to a value of the annotation. If the value is empty, the clause names the autoscaler.
+func withClause(a *cluster.Autoscaler, text, what, rest string) string {
 	if text == "" {
-		return "Environment set by " + a.Name + ": " + what.String()
+		return what + " by " + a.Name + rest
 	}
-	return text + "; environment set: " + what.String()
+	return text + "; " + strings.ToLower(what[:1]) + what[1:] + rest
 }
 
 const observedSeparator = ", "
@@ -108,32 +104,13 @@ const observedSeparator = ", "
 // ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers in the request to the webhook.
 // The updater ignores containers that were added to the pod later.
 func ObservedContainers(p *cluster.Pod) string {
-	var b strings.Builder
+	names := make([]string, 0, len(p.Containers))
 	for i := range p.Containers {
-		if p.Containers[i].Role != cluster.Regular {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString(observedSeparator)
-		}
-		b.WriteString(p.Containers[i].Name)
-	}
-	return b.String()
-}
-
-// ParseObserved returns the names in an annotation vpaObservedContainers. It returns false if one of them is not a valid container
-// name; then the annotation is ignored.
-func ParseObserved(value string) ([]string, bool) {
-	if value == "" {
-		return nil, true
-	}
-	names := strings.Split(value, observedSeparator)
-	for _, n := range names {
-		if !isLabel(n) {
-			return nil, false
+		if p.Containers[i].Role == cluster.Regular {
+			names = append(names, p.Containers[i].Name)
 		}
 	}
-	return names, true
+	return strings.Join(names, observedSeparator)
 }
 
 // Observed reports whether the annotation vpaObservedContainers of a pod contains a container. If the annotation is absent or

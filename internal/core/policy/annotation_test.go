@@ -30,6 +30,21 @@ func TestAnnotation_fits_listResourcesAndNotes(t *testing.T) {
 	}
 }
 
+// parseObserved returns the names in an annotation vpaObservedContainers. It returns false if one of them is not a valid container
+// name; then the annotation is ignored.
+func parseObserved(value string) ([]string, bool) {
+	if value == "" {
+		return nil, true
+	}
+	names := strings.Split(value, observedSeparator)
+	for _, n := range names {
+		if !isLabel(n) {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
 func TestObservedContainers_parse_roundTrips(t *testing.T) {
 	side := container("mesh", cluster.Resources{}, cluster.Resources{})
 	side.Role = cluster.Sidecar
@@ -38,12 +53,12 @@ func TestObservedContainers_parse_roundTrips(t *testing.T) {
 	if value != "app, log-2" {
 		t.Fatalf("value is %q", value)
 	}
-	if names, ok := ParseObserved(value); !ok || !slices.Equal(names, []string{"app", "log-2"}) {
+	if names, ok := parseObserved(value); !ok || !slices.Equal(names, []string{"app", "log-2"}) {
 		t.Errorf("parsed %v, %v", names, ok)
 	}
 }
 
-func TestObserved_annotationValues_matchParseObserved(t *testing.T) {
+func TestObserved_annotationValues_matchparseObserved(t *testing.T) {
 	for _, c := range []struct {
 		annotation, container string
 		want                  bool
@@ -68,7 +83,7 @@ func FuzzObservedAgreesWithItsParser(f *testing.F) {
 	f.Add("app,log", "app")
 	f.Add(", ", "")
 	f.Fuzz(func(t *testing.T, annotation, name string) {
-		names, readable := ParseObserved(annotation)
+		names, readable := parseObserved(annotation)
 		want := annotation == "" || !readable || slices.Contains(names, name)
 		if got := Observed(annotation, name); got != want {
 			t.Fatalf("Observed(%q, %q) = %v", annotation, name, got)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 )
@@ -17,14 +18,14 @@ const wholeBoost = 1024
 // Boosted is the size of a pod with its startup boost.
 type Boosted struct {
 	Fits      []Fitted
-	Originals []Original // of the boosted containers
-	NoBase    []string   // containers with a factor that multiplies nothing: they have neither a CPU request nor a recommendation
-	Refusal   Refusal    // why no boost is possible without taking CPU from a container; Fits is the size with the whole boost then
+	Originals []Original         // of the boosted containers
+	NoBase    []string           // containers with a factor that multiplies nothing: they have neither a CPU request nor a recommendation
+	Refusal   admissible.Refusal // why no boost is possible without taking CPU from a container; Fits is the size with the whole boost then
 
 	configured, learnt bool // a container has a boost that the user configured, or a learnt one
 }
 
-// AdmissibleBoost applies the startup boost (Boost) and changes the sizes so that the API server admits them (Admissible). If the
+// AdmissibleBoost applies the startup boost (Boost) and changes the sizes so that the API server admits them (admissible.Adjust). If the
 // boost does not fit into the pod-level resources or the pod LimitRange, it is limited, so that it takes no CPU from other containers.
 //
 // If all boosts of the pod are learnt, the boost is also limited so that the pod fits on a node, if it does without the boost. If that leaves
@@ -34,7 +35,7 @@ func AdmissibleBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fit
 	by := func(share int64) (b Boosted, takes bool) {
 		b = boostBy(a, p, slices.Clone(fits), most, share)
 		meant := slices.Clone(b.Fits)
-		Admissible(l, p, b.Fits)
+		admissible.Adjust(l, p, b.Fits)
 		guardBoost(a, l, p, fits, b.Fits)
 		tooLarge := b.learnt && !b.configured && !fitsOnNode(l, p, b.Fits) && fitsOnNode(l, p, fits)
 		return b, tooLarge || takesCPU(p, fits, meant, b.Fits)
@@ -54,18 +55,16 @@ func AdmissibleBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fit
 		return Boosted{Fits: fits}
 	}
 	unlimited := boostBy(a, p, slices.Clone(fits), most, wholeBoost)
-	whole.Refusal = Refused(l, p, unlimited.Fits)
+	whole.Refusal = admissible.Refused(l, p, unlimited.Fits)
 	if !whole.Refusal.Refused() {
-		whole.Refusal = Refusal{Kind: SumAbovePodLevel, Resource: cluster.CPU, Have: totalCPU(p, unlimited.Fits), Want: totalCPU(p, whole.Fits)}
+		whole.Refusal = admissible.Refusal{Kind: admissible.SumAbovePodLevel, Resource: cluster.CPU, Have: totalCPU(p, unlimited.Fits), Want: totalCPU(p, whole.Fits)}
 	}
 	return whole
 }
 
 // fitsOnNode reports whether a pod with fits set on it fits on a node when no other pod runs there, or whether that is not known.
 func fitsOnNode(l Limits, p *cluster.Pod, fits []Fitted) bool {
-	ceilings := l.ceilings()
-	wanted := demandOf(l, p, fits)
-	return len(ceilings) == 0 || slices.ContainsFunc(ceilings, func(c ceiling) bool { return c.holds(wanted) })
+	return holdsAny(ceilingsOf(l), demandOf(l, p, fits))
 }
 
 // totalCPU returns the sum of the CPU requests of the regular containers of a pod with fits set on it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -56,7 +57,7 @@ func TestAdmissibleBoost_podLevelLimitIsUsedUp_takesNoCPUFromOthers(t *testing.T
 			if sidecar != c.wantSidecar || app > c.wantApp || app < c.wantApp-2 {
 				t.Errorf("app has %dm and the sidecar %dm, want %dm and %dm", app, sidecar, c.wantApp, c.wantSidecar)
 			}
-			if Refused(Limits{}, p, b.Fits).Refused() {
+			if admissible.Refused(Limits{}, p, b.Fits).Refused() {
 				t.Errorf("the API server would refuse %+v", b.Fits)
 			}
 		})

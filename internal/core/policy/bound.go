@@ -6,6 +6,7 @@ package policy
 import (
 	"slices"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -44,14 +45,14 @@ const (
 
 // CapBounds is Cap, and returns for each result the bounds that were looked at, in their order.
 func CapBounds(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare) ([]cluster.Advice, [][]Bound) {
-	looked := make([][]Bound, len(raw))
-	return capped(autoscaler, raw, global, node, looked), looked
+	looked := lookedAt{bounds: make([][]Bound, len(raw))}
+	return capped(autoscaler, raw, global, node, &looked), looked.bounds
 }
 
 // FitBounds is Fit, and returns for each result the bounds that were looked at, in their order.
 func FitBounds(a *cluster.Autoscaler, l Limits, p *cluster.Pod) ([]Fitted, [][]Bound) {
 	var looked lookedAt
-	fits := fitted(a, l, p, &looked)
+	fits := fitting{a: a, l: l, p: p, looked: &looked}.sized()
 	return fits, looked.bounds
 }
 
@@ -63,13 +64,9 @@ type lookedAt struct {
 
 // begin starts with the targets of the fits.
 func (x *lookedAt) begin(fits []Fitted) {
-	if x == nil {
-		return
-	}
-	x.bounds = make([][]Bound, len(fits))
-	x.before = nil
-	for i := range fits {
-		x.before = append(x.before, fits[i].Estimate.Target)
+	if x != nil {
+		x.bounds = make([][]Bound, len(fits))
+		x.proceed(fits)
 	}
 }
 
@@ -121,7 +118,7 @@ func (x *lookedAt) scaledToNode(l Limits, fits []Fitted) {
 			nodes = nodes.Set(res, max(nodes.Amount(res), size.Amount(res)))
 		}
 	}
-	quota := l.hardQuota().Requests
+	quota := hardQuota(l.Quotas).Requests
 	for i := range fits {
 		for _, res := range cluster.All {
 			before, ok := x.before[i].Get(res)
@@ -129,7 +126,7 @@ func (x *lookedAt) scaledToNode(l Limits, fits []Fitted) {
 				continue
 			}
 			now := fits[i].Estimate.Target.Amount(res)
-			byQuota := slices.Contains(fits[i].Notes, Note{Resource: res, Kind: HeldToQuota})
+			byQuota := slices.Contains(fits[i].Notes, Note{Resource: res, Kind: admissible.HeldToQuota})
 			afterNode := now
 			if byQuota {
 				afterNode = before
@@ -142,7 +139,6 @@ func (x *lookedAt) scaledToNode(l Limits, fits []Fitted) {
 			}
 		}
 	}
-	x.proceed(fits)
 }
 
 // look adds a bound to a list, unless the list is nil.
@@ -150,4 +146,61 @@ func look(to *[]Bound, b Bound) {
 	if to != nil {
 		*to = append(*to, b)
 	}
+}
+
+// bounds are the bounds of the requests of a container, in the order in which they apply.
+type bounds [3]allowed
+
+// apply applies the bounds to amounts. It appends its changes to notes, and the bounds to looked, unless these are nil.
+func (b *bounds) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound) cluster.Resources {
+	for i := range b {
+		amounts = b[i].apply(amounts, notes, looked)
+	}
+	return amounts
+}
+
+// amount applies the bounds to one amount.
+func (b *bounds) amount(res cluster.Resource, v int64) int64 {
+	return b.apply(cluster.Resources{}.Set(res, v), nil, nil).Amount(res)
+}
+
+// An allowed is a range of amounts. An end that is absent or zero has no effect.
+type allowed struct {
+	low, high       cluster.Resources
+	raised, lowered admissible.NoteKind // the note for a change
+	least, most     BoundKind           // where the ends come from; least is "" if there is no lower end
+	global          cluster.Set         // resources whose upper end comes from GlobalMax
+}
+
+// apply raises amounts to the lower end, then lowers them to the upper end, so that the upper end wins a conflict. Absent amounts stay
+// absent. It appends its changes to notes, and the bounds to looked, unless these are nil.
+func (r *allowed) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound) cluster.Resources {
+	for _, res := range cluster.All {
+		amount, ok := amounts.Get(res)
+		if !ok {
+			continue
+		}
+		before := amount
+		low := r.low.Amount(res)
+		if low > 0 && amount < low {
+			amount = low
+			note(notes, res, r.raised)
+		}
+		if r.least != "" {
+			look(looked, Bound{Resource: res, Kind: r.least, Amount: low, Before: before, After: amount})
+		}
+		before = amount
+		high := r.high.Amount(res)
+		if high > 0 && amount > high {
+			amount = high
+			note(notes, res, r.lowered)
+		}
+		kind := r.most
+		if r.global.Has(res) {
+			kind = GlobalMax
+		}
+		look(looked, Bound{Resource: res, Kind: kind, Amount: high, Before: before, After: amount})
+		amounts = amounts.Set(res, amount)
+	}
+	return amounts
 }

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -23,31 +24,23 @@ func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Re
 }
 
 // capped is Cap. Unless looked is nil, it appends the bounds that it compares the targets with.
-func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked [][]Bound) []cluster.Advice {
+func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked *lookedAt) []cluster.Advice {
 	out := slices.Clone(raw)
 	for i := range out {
 		if slices.Contains(autoscaler.IntegerCPU, out[i].Container) {
-			inWholeCores(&out[i], boundsAt(looked, i))
+			inWholeCores(&out[i], looked.of(i))
 		}
 	}
 	shareNode(autoscaler, out, global, node, looked)
 	for i := range out {
 		advice := &out[i]
-		low, high, own := allowed(autoscaler, advice.Container, global)
-		advice.Lower = within(advice.Lower, low, high, own, nil)
-		advice.Target = within(advice.Target, low, high, own, boundsAt(looked, i))
-		advice.Upper = within(advice.Upper, low, high, own, nil)
+		within := allowedBy(autoscaler, advice.Container, global)
+		advice.Lower = within.apply(advice.Lower, nil, nil)
+		advice.Target = within.apply(advice.Target, nil, looked.of(i))
+		advice.Upper = within.apply(advice.Upper, nil, nil)
 		advice.Estimate = ordered(advice.Estimate)
 	}
 	return out
-}
-
-// boundsAt returns where the bounds of a container are collected, or nil.
-func boundsAt(looked [][]Bound, i int) *[]Bound {
-	if looked == nil {
-		return nil
-	}
-	return &looked[i]
 }
 
 // inWholeCores rounds CPU up to whole cores.
@@ -62,39 +55,15 @@ func inWholeCores(advice *cluster.Advice, to *[]Bound) {
 	}
 }
 
-// allowed returns the minimum and the maximum of a container. Those of the resources in own are of the policy, the other maxima are global.
-func allowed(autoscaler *cluster.Autoscaler, container string, global cluster.Resources) (low, high cluster.Resources, own cluster.Set) {
+// allowedBy returns the minimum and the maximum of a container: those of its policy, and the global maximum of other resources.
+func allowedBy(autoscaler *cluster.Autoscaler, container string, global cluster.Resources) allowed {
+	out := allowed{least: MinAllowed, most: MaxAllowed, high: global, global: global.Has}
 	if p := autoscaler.Policy(container); p != nil {
-		low, high = p.MinAllowed, p.MaxAllowed
+		out.low = p.MinAllowed
+		out.high = p.MaxAllowed.Or(global)
+		out.global = global.Has &^ p.MaxAllowed.Has
 	}
-	return low, high.Or(global), high.Has
-}
-
-// within raises amounts to low, then lowers them to high. A bound that is absent or zero has no effect, and an absent amount
-// stays absent. The maximum of the resources in own is that of the policy, the others are global. Unless to is nil, it appends the bounds.
-func within(amounts, low, high cluster.Resources, own cluster.Set, to *[]Bound) cluster.Resources {
-	for _, res := range cluster.All {
-		v, ok := amounts.Get(res)
-		if !ok {
-			continue
-		}
-		before := v
-		if b := low.Amount(res); b > 0 && v < b {
-			v = b
-		}
-		look(to, Bound{Resource: res, Kind: MinAllowed, Amount: low.Amount(res), Before: before, After: v})
-		before = v
-		if b := high.Amount(res); b > 0 && v > b {
-			v = b
-		}
-		kind := MaxAllowed
-		if high.Has.Has(res) && !own.Has(res) {
-			kind = GlobalMax
-		}
-		look(to, Bound{Resource: res, Kind: kind, Amount: high.Amount(res), Before: before, After: v})
-		amounts = amounts.Set(res, v)
-	}
-	return amounts
+	return out
 }
 
 // ordered moves the bounds so that lower ≤ target ≤ upper. The target stays, because a new pod gets it. A pod with the target must be
@@ -113,4 +82,16 @@ func ordered(estimate cluster.Estimate) cluster.Estimate {
 		}
 	}
 	return estimate
+}
+
+// wholeCores rounds millicores up to whole cores, at most the largest whole number of cores in an int64.
+func wholeCores(milli int64) int64 {
+	const most = math.MaxInt64 / 1000 * 1000
+	if milli <= 0 {
+		return 0
+	}
+	if milli > most {
+		return most
+	}
+	return (milli + 999) / 1000 * 1000
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -21,7 +22,7 @@ type CPULimits struct {
 type KeptCPULimit struct {
 	Container string
 	Kind      KeptKind
-	Refusal   Refusal // if Kind is KeptForAPIServer
+	Refusal   admissible.Refusal // if Kind is KeptForAPIServer
 }
 
 // KeptKind is the reason why a CPU limit is not removed.
@@ -106,7 +107,7 @@ func WithoutCPULimits(a *cluster.Autoscaler, l Limits, p *cluster.Pod, standing 
 }
 
 // Keep returns the result if all limits stay because the API server would refuse the pod without them.
-func (x CPULimits) Keep(r Refusal) CPULimits {
+func (x CPULimits) Keep(r admissible.Refusal) CPULimits {
 	out := CPULimits{Kept: slices.Clone(x.Kept)}
 	for _, name := range x.Removed {
 		out.Kept = append(out.Kept, KeptCPULimit{Container: name, Kind: KeptForAPIServer, Refusal: r})
@@ -149,40 +150,31 @@ func keptInContainer(a *cluster.Autoscaler, p *cluster.Pod, c *cluster.Container
 
 // refusedWithout returns why the API server may refuse a pod because its CPU limits are removed: a LimitRange, or a quota that bounds CPU
 // limits, which refuses each pod without one. A quota that may count the pod is assumed to do so.
-func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing) Refusal {
+func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing) admissible.Refusal {
 	if requiresCPULimit(l.Range) {
-		return Refusal{Kind: LimitMissing, Resource: cluster.CPU}
+		return admissible.Refusal{Kind: admissible.LimitMissing, Resource: cluster.CPU}
 	}
-	if r := refusedCPU(l, without); r.Refused() && !refusedCPU(l, p).Refused() {
+	if r := admissible.RefusedOf(l, without, nil, cluster.CPU); r.Refused() && !admissible.RefusedOf(l, p, nil, cluster.CPU).Refused() {
 		return r
 	}
 	if l.Quotas == nil {
-		return Refusal{}
+		return admissible.Refusal{}
 	}
 	if l.Quotas.TooMany {
-		return Refusal{Kind: TooManyQuotas}
+		return admissible.Refusal{Kind: admissible.TooManyQuotas}
 	}
 	for i := range l.Quotas.List {
 		q := &l.Quotas.List[i]
 		if q.Counts(standing, false) != cluster.No && (q.Hard.Limits.Has | q.Left.Limits.Has).Has(cluster.CPU) {
-			return Refusal{Kind: QuotaRequires, Resource: cluster.CPU, Quota: q.Name, OfLimit: true}
+			return admissible.Refusal{Kind: admissible.QuotaRequires, Resource: cluster.CPU, Quota: q.Name, OfLimit: true}
 		}
 	}
-	return Refusal{}
+	return admissible.Refusal{}
 }
 
 // requiresCPULimit reports whether a LimitRange bounds CPU limits from above, so that the API server refuses containers or pods without one.
 func requiresCPULimit(r cluster.LimitRange) bool {
 	return r.Container.Max.CPU > 0 || r.ContainerRatio.CPU > 0 || r.Pod.Max.CPU > 0 || r.PodRatio.CPU > 0
-}
-
-// refusedCPU returns why the API server would refuse a pod because of its own CPU.
-func refusedCPU(l Limits, p *cluster.Pod) Refusal {
-	var few [fewContainers]size
-	s := sizesOf(few[:0], l, p, nil, cluster.CPU)
-	r := s.refusal()
-	r.Resource = cluster.CPU
-	return r
 }
 
 // WithCPULimits returns a value of the annotation vpaUpdates, which may be empty, with the CPU limits that were removed, and those that

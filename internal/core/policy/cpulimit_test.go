@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -212,7 +213,7 @@ func TestWithCPULimits_severalContainers_reasonsAreGrouped(t *testing.T) {
 	if got := WithCPULimits(a, "Text", x); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	kept := x.Keep(Refusal{Kind: NoPodLeft, Quota: "q"})
+	kept := x.Keep(admissible.Refusal{Kind: admissible.NoPodLeft, Quota: "q"})
 	if len(kept.Removed) != 0 || len(kept.Kept) != 4 || len(x.Kept) != 3 {
 		t.Errorf("%+v of %+v", kept, x)
 	}
@@ -295,15 +296,4 @@ func randomRemoval(random *rand.Rand, amount func(int64) int64) (*cluster.Autosc
 		a.Guards = cluster.RuntimeGuards{CPU: true}
 	}
 	return a, l, p
-}
-
-func TestKeptMessages_eachReason_isExplainedOnce(t *testing.T) {
-	for i, m := range KeptMessages() {
-		if int(m.Kind) != i || keptTexts[m.Kind] == "" {
-			t.Errorf("message %d explains reason %d", i, m.Kind)
-		}
-	}
-	if len(KeptMessages()) != len(keptTexts) {
-		t.Errorf("%d messages for %d reasons", len(KeptMessages()), len(keptTexts))
-	}
 }

@@ -4,40 +4,20 @@
 package policy
 
 import (
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/integer"
 )
 
-// Limits contains the bounds of the namespace of a pod.
-type Limits struct {
-	Range  cluster.LimitRange // of the pod's namespace
-	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
-	Nodes  *fleet.Sizes       // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
-
-	QuotasUnknown bool // Quotas is nil because they cannot be read, or the watch is out of date
-}
-
-// Fitted is the size that one container of a pod should have.
-type Fitted struct {
-	Container string
-	Index     int              // its index in spec.containers
-	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
-	Requests  cluster.Resources
-	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept
-	Notes     []Note
-
-	// LimitsKept is true if the policy keeps the limits of the container.
-	LimitsKept bool
-
-	// PodLevel contains the pod-level resources to set; it is the same in all Fitted of a pod. It contains only changes, and is nil
-	// if there are none (see Admissible).
-	PodLevel *cluster.PodResources
-
-	// Inserted is true if the container has no recommendation. It is included with its own requests because the pod LimitRange
-	// bounds the sum over all containers, and may change this one, too. It has no bounds.
-	Inserted bool
-}
+// The values that the steps change are those of package admissible, which changes them last.
+type (
+	// Limits contains the bounds of the namespace of a pod.
+	Limits = admissible.Limits
+	// Fitted is the size that one container of a pod should have.
+	Fitted = admissible.Fitted
+	// A Note is a change between a recommendation and the size that a container gets.
+	Note = admissible.Note
+)
 
 // Fit returns the sizes that the containers of a pod should have, in the order of the pod. It does not contain containers that are not
 // changed: those without recommendation, those with policy Off, init containers and sidecars. It leaves out the resources by which an HPA
@@ -50,137 +30,162 @@ type Fitted struct {
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
 // limits, the limit of the container. Then a target by which an HPA scales is kept within the range of its scale point, and the order of
 // the bounds is restored (W-12 in docs/migrate.md). If the autoscaler has guards for language runtimes, the targets are kept away from
-// amounts that the runtime of the container misreads, see guardRuntimes. Admissible changes sizes that the API server would refuse, and the
+// amounts that the runtime of the container misreads, see guardRuntimes. admissible.Adjust changes sizes that the API server would refuse, and the
 // target accordingly. Finally, if l.Nodes is set, a pod that fits on no node is scaled down, see scaleToNode. If a later step moves a
 // request by which an HPA scales out of the range of its scale point, podfit leaves these requests alone.
 //
 // FitBounds returns the bounds, too.
-func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted { return fitted(a, l, p, nil) }
-
-// fitted is Fit. Unless looked is nil, it collects the bounds.
-func fitted(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
-	fits := fit(a, l, p, looked)
-	if keepsScalePoints(a, p, fits) {
-		return fits
-	}
-	without := *a
-	without.PreserveScalePoint = false
-	return fit(&without, l, p, looked)
+func Fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod) []Fitted {
+	return fitting{a: a, l: l, p: p}.sized()
 }
 
-func fit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
-	fits := boundedEstimates(a, l, p, looked)
-	settle(a, l, p, fits)
-	looked.after(fits, APIServer, cluster.Resources{})
-	fits = scaleToNode(a, l, p, fits)
-	looked.scaledToNode(l, fits)
-	return fits
+// A fitting is a pod whose sizes are computed.
+type fitting struct {
+	a      *cluster.Autoscaler
+	l      Limits
+	p      *cluster.Pod
+	fits   []Fitted  // the sizes after the last step
+	looked *lookedAt // collects the bounds; nil if they are not needed
 }
 
-// boundedEstimates returns the containers with their estimates within all bounds of containers, and without sizes.
-func boundedEstimates(a *cluster.Autoscaler, l Limits, p *cluster.Pod, looked *lookedAt) []Fitted {
-	fits := recommended(a, p, l.Range.Pod != (cluster.Range{}))
-	looked.begin(fits)
-	if len(fits) == 0 {
-		return nil
-	}
-	scaleIntoPodRange(l.Range.Pod, p, fits)
-	looked.after(fits, PodRange, l.Range.Pod.Max.Or(l.Range.Pod.Min))
-	for i := range fits {
-		f := &fits[i]
-		c := p.Container(f.Container)
-		cp := a.Policy(f.Container)
-		b := boundsOf(c, cp, l.Range.Container)
-		f.Estimate.Target = b.apply(f.Estimate.Target, &f.Notes, looked.of(i))
-		f.Estimate.Lower = b.apply(f.Estimate.Lower, nil, nil)
-		f.Estimate.Upper = b.apply(f.Estimate.Upper, nil, nil)
-	}
-	looked.proceed(fits)
-	fits = holdScalePoints(a, p, fits, func(f *Fitted, res cluster.Resource, v int64) int64 {
-		b := boundsOf(p.Container(f.Container), a.Policy(f.Container), l.Range.Container)
-		return b.apply(cluster.Resources{}.Set(res, v), nil, nil).Amount(res)
-	})
-	looked.after(fits, ScalePoint, cluster.Resources{})
-	guardRuntimes(a, l, p, fits, looked)
-	return fits
+// A step changes the sizes of a pod, and returns those of the containers that are still changed.
+type step func(fitting) []Fitted
+
+// targetSteps are the steps from the recommendations to targets within all bounds of containers.
+var targetSteps = [...]step{
+	recommended,       // the recommendations of the containers, without sizes
+	scaleIntoPodRange, // the sums over the pod are within the pod LimitRange
+	boundContainers,   // the container LimitRange, minAllowed, maxAllowed, and limits that are kept
+	holdScalePoints,   // the targets of HPAs can follow
+	guardRuntimes,     // no language runtime misreads the amounts
 }
 
-// settle sets the sizes of the containers in place by their targets.
-func settle(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) {
-	for i := range fits {
-		f := &fits[i]
-		c := p.Container(f.Container)
-		cp := a.Policy(f.Container)
-		f.Estimate = ordered(f.Estimate)
-		f.Requests = f.Estimate.Target
-		f.LimitsKept = cp != nil && cp.RequestsOnly
-		if !f.LimitsKept {
-			f.Limits = proportionalLimits(c, f.Requests, l.Range.Container.Default, &f.Notes)
+// sizeSteps are the steps from the targets to sizes.
+var sizeSteps = [...]step{
+	settle,      // the API server admits the pod
+	scaleToNode, // a node can take the pod
+}
+
+// through returns the fitting after some steps. They end when no container is changed.
+func (f fitting) through(steps []step) fitting {
+	for _, next := range steps {
+		f.fits = next(f)
+		if len(f.fits) == 0 {
+			break
 		}
 	}
-	Admissible(l, p, fits)
-	for i := range fits {
-		f := &fits[i]
-		f.Estimate.Target = f.Requests
-		f.Estimate = ordered(f.Estimate)
+	return f
+}
+
+// sized returns the sizes after all steps.
+func (f fitting) sized() []Fitted {
+	fits := f.through(targetSteps[:]).through(sizeSteps[:]).fits
+	if keepsScalePoints(f.a, f.p, fits) {
+		return fits
 	}
+	without := *f.a
+	without.PreserveScalePoint = false
+	f.a = &without
+	return f.through(targetSteps[:]).through(sizeSteps[:]).fits
+}
+
+// boundsOf returns the bounds of a container.
+func (f fitting) boundsOf(container string) bounds {
+	return boundsOf(f.p.Container(container), f.a.Policy(container), f.l.Range.Container)
+}
+
+// boundContainers moves the estimates of each container into its bounds.
+func boundContainers(f fitting) []Fitted {
+	for i := range f.fits {
+		fit := &f.fits[i]
+		b := f.boundsOf(fit.Container)
+		fit.Estimate.Target = b.apply(fit.Estimate.Target, &fit.Notes, f.looked.of(i))
+		fit.Estimate.Lower = b.apply(fit.Estimate.Lower, nil, nil)
+		fit.Estimate.Upper = b.apply(fit.Estimate.Upper, nil, nil)
+	}
+	f.looked.proceed(f.fits)
+	return f.fits
+}
+
+// settle sets the sizes of the containers by their targets, so that the API server admits them.
+func settle(f fitting) []Fitted {
+	for i := range f.fits {
+		fit := &f.fits[i]
+		cp := f.a.Policy(fit.Container)
+		fit.Estimate = ordered(fit.Estimate)
+		fit.Requests = fit.Estimate.Target
+		fit.LimitsKept = cp != nil && cp.RequestsOnly
+		if !fit.LimitsKept {
+			fit.Limits = proportionalLimits(f.p.Container(fit.Container), fit.Requests, f.l.Range.Container.Default, &fit.Notes)
+		}
+	}
+	admissible.Adjust(f.l, f.p, f.fits)
+	for i := range f.fits {
+		fit := &f.fits[i]
+		fit.Estimate.Target = fit.Requests
+		fit.Estimate = ordered(fit.Estimate)
+	}
+	f.looked.after(f.fits, APIServer, cluster.Resources{})
+	return f.fits
 }
 
 // recommended returns the containers of the pod with their recommendations, restricted to the resources that the policy controls.
-// If all is true, it inserts the other containers with their own requests. It returns nothing if there are only insertions.
-func recommended(a *cluster.Autoscaler, p *cluster.Pod, all bool) []Fitted {
+// If the namespace has a pod LimitRange, it inserts the other containers with their own requests. It returns nothing if there are only
+// insertions.
+func recommended(f fitting) []Fitted {
 	var fits []Fitted
 	advised := false
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if c.Role != cluster.Regular {
+	for i := range f.p.Containers {
+		c := &f.p.Containers[i]
+		fit := f.recommendation(c)
+		if fit.Estimate.Target.Has.Empty() {
 			continue
 		}
-		f := Fitted{Container: c.Name, Index: int(c.Index)}
-		left := leftToHPA(a, c.Name)
-		if adv := a.AdviceFor(c.Name); adv != nil {
-			controls := a.Policy(c.Name).Controls() &^ left
-			f.Estimate = cluster.Estimate{
-				Lower:  adv.Lower.Only(controls),
-				Target: adv.Target.Only(controls),
-				Upper:  adv.Upper.Only(controls),
-			}
-		}
-		if f.Estimate.Target.Has.Empty() {
-			if !all {
-				continue
-			}
-			requests, _ := c.Running()
-			requests = requests.Only(requests.Has &^ left)
-			if requests.Has.Empty() {
-				continue
-			}
-			f.Estimate = cluster.Estimate{Target: requests}
-			f.Inserted = true
-		}
-		advised = advised || !f.Inserted
+		advised = advised || !fit.Inserted
 		if fits == nil {
-			fits = make([]Fitted, 0, len(p.Containers)-i)
+			fits = make([]Fitted, 0, len(f.p.Containers)-i)
 		}
-		fits = append(fits, f)
+		fits = append(fits, fit)
 	}
 	if !advised {
-		return nil
+		fits = nil
 	}
+	f.looked.begin(fits)
 	return fits
 }
 
-// bounds contains the bounds of the request of one container.
-type bounds struct {
-	rangeMin, rangeMax cluster.Resources // from the container LimitRange, in terms of the request
-	low, high          cluster.Resources // minAllowed and maxAllowed
-	limit              cluster.Resources // the limits of the container, if they are kept
+// recommendation returns one container with its recommendation. The target is empty if the container is not changed.
+func (f fitting) recommendation(c *cluster.Container) Fitted {
+	fit := Fitted{Container: c.Name, Index: int(c.Index)}
+	if c.Role != cluster.Regular {
+		return fit
+	}
+	left := leftToHPA(f.a, c.Name)
+	if adv := f.a.AdviceFor(c.Name); adv != nil {
+		controls := f.a.Policy(c.Name).Controls() &^ left
+		fit.Estimate = cluster.Estimate{
+			Lower:  adv.Lower.Only(controls),
+			Target: adv.Target.Only(controls),
+			Upper:  adv.Upper.Only(controls),
+		}
+	}
+	if fit.Estimate.Target.Has.Empty() && f.l.Range.Pod != (cluster.Range{}) {
+		requests, _ := c.Running()
+		fit.Estimate = cluster.Estimate{Target: requests.Only(requests.Has &^ left)}
+		fit.Inserted = true
+	}
+	return fit
 }
 
-// boundsOf converts the bounds of the requests and limits of a container into bounds of its requests. If the limit keeps its ratio to
-// the request, a bound of the limit bounds the request in the same ratio, rounded down.
+// boundsOf converts the bounds of the requests and limits of a container into bounds of its requests, in the order in which they apply.
+// If the limit keeps its ratio to the request, a bound of the limit bounds the request in the same ratio, rounded down.
 func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range) bounds {
-	var result bounds
+	result := bounds{
+		{raised: admissible.RaisedToRangeMin, lowered: admissible.LoweredToRangeMax, least: RangeMin, most: RangeMax},
+		{raised: admissible.RaisedToMinAllowed, lowered: admissible.LoweredToMaxAllowed, least: MinAllowed, most: MaxAllowed},
+		{lowered: admissible.LoweredToLimit, most: ContainerLimit}, // if the policy keeps limits
+	}
+	inRange, allowed, kept := &result[0], &result[1], &result[2]
 	requests, limits := c.Running()
 	for _, res := range cluster.All {
 		request, limit := requests.Amount(res), limits.Amount(res)
@@ -200,60 +205,22 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
 		// limit, because the request is never above it.
 		if v := limitRange.Min.Amount(res); v > 0 {
-			result.rangeMin = result.rangeMin.Set(res, max(v, inRequest(v)))
+			inRange.low = inRange.low.Set(res, max(v, inRequest(v)))
 		}
 		if v := limitRange.Max.Amount(res); v > 0 {
-			result.rangeMax = result.rangeMax.Set(res, inRequest(v))
+			inRange.high = inRange.high.Set(res, inRequest(v))
 		}
 		if containerPolicy != nil && containerPolicy.RequestsOnly && limits.Amount(res) > 0 {
-			result.limit = result.limit.Set(res, limits.Amount(res))
+			kept.high = kept.high.Set(res, limits.Amount(res))
 		}
 	}
 	if containerPolicy != nil && !containerPolicy.Off {
-		result.low, result.high = containerPolicy.MinAllowed, containerPolicy.MaxAllowed
+		allowed.low, allowed.high = containerPolicy.MinAllowed, containerPolicy.MaxAllowed
 	}
 	return result
 }
 
-// apply applies the bounds to amounts, in their order. It appends its changes to notes, and the bounds to looked, unless these are nil.
-func (b bounds) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound) cluster.Resources {
-	for _, step := range [...]struct {
-		low, high       cluster.Resources
-		raised, lowered NoteKind
-		least, most     BoundKind
-	}{
-		{b.rangeMin, b.rangeMax, RaisedToRangeMin, LoweredToRangeMax, RangeMin, RangeMax},
-		{b.low, b.high, RaisedToMinAllowed, LoweredToMaxAllowed, MinAllowed, MaxAllowed},
-		{high: b.limit, lowered: LoweredToLimit, most: ContainerLimit},
-	} {
-		for _, res := range cluster.All {
-			amount, ok := amounts.Get(res)
-			if !ok {
-				continue
-			}
-			before := amount
-			low := step.low.Amount(res)
-			if low > 0 && amount < low {
-				amount = low
-				note(notes, res, step.raised)
-			}
-			if step.least != "" {
-				look(looked, Bound{Resource: res, Kind: step.least, Amount: low, Before: before, After: amount})
-			}
-			before = amount
-			high := step.high.Amount(res)
-			if high > 0 && amount > high {
-				amount = high
-				note(notes, res, step.lowered)
-			}
-			look(looked, Bound{Resource: res, Kind: step.most, Amount: high, Before: before, After: amount})
-			amounts = amounts.Set(res, amount)
-		}
-	}
-	return amounts
-}
-
-func note(notes *[]Note, res cluster.Resource, kind NoteKind) {
+func note(notes *[]Note, res cluster.Resource, kind admissible.NoteKind) {
 	if notes != nil {
 		*notes = append(*notes, Note{Resource: res, Kind: kind})
 	}
@@ -283,26 +250,26 @@ func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, n
 }
 
 // keptProportion means that there is no note.
-const keptProportion = NoteKind(255)
+const keptProportion = admissible.NoteKind(255)
 
 // proportionalLimit returns the limit that has the same ratio to a recommended request as the current limit to the current request,
 // rounded down. An absent limit is the default limit; an absent request is the limit. It also returns the note, and false if
 // no limit is to be set.
-func proportionalLimit(limit, request, recommended, def int64) (amount int64, kind NoteKind, ok bool) {
+func proportionalLimit(limit, request, recommended, def int64) (amount int64, kind admissible.NoteKind, ok bool) {
 	if limit <= 0 {
 		limit = def
 	}
 	switch {
 	case limit <= 0:
-		return 0, NoLimitOriginally, false
+		return 0, admissible.NoLimitOriginally, false
 	case recommended <= 0:
-		return 0, NoRequestRecommended, false
+		return 0, admissible.NoRequestRecommended, false
 	case request <= 0 || request == limit:
 		return recommended, keptProportion, true
 	}
 	amount, capped := integer.Scaled(limit, recommended, request)
 	if capped {
-		return amount, LimitOverflow, true
+		return amount, admissible.LimitOverflow, true
 	}
 	return amount, keptProportion, true
 }

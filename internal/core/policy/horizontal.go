@@ -4,8 +4,10 @@
 package policy
 
 import (
+	"iter"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/scalepoint"
@@ -26,15 +28,7 @@ const (
 )
 
 // IsLeft reports whether podfit does not change the request.
-func (s HorizontalState) IsLeft() bool {
-	switch s {
-	case LeftToHPA, SeveralMetrics, ScalePointMissing, ScalePointStopped, TargetNotWritten:
-		return true
-	case NotScaled, ScalePointPreserved:
-		return false
-	}
-	return false
-}
+func (s HorizontalState) IsLeft() bool { return s != NotScaled && s != ScalePointPreserved }
 
 // HorizontalOf returns what podfit does with the request of a container, and the first metric that depends on it.
 //
@@ -78,45 +72,57 @@ func leftToHPA(a *cluster.Autoscaler, container string) cluster.Set {
 	return left
 }
 
-// holdScalePoints keeps the targets within the range in which the scale point can be preserved. If the bounds of the containers do not
-// allow that, the request is left alone. It returns the remaining fits.
-func holdScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, bound func(*Fitted, cluster.Resource, int64) int64) []Fitted {
-	if !a.PreserveScalePoint || len(a.Horizontal) == 0 {
-		return fits
-	}
-	for _, h := range a.Horizontal {
-		for i := range h.Utilization {
-			u := &h.Utilization[i]
-			if point := h.Of(u); point != nil && !point.Stopped() {
-				holdScalePoint(p, fits, u, scalepoint.RequestsAt(point), bound)
+// scalePoints iterates over the metrics with a scale point, with the requests of a pod at which it can be preserved.
+func scalePoints(a *cluster.Autoscaler) iter.Seq2[*cluster.UtilizationTarget, scalepoint.Range] {
+	return func(yield func(*cluster.UtilizationTarget, scalepoint.Range) bool) {
+		for _, h := range a.Horizontal {
+			for i := range h.Utilization {
+				u := &h.Utilization[i]
+				point := h.Of(u)
+				if a.PreserveScalePoint && point != nil && !point.Stopped() && !yield(u, scalepoint.RequestsAt(point)) {
+					return
+				}
 			}
 		}
 	}
-	fits = slices.DeleteFunc(fits, func(f Fitted) bool { return f.Estimate.Target.Has.Empty() })
-	if !slices.ContainsFunc(fits, func(f Fitted) bool { return !f.Inserted }) {
-		return nil
+}
+
+// holdScalePoints keeps the targets within the range in which the scale point can be preserved. If the bounds of the containers do not
+// allow that, the request is left alone. It returns the remaining fits.
+func holdScalePoints(f fitting) []Fitted {
+	if !f.a.PreserveScalePoint || len(f.a.Horizontal) == 0 {
+		return f.fits
 	}
+	for u, r := range scalePoints(f.a) {
+		f.holdScalePoint(u, r)
+	}
+	fits := slices.DeleteFunc(f.fits, func(f Fitted) bool { return f.Estimate.Target.Has.Empty() })
+	if !slices.ContainsFunc(fits, func(f Fitted) bool { return !f.Inserted }) {
+		fits = nil
+	}
+	f.looked.after(fits, ScalePoint, cluster.Resources{})
 	return fits
 }
 
 // holdScalePoint scales the targets of the containers on which a metric depends into a range of their sum.
-func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget, r scalepoint.Range, bound func(*Fitted, cluster.Resource, int64) int64) {
+func (f fitting) holdScalePoint(u *cluster.UtilizationTarget, r scalepoint.Range) {
+	p, fits := f.p, f.fits
 	fixed, sized := splitRequests(p, fits, u)
 	to := min(max(integer.Sum(fixed, sized), r.Low), r.High) - fixed
 	if sized == 0 || to == sized {
 		return
 	}
+	round := integer.Scaled
+	if to > sized {
+		round = integer.ScaledUp
+	}
 	for i := range fits {
-		f := &fits[i]
-		if v, ok := f.Estimate.Target.Get(u.Resource); ok && !f.Inserted && u.Concerns(f.Container) {
-			round := integer.Scaled
-			if to > sized {
-				round = integer.ScaledUp
-			}
+		fit := &fits[i]
+		if v, ok := fit.Estimate.Target.Get(u.Resource); ok && !fit.Inserted && u.Concerns(fit.Container) {
 			v, _ = round(v, max(to, 0), sized)
-			v = bound(f, u.Resource, v)
-			f.Estimate.Target = f.Estimate.Target.Set(u.Resource, v)
-			f.Notes = append(f.Notes, Note{Resource: u.Resource, Kind: HeldToScalePoint})
+			b := f.boundsOf(fit.Container)
+			fit.Estimate.Target = fit.Estimate.Target.Set(u.Resource, b.amount(u.Resource, v))
+			fit.Notes = append(fit.Notes, Note{Resource: u.Resource, Kind: admissible.HeldToScalePoint})
 		}
 	}
 	if fixed, sized = splitRequests(p, fits, u); to > 0 && r.Contains(integer.Sum(fixed, sized), len(fits)) {
@@ -132,19 +138,9 @@ func holdScalePoint(p *cluster.Pod, fits []Fitted, u *cluster.UtilizationTarget,
 
 // keepsScalePoints reports whether each request that fits change together with the target of an HPA is in the range of its scale point.
 func keepsScalePoints(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted) bool {
-	if !a.PreserveScalePoint {
-		return true
-	}
-	for _, h := range a.Horizontal {
-		for i := range h.Utilization {
-			u := &h.Utilization[i]
-			point := h.Of(u)
-			if point == nil || point.Stopped() || !ChangesRequest(u, p, fits) {
-				continue
-			}
-			if r := scalepoint.RequestsAt(point); !r.Contains(podRequest(u, p, fits), len(fits)) {
-				return false
-			}
+	for u, r := range scalePoints(a) {
+		if ChangesRequest(u, p, fits) && !r.Contains(podRequest(u, p, fits), len(fits)) {
+			return false
 		}
 	}
 	return true

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 )
@@ -155,7 +156,7 @@ func TestBoost_learntOnRandomPods_endsWithTheRecommendation(t *testing.T) {
 		if b.Refusal.Refused() || len(b.NoBase) > 0 {
 			t.Fatalf("refused %v, no base %v", b.Refusal, b.NoBase)
 		}
-		if lowersCPU(p, fits, b.Fits) || Refused(l, p, fits).Refused() != Refused(l, p, b.Fits).Refused() {
+		if lowersCPU(p, fits, b.Fits) || admissible.Refused(l, p, fits).Refused() != admissible.Refused(l, p, b.Fits).Refused() {
 			t.Fatalf("containers %+v: %+v becomes %+v", p.Containers, fits, b.Fits)
 		}
 		created := *p

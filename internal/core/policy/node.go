@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 )
@@ -18,13 +19,13 @@ type ceiling struct {
 	quota            cluster.Set // resources that a ResourceQuota bounds more than the node
 }
 
-// ceilings returns the bounds of a pod, one for each size of node: the size of the node, and what the ResourceQuotas of the namespace
+// ceilingsOf returns the bounds of a pod, one for each size of node: the size of the node, and what the ResourceQuotas of the namespace
 // could allow if no other pod used them. It returns none if nothing bounds the pod.
-func (l Limits) ceilings() []ceiling {
+func ceilingsOf(l Limits) []ceiling {
 	if l.Nodes == nil {
 		return nil
 	}
-	quota := l.hardQuota()
+	quota := hardQuota(l.Quotas)
 	if len(l.Nodes.Largest) == 0 {
 		if quota == (cluster.PodResources{}) {
 			return nil
@@ -46,9 +47,9 @@ func (l Limits) ceilings() []ceiling {
 }
 
 // hardQuota returns the lowest hard bounds of the quotas that count any pod with requests, whatever its other properties are.
-func (l Limits) hardQuota() cluster.PodResources {
+func hardQuota(quotas *cluster.Quotas) cluster.PodResources {
 	var out cluster.PodResources
-	if l.Quotas == nil {
+	if quotas == nil {
 		return out
 	}
 	lowest := func(to *cluster.Resources, hard cluster.Resources) {
@@ -60,8 +61,8 @@ func (l Limits) hardQuota() cluster.PodResources {
 			}
 		}
 	}
-	for i := range l.Quotas.List {
-		if q := &l.Quotas.List[i]; q.Counts(cluster.Standing{}, false) == cluster.Yes {
+	for i := range quotas.List {
+		if q := &quotas.List[i]; q.Counts(cluster.Standing{}, false) == cluster.Yes {
 			lowest(&out.Requests, q.Hard.Requests)
 			lowest(&out.Limits, q.Hard.Limits)
 		}
@@ -98,7 +99,7 @@ func (c *ceiling) part(amounts cluster.PodResources) float64 {
 
 // demandOf returns the requests and limits of a pod with fits set on it, rounded up.
 func demandOf(l Limits, p *cluster.Pod, fits []Fitted) cluster.PodResources {
-	demand := DemandOf(l, p, cluster.Standing{}, fits)
+	demand := admissible.DemandOf(l, p, cluster.Standing{}, fits)
 	return demand.Most()
 }
 
@@ -108,38 +109,47 @@ func demandOf(l Limits, p *cluster.Pod, fits []Fitted) cluster.PodResources {
 //
 // The smaller size must be valid wherever the wanted one is, and have the same QoS class. A pod with the overhead of a RuntimeClass is
 // not scaled, because the overhead is not known.
-func scaleToNode(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Fitted {
-	if len(fits) == 0 || l.Nodes == nil || p.Overhead {
-		return fits
+func scaleToNode(f fitting) []Fitted {
+	fits := scaledToNode(f)
+	f.looked.scaledToNode(f.l, fits)
+	return fits
+}
+
+func scaledToNode(f fitting) []Fitted {
+	if f.l.Nodes == nil || f.p.Overhead {
+		return f.fits
 	}
-	ceilings := l.ceilings()
-	wanted := demandOf(l, p, fits)
-	if len(ceilings) == 0 || slices.ContainsFunc(ceilings, func(c ceiling) bool { return c.holds(wanted) }) {
-		return fits
+	ceilings := ceilingsOf(f.l)
+	wanted := demandOf(f.l, f.p, f.fits)
+	if holdsAny(ceilings, wanted) {
+		return f.fits
 	}
 	slices.SortStableFunc(ceilings, func(x, y ceiling) int { return cmp.Compare(y.part(wanted), x.part(wanted)) })
 	for i := range ceilings {
-		s := scaling{a: a, l: l, p: p, wanted: wanted, fits: fits, to: &ceilings[i]}
+		s := scaling{fitting: f, wanted: wanted, to: &ceilings[i]}
 		if scaled, ok := s.apply(); ok {
 			return scaled
 		}
 	}
-	return fits
+	return f.fits
+}
+
+// holdsAny reports whether one of the ceilings holds a pod, or whether there are none.
+func holdsAny(ceilings []ceiling, wanted cluster.PodResources) bool {
+	return len(ceilings) == 0 || slices.ContainsFunc(ceilings, func(c ceiling) bool { return c.holds(wanted) })
 }
 
 // A scaling is one attempt to scale a pod down.
 type scaling struct {
-	a      *cluster.Autoscaler
-	l      Limits
-	p      *cluster.Pod
-	fits   []Fitted             // the wanted size
-	wanted cluster.PodResources // its sums over the pod
-	to     *ceiling
+	fitting                      // with the wanted size
+	wanted  cluster.PodResources // its sums over the pod
+	to      *ceiling
 }
 
 // apply returns the scaled size, and false if it is not allowed.
 func (s *scaling) apply() ([]Fitted, bool) {
-	out := boundedEstimates(s.a, s.l, s.p, nil)
+	scaled := fitting{a: s.a, l: s.l, p: s.p}.through(targetSteps[:])
+	out := scaled.fits
 	if len(out) != len(s.fits) {
 		return nil, false
 	}
@@ -150,7 +160,7 @@ func (s *scaling) apply() ([]Fitted, bool) {
 		}
 	}
 	s.lowerOutOfBands(out, floors)
-	settle(s.a, s.l, s.p, out)
+	settle(scaled)
 	return out, s.allows(out, floors)
 }
 
@@ -207,53 +217,35 @@ func (s *scaling) lower(out []Fitted, floors []cluster.Resources, res cluster.Re
 	if total == math.MaxInt64 || total-excess < least {
 		return false
 	}
-	kind := HeldToNode
+	kind := admissible.HeldToNode
 	if s.to.quota.Has(res) {
-		kind = HeldToQuota
+		kind = admissible.HeldToQuota
 	}
-	for i, to := range s.shares(floors, res, total-excess) {
+	for i, part := range s.shares(floors, res, total-excess) {
 		f := &out[i]
-		if want, ok := s.fits[i].Requests.Get(res); ok && to < want {
-			f.Estimate.Target = f.Estimate.Target.Set(res, to)
+		if want, ok := s.fits[i].Requests.Get(res); ok && part.amount < want {
+			f.Estimate.Target = f.Estimate.Target.Set(res, part.amount)
 			f.Notes = append(slices.Clip(f.Notes), Note{Resource: res, Kind: kind})
 		}
 	}
 	return true
 }
 
-// shares divides an amount among the containers in proportion to what they want, each at least its floor. Shares are rounded down, CPU to
-// whole cores where the autoscaler asks for whole cores.
-func (s *scaling) shares(floors []cluster.Resources, res cluster.Resource, amount int64) []int64 {
-	shares := make([]int64, len(s.fits))
-	atFloor := make([]bool, len(s.fits))
-	for again := true; again; {
-		again = false
-		rest := amount
-		weights := int64(0)
-		for i := range s.fits {
-			if atFloor[i] {
-				rest -= shares[i]
-			} else {
-				weights = integer.Sum(weights, s.fits[i].Requests.Amount(res))
-			}
-		}
-		for i := range s.fits {
-			if atFloor[i] {
-				continue
-			}
-			want, floor := s.fits[i].Requests.Amount(res), floors[i].Amount(res)
-			if weights > 0 {
-				shares[i], _ = integer.Scaled(rest, want, weights)
-			}
-			if res == cluster.CPU && want%1000 == 0 && slices.Contains(s.a.IntegerCPU, s.fits[i].Container) {
-				shares[i] -= shares[i] % 1000
-			}
-			if shares[i] < floor {
-				shares[i], atFloor[i], again = floor, true, true
-			}
-		}
+// shares divides an amount among the containers in proportion to what they want, each at least its floor.
+func (s *scaling) shares(floors []cluster.Resources, res cluster.Resource, amount int64) []nodePart {
+	parts := make([]nodePart, len(s.fits))
+	for i := range s.fits {
+		want := s.fits[i].Requests.Amount(res)
+		parts[i] = nodePart{amount: want, floor: floors[i].Amount(res), whole: s.isWhole(i, res)}
 	}
-	return shares
+	distribute(parts, amount)
+	return parts
+}
+
+// isWhole reports whether a container wants whole cores, and the autoscaler asks for whole cores.
+func (s *scaling) isWhole(i int, res cluster.Resource) bool {
+	f := &s.fits[i]
+	return res == cluster.CPU && f.Requests.CPU%1000 == 0 && slices.Contains(s.a.IntegerCPU, f.Container)
 }
 
 // allows reports whether a scaled size is within the ceiling and the floors, and as valid as the wanted size.
@@ -262,13 +254,12 @@ func (s *scaling) allows(out []Fitted, floors []cluster.Resources) bool {
 		f := &out[i]
 		for _, res := range cluster.All {
 			v, want := f.Requests.Amount(res), s.fits[i].Requests.Amount(res)
-			whole := want%1000 != 0 || v%1000 == 0 || res != cluster.CPU || !slices.Contains(s.a.IntegerCPU, f.Container)
-			if v < floors[i].Amount(res) || v > want || !whole {
+			if v < floors[i].Amount(res) || v > want || s.isWhole(i, res) && v%1000 != 0 {
 				return false
 			}
 		}
 	}
 	return s.to.holds(demandOf(s.l, s.p, out)) &&
-		(!Refused(s.l, s.p, out).Refused() || Refused(s.l, s.p, s.fits).Refused()) &&
-		QoSOf(s.l, s.p, out) == QoSOf(s.l, s.p, s.fits)
+		(!admissible.Refused(s.l, s.p, out).Refused() || admissible.Refused(s.l, s.p, s.fits).Refused()) &&
+		admissible.QoSOf(s.l, s.p, out) == admissible.QoSOf(s.l, s.p, s.fits)
 }

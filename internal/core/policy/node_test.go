@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"testing"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
@@ -64,7 +65,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		change func(*cluster.Autoscaler, *cluster.Pod)
 		wishes []wish
 		want   []cluster.Resources
-		kind   policy.NoteKind // of the first container; 255: not scaled
+		kind   admissible.NoteKind // of the first container; 255: not scaled
 	}{
 		"it fits": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -80,7 +81,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		},
 		"one container": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, admissible.HeldToNode,
 		},
 		"in proportion": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -88,7 +89,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
 				{name: "proxy", request: one, lower: one, target: amountsOf(4, 8)},
 			},
-			[]cluster.Resources{amountsOf(4, 12), amountsOf(4, 4)}, policy.HeldToNode,
+			[]cluster.Resources{amountsOf(4, 12), amountsOf(4, 4)}, admissible.HeldToNode,
 		},
 		"beside a container without recommendation": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -96,7 +97,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
 				{name: "proxy", request: amountsOf(1, 4)},
 			},
-			[]cluster.Resources{amountsOf(4, 12)}, policy.HeldToNode,
+			[]cluster.Resources{amountsOf(4, 12)}, admissible.HeldToNode,
 		},
 		"not below the lower bound": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -104,7 +105,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
 				{name: "proxy", request: one, lower: amountsOf(1, 7), target: amountsOf(4, 8)},
 			},
-			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, policy.HeldToNode,
+			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, admissible.HeldToNode,
 		},
 		"not below the present request": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -112,11 +113,11 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 				{name: "app", request: one, lower: one, target: amountsOf(4, 24)},
 				{name: "proxy", request: amountsOf(1, 7), lower: one, target: amountsOf(4, 8)},
 			},
-			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, policy.HeldToNode,
+			[]cluster.Resources{amountsOf(4, 9), amountsOf(4, 7)}, admissible.HeldToNode,
 		},
 		"a template that fits on no node is no minimum": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: amountsOf(1, 20), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+			[]wish{{name: "app", request: amountsOf(1, 20), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, admissible.HeldToNode,
 		},
 		"the lower bound does not fit": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -139,20 +140,20 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		},
 		"the kind of node that leaves most": {
 			policy.Limits{Nodes: nodesOf(amountsOf(32, 8), amountsOf(4, 24))}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 24)}, policy.HeldToNode,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 24)}, admissible.HeldToNode,
 		},
 		"the kind of node that holds the lower bounds": {
 			policy.Limits{Nodes: nodesOf(amountsOf(32, 8), amountsOf(4, 24))}, nil,
-			[]wish{{name: "app", request: one, lower: amountsOf(6, 1), target: amountsOf(8, 32)}}, []cluster.Resources{amountsOf(8, 8)}, policy.HeldToNode,
+			[]wish{{name: "app", request: one, lower: amountsOf(6, 1), target: amountsOf(8, 32)}}, []cluster.Resources{amountsOf(8, 8)}, admissible.HeldToNode,
 		},
 		"whole cores": {
 			policy.Limits{Nodes: nodesOf(cluster.Amounts(7900, 16*gib))},
 			func(a *cluster.Autoscaler, _ *cluster.Pod) { a.IntegerCPU = []string{"app"} },
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(16, 8)}}, []cluster.Resources{amountsOf(7, 8)}, policy.HeldToNode,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(16, 8)}}, []cluster.Resources{amountsOf(7, 8)}, admissible.HeldToNode,
 		},
 		"Guaranteed pods stay Guaranteed": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: one, limit: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, policy.HeldToNode,
+			[]wish{{name: "app", request: one, limit: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 16)}, admissible.HeldToNode,
 		},
 		"a Guaranteed pod with kept limits would become Burstable": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))},
@@ -168,11 +169,11 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		},
 		"a quota on requests": {
 			policy.Limits{Nodes: nodesOf(amountsOf(64, 64)), Quotas: hard(ofMemory(10), cluster.Resources{})}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 10)}, policy.HeldToQuota,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 10)}, admissible.HeldToQuota,
 		},
 		"a quota on limits": {
 			policy.Limits{Nodes: nodesOf(), Quotas: hard(cluster.Resources{}, ofMemory(10))}, nil,
-			[]wish{{name: "app", request: one, limit: amountsOf(1, 2), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 5)}, policy.HeldToQuota,
+			[]wish{{name: "app", request: one, limit: amountsOf(1, 2), lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 5)}, admissible.HeldToQuota,
 		},
 		"a quota that allows nothing": {
 			policy.Limits{Nodes: nodesOf(), Quotas: hard(ofMemory(0), cluster.Resources{})}, nil,
@@ -188,9 +189,9 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 			if got := requestsOf(fits); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("requests %v, want %v", got, c.want)
 			}
-			held := policy.NoteKind(255)
+			held := admissible.NoteKind(255)
 			for _, n := range fits[0].Notes {
-				if n.Kind == policy.HeldToNode || n.Kind == policy.HeldToQuota {
+				if n.Kind == admissible.HeldToNode || n.Kind == admissible.HeldToQuota {
 					held = n.Kind
 				}
 			}
@@ -232,7 +233,7 @@ func TestFit_randomPods_scalingKeepsItsPromises(t *testing.T) {
 		wanted := policy.Fit(a, policy.Limits{}, p)
 		fits := policy.Fit(a, limits, p)
 		total := func(fits []policy.Fitted) cluster.Resources {
-			demand := policy.DemandOf(policy.Limits{}, p, cluster.Standing{}, fits)
+			demand := admissible.DemandOf(policy.Limits{}, p, cluster.Standing{}, fits)
 			return demand.Most().Requests
 		}
 		if reflect.DeepEqual(requestsOf(fits), requestsOf(wanted)) {

@@ -15,7 +15,7 @@ import (
 //
 // A container counts with the amount that minAllowed and maxAllowed leave it. It keeps minAllowed and its part of the floor, and one core if its
 // CPU is in whole cores, even if the sum exceeds the share then; what the others have to give up is larger.
-func shareNode(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked [][]Bound) {
+func shareNode(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked *lookedAt) {
 	most := node.Most()
 	if most == 0 {
 		return
@@ -36,18 +36,16 @@ func shareNode(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global c
 		if total > most {
 			after = min(before, p.amount)
 		}
-		if looked != nil {
-			look(&looked[p.index], Bound{Resource: cluster.CPU, Kind: NodeShare, Amount: most, Before: before, After: after})
-		}
+		look(looked.of(p.index), Bound{Resource: cluster.CPU, Kind: NodeShare, Amount: most, Before: before, After: after})
 		a.Estimate = scaledCPU(a.Estimate, after, p.floor, most)
 	}
 }
 
-// A nodePart is what a container gets of a share.
+// A nodePart is what a container gets of an amount that all containers of a pod share.
 type nodePart struct {
 	index  int   // of the advice
-	amount int64 // millicores: what it should have, then what it gets
-	floor  int64 // millicores that it keeps; at most amount
+	amount int64 // millicores or bytes: what it should have, then what it gets
+	floor  int64 // what it keeps; at most amount
 	whole  bool  // in whole cores
 	fixed  bool  // it gets the floor
 }
@@ -60,13 +58,10 @@ func wishes(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global clus
 		if !ok {
 			continue
 		}
-		low, high, _ := allowed(autoscaler, advice[i].Container, global)
+		within := allowedBy(autoscaler, advice[i].Container, global)
 		p := nodePart{index: i, whole: slices.Contains(autoscaler.IntegerCPU, advice[i].Container)}
-		p.amount = max(target, low.Amount(cluster.CPU))
-		if m := high.Amount(cluster.CPU); m > 0 {
-			p.amount = min(p.amount, m)
-		}
-		p.floor = low.Amount(cluster.CPU)
+		p.floor = within.low.Amount(cluster.CPU)
+		p.amount = atMost(max(target, p.floor), within.high.Amount(cluster.CPU))
 		parts = append(parts, p)
 	}
 	for i := range parts {
@@ -78,6 +73,14 @@ func wishes(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global clus
 		p.floor = min(p.floor, p.amount)
 	}
 	return parts
+}
+
+// atMost lowers an amount to a maximum, which has no effect if it is not above zero.
+func atMost(v, most int64) int64 {
+	if most > 0 {
+		return min(v, most)
+	}
+	return v
 }
 
 // distribute lowers the amounts in proportion, so that their sum is at most the given one. Parts whose proportion is below their floor get the
@@ -96,10 +99,7 @@ func distribute(parts []nodePart, most int64) {
 		}
 		for i := range parts {
 			p := &parts[i]
-			if p.fixed {
-				continue
-			}
-			if p.share(left, total) < p.floor {
+			if !p.fixed && p.share(left, total) < p.floor {
 				p.fixed = true
 				again = true
 			}
@@ -109,10 +109,9 @@ func distribute(parts []nodePart, most int64) {
 		}
 		for i := range parts {
 			p := &parts[i]
+			p.amount = p.share(left, total)
 			if p.fixed {
 				p.amount = p.floor
-			} else {
-				p.amount = p.share(left, total)
 			}
 		}
 	}
@@ -149,12 +148,8 @@ func scaledCPU(e cluster.Estimate, target, floor, most int64) cluster.Estimate {
 func CPUWish(autoscaler *cluster.Autoscaler, advice []cluster.Advice, global cluster.Resources, node cluster.NodeShare) int64 {
 	sum := int64(0)
 	for i := range advice {
-		v := advice[i].Uncapped.Amount(cluster.CPU)
-		_, high, _ := allowed(autoscaler, advice[i].Container, global)
-		if m := high.Amount(cluster.CPU); m > 0 {
-			v = min(v, m)
-		}
-		sum = integer.Sum(sum, v)
+		within := allowedBy(autoscaler, advice[i].Container, global)
+		sum = integer.Sum(sum, atMost(advice[i].Uncapped.Amount(cluster.CPU), within.high.Amount(cluster.CPU)))
 	}
 	if sum <= node.Floor {
 		return 0

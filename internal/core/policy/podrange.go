@@ -10,15 +10,18 @@ import (
 
 // scaleIntoPodRange scales recommendations so that the sum over the pod is within the pod LimitRange: separately for each resource,
 // and for the target, the upper and the lower bound.
-func scaleIntoPodRange(r cluster.Range, p *cluster.Pod, fits []Fitted) {
+func scaleIntoPodRange(f fitting) []Fitted {
+	r := f.l.Range.Pod
 	if r == (cluster.Range{}) {
-		return
+		return f.fits
 	}
 	for _, res := range cluster.All {
-		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Upper })
-		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Lower })
-		scaleSum(r, p, fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Target })
+		scaleSum(r, f.p, f.fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Upper })
+		scaleSum(r, f.p, f.fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Lower })
+		scaleSum(r, f.p, f.fits, res, func(e *cluster.Estimate) *cluster.Resources { return &e.Target })
 	}
+	f.looked.after(f.fits, PodRange, r.Max.Or(r.Min))
+	return f.fits
 }
 
 // scaleSum scales one part of the estimates. Let R be the sum of the requests and L the sum of the limits that are
@@ -47,10 +50,7 @@ func scaleSum(
 		limit, _, _ := proportionalLimit(limits.Amount(res), requests.Amount(res), v, podRange.Default.Amount(res))
 		sumR, sumL = integer.Sum(sumR, v), integer.Sum(sumL, limit)
 	}
-	if low <= sumL && low <= sumR && (high <= 0 || high >= sumL) {
-		return
-	}
-	if sumL == 0 {
+	if sumL == 0 || low <= sumL && low <= sumR && (high <= 0 || high >= sumL) {
 		return
 	}
 	numerator := low
@@ -74,7 +74,7 @@ func scaleSum(
 	}
 }
 
-// hasPodLevel reports whether pod-level resources replace the sums over the containers, see Admissible.
+// hasPodLevel reports whether pod-level resources replace the sums over the containers, see admissible.Adjust.
 func hasPodLevel(p *cluster.Pod, res cluster.Resource) bool {
 	return p.PodLevel != nil && (p.PodLevel.Requests.Has | p.PodLevel.Limits.Has).Has(res)
 }

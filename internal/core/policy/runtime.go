@@ -6,6 +6,7 @@ package policy
 import (
 	"slices"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 )
@@ -19,26 +20,27 @@ import (
 //
 // The bounds of the container (container LimitRange, minAllowed, maxAllowed, a limit that is kept) have precedence. Requests by which an HPA
 // scales and CPU that is rounded to whole cores are not changed.
-func guardRuntimes(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted, looked *lookedAt) {
-	if p.Runtimes == nil || !a.Guards.CPU && !a.Guards.Memory {
-		return
+func guardRuntimes(f fitting) []Fitted {
+	if f.p.Runtimes == nil || !f.a.Guards.CPU && !f.a.Guards.Memory {
+		return f.fits
 	}
-	for i := range fits {
-		f := &fits[i]
-		c := p.Container(f.Container)
-		r := p.Runtime(c)
-		if r == nil || r.Kind != cluster.JVM || f.Inserted {
+	for i := range f.fits {
+		fit := &f.fits[i]
+		c := f.p.Container(fit.Container)
+		r := f.p.Runtime(c)
+		if r == nil || r.Kind != cluster.JVM || fit.Inserted {
 			continue
 		}
-		b := boundsOf(c, a.Policy(f.Container), l.Range.Container)
-		if a.Guards.Memory && !isScaled(a, f, cluster.Memory) {
-			guardHeap(f, HeapFloor(a, c, r), b, looked.of(i))
+		b := f.boundsOf(fit.Container)
+		if f.a.Guards.Memory && !isScaled(f.a, fit, cluster.Memory) {
+			guardHeap(fit, HeapFloor(f.a, c, r), b, f.looked.of(i))
 		}
-		if ReadsCPURequest(a, l, p, c, r) && !isScaled(a, f, cluster.CPU) {
-			guardShare(f, b, looked.of(i))
+		if ReadsCPURequest(f.a, f.l, f.p, c, r) && !isScaled(f.a, fit, cluster.CPU) {
+			guardShare(fit, b, f.looked.of(i))
 		}
 	}
-	looked.proceed(fits)
+	f.looked.proceed(f.fits)
+	return f.fits
 }
 
 // isScaled reports whether an HPA scales by a request, so that its target is changed together with the request.
@@ -64,7 +66,7 @@ func guardHeap(f *Fitted, heap int64, b bounds, looked *[]Bound) {
 	if !ok || heap <= 0 {
 		return
 	}
-	floor := b.apply(cluster.Resources{}.Set(cluster.Memory, heap), nil, nil).Memory
+	floor := b.amount(cluster.Memory, heap)
 	after := max(before, floor)
 	look(looked, Bound{Resource: cluster.Memory, Kind: JVMHeap, Amount: heap, Before: before, After: after})
 	if lower, ok := f.Estimate.Lower.Get(cluster.Memory); ok && lower < floor {
@@ -72,7 +74,7 @@ func guardHeap(f *Fitted, heap int64, b bounds, looked *[]Bound) {
 	}
 	if after != before {
 		f.Estimate.Target = f.Estimate.Target.Set(cluster.Memory, after)
-		f.Notes = append(slices.Clip(f.Notes), Note{Resource: cluster.Memory, Kind: RaisedToHeap})
+		f.Notes = append(slices.Clip(f.Notes), Note{Resource: cluster.Memory, Kind: admissible.RaisedToHeap})
 	}
 }
 
@@ -98,10 +100,9 @@ func guardShare(f *Fitted, b bounds, looked *[]Bound) {
 	}
 	for _, to := range []struct {
 		amount int64
-		kind   NoteKind
-	}{{band.To + 1, RaisedOutOfBand}, {band.From - 1, LoweredOutOfBand}} {
-		wanted := cluster.Resources{}.Set(cluster.CPU, to.amount)
-		if b.apply(wanted, nil, nil) != wanted {
+		kind   admissible.NoteKind
+	}{{band.To + 1, admissible.RaisedOutOfBand}, {band.From - 1, admissible.LoweredOutOfBand}} {
+		if b.amount(cluster.CPU, to.amount) != to.amount {
 			continue
 		}
 		f.Estimate.Target = f.Estimate.Target.Set(cluster.CPU, to.amount)
@@ -138,7 +139,7 @@ func (s *scaling) lowerOutOfBands(out []Fitted, floors []cluster.Resources) {
 		band, misread := runtimeguard.Band(f.Estimate.Target.CPU)
 		if misread && !f.Inserted && band.From-1 >= floors[i].CPU && ReadsCPURequest(s.a, s.l, s.p, c, s.p.Runtime(c)) && !isScaled(s.a, f, cluster.CPU) {
 			f.Estimate.Target = f.Estimate.Target.Set(cluster.CPU, band.From-1)
-			f.Notes = append(slices.Clip(f.Notes), Note{Resource: cluster.CPU, Kind: LoweredOutOfBand})
+			f.Notes = append(slices.Clip(f.Notes), Note{Resource: cluster.CPU, Kind: admissible.LoweredOutOfBand})
 		}
 	}
 }
@@ -163,14 +164,8 @@ func CPUCounts(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) [
 		if r == nil || !r.CPUCountOpen || cp != nil && cp.Off || c.Limits.CPU > 0 || l.Range.Container.Default.CPU > 0 {
 			continue
 		}
-		request := c.Requests.CPU
-		for j := range fits {
-			if v, ok := fits[j].Requests.Get(cluster.CPU); ok && fits[j].Container == c.Name {
-				request = v
-			}
-		}
-		if request > 0 {
-			out = append(out, Variable{Container: c.Name, Name: runtimeguard.CPUCountVariable(r.Kind), Value: runtimeguard.CPUCountValue(r.Kind, request)})
+		if requests, _ := sizeOf(c, fits); requests.CPU > 0 {
+			out = append(out, Variable{Container: c.Name, Name: runtimeguard.CPUCountVariable(r.Kind), Value: runtimeguard.CPUCountValue(r.Kind, requests.CPU)})
 		}
 	}
 	return out

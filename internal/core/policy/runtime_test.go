@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/runtimeguard"
@@ -153,7 +154,7 @@ func TestFit_memoryGuard_keepsTheHeapOfAJVM(t *testing.T) {
 			if f.Requests.Memory != c.want || f.Estimate.Target.Memory != c.want || f.Estimate.Upper.Memory < c.want || f.Estimate.Lower.Memory > c.want {
 				t.Errorf("requests %v, estimate %v, want %d", f.Requests, f.Estimate, c.want)
 			}
-			if got := slices.Contains(f.Notes, Note{cluster.Memory, RaisedToHeap}); got != c.raised {
+			if got := slices.Contains(f.Notes, Note{Resource: cluster.Memory, Kind: admissible.RaisedToHeap}); got != c.raised {
 				t.Errorf("notes %v, want a note: %t", f.Notes, c.raised)
 			}
 		})

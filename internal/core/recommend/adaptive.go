@@ -8,34 +8,12 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Adaptive sizes by a risk budget: the share of days on which usage may exceed the request. Its changes are small and
-// rare. It is meant for clusters where a change is an in-place resize.
-//
-// Memory, from the peaks x of the last days (24 h each, ending now; logarithms, x₁ the highest of the last 7 days,
-// x₂ the second, y₂ the second highest of 14, b the level that 70 % of the hours of a week stay below):
-//
-//	level = x₁ + α·(x₂−x₁) + β·(y₂−x₁) + γ·(x₁−b) + margin        not below today's peak
-//
-// A single spike does not set the request alone, and the week before still counts. Spiky usage gets a larger margin than
-// steady usage: with steady usage every percent of margin is a percent of waste; with spiky usage it is almost none,
-// and it is spiky usage that exceeds requests.
-//
-// The margin is calibrated per container (adaptive conformal inference, Gibbs and Candès 2021): after a day above the
-// request it grows by g·(1−budget), after a day without it shrinks by g·budget. In the long run the share of days above
-// is the budget, whatever the distribution.
-//
-// A day may have two levels (plan.go): hours in which usage was low on all days get a lower request.
-//
-// CPU usage above the request does not kill a container. CPU follows the peak of the last hours: level = peak·m·peak^−η + a, so
-// that small containers, whose margin is cheap, get relatively more. The number of hours is chosen per container, by the
-// cost that each choice would have had (choice.go). CPU may have two levels a day, too.
-func Adaptive(p AdaptiveParams) Estimator { return &adaptive{p} }
-
-// AdaptiveParams are the parameters of Adaptive. Margins are differences of logarithms: 0.1 is about 10 %.
+// AdaptiveParams are the parameters of the algorithm Adaptive (AdaptiveProfile). Margins are differences of logarithms: 0.1 is about 10 %.
 type AdaptiveParams struct {
 	Memory MemoryRule
 	CPU    CPURule
@@ -81,6 +59,27 @@ type CPURule struct {
 	Min            float64 // cores
 }
 
+// adaptive sizes by a risk budget: the share of days on which usage may exceed the request. Its changes are small and
+// rare. It is meant for clusters where a change is an in-place resize.
+//
+// Memory, from the peaks x of the last days (24 h each, ending now; logarithms, x₁ the highest of the last 7 days,
+// x₂ the second, y₂ the second highest of 14, b the level that 70 % of the hours of a week stay below):
+//
+//	level = x₁ + α·(x₂−x₁) + β·(y₂−x₁) + γ·(x₁−b) + margin        not below today's peak
+//
+// A single spike does not set the request alone, and the week before still counts. Spiky usage gets a larger margin than
+// steady usage: with steady usage every percent of margin is a percent of waste; with spiky usage it is almost none,
+// and it is spiky usage that exceeds requests.
+//
+// The margin is calibrated per container (adaptive conformal inference, Gibbs and Candès 2021): after a day above the
+// request it grows by g·(1−budget), after a day without it shrinks by g·budget. In the long run the share of days above
+// is the budget, whatever the distribution.
+//
+// A day may have two levels (plan.go): hours in which usage was low on all days get a lower request.
+//
+// CPU usage above the request does not kill a container. CPU follows the peak of the last hours: level = peak·m·peak^−η + a, so
+// that small containers, whose margin is cheap, get relatively more. The number of hours is chosen per container, by the
+// cost that each choice would have had (choice.go). CPU may have two levels a day, too.
 type adaptive struct{ p AdaptiveParams }
 
 // Extend creates the model state of a container (usage.Store.Extend).
@@ -92,65 +91,35 @@ func (a *adaptive) Extend() usage.Extension {
 	}
 }
 
-// The bounds relative to the target. They are closer than the smallest change, so that every change is applied at once, and
-// wider than rounding.
-const (
-	lowerBand = 0.95
-	upperBand = 1.08
-)
-
-// withBand sets the target of a resource and bounds around it, not below the floor.
-//
-// It appends to the steps of the target, and sets the steps of the bounds.
-func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *Derivation) cluster.Estimate {
-	if r == cluster.CPU {
-		steps := continued(to.target())
-		target = steps.raiseWhole(StepFloor, steps.lowerWhole(StepMaximum, target, mostMillicores), floor)
+// Amount returns the request that was decided at the last sample (Memo.Observe), for the time of day.
+func (a *adaptive) Amount(state usage.Extension, r cluster.Resource, now time.Time, to *derivation.Recorder) int64 {
+	memo, ok := state.(*Memo)
+	switch {
+	case !ok:
+		return 0
+	case r == cluster.Memory:
+		return memo.memoryAmount(now.Unix(), to)
 	}
-	lower := record(to.lower(), 1)
-	upper := record(to.upper(), 1)
-	least := lower.scale(StepBand, lower.whole(StepTarget, target), lowerBand)
-	most := upper.scale(StepBand, upper.whole(StepTarget, target), upperBand)
-	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, lower.raiseWhole(StepFloor, least, min(target, floor)))
-	e.Upper = e.Upper.Set(r, upper.raiseWhole(StepTarget, most, target))
-	return e
+	v := memo.cpu.at(now.Unix())
+	if v <= 0 {
+		return 0
+	}
+	if to != nil {
+		memo.explainCPU(now.Unix(), to)
+	}
+	return to.Ceil(to.ToMillicores(v, 1000))
 }
 
-// Estimate returns the request that was decided at the last sample (Memo.Observe), for the time of day.
-func (a *adaptive) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
-	return a.Explain(s, floor, now, nil)
-}
-
-// Explain implements Estimator.
-func (a *adaptive) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
-	var estimate cluster.Estimate
-	memo, ok := s.Extension().(*Memo)
-	if !ok {
-		return estimate
+// memoryAmount is Amount for memory.
+func (m *Memo) memoryAmount(now int64, to *derivation.Recorder) int64 {
+	v := m.memory.at(now)
+	if v <= 0 {
+		return 0
 	}
-	cpu := record(to.Of(cluster.CPU).target(), 1000)
-	if v := memo.cpu.at(now.Unix()); v > 0 {
-		if cpu != nil {
-			memo.explainCPU(now.Unix(), cpu)
-		}
-		target := cpu.raiseWhole(StepFloor, cpu.ceil(cpu.toMillicores(v, 1000)), floor.CPU)
-		estimate = withBand(estimate, cluster.CPU, target, floor.CPU, to.Of(cluster.CPU))
+	if to != nil {
+		m.explainMemory(now, to)
 	}
-	memo.estimateMemory(&estimate, floor.Memory, now, to)
-	return estimate
-}
-
-// estimateMemory sets memory in an estimate.
-func (m *Memo) estimateMemory(estimate *cluster.Estimate, floor int64, now time.Time, to *Record) {
-	memory := record(to.Of(cluster.Memory).target(), 1)
-	if v := m.memory.at(now.Unix()); v > 0 {
-		if memory != nil {
-			m.explainMemory(now.Unix(), memory)
-		}
-		target := memory.raiseWhole(StepFloor, memory.ceil(v), floor)
-		*estimate = withBand(*estimate, cluster.Memory, target, floor, to.Of(cluster.Memory))
-	}
+	return to.Ceil(v)
 }
 
 // Memo is the model state of Adaptive: the peaks of the last hours, and the current request.
@@ -317,20 +286,29 @@ func (m *Memo) decideMemory(now int64, above bool) {
 		request.hours = rule.plan(&m.Memory, since, hour, usual, base)
 	}
 	want := m.wantMemory(&days, usual, now, nil)
-	wasLow := request.inLow
-	request.inLow = request.isLow(now)
-	if request.inLow {
-		low := m.lowMemory(want, now, nil)
-		if !wasLow {
-			request.low = min(low, request.level)
-			request.changed = now
-		} else {
-			request.low, request.changed = rule.move(request.low, low, now, request.changed, time.Hour, above)
-		}
+	low := 0.0
+	isLow := request.isLow(now)
+	if isLow {
+		low = m.lowMemory(want, now, nil)
 	}
-	request.level, request.changed = rule.move(request.level, want, now, request.changed, rule.wait(request), above && !request.inLow)
-	if request.inLow {
-		request.low = min(request.low, request.level)
+	request.change(want, low, now, rule.change(request), above && !isLow, above)
+}
+
+// change decides the requests: the usual one by what a new decision gives, and in the low hours that of these hours by low. above and
+// aboveLow are whether usage was above them.
+func (h *held) change(want, low float64, now int64, rule changeRule, above, aboveLow bool) {
+	wasLow := h.inLow
+	h.inLow = h.isLow(now)
+	switch {
+	case h.inLow && wasLow:
+		h.low, h.changed = rule.during(time.Hour).move(h.low, low, now, h.changed, aboveLow)
+	case h.inLow:
+		h.low = min(low, h.level)
+		h.changed = now
+	}
+	h.level, h.changed = rule.move(h.level, want, now, h.changed, above)
+	if h.inLow {
+		h.low = min(h.low, h.level)
 	}
 }
 
@@ -346,46 +324,50 @@ func (h *held) resume(now int64) {
 	h.decided = now
 }
 
-// wait returns how long after a change the request may shrink.
-func (r *MemoryRule) wait(h *held) time.Duration {
+// A changeRule determines which differences change a decided request.
+type changeRule struct {
+	grow, shrink float64
+	wait         time.Duration // the request does not shrink for this long after a change
+}
+
+// change returns the rule for a request. With low hours, it may shrink soon.
+func (r *MemoryRule) change(h *held) changeRule {
+	rule := changeRule{grow: r.Grow, shrink: r.Shrink, wait: r.Wait}
 	if h.hours.any() {
-		return time.Hour
+		return rule.during(time.Hour)
 	}
-	return r.Wait
+	return rule
 }
 
-// move returns the new request if the difference is large enough: upwards at once, downwards after Wait.
-func (r *MemoryRule) move(have, want float64, now, changed int64, wait time.Duration, above bool) (float64, int64) {
-	return move(have, want, r.Grow, r.Shrink, now, changed, wait, above)
+// during returns the rule with another wait.
+func (r changeRule) during(wait time.Duration) changeRule {
+	r.wait = wait
+	return r
 }
 
-func move(have, want, grow, shrink float64, now, changed int64, wait time.Duration, above bool) (float64, int64) {
+// move returns the new request if the difference is large enough: upwards at once, downwards after the wait.
+func (r changeRule) move(have, want float64, now, changed int64, above bool) (float64, int64) {
 	switch {
-	case want > have*(1+grow), above && want > have:
+	case want > have*(1+r.grow), above && want > have:
 		return want, now
-	case want < have*(1-shrink) && now-changed >= int64(wait/time.Second):
+	case want < have*(1-r.shrink) && now-changed >= int64(r.wait/time.Second):
 		return want, now
 	}
 	return have, changed
 }
 
 // usualMemory returns the level of all hours but the low ones, without margin. It reads the peaks of the days that end with an hour.
-func (m *Memo) usualMemory(days *peaksOfDays, base float64, hour int, to *recorder) float64 {
-	var cuts *dayCuts
-	if to != nil {
-		to.peaks = &m.Memory
-		cuts = &to.cuts
-	}
-	days.read(&m.Memory, m.regime.start(&m.Memory), hour, m.p.Memory.Long, cuts)
+func (m *Memo) usualMemory(days *peaksOfDays, base float64, hour int, to *derivation.Recorder) float64 {
+	days.read(&m.Memory, m.regime.start(&m.Memory), hour, m.p.Memory.Long, to)
 	return m.p.Memory.levelOf(m.memoryChoice.arm, days.all(), base, to)
 }
 
 // marginOf adds the margin to a level.
-func (m *Memo) marginOf(level float64, to *recorder) float64 {
+func (m *Memo) marginOf(level float64, to *derivation.Recorder) float64 {
 	rule := &m.p.Memory
-	level = to.shift(StepMargin, level, (rule.Margin+m.memory.adjust)*hourly.PerNat)
+	level = to.Shift(derivation.StepMargin, level, (rule.Margin+m.memory.adjust)*hourly.PerNat)
 	if to != nil {
-		e := to.evidence()
+		e := to.Evidence()
 		e.Margin = math.Expm1(rule.Margin)
 		e.Learnt = math.Expm1(m.memory.adjust)
 		e.Budget = rule.aim()
@@ -394,74 +376,72 @@ func (m *Memo) marginOf(level float64, to *recorder) float64 {
 }
 
 // raisedMemory raises an amount to the minimum of the profile, and to what usage above the request required until a time.
-func (m *Memo) raisedMemory(v float64, now int64, to *recorder) float64 {
-	v = to.raise(StepMinimum, v, m.p.Memory.Min)
+func (m *Memo) raisedMemory(v float64, now int64, to *derivation.Recorder) float64 {
+	v = to.Raise(derivation.StepMinimum, v, m.p.Memory.Min)
 	if now < m.memory.bumped {
-		v = to.raise(StepRaised, v, m.memory.bump)
+		v = to.Raise(derivation.StepRaised, v, m.memory.bump)
 		if to != nil {
-			to.evidence().From = unix(m.memory.bumped - int64(m.p.Memory.Hold/time.Second))
-			to.evidence().Until = unix(m.memory.bumped)
+			to.Evidence().From = unix(m.memory.bumped - int64(m.p.Memory.Hold/time.Second))
+			to.Evidence().Until = unix(m.memory.bumped)
 		}
 	}
 	return v
 }
 
 // wantMemory returns the request that a decision gives, before it is compared with the present one.
-func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *recorder) float64 {
+func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *derivation.Recorder) float64 {
 	rule := &m.p.Memory
 	level := m.marginOf(usual, to)
-	level = to.raiseLevel(StepToday, level, float64(days[0])+rule.Least*hourly.PerNat)
+	level = to.RaiseLevel(derivation.StepToday, level, float64(days[0])+rule.Least*hourly.PerNat)
 	if to != nil {
-		to.evidence().Margin = math.Expm1(rule.Least)
-		to.evidence().hourOf(&m.Memory, days[0], to.cuts[0].from, to.cuts[0].before)
+		to.Evidence().Margin = math.Expm1(rule.Least)
+		to.HourOfDay(to.Evidence(), 0, days[0])
 	}
 	want := hourly.Amount(level)
 	if ahead := m.leak.ahead(days.all(), now); ahead > 0 {
-		want = to.raise(StepGrowth, want, ahead)
+		want = to.Raise(derivation.StepGrowth, want, ahead)
 		if to != nil {
-			to.evidence().From = unix(m.leak.from)
-			to.evidence().Amount = m.leak.perDay
+			to.Evidence().From = unix(m.leak.from)
+			to.Evidence().Amount = m.leak.perDay
 		}
 	}
 	want = m.raisedMemory(want, now, to)
 	if m.leak.bounds() {
-		want = to.lower(StepLeakBound, want, m.leak.most())
+		want = to.Lower(derivation.StepLeakBound, want, m.leak.most())
 		if to != nil {
-			to.evidence().From = unix(m.leak.since)
+			to.Evidence().From = unix(m.leak.since)
 		}
 	}
-	return to.lower(StepMaximum, want, maxAmount)
+	return to.Lower(derivation.StepMaximum, want, derivation.MaxAmount)
 }
 
 // lowMemory returns the request for the low hours that a decision gives, before it is compared with the present one. It is not above that
 // of the other hours.
-func (m *Memo) lowMemory(want float64, now int64, to *recorder) float64 {
+func (m *Memo) lowMemory(want float64, now int64, to *derivation.Recorder) float64 {
 	rule := &m.p.Memory
 	hour := int(now / 3600)
-	level := to.level(StepLowHours, float64(m.memory.hours.base))
+	level := to.Level(derivation.StepLowHours, float64(m.memory.hours.base))
 	m.memory.hours.explain(to)
 	level = m.marginOf(level, to)
 	recent := m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)
-	level = to.raiseLevel(StepRecent, level, float64(recent)+rule.Least*hourly.PerNat)
+	level = to.RaiseLevel(derivation.StepRecent, level, float64(recent)+rule.Least*hourly.PerNat)
+	to.PeakOf(&m.Memory, hour+1-rule.Plan.Recent, hour+1)
 	if to != nil {
-		e := to.evidence()
-		e.Hours = rule.Plan.Recent
-		e.Margin = math.Expm1(rule.Least)
-		e.hourOf(&m.Memory, recent, hour+1-rule.Plan.Recent, hour+1)
+		to.Evidence().Margin = math.Expm1(rule.Least)
 	}
-	return to.lower(StepUsual, m.raisedMemory(hourly.Amount(level), now, to), want)
+	return to.Lower(derivation.StepUsual, m.raisedMemory(hourly.Amount(level), now, to), want)
 }
 
 // explain sets the low hours as evidence of the last step.
-func (l lowHours) explain(to *recorder) {
+func (l lowHours) explain(to *derivation.Recorder) {
 	if to != nil {
-		to.evidence().FirstHour = int(l.from)
-		to.evidence().Hours = int(l.length)
+		to.Evidence().FirstHour = int(l.from)
+		to.Evidence().Hours = int(l.length)
 	}
 }
 
 // explainMemory records the steps to the request of memory that was last decided, for a time.
-func (m *Memo) explainMemory(now int64, to *recorder) {
+func (m *Memo) explainMemory(now int64, to *derivation.Recorder) {
 	request := &m.memory
 	had := request.at(now)
 	rule := &m.p.Memory
@@ -474,7 +454,7 @@ func (m *Memo) explainMemory(now int64, to *recorder) {
 	var days peaksOfDays
 	usual := m.usualMemory(&days, rule.base(&m.Memory, m.regime.start(&m.Memory), hour), hour, usualTo)
 	want := m.wantMemory(&days, usual, request.decided, usualTo)
-	change := changeRule{grow: rule.Grow, shrink: rule.Shrink, wait: rule.wait(request)}
+	change := rule.change(request)
 	if isLow {
 		want = m.lowMemory(want, request.decided, to)
 		change.wait = time.Hour
@@ -482,32 +462,26 @@ func (m *Memo) explainMemory(now int64, to *recorder) {
 	request.keep(want, had, change, to)
 }
 
-// A changeRule determines which differences change a decided request.
-type changeRule struct {
-	grow, shrink float64
-	wait         time.Duration
-}
-
 // keep records that a decided request is kept although the last decision gave another amount, and why.
-func (h *held) keep(want, had float64, rule changeRule, to *recorder) {
+func (h *held) keep(want, had float64, rule changeRule, to *derivation.Recorder) {
 	if want == had {
 		return
 	}
-	to.keep(StepKept, want, had)
-	e := to.evidence()
+	to.Keep(derivation.StepKept, want, had)
+	e := to.Evidence()
 	e.From = unix(h.changed)
-	e.Amount = want * to.unit
-	after, _ := move(had, want, rule.grow, rule.shrink, h.decided, h.changed, rule.wait, false)
-	afterWait, _ := move(had, want, rule.grow, rule.shrink, h.decided, h.changed, 0, false)
+	e.Amount = to.Amount(want)
+	after, _ := rule.move(had, want, h.decided, h.changed, false)
+	afterWait, _ := rule.during(0).move(had, want, h.decided, h.changed, false)
 	switch {
 	case after != had:
-		e.Kept = KeptPending
+		e.Kept = derivation.KeptPending
 		e.Until = unix(h.decided + 3600)
 	case afterWait != had:
-		e.Kept = KeptWaiting
+		e.Kept = derivation.KeptWaiting
 		e.Until = unix(h.changed + int64(rule.wait/time.Second))
 	default:
-		e.Kept = KeptSmall
+		e.Kept = derivation.KeptSmall
 		e.Share = rule.grow
 		if want < had {
 			e.Share = rule.shrink

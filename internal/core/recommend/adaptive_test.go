@@ -45,7 +45,7 @@ func always(cores, bytes float64) func(time.Time) (float64, float64) {
 }
 
 func (b *bench) estimate() cluster.Estimate {
-	return b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now)
+	return b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now, nil)
 }
 
 func (b *bench) memory() float64 { return float64(b.estimate().Target.Memory) / mib }

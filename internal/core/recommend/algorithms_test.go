@@ -67,7 +67,7 @@ func TestAdaptive_levelExampleOfTheDocs_isCorrect(t *testing.T) {
 		hourly.LevelOf(500 * mib), hourly.LevelOf(1000 * mib), hourly.LevelOf(800 * mib), hourly.LevelOf(400 * mib),
 		hourly.LevelOf(400 * mib), hourly.LevelOf(400 * mib), hourly.LevelOf(400 * mib), hourly.LevelOf(1000 * mib),
 	}
-	level := r.level(days, float64(hourly.LevelOf(300*mib)))
+	level := r.level(days, float64(hourly.LevelOf(300*mib)), nil)
 	got := hourly.Amount(level+0.13*hourly.PerNat) / mib
 	want := 1000 * math.Exp(0.3*math.Log(0.8)+0.15*math.Log(1000.0/300)+0.13)
 	if math.Abs(got-want) > 2 || math.Abs(want-1276) > 1 {
@@ -76,7 +76,7 @@ func TestAdaptive_levelExampleOfTheDocs_isCorrect(t *testing.T) {
 	for i := range days {
 		days[i] = hourly.LevelOf(1000 * mib)
 	}
-	steady := hourly.Amount(r.level(days, float64(days[0]))+0.13*hourly.PerNat) / mib
+	steady := hourly.Amount(r.level(days, float64(days[0]), nil)+0.13*hourly.PerNat) / mib
 	if math.Abs(steady-1139) > 2 {
 		t.Errorf("%.1f MiB for steady usage, want 1139", steady)
 	}
@@ -116,25 +116,6 @@ func TestLoadPercentile_exampleOfTheDocs_isCorrect(t *testing.T) {
 		t.Errorf("p90 of load is %.2f cores, want 1", got)
 	}
 	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Percentile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
-}
-
-func TestEnsemble_exampleOfTheDocs_isCorrect(t *testing.T) {
-	bound := func(overrun float64) float64 {
-		var x mixture
-		x.base = bucketOf(1)
-		low, high := 0, 5
-		x.weights[0][low], x.weights[0][high] = 0.99, 0.01
-		k := x.best(0, &EnsembleWeights{Overrun: overrun, Underrun: 1}, true)
-		return boundOf(k) / boundOf(x.base)
-	}
-	// At the low bound the tail costs w_o × 0.01, at the high one what is unused costs 0.99 × (1 − 1/1.15⁵) = 0.50.
-	if got := bound(30); got > 1.01 {
-		t.Errorf("with w_o = 30 the limit is ×%.2f, want the low bound", got)
-	}
-	if got := bound(100); got < 1.9 {
-		t.Errorf("with w_o = 100 the limit is ×%.2f, want the high bound", got)
-	}
-	example(t, fmt.Sprintf("with w_o = 30 the limit is %.0f GiB, with w_o = 100 it is %.0f GiB", bound(30), bound(100)))
 }
 
 func TestEnsemble_changedUsage_isFollowedUpAndDown(t *testing.T) {
@@ -186,16 +167,16 @@ func TestBusyHours_workInTheDay_sizesByTheBusyHours(t *testing.T) {
 	given := Busiest()
 	given.Hours = HoursBetween(10, 20, 2)
 	p := builtin(t, "busy-hours")
-	e := BusyHours(given).(*busyHours)
-	p.Estimator, p.Extend = e, e.Extend
+	e := newBusyHours(given)
+	p.Estimator, p.Extend = byModelState{e}, e.Extend
 	night := newBench(p)
 	night.use(10*day, at2)
 	if got := night.estimate().Target.CPU; got > 1500 {
 		t.Errorf("with given hours, what runs at night makes the request %dm", got)
 	}
 	given.Most = 700
-	e = BusyHours(given).(*busyHours)
-	p.Estimator, p.Extend = e, e.Extend
+	e = newBusyHours(given)
+	p.Estimator, p.Extend = byModelState{e}, e.Extend
 	capped := newBench(p)
 	capped.use(2*day, officeHours)
 	if got := capped.estimate().Target.CPU; got != 700 {
@@ -221,32 +202,6 @@ func peaksOf(days int, amount func(hour int) float64) (*hourly.Peaks, time.Time)
 		}
 	}
 	return &p, noon.Add(time.Duration(days) * day)
-}
-
-func TestPeriod_repeatingUsage_isDetected(t *testing.T) {
-	noise := func(h int) float64 { return 1 + 0.3*math.Sin(float64(h*h%1013)) }
-	tests := map[string]struct {
-		days   int
-		amount func(h int) float64
-		want   int
-	}{
-		"constant":               {14, func(int) float64 { return 5 }, 0},
-		"noise":                  {14, noise, 0},
-		"a wave a day":           {14, func(h int) float64 { return noise(h) * (2 + math.Sin(2*math.Pi*float64(h)/24)) }, 24},
-		"an hour a night":        {14, func(h int) float64 { return 1 + 9*b2f(h%24 == 3) }, 24},
-		"a day a week":           {14, func(h int) float64 { return noise(h) * (1 + 4*b2f(h/24%7 == 2)) }, 168},
-		"every eleven hours":     {14, func(h int) float64 { return 1 + 9*b2f(h%11 == 3) }, 0},
-		"growth":                 {14, func(h int) float64 { return 1 + float64(h) }, 0},
-		"a day a week, one week": {7, func(h int) float64 { return noise(h) * (1 + 4*b2f(h/24%7 == 2)) }, 0},
-		"two days are too few":   {2, func(h int) float64 { return 1 + 9*b2f(h%24 == 3) }, 0},
-		"mostly gaps":            {14, func(h int) float64 { return b2f(h%3 == 0) * (1 + 9*b2f(h%24 == 3)) }, 0},
-	}
-	for name, tt := range tests {
-		p, now := peaksOf(tt.days, tt.amount)
-		if got := Period(p, int(now.Unix()/3600)); got != tt.want {
-			t.Errorf("%s: period %d h, want %d", name, got, tt.want)
-		}
-	}
 }
 
 func b2f(b bool) float64 {
@@ -396,35 +351,5 @@ func TestEstimate_samplesOfOneResource_sizeOnlyThatResource(t *testing.T) {
 		if e := b.estimate(); e.Target.Has != cluster.Of(cluster.CPU) || e.Target.CPU < 400 {
 			t.Errorf("%s: one sample of half a core gives %v", p.Name, e.Target)
 		}
-	}
-}
-
-func TestEnsemble_thousandsOfPods_doNotOverflowAnHour(t *testing.T) {
-	w := Autopilot().CPU
-	var x mixture
-	for range math.MaxUint16 {
-		x.observe(3600, 0.1, &w, false)
-	}
-	x.observe(3600, 0.12, &w, false)
-	x.observe(3600, 100, &w, false) // the range moves up: what was in several buckets is in the lowest now
-	if x.samples[0] != math.MaxUint16 {
-		t.Errorf("of all samples %d are left", x.samples[0])
-	}
-}
-
-func TestEnsemble_hourWithoutSamples_changesNothing(t *testing.T) {
-	w := Autopilot().CPU
-	var x mixture
-	x.observe(3600, 0.1, &w, false)
-	x.samples = [buckets]uint16{} // as a broken store may have it
-	x.observe(2*3600, 0.1, &w, false)
-	x.observe(3*3600, 0.1, &w, false)
-	for _, v := range x.numbers() {
-		if math.IsNaN(float64(*v)) {
-			t.Fatalf("it ends in %v", x.weights)
-		}
-	}
-	if got := x.at(3*3600, nil); !(got >= 0.1) {
-		t.Errorf("given are %v cores", got)
 	}
 }

@@ -12,26 +12,13 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/codec"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// BusyHours sizes CPU by the usage in busy hours (the rule of the grocery service Samokat):
-//
-//	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
-//
-// Profile.For selects k for a workload. Package policy applies the share of the node to each pod (Params.Node). The busy hours are
-// configured, or detected: the fewest hours of the day that have a share of its load. Samples shortly after the start of a container do not count. Adaptive sizes memory.
-//
-// The percentile is of weeks of samples. For a container with long, irregular periods of idleness it is lowered to the highest usage of the
-// last hours. Which containers these are is decided by the quantile loss (Koenker and Bassett 1978) that either level would have had. A
-// rise of usage above the percentile raises the level at once. No part of the model state depends on k: the request is proportional to it,
-// except for small containers, which have a minimum margin.
-func BusyHours(p BusyParams) Estimator {
-	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}, Criticality{Factor: p.Factor}}
-}
-
-// BusyParams are the parameters of BusyHours.
+// BusyParams are the parameters of the algorithm BusyHours (BusyHoursProfile).
 type BusyParams struct {
 	Percentile float64        // of the samples within the busy hours, as a share
 	Factor     float64        // k, unless the pods of a workload declare another (Profile.For)
@@ -44,22 +31,22 @@ type BusyParams struct {
 	MostOfNode float64        // a share of the smallest node that the pods may run on; 0: no bound (Profile.MostOfNode)
 	Memory     MemoryRule
 
-	MostOfNodeBase  cluster.NodeBase // what MostOfNode is a share of (Profile.MostOfNodeBase)
-	PriorityClasses []PriorityFactor // k of pods with these PriorityClasses
+	MostOfNodeBase  cluster.NodeBase          // what MostOfNode is a share of (Profile.MostOfNodeBase)
+	PriorityClasses []criticality.ClassFactor // k of pods with these PriorityClasses
 }
 
 // Constants of BusyHours.
 const (
-	busyWindow = 12             // hours whose highest usage may bound the level
-	busyRecent = 2              // the level is not below busyRise of the highest usage of these hours
-	busyRise   = 0.9            //
-	busySmall  = 0.1            // cores: a container with a lower level has the margin k−1 of this level
-	busyKnown  = 72             // hours of history before the level is bounded
-	busySwitch = 0.85           // the bound is added or dropped if that had less than this share of the loss
-	busyGrow   = 0.05           // the smallest relative differences that change the level
-	busyShrink = 0.2            //
-	busyWait   = 12 * time.Hour // the level does not shrink for this long after a change
+	busyWindow = 12   // hours whose highest usage may bound the level
+	busyRecent = 2    // the level is not below busyRise of the highest usage of these hours
+	busyRise   = 0.9  //
+	busySmall  = 0.1  // cores: a container with a lower level has the margin k−1 of this level
+	busyKnown  = 72   // hours of history before the level is bounded
+	busySwitch = 0.85 // the bound is added or dropped if that had less than this share of the loss
 )
+
+// busyChange has the smallest relative differences that change the level. The level does not shrink for the wait after a change.
+var busyChange = changeRule{grow: 0.05, shrink: 0.2, wait: 12 * time.Hour}
 
 // starts reports whether a sample is of the time of the start of its container. It is not if that time is not known or is after the sample.
 func (p *BusyParams) starts(sample *usage.Sample) bool {
@@ -107,10 +94,21 @@ func (s Hours) First() int {
 	return 0
 }
 
+// busyHours sizes CPU by the usage in busy hours (the rule of the grocery service Samokat):
+//
+//	request = clamp(p99 of CPU within the busy hours × k, min, share × the smallest node)        k = 1 … 3, by criticality
+//
+// Profile.For selects k for a workload. Package policy applies the share of the node to each pod (Params.Node). The busy hours are
+// configured, or detected: the fewest hours of the day that have a share of its load. Samples shortly after the start of a container do not count. Adaptive sizes memory.
+//
+// The percentile is of weeks of samples. For a container with long, irregular periods of idleness it is lowered to the highest usage of the
+// last hours. Which containers these are is decided by the quantile loss (Koenker and Bassett 1978) that either level would have had. A
+// rise of usage above the percentile raises the level at once. No part of the model state depends on k: the request is proportional to it,
+// except for small containers, which have a minimum margin.
 type busyHours struct {
 	p           BusyParams
 	memory      adaptive
-	criticality Criticality // of the workload
+	criticality criticality.Factor // of the workload
 }
 
 // Busy is the model state of BusyHours. It uses the fields of Memo for CPU in this way:
@@ -133,6 +131,10 @@ type Busy struct {
 // request returns the decided level.
 func (m *Busy) request() *held { return &m.Memo.cpu }
 
+func newBusyHours(p BusyParams) *busyHours {
+	return &busyHours{p, adaptive{AdaptiveParams{Memory: p.Memory}}, criticality.Factor{Factor: p.Factor}}
+}
+
 // Extend creates the model state of a container (usage.Store.Extend).
 func (b *busyHours) Extend() usage.Extension {
 	memo := b.memory.Extend().(*Memo)
@@ -140,39 +142,34 @@ func (b *busyHours) Extend() usage.Extension {
 	return &Busy{Memo: *memo, p: &b.p}
 }
 
-func (b *busyHours) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
-	return b.Explain(s, floor, now, nil)
-}
-
-// Explain implements Estimator.
-func (b *busyHours) Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate {
-	var estimate cluster.Estimate
-	state, ok := s.Extension().(*Busy)
-	if !ok {
-		return estimate
+// Amount returns the level that was decided at the last sample, multiplied by the criticality. Memory is that of Adaptive.
+func (b *busyHours) Amount(extension usage.Extension, r cluster.Resource, now time.Time, to *derivation.Recorder) int64 {
+	state, ok := extension.(*Busy)
+	switch {
+	case !ok:
+		return 0
+	case r == cluster.Memory:
+		return state.memoryAmount(now.Unix(), to)
 	}
-	steps := record(to.Of(cluster.CPU).target(), 1000)
-	if level := state.explainLevel(steps); level > 0 {
-		least := floor.Amount(cluster.CPU)
-		level = steps.toMillicores(level, 1000)
-		v := steps.multiply(StepFactor, level, b.criticality.Factor)
-		if steps != nil {
-			*steps.evidence() = Evidence{Origin: b.criticality.Origin, Class: b.criticality.Class}
-		}
-		v = steps.raise(StepLeastMargin, v, level+(b.criticality.Factor-1)*busySmall*1000)
-		target := steps.ceil(v)
-		if b.p.Most > 0 {
-			target = steps.lowerWhole(StepMost, target, b.p.Most)
-		}
-		target = steps.raiseWhole(StepFloor, target, least)
-		estimate = withBand(estimate, cluster.CPU, target, least, to.Of(cluster.CPU))
+	level := state.explainLevel(to)
+	if level <= 0 {
+		return 0
 	}
-	state.estimateMemory(&estimate, floor.Memory, now, to)
-	return estimate
+	level = to.ToMillicores(level, 1000)
+	v := to.Multiply(derivation.StepFactor, level, b.criticality.Factor)
+	if to != nil {
+		*to.Evidence() = derivation.Evidence{Origin: b.criticality.Origin, Class: b.criticality.Class}
+	}
+	v = to.Raise(derivation.StepLeastMargin, v, level+(b.criticality.Factor-1)*busySmall*1000)
+	target := to.Ceil(v)
+	if b.p.Most > 0 {
+		target = to.LowerWhole(derivation.StepMost, target, b.p.Most)
+	}
+	return target
 }
 
 // explainLevel returns the level that was decided, 0 before the first sample, and records the steps to it.
-func (m *Busy) explainLevel(to *recorder) float64 {
+func (m *Busy) explainLevel(to *derivation.Recorder) float64 {
 	had := m.request().level
 	if to == nil && had > 0 || m.cpu.Total() == 0 && m.starting == nil {
 		return had
@@ -182,7 +179,7 @@ func (m *Busy) explainLevel(to *recorder) float64 {
 		return level // model state of a former version, without a decision
 	}
 	if to != nil {
-		m.request().keep(level, had, changeRule{grow: busyGrow, shrink: busyShrink, wait: busyWait}, to)
+		m.request().keep(level, had, busyChange, to)
 	}
 	return had
 }
@@ -273,25 +270,25 @@ func (m *Busy) turnDay(day int32) {
 }
 
 // level returns the level that a decision gives now, in cores.
-func (m *Busy) level(to *recorder) float64 {
-	level := to.value(StepBusy, m.cpu.Quantile(m.p.Percentile))
+func (m *Busy) level(to *derivation.Recorder) float64 {
+	level := to.Value(derivation.StepBusy, m.cpu.Quantile(m.p.Percentile))
 	if to != nil {
-		*to.evidence() = Evidence{Share: m.p.Percentile, HalfLife: m.p.HalfLife, Hours: m.hours().Count(), FirstHour: m.hours().First()}
+		*to.Evidence() = derivation.Evidence{Share: m.p.Percentile, HalfLife: m.p.HalfLife, Hours: m.hours().Count(), FirstHour: m.hours().First()}
 	}
 	end := m.CPU.Newest() + 1
 	if m.cpuChoice.arm == 1 && !m.CPU.Empty() {
-		level = to.lower(StepBusyWindow, level, m.peak(busyWindow))
-		to.peakOf(&m.CPU, end-busyWindow, end)
+		level = to.Lower(derivation.StepBusyWindow, level, m.peak(busyWindow))
+		to.PeakOf(&m.CPU, end-busyWindow, end)
 	}
-	level = to.raise(StepRecent, level, busyRise*m.peak(busyRecent))
-	to.peakOf(&m.CPU, end-busyRecent, end)
+	level = to.Raise(derivation.StepRecent, level, busyRise*m.peak(busyRecent))
+	to.PeakOf(&m.CPU, end-busyRecent, end)
 	if to != nil {
-		to.evidence().Margin = busyRise - 1
+		to.Evidence().Margin = busyRise - 1
 	}
 	if m.starting != nil {
-		level = to.raise(StepStartup, level, m.starting.Quantile(m.p.Percentile))
+		level = to.Raise(derivation.StepStartup, level, m.starting.Quantile(m.p.Percentile))
 	}
-	return to.lower(StepMaximum, level, maxAmount)
+	return to.Lower(derivation.StepMaximum, level, derivation.MaxAmount)
 }
 
 // peak returns the highest usage of the last hours with samples, in cores.
@@ -318,7 +315,7 @@ func (m *Busy) decide(now int64) {
 		request.changed = now
 		return
 	}
-	request.level, request.changed = move(request.level, want, busyGrow, busyShrink, now, request.changed, busyWait, false)
+	request.level, request.changed = busyChange.move(request.level, want, now, request.changed, false)
 }
 
 // charge adds the quantile loss of a sample v to the level L that was known before, without and with the bound. The part of the loss that
@@ -396,15 +393,16 @@ func busiest(load *[24]float32, share float64) Hours {
 }
 
 // AppendBinary appends the model state.
-func (m *Busy) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+func (m *Busy) AppendBinary(b []byte) ([]byte, error) { return codec.Append(b, m) }
 
 // UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
-func (m *Busy) UnmarshalBinary(data []byte) error { return readState(data, m) }
+func (m *Busy) UnmarshalBinary(data []byte) error { return codec.Read(data, m) }
 
 // busyVersion is the format of a stored Busy. Version 1 has no version, and nothing of started containers and of a decided level.
 const busyVersion = 2
 
-func (m *Busy) encode(e *codec.Encoder) {
+// Encode implements codec.State.
+func (m *Busy) Encode(e *codec.Encoder) {
 	e.Varint(-busyVersion) // version 1 begins with the day, which is not negative
 	e.Varint(int64(m.day))
 	e.Varint(int64(m.busy))
@@ -418,10 +416,11 @@ func (m *Busy) encode(e *codec.Encoder) {
 		e.Byte(1)
 		m.starting.Encode(e)
 	}
-	m.Memo.encode(e)
+	m.Memo.Encode(e)
 }
 
-func (m *Busy) decode(d *codec.Decoder) {
+// Decode implements codec.State.
+func (m *Busy) Decode(d *codec.Decoder) {
 	version := 1
 	day := d.Varint("version or day", -busyVersion, maxStoredInt32)
 	if day < 0 {
@@ -439,7 +438,7 @@ func (m *Busy) decode(d *codec.Decoder) {
 		m.starting = new(hourly.Weights)
 		m.starting.Decode(d)
 	}
-	m.Memo.decode(d)
+	m.Memo.Decode(d)
 	if m.cpuChoice.arm > 1 {
 		d.Fail("choice of the level must be 0 or 1, got %d", m.cpuChoice.arm)
 	}

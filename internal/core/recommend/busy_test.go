@@ -12,6 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -84,14 +87,14 @@ func TestProfileFor_nodeIsKnown_shareIsOfItsBase(t *testing.T) {
 	for base, want := range map[cluster.NodeBase]int64{cluster.OfAllocatable: 1900, cluster.OfCapacity: 2000} {
 		p.MostOfNodeBase = base
 		profile := BusyHoursProfile("busy", "", p)
-		if got := profile.For(Declared{}, NodeSizes{Allocatable: 3800, Capacity: 4000}).Node; got.Most() != want || got.Base != base || got.Floor != 10 {
+		if got := profile.For(criticality.Declared{}, fleet.NodeSizes{Allocatable: 3800, Capacity: 4000}).Node; got.Most() != want || got.Base != base || got.Floor != 10 {
 			t.Errorf("%s: %+v with at most %dm, want %dm", base, got, got.Most(), want)
 		}
-		if got := profile.For(Declared{}, NodeSizes{}).Node.Most(); got != 0 {
+		if got := profile.For(criticality.Declared{}, fleet.NodeSizes{}).Node.Most(); got != 0 {
 			t.Errorf("%s: without nodes at most %dm, want no bound", base, got)
 		}
 	}
-	if got := AdaptiveProfile("balanced", "", Balanced()).For(Declared{Label: 3}, NodeSizes{4000, 4000}); got.Node.Most() != 0 {
+	if got := AdaptiveProfile("balanced", "", Balanced()).For(criticality.Declared{Label: 3}, fleet.NodeSizes{Allocatable: 4000, Capacity: 4000}); got.Node.Most() != 0 {
 		t.Errorf("a profile without a share has %+v", got.Node)
 	}
 }
@@ -156,8 +159,8 @@ func TestBusyHours_firstMinutesOfAWorkload_countUntilThereAreOthers(t *testing.T
 	if got := b.estimate().Target.CPU; got < 5200 {
 		t.Errorf("after 4 minutes: %dm, want 1.3 × 4 cores", got)
 	}
-	var record Record
-	b.p.Explain(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
+	var record derivation.Record
+	b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
 	if got, want := record.CPU.Target.Fold(), b.estimate().Target.CPU; got != want {
 		t.Errorf("the steps fold to %dm, want %dm: %+v", got, want, record.CPU.Target)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"podfit.dev/podfit/internal/core/codec"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 )
 
@@ -118,7 +119,7 @@ const (
 const exceedCost = 0.06
 
 // levelOf is level for an arm: with 12 and 14, or 4 and 10 days, if the rule has 7 and 14.
-func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64, to *recorder) float64 {
+func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64, to *derivation.Recorder) float64 {
 	short := MemoryRule{Days: r.Days, Second: r.Second, LongSecond: r.LongSecond, Spread: r.Spread, Base: r.Base}
 	margin := 0.0
 	all := days
@@ -131,11 +132,11 @@ func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64, to *r
 		margin = shortMargin
 		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
-	level := to.shift(StepWindow, short.levelSteps(days, base, to), margin*hourly.PerNat)
+	level := to.Shift(derivation.StepWindow, short.level(days, base, to), margin*hourly.PerNat)
 	if to != nil {
-		to.evidence().Days = float64(short.Days)
+		to.Evidence().Days = float64(short.Days)
 	}
-	return to.raiseLevel(StepRecurring, level, float64(recurring(all)))
+	return to.RaiseLevel(derivation.StepRecurring, level, float64(recurring(all)))
 }
 
 // recurring returns the highest peak that was reached on the same day of two weeks in a row (± a day), from the peaks of days (newest
@@ -174,7 +175,7 @@ func (m *Memo) chooseMemory(day int) {
 	days.read(&m.Memory, since, last, rule.Long, nil)
 	var level [arms]float64
 	for a := range level {
-		level[a] = min(hourly.Amount(rule.levelOf(uint8(a), days.all(), base, nil)+(rule.Margin+m.memory.adjust)*hourly.PerNat), maxAmount)
+		level[a] = min(hourly.Amount(rule.levelOf(uint8(a), days.all(), base, nil)+(rule.Margin+m.memory.adjust)*hourly.PerNat), derivation.MaxAmount)
 	}
 	choice.turn(day, level, known)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -16,27 +17,44 @@ import (
 // the model state: do not change them. Usage near the limit of the container was multiplied by a factor before it was stored, see
 // LeastUsage.
 func PeaksOf(s *usage.ContainerHistory, r cluster.Resource) *hourly.Peaks {
-	var cpu, memory *hourly.Peaks
-	switch m := s.Extension().(type) {
-	case *Memo:
-		cpu, memory = &m.CPU, &m.Memory
-	case *Busy:
-		memory = &m.Memory
-	case *Seasons:
-		cpu, memory = &m.CPU, &m.Memory
-	case *Window:
-		cpu, memory = &m.CPU, &m.Memory
-	case *Load:
-		memory = &m.memory
+	state, ok := s.Extension().(interface {
+		Peaks(r cluster.Resource) *hourly.Peaks
+	})
+	if !ok {
+		return nil
 	}
-	peaks := memory
-	if r == cluster.CPU {
-		peaks = cpu
-	}
+	peaks := state.Peaks(r)
 	if peaks == nil || peaks.Empty() {
 		return nil
 	}
 	return peaks
+}
+
+// Peaks returns the hourly peaks of a resource.
+func (m *Memo) Peaks(r cluster.Resource) *hourly.Peaks {
+	if r == cluster.CPU {
+		return &m.CPU
+	}
+	return &m.Memory
+}
+
+// Peaks returns the hourly peaks of memory, nil for CPU: those that are kept are only of the last hours.
+func (m *Busy) Peaks(r cluster.Resource) *hourly.Peaks {
+	if r == cluster.CPU {
+		return nil
+	}
+	return &m.Memory
+}
+
+// memoOf returns the Memo in model state, nil if there is none.
+func memoOf(e usage.Extension) *Memo {
+	switch m := e.(type) {
+	case *Memo:
+		return m
+	case *Busy:
+		return &m.Memo
+	}
+	return nil
 }
 
 // LeastUsage returns the least memory, in bytes, that a container may have used if this level was stored as its peak.
@@ -75,13 +93,8 @@ func AnewWithout(s *usage.ContainerHistory, p Profile, r cluster.Resource, from,
 	}
 	next := p.Extend()
 	known := carryOver(s.Extension(), next) & cluster.Of(r)
-	var memo *Memo
-	switch m := next.(type) {
-	case *Memo:
-		memo = m
-	case *Busy:
-		memo = &m.Memo
-	default:
+	memo := memoOf(next)
+	if memo == nil {
 		return s, 0
 	}
 	peaks, request := &memo.Memory, &memo.memory
@@ -116,32 +129,21 @@ func measured(s *usage.ContainerHistory) cluster.Set {
 
 // carryOver copies model state to an empty extension, and returns the resources for which it can be used.
 func carryOver(from, to usage.Extension) cluster.Set {
-	switch to := to.(type) {
-	case byRequest:
-		if _, ok := from.(byRequest); ok {
+	if _, weighted := to.(byRequest); weighted {
+		if _, alike := from.(byRequest); alike {
 			return cluster.Both
 		}
 		return 0 // the samples in the histograms have other weights
-	case *Memo:
-		switch from := from.(type) {
-		case *Memo:
-			return copied(from, to, cluster.Both)
-		case *Busy:
-			return copiedMemory(&from.Memo, to)
-		}
-	case *Busy:
-		switch from := from.(type) {
-		case *Memo:
-			return copiedMemory(from, &to.Memo)
-		case *Busy:
-			return copied(from, to, cluster.Both)
-		}
-	case *Models:
-		if from, ok := from.(*Models); ok {
-			return copied(from, to, cluster.Both)
-		}
 	}
-	return 0
+	if from != nil && to.Form() != "" && from.Form() == to.Form() {
+		return copied(from, to, cluster.Both)
+	}
+	source := memoOf(from)
+	target := memoOf(to)
+	if source == nil || target == nil {
+		return 0
+	}
+	return copiedMemory(source, target)
 }
 
 // copied copies stored model state, and returns the resources if it could be read.
@@ -199,7 +201,7 @@ func (m *Memo) decideAnew(cpu bool) {
 // anew forgets the present request: any other one is less than the maximum and may replace it at once. There are no low hours.
 func (h *held) anew() {
 	h.banned = math.MaxInt64
-	h.level = maxAmount
+	h.level = derivation.MaxAmount
 	h.changed = 0
 	h.low = 0
 	h.inLow = false

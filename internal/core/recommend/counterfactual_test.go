@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -37,8 +38,8 @@ func TestExplain_lowHours_leadToTheLowerRequest(t *testing.T) {
 		m := b.memo()
 		cpu, memory := m.cpu, m.memory
 		b.use(5*time.Minute, twoLevels)
-		var record Record
-		e := b.p.Explain(b.book.Series(cart, "app"), cluster.Resources{}, b.now.Add(-5*time.Minute), &record)
+		var record derivation.Record
+		e := b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now.Add(-5*time.Minute), &record)
 		for _, x := range []struct {
 			r             cluster.Resource
 			before, after *held
@@ -48,11 +49,11 @@ func TestExplain_lowHours_leadToTheLowerRequest(t *testing.T) {
 			}
 			checked[x.r]++
 			steps := record.Of(x.r).Target
-			if steps.Fold() != e.Target.Amount(x.r) || steps[0].Name != StepLowHours {
+			if steps.Fold() != e.Target.Amount(x.r) || steps[0].Name != derivation.StepLowHours {
 				t.Fatalf("%s: %+v", x.r, steps)
 			}
 			for _, s := range steps {
-				if s.Name == StepKept {
+				if s.Name == derivation.StepKept {
 					t.Fatalf("%s was decided now and is kept: %+v", x.r, steps)
 				}
 			}
@@ -67,14 +68,14 @@ func TestExplain_lowHours_areNotAboveTheUsualLevel(t *testing.T) {
 	b := newBench(balanced())
 	b.use(20*day, twoLevels)
 	m := b.memo()
-	for name, steps := range map[string]func(to *recorder){
-		"cpu":    func(to *recorder) { m.lowCPU(int(b.now.Unix()/3600), 0.01, 0.01, to) },
-		"memory": func(to *recorder) { m.lowMemory(1e6, b.now.Unix(), to) },
+	for name, steps := range map[string]func(to *derivation.Recorder){
+		"cpu":    func(to *derivation.Recorder) { m.lowCPU(int(b.now.Unix()/3600), 0.01, 0.01, to) },
+		"memory": func(to *derivation.Recorder) { m.lowMemory(1e6, b.now.Unix(), to) },
 	} {
-		var got Steps
-		steps(record(&got, 1))
-		last := got[len(got)-1]
-		if last.Name != StepUsual || !last.Changed {
+		var got derivation.Derivation
+		steps(got.Begin(derivation.Target, 1))
+		last := got.Target[len(got.Target)-1]
+		if last.Name != derivation.StepUsual || !last.Changed {
 			t.Errorf("%s: the last step is %+v", name, last)
 		}
 	}
@@ -91,7 +92,7 @@ func TestAnew_lowHours_givesTheUsualRequest(t *testing.T) {
 	}
 	before, _ := m.AppendBinary(nil)
 	for name, h := range map[string]*usage.ContainerHistory{"outside of low hours": OutsideLowHours(history), "decided anew": first(Anew(history, b.p))} {
-		e := b.p.Estimate(h, cluster.Resources{}, b.now)
+		e := b.p.Estimate(h, cluster.Resources{}, b.now, nil)
 		if e.Target.Memory < 3*low.Memory || e.Target.CPU < 2*low.CPU {
 			t.Errorf("%s: %v, in low hours %v", name, e.Target, low)
 		}
@@ -132,7 +133,7 @@ func TestAnew_profiles_knowWhatTheirModelStateIsEnoughFor(t *testing.T) {
 			t.Errorf("from %s to %s: %v, want %v", c.from, c.to, got, c.want)
 			continue
 		}
-		e := to.Estimate(h, cluster.Resources{}, from.now)
+		e := to.Estimate(h, cluster.Resources{}, from.now, nil)
 		for _, r := range cluster.All {
 			if c.want.Has(r) && e.Target.Amount(r) <= 0 {
 				t.Errorf("from %s to %s: %v", c.from, c.to, e.Target)
@@ -164,11 +165,11 @@ func TestAnewWithout_dayOfAnOOMKill_dropsTheRaisedRequest(t *testing.T) {
 	}
 	today := b.now.Truncate(day)
 	h, known := AnewWithout(history, b.p, cluster.Memory, today, today.Add(day))
-	if got := float64(b.p.Estimate(h, cluster.Resources{}, b.now).Target.Memory) / mib; known != cluster.Of(cluster.Memory) || got < 300 || got > 400 {
+	if got := float64(b.p.Estimate(h, cluster.Resources{}, b.now, nil).Target.Memory) / mib; known != cluster.Of(cluster.Memory) || got < 300 || got > 400 {
 		t.Errorf("without the day of the kill the request is %.0f MiB, known %v", got, known)
 	}
 	h, _ = AnewWithout(history, b.p, cluster.Memory, today.Add(-2*day), today.Add(-day))
-	if got := float64(b.p.Estimate(h, cluster.Resources{}, b.now).Target.Memory) / mib; got < 800 {
+	if got := float64(b.p.Estimate(h, cluster.Resources{}, b.now, nil).Target.Memory) / mib; got < 800 {
 		t.Errorf("without another day the request is %.0f MiB", got)
 	}
 	if _, known := AnewWithout(history, b.p, cluster.Memory, time.Unix(0, 0), today.Add(day)); known != 0 {

@@ -7,56 +7,50 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // level returns the level for a peak: peak·m·peak^−η + a.
-func (r *CPURule) level(peak float64, to *recorder) float64 {
-	level := to.multiply(StepFactor, peak, r.Factor)
-	level = to.multiply(StepSize, level, math.Pow(max(peak, 0.01), -r.Scale))
-	return to.add(StepHeadroom, level, r.Add)
+func (r *CPURule) level(peak float64, to *derivation.Recorder) float64 {
+	level := to.Multiply(derivation.StepFactor, peak, r.Factor)
+	level = to.Multiply(derivation.StepSize, level, math.Pow(max(peak, 0.01), -r.Scale))
+	return to.Add(derivation.StepHeadroom, level, r.Add)
 }
 
 // learnt multiplies a level by the calibrated factor.
-func (m *Memo) learnt(level float64, to *recorder) float64 {
-	level = to.multiply(StepLearnt, level, math.Exp(m.cpu.adjust))
+func (m *Memo) learnt(level float64, to *derivation.Recorder) float64 {
+	level = to.Multiply(derivation.StepLearnt, level, math.Exp(m.cpu.adjust))
 	if to != nil {
-		to.evidence().Budget = m.p.CPU.Shortfall
+		to.Evidence().Budget = m.p.CPU.Shortfall
 	}
 	return level
 }
 
 // raiseCPU raises a level to the minimum from the recent past (recentCPU).
-func (m *Memo) raiseCPU(level, least float64, hour int, to *recorder) float64 {
+func (m *Memo) raiseCPU(level, least float64, hour int, to *derivation.Recorder) float64 {
 	r := &m.p.CPU
-	name := StepRecent
+	name := derivation.StepRecent
 	if least == r.Min {
-		name = StepMinimum
+		name = derivation.StepMinimum
 	}
-	level = to.raise(name, level, least)
-	if to != nil && name == StepRecent {
-		e := to.evidence()
-		e.Hours = int(r.Recent / time.Hour)
-		e.Margin = r.RecentFactor - 1
-		e.hourOf(&m.CPU, m.CPU.Max(hour+1-e.Hours, hour+1), hour+1-e.Hours, hour+1)
+	level = to.Raise(name, level, least)
+	if to != nil && name == derivation.StepRecent {
+		to.PeakOf(&m.CPU, hour+1-int(r.Recent/time.Hour), hour+1)
+		to.Evidence().Margin = r.RecentFactor - 1
 	}
 	return level
 }
 
 // given returns the calibrated level for the peak of a window, that peak, and the minimum from the recent past.
-func (m *Memo) given(hour, window int, to *recorder) (level, peak, least float64) {
+func (m *Memo) given(hour, window int, to *derivation.Recorder) (level, peak, least float64) {
 	r := &m.p.CPU
-	highest := m.CPU.Max(hour+1-window, hour+1)
-	peak = to.value(StepPeak, highest.Amount())
-	if to != nil {
-		e := to.evidence()
-		e.Hours = window
-		e.hourOf(&m.CPU, highest, hour+1-window, hour+1)
-	}
+	peak = to.Value(derivation.StepPeak, m.CPU.Max(hour+1-window, hour+1).Amount())
+	to.PeakOf(&m.CPU, hour+1-window, hour+1)
 	recent := m.CPU.Max(hour+1-int(r.Recent/time.Hour), hour+1).Amount()
 	least = max(recent*r.RecentFactor, r.Min)
 	level = m.raiseCPU(m.learnt(r.level(peak, to), to), least, hour, to)
-	return to.lower(StepMaximum, level, maxAmount), peak, least
+	return to.Lower(derivation.StepMaximum, level, derivation.MaxAmount), peak, least
 }
 
 func (m *Memo) observeCPU(now int64, used, need float64) {
@@ -128,44 +122,38 @@ func (m *Memo) decideCPU(now int64, used float64) {
 		days := MemoryRule{Days: rule.Plan.Days, Long: rule.Plan.Days, Base: 0.5, Plan: rule.Plan}
 		request.hours = days.plan(&m.CPU, m.CPU.Since(), hour, float64(hourly.LevelOf(peak)), days.base(&m.CPU, m.CPU.Since(), hour))
 	}
-	wasLow := request.inLow
-	request.inLow = request.isLow(now)
-	if request.inLow {
-		low := m.lowCPU(hour, want, least, nil)
-		if !wasLow {
-			request.low = min(low, request.level)
-			request.changed = now
-		} else {
-			request.low, request.changed = move(request.low, low, rule.Grow, rule.Shrink, now, request.changed, time.Hour, used > request.low)
-		}
+	low := 0.0
+	if request.isLow(now) {
+		low = m.lowCPU(hour, want, least, nil)
 	}
-	request.level, request.changed = move(request.level, want, rule.Grow, rule.Shrink, now, request.changed, rule.Wait, used > request.level)
-	if request.inLow {
-		request.low = min(request.low, request.level)
-	}
+	request.change(want, low, now, rule.change(), used > request.level, used > request.low)
+}
+
+// change returns the rule for a request of CPU.
+func (r *CPURule) change() changeRule {
+	return changeRule{grow: r.Grow, shrink: r.Shrink, wait: r.Wait}
 }
 
 // lowCPU returns the level of the low hours, not above the usual level, and not below the minimum from the recent past.
-func (m *Memo) lowCPU(hour int, want, least float64, to *recorder) float64 {
-	base := to.level(StepLowHours, float64(m.cpu.hours.base))
+func (m *Memo) lowCPU(hour int, want, least float64, to *derivation.Recorder) float64 {
+	base := to.Level(derivation.StepLowHours, float64(m.cpu.hours.base))
 	m.cpu.hours.explain(to)
 	level := m.learnt(m.p.CPU.level(hourly.Amount(base), to), to)
-	return to.lower(StepUsual, m.raiseCPU(level, least, hour, to), want)
+	return to.Lower(derivation.StepUsual, m.raiseCPU(level, least, hour, to), want)
 }
 
 // explainCPU records the steps to the request of CPU that was last decided, for a time.
-func (m *Memo) explainCPU(now int64, to *recorder) {
+func (m *Memo) explainCPU(now int64, to *derivation.Recorder) {
 	request := &m.cpu
 	had := request.at(now)
 	rule := &m.p.CPU
 	hour := int(request.decided / 3600)
-	change := changeRule{grow: rule.Grow, shrink: rule.Shrink, wait: rule.Wait}
+	window := rule.window(m.cpuChoice.arm)
 	if !request.inLow || !request.isLow(now) {
-		want, _, _ := m.given(hour, rule.window(m.cpuChoice.arm), to)
-		request.keep(want, had, change, to)
+		want, _, _ := m.given(hour, window, to)
+		request.keep(want, had, rule.change(), to)
 		return
 	}
-	want, _, least := m.given(hour, rule.window(m.cpuChoice.arm), nil)
-	change.wait = time.Hour
-	request.keep(m.lowCPU(hour, want, least, to), had, change, to)
+	want, _, least := m.given(hour, window, nil)
+	request.keep(m.lowCPU(hour, want, least, to), had, rule.change().during(time.Hour), to)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -29,24 +30,12 @@ func Default(p Params) Estimator { return &byPercentile{p} }
 
 type byPercentile struct{ p Params }
 
-func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate {
-	return d.Explain(s, floor, now, nil)
-}
-
-// Explain implements Estimator.
-func (d *byPercentile) Explain(s *usage.ContainerHistory, floor cluster.Resources, _ time.Time, to *Record) cluster.Estimate {
+// Estimate implements Estimator.
+func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resources, _ time.Time, to *derivation.Record) cluster.Estimate {
 	var e cluster.Estimate
-	if !s.CPU.IsEmpty() {
-		// a histogram of cores, an estimate in millicores
-		seen := s.Seen(cluster.CPU)
-		x := byResource{resource: cluster.CPU, h: &s.CPU, at: d.p.CPU, unit: 1000, seen: seen, confidence: confidence(seen, d.p.CPUConfidence)}
-		d.estimate(&e, &x, floor, to.Of(cluster.CPU))
-	}
-	if !s.Memory.IsEmpty() {
-		seen := s.Seen(cluster.Memory)
-		x := byResource{resource: cluster.Memory, h: &s.Memory, at: d.p.Memory, unit: 1, seen: seen, confidence: confidence(seen, d.p.MemoryConfidence)}
-		d.estimate(&e, &x, floor, to.Of(cluster.Memory))
-	}
+	// a histogram of cores, an estimate in millicores
+	d.estimate(&e, &byResource{resource: cluster.CPU, h: &s.CPU, at: d.p.CPU, unit: 1000, seen: s.Seen(cluster.CPU)}, d.p.CPUConfidence, floor, to)
+	d.estimate(&e, &byResource{resource: cluster.Memory, h: &s.Memory, at: d.p.Memory, unit: 1, seen: s.Seen(cluster.Memory)}, d.p.MemoryConfidence, floor, to)
 	return e
 }
 
@@ -60,43 +49,48 @@ type byResource struct {
 	confidence float64
 }
 
-// estimate sets one resource of an estimate.
-func (d *byPercentile) estimate(out *cluster.Estimate, x *byResource, floor cluster.Resources, to *Derivation) {
+// estimate sets one resource of an estimate, if it has samples. interval is the time after which the confidence is 1.
+func (d *byPercentile) estimate(out *cluster.Estimate, x *byResource, interval time.Duration, floor cluster.Resources, record *derivation.Record) {
+	if x.h.IsEmpty() {
+		return
+	}
+	x.confidence = confidence(x.seen, interval)
+	to := record.Of(x.resource)
 	least := floor.Amount(x.resource)
-	steps := record(to.target(), x.unit)
-	target := steps.raiseWhole(StepFloor, d.withMargin(x, x.at.Target, steps), least)
+	steps := to.Begin(derivation.Target, x.unit)
+	target := steps.RaiseWhole(derivation.StepFloor, d.withMargin(x, x.at.Target, steps), least)
 	out.Target = out.Target.Set(x.resource, target)
 
-	steps = record(to.lower(), x.unit)
+	steps = to.Begin(derivation.Lower, x.unit)
 	lower := x.widened(d.withMargin(x, x.at.Lower, steps), math.Pow(1+0.001/x.confidence, -2), steps)
-	lower = steps.lowerWhole(StepTarget, steps.raiseWhole(StepFloor, lower, least), target)
+	lower = steps.LowerWhole(derivation.StepTarget, steps.RaiseWhole(derivation.StepFloor, lower, least), target)
 	out.Lower = out.Lower.Set(x.resource, lower)
 
-	steps = record(to.upper(), x.unit)
+	steps = to.Begin(derivation.Upper, x.unit)
 	upper := x.widened(d.withMargin(x, x.at.Upper, steps), 1+1/x.confidence, steps)
-	upper = steps.raiseWhole(StepTarget, steps.raiseWhole(StepFloor, upper, least), target)
+	upper = steps.RaiseWhole(derivation.StepTarget, steps.RaiseWhole(derivation.StepFloor, upper, least), target)
 	out.Upper = out.Upper.Set(x.resource, upper)
 }
 
 // withMargin returns a percentile with the margin. It truncates to whole units after each step.
-func (d *byPercentile) withMargin(x *byResource, share float64, to *recorder) int64 {
-	used := to.value(StepPercentile, x.h.Percentile(share))
+func (d *byPercentile) withMargin(x *byResource, share float64, to *derivation.Recorder) int64 {
+	used := to.Value(derivation.StepPercentile, x.h.Percentile(share))
 	if to != nil {
-		*to.evidence() = Evidence{Share: share, Samples: x.seen.Count, From: x.seen.First, Until: x.seen.Last, HalfLife: x.h.HalfLife()}
+		*to.Evidence() = derivation.Evidence{Share: share, Samples: x.seen.Count, From: x.seen.First, Until: x.seen.Last, HalfLife: x.h.HalfLife()}
 	}
-	base := to.truncate(to.toMillicores(used, x.unit))
-	with := to.addWhole(StepSafetyMargin, base, scale(base, d.p.Margin))
+	base := to.Truncate(to.ToMillicores(used, x.unit))
+	with := to.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*d.p.Margin))
 	if to != nil {
-		to.evidence().Margin = d.p.Margin
+		to.Evidence().Margin = d.p.Margin
 	}
 	return with
 }
 
 // widened multiplies a bound by a factor that depends on the confidence.
-func (x *byResource) widened(v int64, factor float64, to *recorder) int64 {
-	v = to.scale(StepConfidence, v, factor)
+func (x *byResource) widened(v int64, factor float64, to *derivation.Recorder) int64 {
+	v = to.Scale(derivation.StepConfidence, v, factor)
 	if to != nil {
-		(*to.steps)[len(*to.steps)-2].Evidence.Days = x.confidence
+		to.EvidenceBefore(1).Days = x.confidence
 	}
 	return v
 }
@@ -107,6 +101,3 @@ func confidence(n usage.Span, interval time.Duration) float64 {
 	samples := float64(n.Count) / interval.Minutes()
 	return math.Min(length, samples)
 }
-
-// scale multiplies an amount and truncates the result.
-func scale(v int64, factor float64) int64 { return amount(float64(v) * factor) }

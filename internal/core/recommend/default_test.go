@@ -106,7 +106,7 @@ func TestDefault_upstreamsCases_giveUpstreamsNumbers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := steady(tt.minutes, tt.cores, tt.bytes, tt.has)
 			p := DefaultParams()
-			got := Default(p).Estimate(b.Series(cart, "app"), p.Floor(1), noon)
+			got := Default(p).Estimate(b.Series(cart, "app"), p.Floor(1), noon, nil)
 			want := cluster.Estimate{Lower: tt.lower, Target: tt.target, Upper: tt.upper}
 			if got != want {
 				t.Errorf("\n got %+v\nwant %+v", got, want)

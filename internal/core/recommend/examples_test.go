@@ -60,6 +60,7 @@ func TestExamples_inTheDocs_areComputed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, "../autopilot/ensemble_test.go")
 	for _, file := range files {
 		code, err := os.ReadFile(file)
 		if err != nil {
@@ -112,7 +113,7 @@ func TestPlan_twoLevelsExampleOfTheDocs_isCorrect(t *testing.T) {
 	base := r.base(p, 0, hour)
 	var days peaksOfDays
 	days.read(p, 0, hour, r.Long, nil)
-	usual := r.level(days.all(), base)
+	usual := r.level(days.all(), base, nil)
 	low := r.plan(p, p.Since(), hour, usual, base)
 	if low.from != 4 || low.length != 20 || !low.contain(22*3600) || low.contain(23*3600) {
 		t.Errorf("the low hours are %d from %d o'clock on, want 20 from 4, and that the request is raised at 23", low.length, low.from)

@@ -69,25 +69,6 @@ func sampleMemo() Memo {
 	}
 }
 
-func sampleMixture(offset int64) mixture {
-	x := mixture{
-		base: 100, hour: sampleHour + offset, top: 120, chosen: 4, level: 0.5, raised: 0.75, until: 1_764_000_000 + offset,
-	}
-	for i := range x.samples {
-		x.samples[i] = uint16(i * 300)
-	}
-	for d := range x.weights {
-		x.bound[d] = int32(110 + d)
-		for i := d; i < buckets; i += 3 + d {
-			x.weights[d][i] = float32(i+1) / 64
-		}
-	}
-	for m := range models {
-		x.limit[m], x.cost[m] = float32(m)+0.5, float32(m)+0.25
-	}
-	return x
-}
-
 // sampleStates are model states in which every field that is stored has a value of its own.
 func sampleStates() map[string]usage.Extension {
 	memo := sampleMemo()
@@ -99,7 +80,6 @@ func sampleStates() map[string]usage.Extension {
 	return map[string]usage.Extension{
 		"adaptive-1":   &memo,
 		"busy-hours-2": busy,
-		"autopilot-1":  &Models{since: sampleHour, cpu: sampleMixture(1), memory: sampleMixture(2)},
 	}
 }
 
@@ -107,7 +87,7 @@ func sampleStates() map[string]usage.Extension {
 func emptyStates() map[string]usage.Extension {
 	memo := Memo{CPU: hourly.NewPeaks(96), Memory: hourly.NewPeaks(14 * 24)}
 	return map[string]usage.Extension{
-		"adaptive-1": &memo, "busy-hours-2": &Busy{Memo: memo}, "autopilot-1": &Models{},
+		"adaptive-1": &memo, "busy-hours-2": &Busy{Memo: memo},
 	}
 }
 
@@ -155,7 +135,7 @@ func TestModelState_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 				t.Errorf("%s%s, decoded and encoded again, is\n%x\nwant\n%x", name, suffix, got, want)
 			}
 			for cut := range want {
-				if cut > 0 && emptyStates()[name].UnmarshalBinary(want[:cut]) == nil && !completeWithoutLeak(name, want, cut) {
+				if cut > 0 && emptyStates()[name].UnmarshalBinary(want[:cut]) == nil && !completeWithoutLeak(want, cut) {
 					t.Errorf("%s%s, cut off after %d of %d bytes, is accepted", name, suffix, cut, len(want))
 				}
 			}
@@ -173,9 +153,9 @@ func encodedSize(encode func(*codec.Encoder)) int {
 }
 
 // completeWithoutLeak reports whether a state ends before its leak, which is not stored where there is none.
-func completeWithoutLeak(name string, data []byte, cut int) bool {
+func completeWithoutLeak(data []byte, cut int) bool {
 	l := sampleLeak()
-	return name != "autopilot-1" && cut == len(data)-encodedSize(l.encode)
+	return cut == len(data)-encodedSize(l.encode)
 }
 
 // What former versions stored lacks what they did not know of.
@@ -190,7 +170,6 @@ func TestModelState_ofFormerVersions_isRead(t *testing.T) {
 		"busy-hours-2.v1.empty": {emptyStates()["busy-hours-2"], emptyStates()["busy-hours-2"]},
 		"adaptive-1.v1":         {emptyStates()["adaptive-1"], &v1},
 		"adaptive-1.v2":         {emptyStates()["adaptive-1"], &v2},
-		"autopilot-1.v2":        {emptyStates()["autopilot-1"], &Models{cpu: sampleMixture(1), memory: sampleMixture(2)}},
 	} {
 		if err := tt.read.UnmarshalBinary(golden(t, file, nil)); err != nil {
 			t.Errorf("%s: %v", file, err)

@@ -84,10 +84,7 @@ func (g *Growth) full(left, bound float64, now time.Time) time.Time {
 // LeakOf reports whether the memory of a container looked like it leaks at the last check, which is once a day, and when it
 // will reach a bound in bytes (0: none). Only profiles that size memory by Adaptive check for leaks.
 func LeakOf(s *usage.ContainerHistory, bound float64, now time.Time) (Suspicion, bool) {
-	switch m := s.Extension().(type) {
-	case *Memo:
-		return m.leak.suspicion(bound, now)
-	case *Busy:
+	if m := memoOf(s.Extension()); m != nil {
 		return m.leak.suspicion(bound, now)
 	}
 	return Suspicion{}, false

@@ -15,12 +15,13 @@ import (
 const memoVersion = 3
 
 // AppendBinary appends the model state.
-func (m *Memo) AppendBinary(b []byte) ([]byte, error) { return appendState(b, m) }
+func (m *Memo) AppendBinary(b []byte) ([]byte, error) { return codec.Append(b, m) }
 
 // UnmarshalBinary reads what AppendBinary wrote. When it fails, the Memo does not change.
-func (m *Memo) UnmarshalBinary(data []byte) error { return readState(data, m) }
+func (m *Memo) UnmarshalBinary(data []byte) error { return codec.Read(data, m) }
 
-func (m *Memo) encode(encoder *codec.Encoder) {
+// Encode implements codec.State.
+func (m *Memo) Encode(encoder *codec.Encoder) {
 	encoder.Byte(memoVersion)
 	m.CPU.Encode(encoder)
 	m.cpu.encode(encoder)
@@ -34,7 +35,8 @@ func (m *Memo) encode(encoder *codec.Encoder) {
 	m.leak.encode(encoder)
 }
 
-func (m *Memo) decode(decoder *codec.Decoder) {
+// Decode implements codec.State.
+func (m *Memo) Decode(decoder *codec.Decoder) {
 	version := decoder.Byte("version", memoVersion)
 	if version == 0 {
 		decoder.Fail("version must be between 1 and %d, got 0", memoVersion)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 )
 
@@ -17,17 +18,14 @@ const maxDays = 28
 // peaksOfDays are the highest levels of the last days, about 24 hours each, the newest first. 0 ends them.
 type peaksOfDays [maxDays]hourly.Level
 
-// dayCuts are the boundaries of the days of peaksOfDays.
-type dayCuts [maxDays]dayCut
-
-// A dayCut has the hours of a day: [from, before).
-type dayCut struct{ from, before int }
-
 // read sets up to n days that end with an hour. None starts before the hour since. Only the newest may be incomplete. Days without
 // samples are left out.
 //
-// If cuts is not nil, it is set to the boundaries of the days.
-func (d *peaksOfDays) read(peaks *hourly.Peaks, since, hour, n int, cuts *dayCuts) {
+// If to is not nil, it gets the peaks and the boundaries of the days.
+func (d *peaksOfDays) read(peaks *hourly.Peaks, since, hour, n int, to *derivation.Recorder) {
+	if to != nil {
+		to.Peaks = peaks
+	}
 	day := 0
 	end := hour + 1
 	for i := range min(n, maxDays) {
@@ -40,8 +38,8 @@ func (d *peaksOfDays) read(peaks *hourly.Peaks, since, hour, n int, cuts *dayCut
 		}
 		if l := peaks.Max(from, end); l > 0 {
 			d[day] = l
-			if cuts != nil {
-				cuts[day] = dayCut{from: from, before: end}
+			if to != nil {
+				to.Days = append(to.Days, derivation.Day{From: from, Before: end})
 			}
 			day++
 		}
@@ -81,12 +79,7 @@ func (d *peaksOfDays) all() []hourly.Level {
 }
 
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
-func (r *MemoryRule) level(days []hourly.Level, base float64) float64 {
-	return r.levelSteps(days, base, nil)
-}
-
-// levelSteps is level, with a recorder of its steps.
-func (r *MemoryRule) levelSteps(days []hourly.Level, base float64, to *recorder) float64 {
+func (r *MemoryRule) level(days []hourly.Level, base float64, to *derivation.Recorder) float64 {
 	var highest, second, longHighest, longSecond hourly.Level // the highest and second of the short past, and of the long one
 	for i, peak := range days {
 		if i < r.Days {
@@ -111,28 +104,26 @@ func (r *MemoryRule) levelSteps(days []hourly.Level, base float64, to *recorder)
 		longSecond = longHighest
 	}
 	top := float64(highest)
-	level := to.level(StepHighestDay, top)
-	level = to.shift(StepSecondDay, level, float64(r.Second*(float64(second)-top)))
-	level = to.shift(StepLongSecond, level, float64(r.LongSecond*(float64(longSecond)-top)))
-	level = to.shift(StepSpread, level, float64(r.Spread*max(0, top-base)))
+	level := to.Level(derivation.StepHighestDay, top)
+	level = to.Shift(derivation.StepSecondDay, level, float64(r.Second*(float64(second)-top)))
+	level = to.Shift(derivation.StepLongSecond, level, float64(r.LongSecond*(float64(longSecond)-top)))
+	level = to.Shift(derivation.StepSpread, level, float64(r.Spread*max(0, top-base)))
 	if to != nil {
-		to.explainLevel(r, days, base, [...]hourly.Level{highest, second, longHighest, longSecond})
+		r.explainLevel(days, base, [...]hourly.Level{highest, second, longHighest, longSecond}, to)
 	}
 	return level
 }
 
-// explainLevel sets the evidence of the four steps of levelSteps. The peaks are the highest and the second of the short past, and of the
-// long one.
-func (r *recorder) explainLevel(rule *MemoryRule, days []hourly.Level, base float64, peaks [4]hourly.Level) {
-	steps := (*r.steps)[len(*r.steps)-4:]
-	short := days[:min(len(days), rule.Days)]
+// explainLevel sets the evidence of the four steps of level. The peaks are the highest and the second of the short past, and of the long one.
+func (r *MemoryRule) explainLevel(days []hourly.Level, base float64, peaks [4]hourly.Level, to *derivation.Recorder) {
+	short := days[:min(len(days), r.Days)]
 	highest := slices.Index(short, peaks[0])
 	longHighest := slices.Index(days, peaks[2])
-	r.dayEvidence(&steps[0].Evidence, len(short), highest, peaks[0])
-	r.dayEvidence(&steps[1].Evidence, len(short), otherDay(short, peaks[1], highest), peaks[1])
-	r.dayEvidence(&steps[2].Evidence, len(days), otherDay(days, peaks[3], longHighest), peaks[3])
-	steps[3].Evidence.Amount = hourly.Amount(base) * r.unit
-	steps[3].Evidence.Share = rule.Base
+	dayEvidence(to, 3, len(short), highest, peaks[0])
+	dayEvidence(to, 2, len(short), otherDay(short, peaks[1], highest), peaks[1])
+	dayEvidence(to, 1, len(days), otherDay(days, peaks[3], longHighest), peaks[3])
+	to.Evidence().Amount = to.Amount(hourly.Amount(base))
+	to.Evidence().Share = r.Base
 }
 
 // otherDay returns the newest day with a peak other than a given day, the given day if there is no other.
@@ -145,13 +136,12 @@ func otherDay(days []hourly.Level, peak hourly.Level, not int) int {
 	return not
 }
 
-// dayEvidence sets the peak of a day, its hour, and the number of days of which it was chosen.
-func (r *recorder) dayEvidence(e *Evidence, among, day int, peak hourly.Level) {
+// dayEvidence sets the peak of a day, its hour, and the number of days of which it was chosen, as evidence of a step before the last one.
+func dayEvidence(to *derivation.Recorder, before, among, day int, peak hourly.Level) {
+	e := to.EvidenceBefore(before)
 	e.Days = float64(among)
-	e.Amount = peak.Amount() * r.unit
-	if r.peaks != nil && day >= 0 && day < maxDays {
-		e.hourOf(r.peaks, peak, r.cuts[day].from, r.cuts[day].before)
-	}
+	e.Amount = to.Amount(peak.Amount())
+	to.HourOfDay(e, day, peak)
 }
 
 // base returns the level that a share of the last week's hours, from the hour since on, stayed below.
@@ -236,7 +226,7 @@ func (r *MemoryRule) plan(peaks *hourly.Peaks, since, hour int, usual, base floa
 			if len(seen) < r.Plan.Days {
 				continue
 			}
-			low := max(r.level(seen, base), float64(recurring(days[:count]))) + r.Plan.Extra*hourly.PerNat
+			low := max(r.level(seen, base, nil), float64(recurring(days[:count]))) + r.Plan.Extra*hourly.PerNat
 			part := float64(length) / 24
 			mean := part*math.Exp(nats(low-usual)) + 1 - part // relative to the usual level
 			if g := high/mean - high; g > gain {

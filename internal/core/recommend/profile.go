@@ -4,9 +4,14 @@
 package recommend
 
 import (
+	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/autopilot"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/comparison"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -20,7 +25,7 @@ type Profile struct {
 	// OOMBudget is the fraction of days on which memory usage may exceed the request. 0: the profile promises none.
 	OOMBudget float64
 
-	// MostOfNode limits the CPU of a pod to a fraction of the smallest node that the pods of its workload may run on (Nodes.Smallest). For
+	// MostOfNode limits the CPU of a pod to a fraction of the smallest node that the pods of its workload may run on (fleet.Nodes.Smallest). For
 	// sets Params.Node by it. 0: no bound.
 	MostOfNode     float64
 	MostOfNodeBase cluster.NodeBase // what it is a fraction of
@@ -38,74 +43,41 @@ type Profile struct {
 
 // Builtins returns the built-in profiles, which a VerticalPodAutoscaler can use without a SizingProfile object, in the order of
 // the help text.
-func Builtins() []Profile { return created(builtins) }
+func Builtins() []Profile {
+	return []Profile{
+		DefaultProfile("default", "same recommendations as the upstream VPA", DefaultParams()),
+		AdaptiveProfile("balanced", "memory usage above the request on at most 3 % of days", Balanced()),
+		AdaptiveProfile("cost", "memory usage above the request on at most 6 % of days; lower requests than balanced", Cost()),
+		AdaptiveProfile("critical", "memory usage above the request on 2 % of days on average (95 % confidence: at most 2.3 %)", Critical()),
+		BusyHoursProfile("busy-hours", "CPU: 1.3 × p99 of the busy hours; memory: same as balanced", Busiest()),
+		EnsembleProfile("autopilot", "model with the lowest past cost, as in Autopilot (EuroSys 2020)", Autopilot()),
+	}
+}
 
 // Builtin returns the built-in profile with a name.
-func Builtin(name string) (Profile, bool) { return named(builtins, name) }
+func Builtin(name string) (Profile, bool) { return named(Builtins(), name) }
 
 // Comparisons returns the comparison profiles. Only a backtest uses them.
-func Comparisons() []Profile { return created(comparisons) }
+func Comparisons() []Profile {
+	return []Profile{
+		extended("time-of-day", "1.15 × the maximum around the same hour of previous days or weeks, if usage repeats", comparison.TimeOfDay{}),
+		extended("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory maximum of 7 days", comparison.LoadPercentile{}),
+		extended("window-max", "1.15 × the maximum of 7 days, as in many other tools", comparison.WindowMax{}),
+	}
+}
 
 // BacktestProfiles returns the built-in profiles and the comparison profiles, in the order of the help text.
 func BacktestProfiles() []Profile { return append(Builtins(), Comparisons()...) }
 
 // BacktestProfile returns the built-in or comparison profile with a name.
-func BacktestProfile(name string) (Profile, bool) {
-	if p, ok := Builtin(name); ok {
-		return p, true
+func BacktestProfile(name string) (Profile, bool) { return named(BacktestProfiles(), name) }
+
+func named(profiles []Profile, name string) (Profile, bool) {
+	i := slices.IndexFunc(profiles, func(p Profile) bool { return p.Name == name })
+	if i < 0 {
+		return Profile{}, false
 	}
-	return named(comparisons, name)
-}
-
-func created(profiles []func() Profile) []Profile {
-	out := make([]Profile, 0, len(profiles))
-	for _, create := range profiles {
-		out = append(out, create())
-	}
-	return out
-}
-
-func named(profiles []func() Profile, name string) (Profile, bool) {
-	for _, create := range profiles {
-		if p := create(); p.Name == name {
-			return p, true
-		}
-	}
-	return Profile{}, false
-}
-
-var builtins = []func() Profile{
-	func() Profile {
-		return DefaultProfile("default", "same recommendations as the upstream VPA", DefaultParams())
-	},
-	func() Profile {
-		return AdaptiveProfile("balanced", "memory usage above the request on at most 3 % of days", Balanced())
-	},
-	func() Profile {
-		return AdaptiveProfile("cost", "memory usage above the request on at most 6 % of days; lower requests than balanced", Cost())
-	},
-	func() Profile {
-		return AdaptiveProfile("critical", "memory usage above the request on 2 % of days on average (95 % confidence: at most 2.3 %)", Critical())
-	},
-	func() Profile {
-		return BusyHoursProfile("busy-hours", "CPU: 1.3 × p99 of the busy hours; memory: same as balanced", Busiest())
-	},
-	func() Profile {
-		return EnsembleProfile("autopilot", "model with the lowest past cost, as in Autopilot (EuroSys 2020)", Autopilot())
-	},
-}
-
-var comparisons = []func() Profile{
-	func() Profile {
-		return TimeOfDayProfile("time-of-day", "1.15 × the maximum around the same hour of previous days or weeks, if usage repeats", Season())
-	},
-	func() Profile {
-		return LoadProfile("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory maximum of 7 days", MovingWindow())
-	},
-	func() Profile {
-		days, margin := PlainWindow()
-		return WindowProfile("window-max", "1.15 × the maximum of 7 days, as in many other tools", days, margin)
-	},
+	return profiles[i], true
 }
 
 // lowFloors returns the parameters of all profiles except default. Upstream's minimum of 250 MiB causes most of the waste of small
@@ -118,25 +90,12 @@ func lowFloors() Params {
 }
 
 // Autopilot returns the hyper-parameters of the autopilot profile.
-func Autopilot() EnsembleParams {
-	return EnsembleParams{
-		CPU:    EnsembleWeights{Overrun: 10, Underrun: 1, Change: 0.05, Switch: 0.02, Forget: 72 * time.Hour, Bump: 1.05, Hold: 2 * time.Hour},
-		Memory: EnsembleWeights{Overrun: 100, Underrun: 1, Change: 0.1, Switch: 0.02, Forget: 168 * time.Hour, Bump: 1.2, Hold: 24 * time.Hour},
+func Autopilot() autopilot.Params {
+	return autopilot.Params{
+		CPU:    autopilot.Weights{Overrun: 10, Underrun: 1, Change: 0.05, Switch: 0.02, Forget: 72 * time.Hour, Bump: 1.05, Hold: 2 * time.Hour},
+		Memory: autopilot.Weights{Overrun: 100, Underrun: 1, Change: 0.1, Switch: 0.02, Forget: 168 * time.Hour, Bump: 1.2, Hold: 24 * time.Hour},
 	}
 }
-
-// Season returns the parameters of the time-of-day profile.
-func Season() SeasonParams {
-	return SeasonParams{Days: 14, Margin: 0.15, Jitter: 1, Recent: 6, Ahead: 4}
-}
-
-// MovingWindow returns the parameters of the autopilot-window profile.
-func MovingWindow() LoadParams {
-	return LoadParams{Percentile: 0.95, HalfLife: 12 * time.Hour, Margin: 0.15, Days: 7}
-}
-
-// PlainWindow returns the parameters of the window-max profile.
-func PlainWindow() (days int, margin float64) { return 7, 0.15 }
 
 // Busiest returns the parameters of the busy-hours profile: criticality 1 of 3.
 func Busiest() BusyParams {
@@ -147,31 +106,13 @@ func Busiest() BusyParams {
 }
 
 // extended returns a profile with model state. Backtests assume that its pods are resized in place.
-func extended(name, about string, e interface {
-	Estimator
-	Extend() usage.Extension
-}) Profile {
-	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: e, Extend: e.Extend, Mode: cluster.InPlaceOrRecreate}
+func extended(name, about string, a algorithm) Profile {
+	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: byModelState{a}, Extend: a.Extend, Mode: cluster.InPlaceOrRecreate}
 }
 
 // EnsembleProfile returns a profile that sizes by Ensemble.
-func EnsembleProfile(name, about string, p EnsembleParams) Profile {
-	return extended(name, about, &ensemble{p})
-}
-
-// TimeOfDayProfile returns a profile that sizes by TimeOfDay.
-func TimeOfDayProfile(name, about string, p SeasonParams) Profile {
-	return extended(name, about, &timeOfDay{p})
-}
-
-// LoadProfile returns a profile that sizes by LoadPercentile.
-func LoadProfile(name, about string, p LoadParams) Profile {
-	return extended(name, about, &loadPercentile{p})
-}
-
-// WindowProfile returns a profile that sizes by WindowMax.
-func WindowProfile(name, about string, days int, margin float64) Profile {
-	return extended(name, about, &windowMax{days, margin})
+func EnsembleProfile(name, about string, p autopilot.Params) Profile {
+	return extended(name, about, &autopilot.Ensemble{Params: p})
 }
 
 // DefaultProfile returns a profile that sizes by Default with the given parameters.
@@ -185,8 +126,7 @@ func DefaultProfile(name, about string, p Params) Profile {
 
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
-	e := &busyHours{b, adaptive{AdaptiveParams{Memory: b.Memory}}, Criticality{Factor: b.Factor}}
-	p := extended(name, about, e)
+	p := extended(name, about, newBusyHours(b))
 	p.MostOfNode, p.MostOfNodeBase = b.MostOfNode, b.MostOfNodeBase
 	p.OOMBudget = b.Memory.Budget
 	return p
@@ -246,4 +186,39 @@ func Critical() AdaptiveParams {
 	params.CPU.Shortfall = 0.0003
 	params.CPU.Plan.Days = 5
 	return params
+}
+
+// For returns the profile as it applies to a workload: with the criticality that its pods declare, and limited by the nodes that they may run
+// on. Only BusyHours has a criticality.
+func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
+	if p.MostOfNode > 0 {
+		p.Node = cluster.NodeShare{
+			Millicores: nodes.Of(p.MostOfNodeBase), Share: p.MostOfNode, Base: p.MostOfNodeBase, Floor: p.Floor(1).CPU,
+		}
+	}
+	busy, ok := p.busyHours()
+	if !ok {
+		return p
+	}
+	if of := d.Of(busy.p.Factor, busy.p.PriorityClasses); of != busy.criticality {
+		changed := *busy
+		changed.criticality = of
+		p.Estimator = byModelState{&changed}
+	}
+	return p
+}
+
+// Criticality returns the criticality that the profile multiplies usage by. ok is false if the profile has none.
+func (p Profile) Criticality() (c criticality.Factor, ok bool) {
+	busy, ok := p.busyHours()
+	if !ok {
+		return criticality.Factor{}, false
+	}
+	return busy.criticality, true
+}
+
+func (p Profile) busyHours() (*busyHours, bool) {
+	sized, _ := p.Estimator.(byModelState)
+	busy, ok := sized.algorithm.(*busyHours)
+	return busy, ok
 }

@@ -9,16 +9,12 @@
 package recommend
 
 import (
-	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/usage"
 )
-
-// maxAmount is the largest recommendation, in millicores or bytes. Models are limited to it, too, so that their state can be stored
-// whatever the history is.
-const maxAmount = 1e14
 
 // mostMillicores is 100 times the largest sample of CPU. Only broken history leads to more.
 const mostMillicores = 1e10
@@ -26,10 +22,63 @@ const mostMillicores = 1e10
 // An Estimator computes the estimate of a container from its usage history. It sets only resources that have samples. For these,
 // lower ≤ target ≤ upper, and none is below the floor.
 //
-// Explain is Estimate, and sets the steps in to, unless it is nil. A resource that is not in the estimate has no steps.
+// Unless to is nil, it sets the steps in to. A resource that is not in the estimate has no steps.
 type Estimator interface {
-	Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time) cluster.Estimate
-	Explain(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *Record) cluster.Estimate
+	Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate
+}
+
+// An algorithm sizes a container by the model state that it keeps of it.
+type algorithm interface {
+	// Extend creates the model state of a container (usage.Store.Extend).
+	Extend() usage.Extension
+	// Amount returns the amount of a resource without the floor, in millicores or bytes, and appends its steps to a recorder that starts
+	// in cores or bytes. It returns 0, and records no step, if the model state has no usage of the resource.
+	Amount(state usage.Extension, r cluster.Resource, now time.Time, to *derivation.Recorder) int64
+}
+
+// byModelState is the Estimator of an algorithm: its amount not below the floor, with bounds around it.
+type byModelState struct{ algorithm }
+
+// Estimate implements Estimator.
+func (e byModelState) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate {
+	var estimate cluster.Estimate
+	for _, r := range cluster.All {
+		unit := 1.0
+		if r == cluster.CPU {
+			unit = 1000
+		}
+		steps := to.Of(r).Begin(derivation.Target, unit)
+		if amount := e.Amount(s.Extension(), r, now, steps); amount > 0 {
+			least := floor.Amount(r)
+			estimate = withBand(estimate, r, steps.RaiseWhole(derivation.StepFloor, amount, least), least, to.Of(r))
+		}
+	}
+	return estimate
+}
+
+// The bounds relative to the target. They are closer than the smallest change, so that every change is applied at once, and
+// wider than rounding.
+const (
+	lowerBand = 0.95
+	upperBand = 1.08
+)
+
+// withBand sets the target of a resource and bounds around it, not below the floor.
+//
+// It appends to the steps of the target, and sets the steps of the bounds.
+func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *derivation.Derivation) cluster.Estimate {
+	if r == cluster.CPU {
+		steps := to.Continue(derivation.Target)
+		target = steps.RaiseWhole(derivation.StepFloor, steps.LowerWhole(derivation.StepMaximum, target, mostMillicores), floor)
+	}
+	lower := to.Begin(derivation.Lower, 1)
+	upper := to.Begin(derivation.Upper, 1)
+	least := lower.Scale(derivation.StepBand, lower.Whole(derivation.StepTarget, target), lowerBand)
+	most := upper.Scale(derivation.StepBand, upper.Whole(derivation.StepTarget, target), upperBand)
+	e.Target = e.Target.Set(r, target)
+	e.Lower = e.Lower.Set(r, lower.RaiseWhole(derivation.StepFloor, least, min(target, floor)))
+	e.Upper = e.Upper.Set(r, upper.RaiseWhole(derivation.StepTarget, most, target))
+	return e
 }
 
 // Params are the parameters that all estimators share. DefaultParams returns upstream's values.
@@ -72,8 +121,8 @@ func DefaultParams() Params {
 func (p Params) Floor(n int) cluster.Resources {
 	share := 1 / float64(max(n, 1))
 	return cluster.Amounts(
-		amount(float64(amount(float64(p.FloorMillicores*0.001)*1000))*share),
-		amount(float64(amount(p.FloorMegabytes*1024*1024))*share),
+		derivation.Whole(float64(derivation.Whole(float64(p.FloorMillicores*0.001)*1000))*share),
+		derivation.Whole(float64(derivation.Whole(p.FloorMegabytes*1024*1024))*share),
 	)
 }
 
@@ -81,11 +130,11 @@ func (p Params) Floor(n int) cluster.Resources {
 func (p Params) Round(r cluster.Resources) cluster.Resources { return p.round(r, nil, nil) }
 
 // round is Round, with recorders of the steps of CPU and memory.
-func (p *Params) round(r cluster.Resources, cpu, memory *recorder) cluster.Resources {
-	r.CPU = cpu.roundUp(r.CPU, p.RoundMillicores)
-	r.Memory = memory.roundUp(r.Memory, p.RoundBytes)
+func (p *Params) round(r cluster.Resources, cpu, memory *derivation.Recorder) cluster.Resources {
+	r.CPU = cpu.RoundUp(r.CPU, p.RoundMillicores)
+	r.Memory = memory.RoundUp(r.Memory, p.RoundBytes)
 	if p.Humanize {
-		r.Memory = memory.humanize(r.Memory)
+		r.Memory = memory.Humanize(r.Memory)
 	}
 	return r
 }
@@ -99,14 +148,14 @@ func Workload(params Params, est Estimator, book *usage.Store, autoscaler *clust
 
 // Explain is Workload for the histories of the containers of a workload, which are sorted by container, and returns the steps to each
 // recommendation.
-func Explain(params Params, est Estimator, histories []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time) ([]cluster.Advice, []Record) {
-	var records []Record
+func Explain(params Params, est Estimator, histories []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time) ([]cluster.Advice, []derivation.Record) {
+	var records []derivation.Record
 	advice := advise(params, est, histories, autoscaler, now, &records)
 	return advice, records
 }
 
 // advise computes the recommendations. Unless records is nil, it appends the steps of each.
-func advise(params Params, est Estimator, all []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time, records *[]Record) []cluster.Advice {
+func advise(params Params, est Estimator, all []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time, records *[]derivation.Record) []cluster.Advice {
 	n := 0
 	for _, s := range all {
 		if sized(autoscaler, s) {
@@ -122,12 +171,12 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 		if !sized(autoscaler, s) {
 			continue
 		}
-		var to *Record
+		var to *derivation.Record
 		if records != nil {
-			to = new(Record)
+			to = new(derivation.Record)
 		}
 		controls := autoscaler.Policy(s.Container()).Controls()
-		e := params.finish(est.Explain(s, floor, now, to), controls, to)
+		e := params.finish(est.Estimate(s, floor, now, to), controls, to)
 		if e.Target.Has.Empty() {
 			continue
 		}
@@ -140,14 +189,14 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 }
 
 // finish restricts an estimate to the controlled resources, and rounds it.
-func (p *Params) finish(e cluster.Estimate, controls cluster.Set, to *Record) cluster.Estimate {
+func (p *Params) finish(e cluster.Estimate, controls cluster.Set, to *derivation.Record) cluster.Estimate {
 	if to != nil {
-		to.only(controls)
+		to.Only(controls)
 	}
 	cpu, memory := to.Of(cluster.CPU), to.Of(cluster.Memory)
-	e.Lower = p.round(e.Lower.Only(controls), continued(cpu.lower()), continued(memory.lower()))
-	e.Target = p.round(e.Target.Only(controls), continued(cpu.target()), continued(memory.target()))
-	e.Upper = p.round(e.Upper.Only(controls), continued(cpu.upper()), continued(memory.upper()))
+	e.Lower = p.round(e.Lower.Only(controls), cpu.Continue(derivation.Lower), memory.Continue(derivation.Lower))
+	e.Target = p.round(e.Target.Only(controls), cpu.Continue(derivation.Target), memory.Continue(derivation.Target))
+	e.Upper = p.round(e.Upper.Only(controls), cpu.Continue(derivation.Upper), memory.Continue(derivation.Upper))
 	return e
 }
 
@@ -157,22 +206,4 @@ func sized(a *cluster.Autoscaler, s *usage.ContainerHistory) bool {
 	}
 	policy := a.Policy(s.Container())
 	return policy == nil || !policy.Off
-}
-
-// amount truncates a number to an integer between 0 and maxAmount. NaN is 0.
-func amount(v float64) int64 {
-	switch {
-	case v > maxAmount:
-		return maxAmount
-	case v > 0:
-		return int64(v)
-	}
-	return 0
-}
-
-func roundUp(v, unit int64) int64 {
-	if v == 0 || unit <= 1 {
-		return v
-	}
-	return int64(math.Ceil(float64(v)/float64(unit))) * unit
 }

@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -39,30 +41,30 @@ func explainedProfiles() []Profile {
 	odd.CPU = Percentiles{Lower: 0.99, Target: 0.5, Upper: 0.1}
 	odd.Memory = odd.CPU
 	odd.CPUConfidence = -1
-	labelled := BusyHoursProfile("labelled", "", Busiest()).For(Declared{Label: 2.5}, NodeSizes{})
+	labelled := BusyHoursProfile("labelled", "", Busiest()).For(criticality.Declared{Label: 2.5}, fleet.NodeSizes{})
 	return append(BacktestProfiles(),
 		AdaptiveProfile("leak bound", "", leak), AdaptiveProfile("plain", "", plain), BusyHoursProfile("busy 8 to 18", "", busy),
 		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), labelled)
 }
 
 // display folds the amounts and factors that a person sees, without the conversion from cores.
-func display(steps Steps) float64 {
+func display(steps derivation.Steps) float64 {
 	v := 0.0
 	for _, s := range steps {
 		switch s.Operation {
-		case Value, Keep:
+		case derivation.Value, derivation.Keep:
 			v = s.Amount
-		case Add:
+		case derivation.Add:
 			v += s.Amount
-		case Multiply:
-			if s.Name != StepUnit {
+		case derivation.Multiply:
+			if s.Name != derivation.StepUnit {
 				v *= s.Factor
 			}
-		case Max:
+		case derivation.Max:
 			v = max(v, s.Amount)
-		case Min:
+		case derivation.Min:
 			v = min(v, s.Amount)
-		case Ceil, Truncate, RoundUp, Humanize:
+		case derivation.Ceil, derivation.Truncate, derivation.RoundUp, derivation.Humanize:
 			v = s.Result
 		}
 		if math.Abs(v-s.Result) > 1+1e-9*math.Abs(v) {
@@ -72,7 +74,7 @@ func display(steps Steps) float64 {
 	return v
 }
 
-func checkSteps(t *rapid.T, name string, what string, r cluster.Resource, steps Steps, amounts cluster.Resources) {
+func checkSteps(t *rapid.T, name string, what string, r cluster.Resource, steps derivation.Steps, amounts cluster.Resources) {
 	t.Helper()
 	want, ok := amounts.Get(r)
 	if ok != (len(steps) > 0) {
@@ -92,7 +94,7 @@ func checkSteps(t *rapid.T, name string, what string, r cluster.Resource, steps 
 	}
 }
 
-func checkRecord(t *rapid.T, name string, e cluster.Estimate, record *Record) {
+func checkRecord(t *rapid.T, name string, e cluster.Estimate, record *derivation.Record) {
 	t.Helper()
 	for _, r := range cluster.All {
 		d := record.Of(r)
@@ -120,9 +122,9 @@ func TestExplain_everyProfileOnRandomUsage_foldsToTheEstimate(t *testing.T) {
 					continue
 				}
 				history := b.book.Series(cart, "app")
-				var record Record
-				e := p.Explain(history, floor, b.now, &record)
-				if want := p.Estimate(history, floor, b.now); e != want {
+				var record derivation.Record
+				e := p.Estimate(history, floor, b.now, &record)
+				if want := p.Estimate(history, floor, b.now, nil); e != want {
 					t.Fatalf("%s: explained %v, estimated %v", p.Name, e, want)
 				}
 				checkRecord(t, p.Name, e, &record)
@@ -159,11 +161,11 @@ func TestExplain_requestJustChanged_isNotKept(t *testing.T) {
 				if memo.cpu.level == cpu && memo.memory.level == memory {
 					continue
 				}
-				var record Record
-				p.Explain(b.book.Series(cart, "app"), cluster.Resources{}, s.At, &record)
-				kept := func(steps Steps) (before float64, found bool) {
+				var record derivation.Record
+				p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, s.At, &record)
+				kept := func(steps derivation.Steps) (before float64, found bool) {
 					for i := range steps {
-						if steps[i].Name == StepKept {
+						if steps[i].Name == derivation.StepKept {
 							return steps[i].Evidence.Amount, true
 						}
 					}
@@ -190,7 +192,7 @@ func TestExplain_noRecorder_doesNotAllocate(t *testing.T) {
 		b := newBench(p)
 		b.use(20*day, func(at time.Time) (float64, float64) { return 0.1, float64(200+at.Hour()*20) * mib })
 		history := b.book.Series(cart, "app")
-		if n := testing.AllocsPerRun(200, func() { p.Estimate(history, cluster.Resources{}, b.now) }); n != 0 {
+		if n := testing.AllocsPerRun(200, func() { p.Estimate(history, cluster.Resources{}, b.now, nil) }); n != 0 {
 			t.Errorf("%s: %v allocations", p.Name, n)
 		}
 		if n := testing.AllocsPerRun(200, func() { Workload(p.Params, p.Estimator, b.book, vpa, cart, b.now) }); n != 1 && !p.Humanize {
@@ -218,17 +220,18 @@ func TestExplain_exampleOfTheDocs_hasItsFactorsAndTimes(t *testing.T) {
 	m.memoryChoice = choice{}
 	m.memory.bumped = 0
 	m.decideMemory(b.now.Unix(), false)
-	var record Record
-	e := b.p.Explain(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
+	var record derivation.Record
+	e := b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
 	steps := record.Memory.Target
-	factors := map[StepName]float64{}
+	factors := map[derivation.StepName]float64{}
 	for _, s := range steps {
-		if s.Operation == Multiply {
+		if s.Operation == derivation.Multiply {
 			factors[s.Name] = s.Factor
 		}
 	}
-	for name, want := range map[StepName]float64{
-		StepSecondDay: math.Pow(0.8, 0.3), StepLongSecond: 1, StepSpread: math.Pow(1000.0/300, 0.15), StepMargin: math.Exp(0.13), StepWindow: 1,
+	for name, want := range map[derivation.StepName]float64{
+		derivation.StepSecondDay: math.Pow(0.8, 0.3), derivation.StepLongSecond: 1, derivation.StepSpread: math.Pow(1000.0/300, 0.15),
+		derivation.StepMargin: math.Exp(0.13), derivation.StepWindow: 1,
 	} {
 		if math.Abs(factors[name]-want) > 0.002 {
 			t.Errorf("the factor of %s is %.4f, want %.4f: %+v", name, factors[name], want, steps)
@@ -238,21 +241,11 @@ func TestExplain_exampleOfTheDocs_hasItsFactorsAndTimes(t *testing.T) {
 		t.Errorf("the target is %.1f MiB, want 1276", got)
 	}
 	first := steps[0]
-	if at := first.Evidence.From; first.Name != StepHighestDay || at.Hour() != 19 || first.Evidence.Days != 7 || !first.Evidence.Until.Equal(at.Add(time.Hour)) {
+	if at := first.Evidence.From; first.Name != derivation.StepHighestDay || at.Hour() != 19 || first.Evidence.Days != 7 || !first.Evidence.Until.Equal(at.Add(time.Hour)) {
 		t.Errorf("the first step is %+v, want the highest day at 19 h", first)
 	}
 	if second := steps[1].Evidence; math.Abs(second.Amount/mib-800) > 1 || second.From.Hour() != 19 || second.From.Equal(first.Evidence.From) {
 		t.Errorf("the second highest day is %+v, want 800 MiB at 19 h of another day", second)
-	}
-}
-
-func TestFold_noSteps_isZero(t *testing.T) {
-	if got := Steps(nil).Fold(); got != 0 {
-		t.Errorf("%d, want 0", got)
-	}
-	level := Steps{{Operation: Value, operand: float64(hourly.LevelOf(512)), log: true}}
-	if got := level.Fold(); got < 512 || got > 513 {
-		t.Errorf("a level of 512 folds to %d", got)
 	}
 }
 
@@ -263,14 +256,14 @@ func BenchmarkExplain(b *testing.B) {
 	b.Run("without steps", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			x.p.Estimate(history, cluster.Resources{}, x.now)
+			x.p.Estimate(history, cluster.Resources{}, x.now, nil)
 		}
 	})
 	b.Run("with steps", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			var record Record
-			x.p.Explain(history, cluster.Resources{}, x.now, &record)
+			var record derivation.Record
+			x.p.Estimate(history, cluster.Resources{}, x.now, &record)
 		}
 	})
 }

@@ -5,7 +5,6 @@ package recommend
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
 	"time"
 
@@ -60,26 +59,6 @@ func TestModelState_everyProfile_hasFormAndTimes(t *testing.T) {
 	}
 	if len(forms) != 3 {
 		t.Errorf("the forms are %v", forms)
-	}
-}
-
-// Version 2 has no time of the first sample.
-func TestModels_version2_isRead(t *testing.T) {
-	p := builtin(t, "autopilot")
-	b := newBench(p)
-	lives(b, 2)
-	m := b.book.Series(cart, "app").Extension().(*Models)
-	want := b.estimate()
-	data, err := m.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, n := binary.Varint(data[1:])
-	if err := m.UnmarshalBinary(append([]byte{2}, data[1+n:]...)); err != nil {
-		t.Fatal(err)
-	}
-	if got := b.estimate(); got != want || !m.Since().IsZero() {
-		t.Errorf("%v since %v, want %v", got, m.Since(), want)
 	}
 }
 

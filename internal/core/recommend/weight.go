@@ -15,7 +15,7 @@ import (
 // as upstream did until February 2025. Samples at a small request soon have little weight compared to those at a larger one, so a
 // container whose request was too small is sized by its usage after the request was raised. Memory peaks are not weighted. There is
 // no model state.
-type byRequest struct{ unstored }
+type byRequest struct{ usage.Unstored }
 
 // leastWeight is the minimum weight of a sample.
 const leastWeight = 0.1

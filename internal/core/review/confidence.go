@@ -3,6 +3,11 @@
 
 package review
 
+import (
+	"fmt"
+	"time"
+)
+
 // Confidence describes how much usage a recommendation is based on: days covered × share of the samples present.
 type Confidence uint8
 
@@ -42,12 +47,32 @@ func (e *Evidence) Confidence() Confidence {
 	return None
 }
 
+// Lacking returns why this evidence is too little for a recommendation and for the statement that there is no risk; "" if it is enough. It is
+// the one rule for what is too young, in podfit recommend, in podfit explain and on the web page.
+func (e *Evidence) Lacking() string {
+	switch span := e.To.Sub(e.From); {
+	case e.Lack != "":
+		return e.Lack
+	case e.Confidence() > None:
+		return ""
+	case e.Samples == 0 && e.Hours == 0:
+		return "no usage in the window"
+	case e.Hours == 0 && span >= 2*time.Minute && span < time.Hour:
+		return fmt.Sprintf("not enough usage: %d minutes, %d hours are needed", span/time.Minute, lowHours)
+	case e.Hours == 0:
+		return fmt.Sprintf("not enough usage: less than 1 hour, %d are needed", lowHours)
+	case e.Hours == 1:
+		return fmt.Sprintf("not enough usage: 1 hour, %d are needed", lowHours)
+	}
+	return fmt.Sprintf("not enough usage: %d hours, %d are needed", e.Hours, lowHours)
+}
+
 // Days returns the days that the samples cover, rounded.
 func (e *Evidence) Days() int {
 	if e.From.IsZero() {
 		return 0
 	}
-	return int(e.To.Sub(e.From).Hours()/24 + 0.5)
+	return max(0, int(e.To.Sub(e.From).Hours()/24+0.5)) // the clock may have gone back
 }
 
 // Share returns the share of hours between the first and the last sample that have samples.

@@ -101,12 +101,12 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 // freedOf returns what the row frees in one pod. A request that is kept frees nothing, also while the pods have different ones.
 func (r *Row) freedOf(p *Place) cluster.Resources {
 	var freed cluster.Resources
-	for i, res := range cluster.All {
+	for _, res := range cluster.All {
 		to, ok := r.Request.Get(res)
 		if !ok {
 			continue
 		}
-		if !r.Target.Has.Has(res) || r.Kept[i].IsKept() {
+		if !r.Applies(res) {
 			to = p.Requests.Amount(res)
 		}
 		freed = freed.Set(res, p.Requests.Amount(res)-to)

@@ -29,6 +29,16 @@ type Prices struct {
 	Nodes    []Price
 }
 
+// A PriceSource is where prices are from, as in JSON.
+type PriceSource struct {
+	Currency string `json:"currency"` // "" if no prices are known
+	From     string `json:"from"`
+	Assumed  bool   `json:"assumed"`
+}
+
+// Source returns where the prices are from.
+func (p *Prices) Source() PriceSource { return PriceSource{p.Currency, p.From, p.Assumed} }
+
 // Known reports whether there are prices.
 func (p *Prices) Known() bool { return p.Currency != "" }
 

@@ -118,12 +118,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 
 // resource returns the amounts of one resource.
 func (r *Row) resource(res cluster.Resource) ResourceRecord {
-	var kept Kept
-	for i, other := range cluster.All {
-		if other == res {
-			kept = r.Kept[i]
-		}
-	}
+	kept := r.KeptFor(res)
 	out := ResourceRecord{
 		Request: quantityIn(r.Requests, res), Limit: quantityIn(r.Limits, res), Target: quantityIn(r.Target, res), Kept: keptReasons[kept.Reason],
 	}
@@ -139,12 +134,19 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	return out
 }
 
-// Why returns the risks of the present requests, why there is no recommendation, and what an HPA needs. Names in it are not escaped.
-func (r *Row) Why(now time.Time) string {
-	var parts []string
+// Risks describes the risks of the present requests.
+func (r *Row) Risks(now time.Time) string { return strings.Join(r.risks(now), "; ") }
+
+func (r *Row) risks(now time.Time) (parts []string) {
 	for i := range r.Findings {
 		parts = append(parts, r.Findings[i].Text(now))
 	}
+	return parts
+}
+
+// Why returns the risks of the present requests, why there is no recommendation, and what an HPA needs. Names in it are not escaped.
+func (r *Row) Why(now time.Time) string {
+	parts := r.risks(now)
 	if r.Confidence == None {
 		parts = append(parts, r.Lack())
 	}
@@ -162,21 +164,10 @@ func (r *Row) Why(now time.Time) string {
 
 // Lack returns why there is no recommendation.
 func (r *Row) Lack() string {
-	e := &r.Evidence
-	switch {
-	case e.Lack != "":
-		return e.Lack
-	case e.Confidence() > None: // for example a container that the VPA does not size
-		return "no recommendation, although its usage is known"
-	case e.Samples == 0 && e.Hours == 0:
-		return "no usage in the window"
-	case e.Hours == 0:
-		return "not enough usage: less than 1 hour, 6 are needed"
-	case e.Hours == 1:
-		return "not enough usage: 1 hour, 6 are needed"
-	default:
-		return fmt.Sprintf("not enough usage: %d hours, 6 are needed", e.Hours)
+	if why := r.Evidence.Lacking(); why != "" {
+		return why
 	}
+	return "no recommendation, although its usage is known" // for example a container that the VPA does not size
 }
 
 // QuantitiesOf returns amounts as Kubernetes quantities.

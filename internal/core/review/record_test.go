@@ -12,7 +12,7 @@ import (
 
 func TestRecord_riskyContainer_hasAmountsFindingsAndMoney(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	r := Row{Confidence: Medium, Weight: 12.345, Risk: SeverityHigh}
+	r := Row{Subject: Subject{Evidence: new(Evidence)}, Confidence: Medium, Weight: 12.345, Risk: SeverityHigh}
 	r.Workload = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r.Container, r.Replicas = "app", 3
 	r.Requests, r.Limits = cluster.Amounts(1000, 1<<30), cluster.Resources{}.Set(cluster.Memory, 3<<20)
@@ -58,7 +58,7 @@ func TestRecord_noConfidence_hasTheReason(t *testing.T) {
 		"its pods run elsewhere":                           {Lack: "its pods run elsewhere"},
 	} {
 		r := Row{}
-		r.Evidence = e
+		r.Evidence = &e
 		r.Target, r.Request = cluster.Amounts(250, 1500), cluster.Amounts(250, 1<<20)
 		got := r.Record(time.Time{}, &Prices{})
 		if got.Why != want || got.CPU.NewRequest != "" || got.Template != nil || len(got.Findings) != 0 {
@@ -71,6 +71,23 @@ func TestCents_negativeAndTiny_areRounded(t *testing.T) {
 	for v, want := range map[float64]float64{-0.001: 0, -1.239: -1.24, 0.004: 0} {
 		if got := *Cents(v); got != want {
 			t.Errorf("%v: %v, want %v", v, got, want)
+		}
+	}
+}
+
+// One rule says what is too young, with the number.
+func TestLacking_ageOfTheUsage_isInTheText(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for want, e := range map[string]Evidence{
+		"no usage in the window":                           {},
+		"not enough usage: 40 minutes, 6 hours are needed": {From: at.Add(-40 * time.Minute), To: at, Samples: 40},
+		"not enough usage: less than 1 hour, 6 are needed": {From: at.Add(-45 * time.Second), To: at, Samples: 2},
+		"not enough usage: 5 hours, 6 are needed":          {Hours: 5, Samples: 300},
+		"its stored usage could not be read":               {Hours: 500, Lack: "its stored usage could not be read"},
+		"":                                                 {Hours: lowHours, Samples: 360},
+	} {
+		if got := e.Lacking(); got != want || (got == "") != (e.Confidence() > None) {
+			t.Errorf("%+v: %q with confidence %v, want %q", e, got, e.Confidence(), want)
 		}
 	}
 }

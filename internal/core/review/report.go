@@ -39,7 +39,6 @@ type Config struct {
 // A Row is the review of one container of one workload.
 type Row struct {
 	Subject
-	Confidence Confidence
 
 	// Target is the recommendation of the first profile, without resources that are not recommended. It is empty without confidence.
 	Target cluster.Resources
@@ -48,12 +47,11 @@ type Row struct {
 	// request is kept.
 	Request, Limit cluster.Resources
 
-	// Declared is what the pod template has, or the newest pod if the template is not known. Declare is what it should have.
-	Declared, Declare Size
-
-	Findings []Finding
-	Risk     Severity
-	Waste    Severity
+	Findings   []Finding
+	Confidence Confidence
+	Risk       Severity
+	Waste      Severity
+	limits     LimitRule // of the report
 
 	Freed  cluster.Resources // over all pods; negative if the requests rise
 	Weight float64           // price of Freed in a month, by assumed prices if none are known; negative if the requests rise
@@ -67,10 +65,37 @@ func (r *Report) Money(row *Row) float64 {
 	return row.Weight
 }
 
+// Declared returns what the pod template has, or the newest pod if the template is not known.
+func (r *Row) Declared() Size {
+	if r.Template != nil {
+		return *r.Template
+	}
+	return Size{r.Requests, r.Limits}
+}
+
+// Declare returns what the pod template should have, where Declared returns what it has.
+func (r *Row) Declare() Size { return r.sized(r.Declared()) }
+
+// Applies reports whether there is a recommendation for a request that is not kept.
+func (r *Row) Applies(res cluster.Resource) bool {
+	return r.Target.Has.Has(res) && !r.KeptFor(res).IsKept()
+}
+
 // Changes reports whether the request or limit of a resource in the pod template changes.
 func (r *Row) Changes(res cluster.Resource) bool {
-	from, to := &r.Declared, &r.Declare
+	from := r.Declared()
+	to := r.Declare()
 	return to.Requests.Amount(res) != from.Requests.Amount(res) || to.Limits.Amount(res) != from.Limits.Amount(res)
+}
+
+// KeepsMore reports whether a request that is kept is above its target.
+func (r *Row) KeepsMore() bool {
+	for i, res := range cluster.All {
+		if to, ok := r.Target.Get(res); ok && r.Kept[i].IsKept() && r.Requests.Amount(res) > Rounded(res, to) {
+			return true
+		}
+	}
+	return false
 }
 
 // TemplateDiffers reports whether the newest pod has other requests or limits than the pod template.
@@ -89,6 +114,7 @@ type Report struct {
 type Summary struct {
 	Workloads, Pods, Nodes int
 	AtRisk                 int               // workloads with a high or medium risk
+	Unjudged               int               // workloads without a known risk, of which some container has too little usage to exclude one
 	Young                  int               // containers without a recommendation
 	Requested              cluster.Resources // by all known pods
 	Used                   cluster.Resources // by the reviewed pods; a resource that was not measured is not set
@@ -103,7 +129,9 @@ type Summary struct {
 func New(c Config, subjects []Subject) *Report {
 	r := &Report{Config: c, Rows: make([]Row, 0, len(subjects))}
 	for i := range subjects {
-		r.Rows = append(r.Rows, r.row(&subjects[i]))
+		row := rowOf(&subjects[i], len(subjects[i].Places), c.Limits)
+		r.price(&row)
+		r.Rows = append(r.Rows, row)
 	}
 	r.rankWaste()
 	slices.SortFunc(r.Rows, byRisk)
@@ -111,46 +139,48 @@ func New(c Config, subjects []Subject) *Report {
 	return r
 }
 
-// row reviews one subject.
-func (r *Report) row(s *Subject) Row {
-	judged := Judge(s, len(s.Places))
-	row := Row{
-		Subject: *s, Confidence: judged.Confidence, Request: s.Requests, Limit: s.Limits, Findings: judged.Findings, Risk: judged.Risk,
+// RowOf reviews one subject with Replicas pods whose limits are kept. What depends on its Places or on all subjects is not set.
+func RowOf(s *Subject) Row { return rowOf(s, s.Replicas, KeepLimits) }
+
+// rowOf reviews one subject with a number of pods.
+func rowOf(s *Subject, pods int, limits LimitRule) Row {
+	if s.Evidence == nil {
+		s.Evidence = new(Evidence)
 	}
-	target := s.target()
+	row := Row{Subject: *s, limits: limits}
+	var target cluster.Resources
+	if len(s.Targets) > 0 {
+		target = s.Targets[0].Amount
+	}
+	if !target.Has.Empty() {
+		row.Confidence = s.Evidence.Confidence()
+	}
+	row.Findings = findings(s, target, row.Confidence, pods)
+	for _, f := range row.Findings {
+		row.Risk = max(row.Risk, f.Severity)
+	}
 	if row.Confidence > None {
 		row.Target = target
-		for i, res := range cluster.All {
-			v, ok := target.Get(res)
-			if ok && !s.Kept[i].IsKept() {
-				row.Request = row.Request.Set(res, Rounded(res, v))
-			}
-		}
-		row.Limit = r.Limits.apply(s.Limits, s.Requests, row.Request)
 	} else {
 		row.Targets = nil
 	}
-	row.Declared, row.Declare = Size{s.Requests, s.Limits}, Size{row.Request, row.Limit}
-	if s.Template != nil {
-		row.Declared, row.Declare = *s.Template, r.declare(&row)
-	}
-	r.price(&row)
+	sized := row.sized(Size{s.Requests, s.Limits})
+	row.Request, row.Limit = sized.Requests, sized.Limits
 	return row
 }
 
-// declare returns what the pod template of a row should have.
-func (r *Report) declare(row *Row) Size {
-	out := *row.Template
-	if row.Confidence == None {
-		return out
+// sized returns a size with the rounded target where it applies, and the limits that go with it.
+func (r *Row) sized(before Size) Size {
+	if r.Confidence == None {
+		return before
 	}
-	for i, res := range cluster.All {
-		if v, ok := row.Target.Get(res); ok && !row.Kept[i].IsKept() {
-			out.Requests = out.Requests.Set(res, Rounded(res, v))
+	after := before.Requests
+	for _, res := range cluster.All {
+		if r.Applies(res) {
+			after = after.Set(res, Rounded(res, r.Target.Amount(res)))
 		}
 	}
-	out.Limits = r.Limits.apply(out.Limits, row.Template.Requests, out.Requests)
-	return out
+	return Size{after, r.limits.apply(before.Limits, before.Requests, after)}
 }
 
 // price sets what the row frees: Σ over pods of (request − target) × price of the pod's node.
@@ -175,20 +205,20 @@ func (r *Report) rankWaste() {
 		total += max(r.Rows[i].Weight, 0)
 	}
 	for i := range r.Rows {
-		row := &r.Rows[i]
-		row.Waste = WasteOf(row.Weight, total)
+		r.Rows[i].RankWaste(total)
 	}
 }
 
-// WasteOf returns the waste of a row whose requests cost too much by weight, in a cluster in which all rows together cost too much by total.
-func WasteOf(weight, total float64) Severity {
+// RankWaste sets the waste of a row by its weight, in a cluster in which all rows together cost too much by total.
+func (r *Row) RankWaste(total float64) {
 	switch {
-	case weight <= 0:
-		return Harmless
-	case weight >= muchWaste*total:
-		return SeverityHigh
+	case r.Weight <= 0:
+		r.Waste = Harmless
+	case r.Weight >= muchWaste*total:
+		r.Waste = SeverityHigh
+	default:
+		r.Waste = SeverityLow
 	}
-	return SeverityLow
 }
 
 // byRisk orders rows: highest risk first, then most money, then by name.
@@ -224,10 +254,27 @@ func (r *Report) sorted(order func(a, b Row) int) []*Row {
 	return rows
 }
 
+// addAmounts adds what a row uses, and what its recommendation gives back.
+func (s *Summary) addAmounts(row *Row) {
+	for _, res := range cluster.All {
+		freed := row.Freed.Amount(res)
+		if freed > 0 {
+			s.Freed = s.Freed.Set(res, s.Freed.Amount(res)+freed)
+		}
+		if used, ok := row.Evidence.Used.Get(res); ok {
+			for _, place := range row.Places {
+				s.Used = s.Used.Set(res, s.Used.Amount(res)+used)
+				s.Reviewed = s.Reviewed.Set(res, s.Reviewed.Amount(res)+place.Requests.Amount(res))
+			}
+		}
+	}
+}
+
 // summarize sets the totals.
 func (r *Report) summarize() {
 	s := &r.Summary
 	workloads := map[cluster.Workload]bool{} // true: at risk
+	unjudged := map[cluster.Workload]bool{}
 	pods := map[cluster.Workload]int{}
 	for i := range r.Rows {
 		row := &r.Rows[i]
@@ -236,25 +283,20 @@ func (r *Report) summarize() {
 		if row.Confidence == None {
 			s.Young++
 		}
-		for _, res := range cluster.All {
-			freed := row.Freed.Amount(res)
-			if freed > 0 {
-				s.Freed = s.Freed.Set(res, s.Freed.Amount(res)+freed)
-			}
-			if used, ok := row.Evidence.Used.Get(res); ok {
-				for _, place := range row.Places {
-					s.Used = s.Used.Set(res, s.Used.Amount(res)+used)
-					s.Reviewed = s.Reviewed.Set(res, s.Reviewed.Amount(res)+place.Requests.Amount(res))
-				}
-			}
+		if row.Evidence.Lacking() != "" {
+			unjudged[row.Workload] = true
 		}
+		s.addAmounts(row)
 		s.Recoverable += max(r.Money(row), 0)
 	}
 	s.Workloads = len(workloads)
 	for w, atRisk := range workloads {
 		s.Pods += pods[w]
-		if atRisk {
+		switch {
+		case atRisk:
 			s.AtRisk++
+		case unjudged[w]:
+			s.Unjudged++
 		}
 	}
 	s.Nodes = len(r.Nodes)

@@ -27,7 +27,7 @@ func subject(name string, pods int, requests, limits, target cluster.Resources) 
 	for i := range pods {
 		s.Places = append(s.Places, Place{Pod: fmt.Sprintf("%s-%d", name, i), Node: -1, Requests: requests})
 	}
-	s.Evidence = Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000}
+	s.Evidence = &Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000}
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Severity ranks risk and waste.
@@ -71,7 +72,7 @@ func (f *Finding) Text(now time.Time) string {
 	case Killed:
 		return fmt.Sprintf("killed for memory %d× since %s", f.Count, day(f.Since, now))
 	case NearLimit:
-		return fmt.Sprintf("peak %.0f %% of its limit on %s", 100*f.Share, days(f.Count))
+		return fmt.Sprintf("peak %.0f %% of its limit on %s", 100*f.Share, wording.Count(f.Count, "day"))
 	case Throttling:
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods", 100*f.Share)
 	case NoRequest:
@@ -114,18 +115,11 @@ func day(at, now time.Time) string {
 	}
 }
 
-func days(n int) string {
-	if n == 1 {
-		return "1 day"
-	}
-	return fmt.Sprintf("%d days", n)
-}
-
 // findings returns the risks of a subject, the most severe first. The target is what podfit would request: for a kept request it is the
 // recommendation, which shows whether the kept one is too low.
 func findings(s *Subject, target cluster.Resources, confidence Confidence, pods int) []Finding {
 	var out []Finding
-	e := &s.Evidence
+	e := s.Evidence
 	if e.Kills > 0 {
 		out = append(out, Finding{Kind: Killed, Severity: SeverityHigh, Resource: cluster.Memory, Count: e.Kills, Since: e.KilledFrom})
 	}
@@ -177,12 +171,12 @@ func allCores(s *Subject, target cluster.Resources, confidence Confidence) (Find
 	}
 	f.Amount, f.Proposed = target.CPU, true
 	_, misread := runtimeguard.Band(f.Amount)
-	return f, misread && confidence > None && !s.keeps(cluster.CPU)
+	return f, misread && confidence > None && !s.KeptFor(cluster.CPU).IsKept()
 }
 
-// keeps reports whether the request of a resource is not changed.
-func (s *Subject) keeps(res cluster.Resource) bool {
-	return s.Kept[slices.Index(cluster.All[:], res)].IsKept()
+// KeptFor returns why the request of a resource is not changed.
+func (s *Subject) KeptFor(res cluster.Resource) Kept {
+	return s.Kept[slices.Index(cluster.All[:], res)]
 }
 
 // IsJVM reports whether a container runs a JVM that may take its number of processors from the CPU request: neither its options nor a CPU limit

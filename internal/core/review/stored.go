@@ -18,6 +18,9 @@ const unknownHours = 24
 // samplesPerHour is the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough.
 const samplesPerHour = 30
 
+// UnreadUsage is the Lack of evidence whose stored history cannot be read.
+const UnreadUsage = "its stored usage could not be read"
+
 // StoredEvidence returns what the stored history of a container shows. The VPA may be nil, and so may the history.
 func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.ContainerHistory, now time.Time) Evidence {
 	var e Evidence
@@ -43,10 +46,10 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 		e.Samples = max(e.Samples, seen.Count)
 	}
 	if e.Samples == 0 && a.AdviceFor(container) != nil { // the recommender reads history from Prometheus, and stores none
-		e.From, e.To, e.Hours = a.Created, now, min(int(now.Sub(a.Created).Hours()), unknownHours)
+		e.From, e.To, e.Hours = a.Created, now, max(0, min(int(now.Sub(a.Created).Hours()), unknownHours))
 		return e
 	}
-	e.Hours = min(int(e.To.Sub(e.From).Hours()+0.5), e.Samples/samplesPerHour)
+	e.Hours = max(0, min(int(e.To.Sub(e.From).Hours()+0.5), e.Samples/samplesPerHour))
 	if peaks := recommend.PeaksOf(history, cluster.Memory); peaks != nil {
 		hour := int(now.Unix() / 3600)
 		for d := range PeakDays {
@@ -84,35 +87,3 @@ func (e *Evidence) LearnKills(seen *Evidence, since time.Time) {
 
 // KillWindow is the time in which OOM kills count, if no other is asked for.
 const KillWindow = 14 * 24 * time.Hour
-
-// A Judgement is what the evidence says about one subject.
-type Judgement struct {
-	Findings   []Finding // the most severe first
-	Risk       Severity
-	Confidence Confidence
-}
-
-// RowOf reviews one subject whose limits are kept. Its price and waste are not set, because they depend on all subjects.
-func RowOf(s *Subject) Row { return new(Report).row(s) }
-
-// Judge judges the present requests of a subject, as New does for a Row. pods is the number of its pods.
-func Judge(s *Subject, pods int) Judgement {
-	out := Judgement{Confidence: s.Evidence.Confidence()}
-	target := s.target()
-	if target.Has.Empty() {
-		out.Confidence = None
-	}
-	out.Findings = findings(s, target, out.Confidence, pods)
-	for _, f := range out.Findings {
-		out.Risk = max(out.Risk, f.Severity)
-	}
-	return out
-}
-
-// target returns the recommendation of the first profile.
-func (s *Subject) target() cluster.Resources {
-	if len(s.Targets) == 0 {
-		return cluster.Resources{}
-	}
-	return s.Targets[0].Amount
-}

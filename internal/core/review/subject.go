@@ -22,18 +22,17 @@ type Subject struct {
 	// Requests and Limits are those of the newest live pod.
 	Requests, Limits cluster.Resources
 
-	JVM bool // the newest live pod runs a JVM in it, as IsJVM reports
-
 	// Template has the requests and limits of the pod template of the workload, nil if it is not known. Pods have others if they were resized,
 	// or if a webhook or a LimitRange changed them.
 	Template *Size
 	Injected bool // the template is known and does not have the container, for example because a webhook adds it to pods
+	JVM      bool // the newest live pod runs a JVM in it, as IsJVM reports
 
 	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.
 	Targets []Target
 
 	Kept     [len(cluster.All)]Kept // by resource, in the order of cluster.All: why a request is not changed
-	Evidence Evidence
+	Evidence *Evidence              // may be shared; nil: nothing is known
 }
 
 // A Size is the requests and limits of a container.
@@ -54,9 +53,9 @@ type Target struct {
 
 // Kept describes a request that is not changed.
 type Kept struct {
-	Reason  KeptReason
 	By      string // the HPA
 	Percent int32  // the target utilization of the HPA: of the present request, or with FollowsHPA of the recommended one
+	Reason  KeptReason
 }
 
 // A KeptReason is why a request is not changed, or what must be changed with it.

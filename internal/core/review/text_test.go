@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 func TestFinding_eachKind_hasANameAndAText(t *testing.T) {
@@ -50,16 +51,16 @@ func TestRow_podsDifferFromTheirTemplate_templateChanges(t *testing.T) {
 	size := cluster.Amounts(500, 512<<20)
 	s := subject("web", 2, size, cluster.Resources{}, size)
 	if row := reviewed(s); row.TemplateDiffers() || row.Changes(cluster.CPU) || row.Changes(cluster.Memory) {
-		t.Errorf("without a template: %+v to %+v", row.Declared, row.Declare)
+		t.Errorf("without a template: %+v to %+v", row.Declared(), row.Declare())
 	}
 	s.Template = &Size{Requests: cluster.Amounts(2000, 512<<20)}
 	row := reviewed(s)
 	if !row.TemplateDiffers() || !row.Changes(cluster.CPU) || row.Changes(cluster.Memory) {
-		t.Errorf("the template changes from %+v to %+v", row.Declared, row.Declare)
+		t.Errorf("the template changes from %+v to %+v", row.Declared(), row.Declare())
 	}
-	s.Evidence = Evidence{}
-	if row := reviewed(s); row.Declare.Requests != s.Template.Requests {
-		t.Errorf("without confidence, the template changes to %+v", row.Declare)
+	s.Evidence = &Evidence{}
+	if row := reviewed(s); row.Declare().Requests != s.Template.Requests {
+		t.Errorf("without confidence, the template changes to %+v", row.Declare())
 	}
 }
 
@@ -101,5 +102,14 @@ func TestEvidence_killsInTheStatusOfPods_countIfTheyAreMore(t *testing.T) {
 	}
 	if e := StoredEvidence(&cluster.Autoscaler{}, "app", nil, now); e.Lack == "" {
 		t.Error("evidence without a history")
+	}
+}
+
+func TestStoredEvidence_clockIsBehindTheVPA_hasNoHoursAndDays(t *testing.T) {
+	now := time.Date(2027, 3, 11, 0, 0, 20, 0, time.UTC)
+	a := &cluster.Autoscaler{Created: now.AddDate(0, 7, 0), Advice: []cluster.Advice{{Container: "app"}}}
+	e := StoredEvidence(a, "app", &usage.ContainerHistory{}, now)
+	if e.Hours != 0 || e.Days() != 0 || e.Lacking() != "no usage in the window" {
+		t.Errorf("%d hours, %d days: %q", e.Hours, e.Days(), e.Lacking())
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// Limits of the search for moves.
-const (
-	exactUpTo = 20      // candidates; with more, the search is greedy
-	maxVisits = 100_000 // sets that the exact search looks at; after that it returns the best one so far
-)
+// exactUpTo is the number of candidates with which the search for moves is exact; with more, it is greedy.
+const exactUpTo = 20
+
+// MaxVisits is the largest useful value of Pod.Visits.
+const MaxVisits = 100_000
 
 // costOf returns what the eviction of a pod costs: the seconds until its replacement is ready, multiplied by the share of the
 // replicas that is missing meanwhile and by a weight of its priority, which doubles with the priority squared. The cost is at least 1.
@@ -43,7 +43,7 @@ type chosenMove struct {
 // yet, nothing moves now: the scheduler would use the free room for another pod.
 func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 	candidates := m.movable(p, shrinks)
-	set := m.search(candidates, lack)
+	set := m.search(candidates, lack, min(p.Visits, MaxVisits))
 	if p.Move != nil {
 		if self, ok := m.place([]move{{p, costOf(&p.Pod)}}); ok && (set == nil || self[0].cost < cost(set)) {
 			set, shrinks = self, nil
@@ -116,13 +116,15 @@ func (m *maker) movable(need *pod, shrinks []*pod) []move {
 }
 
 // search returns the cheapest set of moves that frees what is lacking, and whose replacements fit on the other nodes; nil if there
-// is none.
-func (m *maker) search(candidates []move, lack Amount) []chosenMove {
-	best := m.greedy(candidates, lack)
-	if len(candidates) > exactUpTo {
+// is none. It looks at a limited number of sets, and returns the best one so far then.
+func (m *maker) search(candidates []move, lack Amount, limit int) []chosenMove {
+	before := m.visits
+	best := m.greedy(candidates, lack, limit)
+	limit -= m.visits - before
+	if len(candidates) > exactUpTo || limit <= 0 {
 		return best
 	}
-	s := search{maker: m, candidates: candidates, best: best, limit: maxVisits}
+	s := search{maker: m, candidates: candidates, best: best, limit: limit}
 	if best != nil {
 		s.cost = cost(best)
 	}
@@ -144,13 +146,16 @@ func cost(set []chosenMove) int64 {
 }
 
 // greedy takes the moves with the lowest cost for what they free, until enough is free, and then drops those that are not needed,
-// the dearest first.
-func (m *maker) greedy(candidates []move, lack Amount) []chosenMove {
+// the dearest first. It returns nil if it would look at more sets than the limit.
+func (m *maker) greedy(candidates []move, lack Amount, limit int) []chosenMove {
 	left := lack
 	var set []chosenMove
 	spots := slices.Clone(m.others)
 	used := make([]bool, len(candidates))
 	for !left.isZero() {
+		if limit -= len(candidates); limit < 0 {
+			return nil
+		}
 		best, bestSpot, bestValue := -1, 0, 0.0
 		for i, c := range candidates {
 			m.visits++

@@ -53,16 +53,20 @@ type Plan struct {
 	// They are shown, and not carried out: the plan is made again then.
 	Next []Step
 
+	// Visits is how many sets of moves the search looked at.
+	Visits int
+
 	reserved reserved
 }
 
 // Give notes that a pod gets room besides the steps of the plan.
 func (p *Plan) Give(to Pod, increase Amount) { p.reserved.add(to, increase) }
 
-// ReservedFor returns the name of the pod whose reserved room an increase of another pod, with the given priority, would take: the first of
-// several, or "" if there is none. An increase that does not fit into the free room takes none: the kubelet defers it.
-func (p *Plan) ReservedFor(priority int32, increase Amount) string {
-	return p.reserved.from(priority, increase).Name
+// ReservedFor returns the name of the pod whose reserved room an increase of another pod would take: the first of several, or "" if there is
+// none. Of the other pod, only the priority and the urgency are read. An increase that does not fit into the free room takes none: the kubelet
+// defers it.
+func (p *Plan) ReservedFor(other *Pod, increase Amount) string {
+	return p.reserved.from(other, increase).Name
 }
 
 // reserved is the room that the steps of a plan give to pods.
@@ -86,34 +90,42 @@ func (r *reserved) add(p Pod, increase Amount) {
 	r.given = append(r.given, share{p, increase})
 }
 
-// from returns the first of the pods from which an increase would take reserved room. A pod with a higher priority takes it.
-func (r *reserved) from(priority int32, increase Amount) Pod {
+// from returns the first of the pods from which an increase of another pod would take reserved room.
+func (r *reserved) from(other *Pod, increase Amount) Pod {
 	if !r.free.Holds(increase) {
 		return Pod{}
 	}
 	left := r.free
 	for _, s := range r.given {
-		if s.isKeptFrom(priority) || !s.to.Reserves {
+		if s.isKeptFrom(other) || !s.to.Reserves {
 			left = left.Sub(s.amount)
 		}
 	}
 	lacks := left.Lacking(increase)
 	for _, s := range r.given {
-		if s.isKeptFrom(priority) && (lacks.CPU > 0 && s.amount.CPU > 0 || lacks.Memory > 0 && s.amount.Memory > 0) {
+		if s.isKeptFrom(other) && (lacks.CPU > 0 && s.amount.CPU > 0 || lacks.Memory > 0 && s.amount.Memory > 0) {
 			return s.to
 		}
 	}
 	return Pod{}
 }
 
-func (s *share) isKeptFrom(priority int32) bool {
-	return s.to.Reserves && (s.to.Urgent || s.to.Priority >= priority)
+// isKeptFrom reports whether the room is kept from another pod. Overdue pods take it, those with a higher priority, and urgent ones of the same
+// priority.
+func (s *share) isKeptFrom(other *Pod) bool {
+	switch {
+	case !s.to.Reserves || other.Overdue:
+		return false
+	case s.to.Overdue || s.to.Priority != other.Priority:
+		return s.to.Overdue || s.to.Priority > other.Priority
+	}
+	return !other.Urgent
 }
 
 // Make returns the steps that give the pods of a node room. The pods are served by priority, then in the order in which they began
 // to wait. For each pod, shrinks come first: they cost nothing. Then comes the cheapest set of moves, if moves are allowed. Pods that
 // cannot get all of their increase grow by a part when all pods of the same priority are served: a part must not take the room with
-// which another pod would be complete. Urgent pods get free room before all others.
+// which another pod would be complete. Urgent pods come before others of the same priority, and overdue pods get free room before all others.
 func Make(r Request) Plan {
 	m := newMaker(r)
 	for i := range m.pods {
@@ -121,11 +133,11 @@ func Make(r Request) Plan {
 			m.shrink(p, nil)
 		}
 	}
-	m.serveUrgent()
+	m.serveOverdue()
 	for _, level := range m.levels() {
 		m.serveAll(level)
 	}
-	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next(), reserved: m.reserved}
+	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next(), Visits: m.visits, reserved: m.reserved}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
 	return out
 }
@@ -203,9 +215,19 @@ func (m *maker) needing() []*pod {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since))
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), falseFirst(b.Urgent, a.Urgent), cmp.Compare(a.Since, b.Since))
 	})
 	return out
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // levels returns the pods with needs by priority, the highest first.
@@ -220,10 +242,10 @@ func (m *maker) levels() [][]*pod {
 	return out
 }
 
-// serveUrgent gives urgent pods their target where it fits into the free room.
-func (m *maker) serveUrgent() {
+// serveOverdue gives overdue pods their target where it fits into the free room.
+func (m *maker) serveOverdue() {
 	for _, p := range m.needing() {
-		if p.Urgent && m.free.Holds(p.Target.Sub(p.Holds)) {
+		if p.Overdue && m.free.Holds(p.Target.Sub(p.Holds)) {
 			m.grow(p, p.Target)
 		}
 	}
@@ -245,7 +267,7 @@ func (m *maker) serveAll(pods []*pod) {
 // serve decides how one pod gets all of its increase now or by moves. It returns false if the pod gets at most a part.
 func (m *maker) serve(p *pod) bool {
 	if p.used {
-		return true // it moves, or was urgent
+		return true // it moves, or was overdue
 	}
 	increase := p.Target.Sub(p.Holds)
 	if m.free.Holds(increase) {
@@ -262,8 +284,8 @@ func (m *maker) serve(p *pod) bool {
 	switch {
 	case p.Allowed < Move:
 		return false
-	case m.still:
-		m.wait(p, increase) // the room of the pod that leaves may be enough
+	case m.still, p.Visits <= 0:
+		m.wait(p, increase) // the room of the pod that leaves may be enough, or it is its turn in another pass
 		m.keep(p, increase)
 		return true
 	}
@@ -300,8 +322,8 @@ func (m *maker) servePart(p *pod) {
 
 func (m *maker) wait(p *pod, increase Amount) {
 	s := Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)}
-	if !p.Asked && !p.Urgent { // the kubelet resizes a pod that has asked whenever there is room
-		first := m.reserved.from(p.Priority, increase)
+	if !p.Asked { // the kubelet resizes a pod that has asked whenever there is room
+		first := m.reserved.from(&p.Pod, increase)
 		s.For, s.ForID = first.Name, first.ID
 	}
 	m.steps = append(m.steps, s)

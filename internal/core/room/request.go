@@ -127,7 +127,9 @@ type Pod struct {
 	Priority  int32   // of its PriorityClass
 	Since     int64   // since when it needs room; among equal priorities the first is served first
 	Reserves  bool    // the room that it gets is kept from pods that are served later
-	Urgent    bool    // it gets free room before all others, because of an OOM kill or after a long time
+	Urgent    bool    // it gets room before others of the same or a lower priority, because of an OOM kill
+	Overdue   bool    // it gets free room before all others, because it has waited for a long time
+	Visits    int     // how many sets of moves the search for its room may look at; 0: no pod moves for it now
 
 	Shrinks bool // it may shrink in place to Target
 	Planned bool // it shrinks to Target in any case

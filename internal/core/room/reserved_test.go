@@ -33,15 +33,43 @@ func TestMake_podsReserveDifferentResources_waitNamesThePodWithTheLackingOne(t *
 	}
 }
 
-// An OOM-killed pod that does not fit into the free room, but into the room that another pod gives to a third one, waits for neither.
-func TestMake_urgentPodFitsOnlyAfterShrinks_doesNotWaitForOthers(t *testing.T) {
-	urgent := notAsked("urgent", Amount{100, 100}, Amount{150, 100}, Shrink, 0)
-	urgent.Urgent = true
-	p := Make(Request{Pods: []Pod{
-		notAsked("first", Amount{100, 100}, Amount{200, 100}, Shrink, 1), urgent, shrinks("small", Amount{200, 100}, Amount{100, 100}),
-	}})
-	if got, waits := waitsFor(p)["urgent"]; waits && got != "" {
-		t.Errorf("the urgent pod waits for %s: %s", got, text(p))
+// An OOM-killed pod that does not fit into the free room, but into the room that another pod gives to a third one, waits for the third one only
+// if that has a higher priority.
+func TestMake_urgentPodFitsOnlyAfterShrinks_waitsForHigherPrioritiesOnly(t *testing.T) {
+	for priority, want := range map[int32]string{0: "", 1: "first"} {
+		urgent := notAsked("urgent", Amount{100, 100}, Amount{150, 100}, Shrink, 0)
+		urgent.Urgent, urgent.Since = true, 1
+		first := notAsked("first", Amount{100, 100}, Amount{200, 100}, Shrink, priority)
+		p := Make(Request{Pods: []Pod{first, urgent, shrinks("small", Amount{200, 100}, Amount{100, 100})}})
+		if got := waitsFor(p)["urgent"]; got != want {
+			t.Errorf("priority %d: the urgent pod waits for %q, want %q: %s", priority, got, want, text(p))
+		}
+	}
+}
+
+// An OOM-killed pod gets the free room before pods of its priority that have waited longer, and after those of a higher priority. One that has
+// left the room to others for long enough comes before all.
+func TestMake_urgentAndOverduePods_priorityComesFirst(t *testing.T) {
+	grows := func(p Plan) string {
+		for _, s := range p.Steps {
+			if s.Do == GrowPod {
+				return s.Name
+			}
+		}
+		return ""
+	}
+	old, killed := notAsked("old", Amount{100, 100}, Amount{150, 100}, Off, 5), notAsked("killed", Amount{100, 100}, Amount{150, 100}, Off, 5)
+	killed.Since, killed.Urgent = 9, true
+	for _, c := range []struct {
+		priority int32
+		overdue  bool
+		want     string
+	}{{5, false, "killed"}, {6, false, "killed"}, {4, false, "old"}, {4, true, "killed"}} {
+		killed.Priority, killed.Overdue = c.priority, c.overdue
+		p := Make(Request{Free: Amount{50, 0}, Pods: []Pod{old, killed}})
+		if got := grows(p); got != c.want {
+			t.Errorf("priority %d, overdue %t: %q gets the room, want %q: %s", c.priority, c.overdue, got, c.want, text(p))
+		}
 	}
 }
 
@@ -58,14 +86,14 @@ func TestMake_growthWithoutAReservation_takesFreeRoomToo(t *testing.T) {
 
 func TestPlan_Give_roomIsGivenOnce(t *testing.T) {
 	p := Make(Request{Free: Amount{100, 0}, Pods: []Pod{notAsked("first", Amount{100, 100}, Amount{150, 100}, Off, 1), notAsked("big", Amount{100, 100}, Amount{900, 100}, Off, 0)}})
-	if got := p.ReservedFor(0, Amount{40, 0}); got != "" {
+	if got := p.ReservedFor(&Pod{}, Amount{40, 0}); got != "" {
 		t.Fatalf("the free room is reserved for %s: %s", got, text(p))
 	}
 	p.Give(Pod{Name: "second"}, Amount{40, 0})
-	if got := p.ReservedFor(0, Amount{40, 0}); got != "first" {
+	if got := p.ReservedFor(&Pod{}, Amount{40, 0}); got != "first" {
 		t.Errorf("the room for another pod is reserved for %q, want the first", got)
 	}
-	if got := p.ReservedFor(2, Amount{40, 0}); got != "" {
+	if got := p.ReservedFor(&Pod{Priority: 2}, Amount{40, 0}); got != "" {
 		t.Errorf("a pod with a higher priority waits for %s", got)
 	}
 }

@@ -30,7 +30,7 @@ func text(p Plan) string {
 }
 
 func needs(name string, holds, target Amount, allowed Allowed) Pod {
-	return Pod{ID: name, Name: name, Holds: holds, Target: target, Needs: true, Allowed: allowed, Divisible: true, Least: 0.1, Asked: true, Reserves: true}
+	return Pod{ID: name, Name: name, Holds: holds, Target: target, Needs: true, Allowed: allowed, Divisible: true, Least: 0.1, Asked: true, Reserves: true, Visits: MaxVisits}
 }
 
 func shrinks(name string, holds, target Amount) Pod {
@@ -166,12 +166,28 @@ func TestMake_workOfSearch_isBounded(t *testing.T) {
 		}
 		return m.visits
 	}
-	if n := visits(exactUpTo); n > maxVisits+100*exactUpTo {
+	if n := visits(exactUpTo); n > MaxVisits+100*exactUpTo {
 		t.Errorf("the exact search looked at %d sets", n)
 	}
 	small, large := visits(100), visits(400)
 	if per := float64(large) / 400; per > 1.5*float64(small)/100 {
 		t.Errorf("%d candidates: %d visits; %d candidates: %d visits", 100, small, 400, large)
+	}
+}
+
+// The caller limits the search for each pod. A pod without a search waits, and one with a short search gets the best moves that it finds.
+func TestMake_searchIsLimited_podWaitsOrMovesAreNotTheCheapest(t *testing.T) {
+	for visits, want := range map[int]Kind{0: Wait, 100: Wait, 300: MovePod, MaxVisits: MovePod} {
+		need := needs("b", Amount{100, 100}, Amount{1000, 1000}, Move)
+		need.Visits, need.Divisible = visits, false
+		r := Request{Node: "n1", Pods: []Pod{need}, Others: []Spot{{"n2", Amount{1 << 40, 1 << 40}}}}
+		for i := range exactUpTo {
+			r.Pods = append(r.Pods, moves(fmt.Sprintf("p%04d", i), Amount{int64(100 + i%7), int64(90 + i%11)}, int64(1+i%13)))
+		}
+		p := Make(r)
+		if got := p.Steps[0].Do; got != want || p.Visits > visits+exactUpTo {
+			t.Errorf("limit %d: first step %s after %d sets, want %s", visits, got, p.Visits, want)
+		}
 	}
 }
 

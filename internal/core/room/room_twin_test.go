@@ -31,6 +31,7 @@ func drawRequest(t *rapid.T) Request {
 			Allowed: Allowed(rapid.IntRange(0, 3).Draw(t, "allowed")), Divisible: rapid.Bool().Draw(t, "divisible"),
 			Asked: rapid.Bool().Draw(t, "asked"), Priority: int32(rapid.IntRange(0, 1).Draw(t, "priority")), Since: int64(rapid.IntRange(0, 2).Draw(t, "since")),
 			Reserves: rapid.IntRange(0, 3).Draw(t, "reserves") > 0, Urgent: rapid.IntRange(0, 4).Draw(t, "urgent") == 0,
+			Overdue: rapid.IntRange(0, 9).Draw(t, "overdue") == 0, Visits: MaxVisits,
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
@@ -100,7 +101,8 @@ func TestMake_anyRequest_keepsTheRules(t *testing.T) {
 				}
 				room = room.Sub(s.To.Sub(s.From))
 			case Wait:
-				if s.ForID != "" && (pod.Asked || pod.Urgent || !byID[s.ForID].Reserves || s.ForID == s.ID) {
+				first := byID[s.ForID]
+				if s.ForID != "" && (pod.Asked || pod.Overdue || !first.Reserves || s.ForID == s.ID || pod.Urgent && !first.Overdue && first.Priority <= pod.Priority) {
 					t.Fatalf("waits for the room of another pod: %+v, %+v", s, pod)
 				}
 			}
@@ -144,11 +146,12 @@ func checkWaiting(t *rapid.T, r Request) (waits int) {
 	p := Make(r)
 	for _, s := range p.Steps {
 		increase := s.To.Sub(s.From)
-		if s.Do != Wait || byID[s.ID].Asked || byID[s.ID].Urgent || !r.Free.Holds(increase) {
+		pod := byID[s.ID]
+		if s.Do != Wait || pod.Asked || pod.Urgent || pod.Overdue || !r.Free.Holds(increase) {
 			continue
 		}
 		waits++
-		if s.ForID == "" || p.ReservedFor(byID[s.ID].Priority, increase) == "" {
+		if s.ForID == "" || p.ReservedFor(&pod, increase) == "" {
 			t.Fatalf("%s fits into the free room and may take it: %s", s.ID, text(p))
 		}
 	}
@@ -186,8 +189,8 @@ func TestSearch_smallInputs_exactIsCheapestAndGreedyIsFeasible(t *testing.T) {
 		candidates := m.movable(need, nil)
 		lack := Amount{rapid.Int64Range(0, 12).Draw(t, "lack cpu"), rapid.Int64Range(1, 12).Draw(t, "lack memory")}
 		want, possible := cheapest(candidates, lack, r.Others)
-		exact := m.search(candidates, lack)
-		greedy := m.greedy(candidates, lack)
+		exact := m.search(candidates, lack, MaxVisits)
+		greedy := m.greedy(candidates, lack, MaxVisits)
 		if (exact != nil) != possible || exact != nil && cost(exact) != want {
 			t.Fatalf("the exact search found %v with cost %d, want %d (%t)", exact, cost(exact), want, possible)
 		}

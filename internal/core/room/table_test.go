@@ -39,7 +39,7 @@ func TestTable_fullNode_hasALineForEachStepInItsOrder(t *testing.T) {
 `},
 		"a pod shrinks for itself, another one moves itself": {Request{Node: "n1", Others: []Spot{{"n2", Amount{300, 300}}}, Pods: []Pod{
 			{ID: "a", Name: "a", Holds: Amount{200, 0}, Target: Amount{100, 0}, Shrinks: true, Planned: true},
-			{ID: "b", Name: "b", Holds: Amount{100, 0}, Target: Amount{300, 0}, Needs: true, Asked: true, Allowed: Move, Move: &Candidate{Size: Amount{300, 0}, Spots: []int{0}}},
+			{ID: "b", Name: "b", Holds: Amount{100, 0}, Target: Amount{300, 0}, Needs: true, Asked: true, Allowed: Move, Visits: 10, Move: &Candidate{Size: Amount{300, 0}, Spots: []int{0}}},
 			{ID: "c", Name: "c", Holds: Amount{100, 0}, Target: Amount{300, 0}, Needs: true, Asked: true, Since: 1},
 		}}, `Node n1 has free: cpu=0 memory=0
   STEP  ACTION  POD  FROM               TO                 REASON

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/transcript"
@@ -278,9 +279,9 @@ func (s *scene) pass() (*cluster.Snapshot, Assignments) {
 		}
 	}
 	assignments := s.catalog.Assign(snapshot, governing)
-	var nodes *recommend.Nodes
+	var nodes *fleet.Nodes
 	if assignments.NodeBound() {
-		nodes = recommend.NewNodes(s.nodes, nil)
+		nodes = fleet.NewNodes(s.nodes, nil)
 	}
 	s.workloads.Apply(s.store, s.now, snapshot, assignments, nodes)
 	for ref, checkpoint := range s.stored {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -32,11 +34,11 @@ type State struct {
 
 	// Node is the CPU of the smallest node that pods of the workload may run on; zero values if it is unknown, or if the profile does not
 	// depend on it.
-	Node recommend.NodeSizes
+	Node fleet.NodeSizes
 
 	// Declared is what the pods said about the criticality of the workload when some were last live. It is empty if the profile does not
 	// depend on it.
-	Declared recommend.Declared
+	Declared criticality.Declared
 
 	// NoUsableNode is true while Node is unknown although pods live and nodes exist, for example because all nodes are cordoned
 	// since the process started.
@@ -69,7 +71,7 @@ func (ws *Workloads) State(w cluster.Workload) State {
 
 // Apply changes the model state in the store as the assignments require, and updates the State of each workload. nodes may be nil if
 // no profile is bound by nodes (Assignments.NodeBound).
-func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *recommend.Nodes) {
+func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *fleet.Nodes) {
 	for workload, assignment := range assignments {
 		state := ws.states[workload]
 		if state != nil {
@@ -96,7 +98,7 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 }
 
 // bound updates the CPU of the smallest node, and the criticality.
-func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Nodes) {
+func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *fleet.Nodes) {
 	if choice.MostOfNode == 0 {
 		s.unbound()
 		return
@@ -104,7 +106,7 @@ func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Node
 	if smallest := nodes.Smallest(pods); smallest.Allocatable > 0 {
 		s.Node = smallest
 	}
-	declared, live := recommend.DeclaredBy(pods)
+	declared, live := criticality.DeclaredBy(pods)
 	if live {
 		s.Declared = declared
 	}
@@ -113,8 +115,8 @@ func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *recommend.Node
 
 // unbound removes what is only known for a profile that depends on the pods.
 func (s *State) unbound() {
-	s.Node = recommend.NodeSizes{}
-	s.Declared = recommend.Declared{}
+	s.Node = fleet.NodeSizes{}
+	s.Declared = criticality.Declared{}
 	s.NoUsableNode = false
 }
 

@@ -18,6 +18,7 @@ package surge
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -196,12 +197,7 @@ func (v *view) completeAt() time.Time {
 
 // hasOtherRevision reports whether a live pod belongs to another ReplicaSet than the pod to remove.
 func (v *view) hasOtherRevision() bool {
-	for _, p := range v.pods {
-		if p.Live() && p.Controller != v.old.Controller {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.pods, func(p *cluster.Pod) bool { return p.Live() && p.Controller != v.old.Controller })
 }
 
 // cause returns why the new pod is not ready in time. If it does not exist or has no node, an eviction may help, because the pod to

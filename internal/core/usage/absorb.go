@@ -12,8 +12,7 @@ import (
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
 func (b *Store) Fork(namespace string) *Store {
 	fork := NewStore(b.cfg)
-	fork.now = b.now
-	fork.latest = b.latest
+	fork.clock = b.clock
 	for key, wl := range b.workloads {
 		if key.Namespace != namespace {
 			continue
@@ -49,7 +48,7 @@ func (b *Store) Absorb(o *Store) error {
 			if from.lastSeen() == 0 {
 				continue
 			}
-			if err := b.absorb(b.series(b.workload(key), from.container), from, o.now); err != nil {
+			if err := b.series(b.workload(key), from.container).absorb(from, o.now, &b.clock); err != nil {
 				errs = append(errs, fmt.Errorf("merge the history of %s of %s: %w", from.container, key, err))
 			}
 		}
@@ -57,8 +56,8 @@ func (b *Store) Absorb(o *Store) error {
 	return errors.Join(errs...)
 }
 
-// absorb merges one ContainerHistory of a Store. forked is the time of the fork, in Unix nanoseconds.
-func (b *Store) absorb(into, from *ContainerHistory, forked int64) error {
+// absorb merges another history. forked is the time of the fork, in Unix nanoseconds.
+func (s *ContainerHistory) absorb(from *ContainerHistory, forked int64, c *clock) error {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -67,18 +66,18 @@ func (b *Store) absorb(into, from *ContainerHistory, forked int64) error {
 			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
 		}
 	}
-	if err := into.join(&from.CPU, &memory); err != nil {
+	if err := s.join(&from.CPU, &memory); err != nil {
 		return err
 	}
-	into.cpu.merge(from.cpu)
-	into.memory.merge(from.memory)
-	into.adopt(b, extra{windows: sortedWindows(windows)}, last)
-	into.absorbExtension(from, forked)
-	if from.oomAt > into.oomAt {
-		into.oomAt = from.oomAt
-		into.oomBytes = from.oomBytes
+	s.cpu.merge(from.cpu)
+	s.memory.merge(from.memory)
+	s.adopt(c, extra{windows: sortedWindows(windows)}, last)
+	s.absorbExtension(from, forked)
+	if from.oomAt > s.oomAt {
+		s.oomAt = from.oomAt
+		s.oomBytes = from.oomBytes
 	}
-	into.version++
+	s.version++
 	return nil
 }
 

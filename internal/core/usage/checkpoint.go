@@ -146,7 +146,7 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		// empty memory histogram, too: on the first day all peaks belong to current windows, which it does not contain.
 		rest = extra{memory: counts}
 	}
-	rest.memory.present(b)
+	rest.memory.present(&b.clock)
 	rest.oomAt = b.present(rest.oomAt)
 	if mergeErr := series.join(&cpu, &memory); mergeErr != nil {
 		return fmt.Errorf("restore %s of %s: %w", container, w, mergeErr)
@@ -159,13 +159,13 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		series.oomAt = rest.oomAt
 		series.oomBytes = rest.oomBytes
 	}
-	series.adopt(b, rest, checkpoint.Updated.UnixNano())
+	series.adopt(&b.clock, rest, checkpoint.Updated.UnixNano())
 	if series.load.starts {
 		series.starts = series.starts.Merge(starts, stamp(b.now))
 	}
 	series.loaded = true
 	series.savedAt = b.present(checkpoint.Updated.UnixNano())
-	return errors.Join(err, b.recall(series, checkpoint.History), b.recall(series, carried))
+	return errors.Join(err, series.recall(checkpoint.History, &b.clock), series.recall(carried, &b.clock))
 }
 
 // join merges the histograms of another history. On an error it changes none.
@@ -255,6 +255,6 @@ func (b *Store) load(w cluster.Workload, container string, checkpoint Checkpoint
 	if samples.first > samples.last {
 		return cpu, memory, samples, fmt.Errorf("first sample %v is later than last sample %v", checkpoint.FirstSample, checkpoint.LastSample)
 	}
-	samples.present(b)
+	samples.present(&b.clock)
 	return cpu, memory, samples, nil
 }

@@ -18,35 +18,57 @@ import "time"
 // and accept samples that are older than the newest by maxLead.
 const maxLead = 48 * time.Hour
 
+// clock is the present of a Store.
+type clock struct {
+	now    int64 // Unix nanoseconds; 0 until the first Tick
+	latest int64 // the highest value of now since it was last set back
+	ahead  int64 // Config.MaxAhead
+}
+
+// set sets the present. It reports whether the clock has been set back, in one step or several, by more than MaxAhead.
+func (c *clock) set(now time.Time) bool {
+	at, ok := nanos(now)
+	if !ok {
+		return false
+	}
+	c.now = at
+	c.latest = max(c.latest, at)
+	if c.latest-at <= c.ahead {
+		return false
+	}
+	c.latest = at
+	return true
+}
+
 // present returns a time in Unix nanoseconds, or the present if that time is in the future. Before the first Tick it returns the
 // time unchanged.
-func (b *Store) present(at int64) int64 {
-	if b.lead(at) > 0 {
-		return b.now
+func (c *clock) present(at int64) int64 {
+	if c.lead(at) > 0 {
+		return c.now
 	}
 	return at
 }
 
 // lead returns how far a time is in the future, 0 if it is not more than MaxAhead.
-func (b *Store) lead(at int64) time.Duration {
-	if b.now == 0 || at <= b.now+int64(b.cfg.MaxAhead) {
+func (c *clock) lead(at int64) time.Duration {
+	if c.now == 0 || at <= c.now+c.ahead {
 		return 0
 	}
-	return time.Duration(at - b.now)
+	return time.Duration(at - c.now)
 }
 
 // present moves times in the future to the present.
-func (n *seen) present(b *Store) {
-	n.first = b.present(n.first)
-	n.last = b.present(n.last)
+func (n *seen) present(c *clock) {
+	n.first = c.present(n.first)
+	n.last = c.present(n.last)
 }
 
 // present moves times of a restored window to the present. Its end may be in the future by one interval.
-func (w *window) present(b *Store, interval time.Duration) {
-	w.lastMemory = b.present(w.lastMemory)
-	w.lastCPU = b.present(w.lastCPU)
-	w.lastOOM = b.present(w.lastOOM)
-	if limit := b.now + int64(interval); b.now != 0 && w.windowEnd > limit {
+func (w *window) present(c *clock, interval time.Duration) {
+	w.lastMemory = c.present(w.lastMemory)
+	w.lastCPU = c.present(w.lastCPU)
+	w.lastOOM = c.present(w.lastOOM)
+	if limit := c.now + int64(interval); c.now != 0 && w.windowEnd > limit {
 		w.windowEnd = limit
 	}
 }
@@ -60,53 +82,45 @@ func older(reference time.Time, lead, halfLife time.Duration) time.Time {
 }
 
 // rewind moves all times in the future to the present, after the clock has been set back.
-func (b *Store) rewind() {
-	for _, wl := range b.workloads {
-		for _, s := range wl.series {
-			b.rewindSeries(s)
-		}
-	}
-}
-
-func (b *Store) rewindSeries(series *ContainerHistory) {
-	interval := series.rules.interval
-	lead := b.lead(max(series.cpu.last, series.memory.last))
-	series.CPU.Age(int(lead / series.CPU.HalfLife()))
-	ages := int(lead / series.Memory.HalfLife())
-	series.Memory.Age(ages)
-	shift := int64(ages) * int64(series.Memory.HalfLife())
+func (s *ContainerHistory) rewind(c *clock) {
+	interval := s.rules.interval
+	lead := c.lead(max(s.cpu.last, s.memory.last))
+	s.CPU.Age(int(lead / s.CPU.HalfLife()))
+	ages := int(lead / s.Memory.HalfLife())
+	s.Memory.Age(ages)
+	shift := int64(ages) * int64(s.Memory.HalfLife())
 	// The histogram has the peak of the current window at the end of the window: move it together with the end.
 	move := func(peak int64, end *int64) {
-		to := min(*end, b.now+int64(interval))
+		to := min(*end, c.now+int64(interval))
 		if peak > 0 && (shift > 0 || to != *end) {
-			series.Memory.SubtractNanos(float64(peak), 1, *end-shift)
-			series.Memory.AddNanos(float64(peak), 1, to)
+			s.Memory.SubtractNanos(float64(peak), 1, *end-shift)
+			s.Memory.AddNanos(float64(peak), 1, to)
 		}
 		*end = to
 	}
-	for in := series.instances; in != nil; in = in.next {
-		in.lastCPU = b.present(in.lastCPU)
-		in.lastMemory = b.present(in.lastMemory)
-		in.lastOOM = b.present(in.lastOOM)
+	for in := s.instances; in != nil; in = in.next {
+		in.lastCPU = c.present(in.lastCPU)
+		in.lastMemory = c.present(in.lastMemory)
+		in.lastOOM = c.present(in.lastOOM)
 		in.starting = nil // its times are of the former clock
 		move(in.peak(), &in.windowEnd)
 	}
-	if r := series.restored; r != nil {
+	if r := s.restored; r != nil {
 		for i := range r.windows {
 			if w := &r.windows[i]; !w.used {
 				move(w.peak(), &w.windowEnd)
-				w.present(b, interval)
+				w.present(c, interval)
 			}
 		}
-		r.observedUntil = b.present(r.observedUntil)
-		r.known = b.present(r.known)
+		r.observedUntil = c.present(r.observedUntil)
+		r.known = c.present(r.known)
 	}
-	if series.extension != nil && series.load.extend != nil && series.extension.Latest().After(stamp(b.now+int64(maxLead))) {
-		series.extension = series.load.extend()
+	if s.extension != nil && s.load.extend != nil && s.extension.Latest().After(stamp(c.now+int64(maxLead))) {
+		s.extension = s.load.extend()
 	}
-	series.cpu.present(b)
-	series.memory.present(b)
-	series.oomAt = b.present(series.oomAt)
-	series.savedAt = b.present(series.savedAt)
-	series.version++
+	s.cpu.present(c)
+	s.memory.present(c)
+	s.oomAt = c.present(s.oomAt)
+	s.savedAt = c.present(s.savedAt)
+	s.version++
 }

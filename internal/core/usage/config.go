@@ -36,6 +36,11 @@ func DefaultConfig() Config {
 	}
 }
 
+// sized reports whether samples of a container are aggregated.
+func (c *Config) sized(of *cluster.Container) bool {
+	return of.Role == cluster.Regular || of.Role == cluster.Sidecar && c.Sidecars
+}
+
 // rules are the parameters that an autoscaler may set for a container.
 type rules struct {
 	interval time.Duration

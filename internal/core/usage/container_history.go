@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/startup"
 )
@@ -100,6 +101,30 @@ type Extension interface {
 	// Latest returns the newest time in the model state. Stored model state from the future is not read.
 	Latest() time.Time
 }
+
+// Unstored has the methods of an Extension whose model state is not stored: that of a comparison profile, which ends with the
+// backtest, or none at all.
+type Unstored struct{}
+
+// CPUWeight implements Extension.
+func (Unstored) CPUWeight(float64) float64 { return SampleWeight }
+
+// AppendBinary implements Extension.
+func (Unstored) AppendBinary(b []byte) ([]byte, error) { return b, nil }
+
+// UnmarshalBinary implements Extension.
+func (Unstored) UnmarshalBinary(data []byte) error {
+	return codec.NewDecoder(data).Finish("empty model state")
+}
+
+// Form implements Extension.
+func (Unstored) Form() string { return "" }
+
+// Since implements Extension.
+func (Unstored) Since() time.Time { return time.Time{} }
+
+// Latest implements Extension.
+func (Unstored) Latest() time.Time { return time.Time{} }
 
 // seen counts samples. Times are Unix nanoseconds, 0 before the first.
 type seen struct{ first, last, count int64 }

@@ -86,7 +86,7 @@ func (s *ContainerHistory) awaits(w *window) int64 {
 
 // adopt restores the windows of a checkpoint: into the histogram now, and into instances as their pods are observed. The histogram
 // already has the peaks of windows that ended before the checkpoint was made.
-func (s *ContainerHistory) adopt(b *Store, x extra, updated int64) {
+func (s *ContainerHistory) adopt(c *clock, x extra, updated int64) {
 	if len(x.windows) == 0 {
 		return
 	}
@@ -96,7 +96,7 @@ func (s *ContainerHistory) adopt(b *Store, x extra, updated int64) {
 		// A window is never longer than the interval, whatever is stored.
 		w.windowEnd = min(w.windowEnd, updated+int64(s.rules.interval))
 		underWay := updated < w.windowEnd
-		w.present(b, s.rules.interval)
+		w.present(c, s.rules.interval)
 		if p := w.peak(); p > 0 && underWay {
 			s.addPeak(p, w.windowEnd)
 		}

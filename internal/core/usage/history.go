@@ -104,13 +104,13 @@ func (b *Store) Recall(w cluster.Workload, h History) error {
 	if len(h.Data) == 0 {
 		return nil
 	}
-	if err := b.recall(b.series(b.workload(w), h.Container), h); err != nil {
+	if err := b.series(b.workload(w), h.Container).recall(h, &b.clock); err != nil {
 		return fmt.Errorf("recall %s of %s: %w", h.Container, w, err)
 	}
 	return nil
 }
 
-func (b *Store) recall(series *ContainerHistory, history History) error {
+func (s *ContainerHistory) recall(history History, c *clock) error {
 	if len(history.Data) == 0 || slices.Contains(ignoredForms, history.Form) {
 		return nil
 	}
@@ -121,34 +121,34 @@ func (b *Store) recall(series *ContainerHistory, history History) error {
 	case !ok:
 		return fmt.Errorf("%w: time must be between 1970 and 2200, got %v", ErrHistory, history.Updated)
 	}
-	replaces, until := series.replaces(&history)
+	replaces, until := s.replaces(&history)
 	if !replaces {
-		series.catchUp(until)
+		s.catchUp(until)
 		return nil
 	}
-	waiting := series.waiting()
-	at = b.present(at)
+	waiting := s.waiting()
+	at = c.present(at)
 	before := *waiting
 	waiting.history = history
 	waiting.known = at
 	waiting.observedUntil = 0
 	waiting.latest = 0
-	if b.now != 0 {
-		waiting.latest = (b.now + int64(maxLead)) / int64(time.Second)
+	if c.now != 0 {
+		waiting.latest = (c.now + int64(maxLead)) / int64(time.Second)
 	}
-	if last, ok := nanos(history.LastSample); ok && at > series.savedAt {
+	if last, ok := nanos(history.LastSample); ok && at > s.savedAt {
 		waiting.observedUntil = min(last+int64(time.Second)-1, at) // newer than the windows, which would accept some samples again
 	}
-	if series.load.extend == nil {
+	if s.load.extend == nil {
 		return nil
 	}
-	if err := series.extend(series.load.extend); err != nil {
+	if err := s.extend(s.load.extend); err != nil {
 		*waiting = before
 		return err
 	}
-	series.catchUp(until)
+	s.catchUp(until)
 	if until != 0 {
-		series.version++
+		s.version++
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 		reference = b.now
 	}
 	if reference != 0 && at < reference-int64(series.rules.interval) {
-		return b.reject(OldOOM)
+		return b.rejected.add(OldOOM)
 	}
 	used := min(max(kill.Memory, instance.memoryPeak), maxBytes)
 	needed := max(used+min(series.rules.minBump, maxBytes), scale(used, series.rules.ratio))
@@ -57,7 +57,7 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 	count := 0
 	for i := range observed.Containers {
 		container := &observed.Containers[i]
-		if container.Exit == nil || !container.Exit.OOM || !b.sized(container) {
+		if container.Exit == nil || !container.Exit.OOM || !b.cfg.sized(container) {
 			continue
 		}
 		requests, limits := container.Running()

@@ -3,6 +3,8 @@
 
 package usage
 
+import "math"
+
 // A Rejection is the reason why a sample, or one resource of it, was rejected.
 type Rejection uint8
 
@@ -42,6 +44,28 @@ func Rejections() []Rejection {
 		rs[i] = Rejection(i)
 	}
 	return rs
+}
+
+// rejected counts rejections by reason.
+type rejected [rejections]uint64
+
+// add counts a rejection. It always returns false, for use in a return statement.
+func (n *rejected) add(r Rejection) bool {
+	n[r]++
+	return false
+}
+
+// plausible reports whether a container can use an amount, and counts a rejection if not.
+func (n *rejected) plausible(v, limit float64) bool {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return n.add(NotANumber)
+	case v < 0:
+		return n.add(Negative)
+	case v > limit:
+		return n.add(TooLarge)
+	}
+	return true
 }
 
 // Rejected returns the number of rejections for a reason.

@@ -30,11 +30,11 @@ func (b *Store) LearnStarts(w cluster.Workload, on bool) {
 }
 
 // starting returns what follows the start of a container of a pod that is new to the Store; nil if its start is not kept.
-func (b *Store) starting(wl *workload, p *cluster.Pod, c *cluster.Container) *startup.Observer {
-	if !wl.starts || b.now == 0 || c.Role != cluster.Regular {
+func (wl *workload) starting(p *cluster.Pod, c *cluster.Container, now int64) *startup.Observer {
+	if !wl.starts || now == 0 || c.Role != cluster.Regular {
 		return nil
 	}
-	return startup.NewObserver(p.Started, stamp(b.now))
+	return startup.NewObserver(p.Started, stamp(now))
 }
 
 // noteStart tells what follows the start of the container the state of its pod.
@@ -52,13 +52,13 @@ func (in *instance) noteStart(p *cluster.Pod, c *cluster.Container) {
 }
 
 // observeStart adds a CPU sample to the start of a container, in cores.
-func (b *Store) observeStart(in *instance, cores float64, at int64) {
+func (in *instance) observeStart(cores float64, at, now int64) {
 	start, more := in.starting.Observe(startup.Sample{At: stamp(at), Millicores: cores * 1000, Limit: int64(in.ran.CPULimit)})
 	if start != nil {
 		if in.series.starts == nil {
 			in.series.starts = new(startup.Starts)
 		}
-		in.series.starts.Add(start, time.Unix(0, b.now))
+		in.series.starts.Add(start, time.Unix(0, now))
 	}
 	if !more {
 		in.starting = nil

@@ -56,10 +56,9 @@ type Store struct {
 	rules     rules // of containers without rules of their own
 	pods      map[cluster.Key]*pod
 	workloads map[cluster.Workload]*workload
-	now       int64 // Unix nanoseconds; 0 until the first Tick
-	latest    int64 // the highest value of now since the last rewind
-	rejected  [rejections]uint64
-	steps     uint64 // number of series and instances visited; a test checks that it grows linearly
+	clock
+	rejected rejected
+	steps    uint64 // number of series and instances visited; a test checks that it grows linearly
 }
 
 // A workload has tracked pods, history or an autoscaler.
@@ -101,6 +100,7 @@ func NewStore(c Config) *Store {
 	return &Store{
 		cfg:       c,
 		rules:     c.rules(),
+		clock:     clock{ahead: int64(c.MaxAhead)},
 		pods:      make(map[cluster.Key]*pod),
 		workloads: make(map[cluster.Workload]*workload),
 	}
@@ -109,15 +109,13 @@ func NewStore(c Config) *Store {
 // Tick sets the current time. Samples from the future are rejected from the first Tick on. If the clock has been set back, stored
 // times in the future are moved to the present.
 func (b *Store) Tick(now time.Time) {
-	at, ok := nanos(now)
-	if !ok {
+	if !b.clock.set(now) {
 		return
 	}
-	b.now = at
-	b.latest = max(b.latest, at)
-	if b.latest-at > int64(b.cfg.MaxAhead) { // in one step or several
-		b.latest = at
-		b.rewind()
+	for _, wl := range b.workloads {
+		for _, s := range wl.series {
+			s.rewind(&b.clock)
+		}
 	}
 }
 
@@ -138,7 +136,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 		tracked = b.enter(observed, uid)
 		b.pods[observed.Key] = tracked
 	}
-	b.note(tracked, observed)
+	tracked.note(observed, &b.cfg)
 	tracked.setLive(observed.Live())
 	return true
 }
@@ -179,12 +177,12 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 
 func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
-	case !b.plausible(cores, maxCores):
+	case !b.rejected.plausible(cores, maxCores):
 		return false
 	case at == instance.lastCPU:
-		return b.reject(Repeated)
+		return b.rejected.add(Repeated)
 	case at < instance.lastCPU:
-		return b.reject(OutOfOrder)
+		return b.rejected.add(OutOfOrder)
 	}
 	s := instance.series
 	if s.alignCPU {
@@ -199,39 +197,26 @@ func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	s.cpu.add(at)
 	instance.lastCPU = at
 	if instance.starting != nil {
-		b.observeStart(instance, cores, at)
+		instance.observeStart(cores, at, b.now)
 	}
 	return true
 }
 
 func (b *Store) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
-	case !b.plausible(bytes, maxBytes):
+	case !b.rejected.plausible(bytes, maxBytes):
 		return false
 	case bytes < 1:
-		return b.reject(NoMemory)
+		return b.rejected.add(NoMemory)
 	case at < instance.lastMemory:
-		return b.reject(OutOfOrder)
+		return b.rejected.add(OutOfOrder)
 	}
 	repeated := at == instance.lastMemory
 	instance.addMemory(int64(bytes), at, false)
 	if repeated { // the peak may be raised, but the sample is not counted
-		return b.reject(Repeated)
+		return b.rejected.add(Repeated)
 	}
 	instance.series.memory.add(at)
-	return true
-}
-
-// plausible reports whether a container can use an amount, and counts a rejection if not.
-func (b *Store) plausible(v, limit float64) bool {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return b.reject(NotANumber)
-	case v < 0:
-		return b.reject(Negative)
-	case v > limit:
-		return b.reject(TooLarge)
-	}
 	return true
 }
 
@@ -239,30 +224,24 @@ func (b *Store) plausible(v, limit float64) bool {
 func (b *Store) find(key cluster.Key, container string, when time.Time) (*instance, int64) {
 	p := b.pods[key]
 	if p == nil {
-		b.reject(UnknownPod)
+		b.rejected.add(UnknownPod)
 		return nil, 0
 	}
 	instance := p.instance(container)
 	if instance == nil {
-		b.reject(UnknownContainer)
+		b.rejected.add(UnknownContainer)
 		return nil, 0
 	}
 	at, ok := nanos(when)
 	if !ok {
-		b.reject(BadTime)
+		b.rejected.add(BadTime)
 		return nil, 0
 	}
-	if b.now != 0 && at > b.now+int64(b.cfg.MaxAhead) {
-		b.reject(Ahead)
+	if b.lead(at) > 0 {
+		b.rejected.add(Ahead)
 		return nil, 0
 	}
 	return instance, at
-}
-
-// reject counts a rejection. It always returns false, for use in a return statement.
-func (b *Store) reject(r Rejection) bool {
-	b.rejected[r]++
-	return false
 }
 
 // Configure records that an autoscaler sizes a workload, and its policies. Aggregation rules in the policies apply from now on;
@@ -277,7 +256,7 @@ func (b *Store) Configure(w cluster.Workload, policies []cluster.ContainerPolicy
 			break
 		}
 	}
-	b.rule(wl)
+	wl.rule(&b.rules)
 }
 
 // Release records that no autoscaler sizes a workload.
@@ -285,7 +264,7 @@ func (b *Store) Release(w cluster.Workload) {
 	if wl := b.workloads[w]; wl != nil {
 		wl.governed = false
 		wl.policies = nil
-		b.rule(wl)
+		wl.rule(&b.rules)
 	}
 }
 
@@ -384,43 +363,38 @@ func (b *Store) series(wl *workload, container string) *ContainerHistory {
 		created.extension = wl.extend()
 	}
 	wl.series = slices.Insert(wl.series, i, created)
-	b.ruleSeries(wl, created)
+	created.rule(&b.rules)
 	return created
 }
 
-// rule applies the policies of a workload to its ContainerHistory.
-func (b *Store) rule(wl *workload) {
+// rule applies the policies of a workload to the histories of its containers. The usual rules are those of the Store.
+func (wl *workload) rule(usual *rules) {
 	for _, s := range wl.series {
-		b.ruleSeries(wl, s)
+		s.rule(usual)
 	}
 }
 
-func (b *Store) ruleSeries(wl *workload, history *ContainerHistory) {
-	before := history.rules
-	after := b.rules.with(policyFor(wl.policies, history.container))
+func (s *ContainerHistory) rule(usual *rules) {
+	before := s.rules
+	after := usual.with(policyFor(s.load.policies, s.container))
 	switch after {
 	case *before:
 		return
-	case b.rules:
-		history.rules = &b.rules
+	case *usual:
+		s.rules = usual
 	default:
 		own := after
-		history.rules = &own
+		s.rules = &own
 	}
-	for in := history.instances; in != nil; in = in.next {
+	for in := s.instances; in != nil; in = in.next {
 		in.rewindow(int64(before.interval), int64(after.interval))
 	}
-}
-
-// sized reports whether samples of a container are aggregated.
-func (b *Store) sized(c *cluster.Container) bool {
-	return c.Role == cluster.Regular || c.Role == cluster.Sidecar && b.cfg.Sidecars
 }
 
 func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
-		if !b.sized(&p.Containers[c]) {
+		if !b.cfg.sized(&p.Containers[c]) {
 			continue
 		}
 		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
@@ -436,7 +410,7 @@ func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
-		if b.sized(&observed.Containers[i]) {
+		if b.cfg.sized(&observed.Containers[i]) {
 			n++
 		}
 	}
@@ -445,10 +419,10 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	tracked.uid = uid
 	tracked.workload.pods++
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; b.sized(c) {
+		if c := &observed.Containers[i]; b.cfg.sized(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
-			in.starting = b.starting(tracked.workload, observed, c)
+			in.starting = tracked.workload.starting(observed, c, b.now)
 			s := b.series(tracked.workload, c.Name)
 			s.link(in)
 			s.resume(in)
@@ -459,11 +433,11 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 }
 
 // note records requests, limits and starts of the containers of a tracked pod.
-func (b *Store) note(t *pod, p *cluster.Pod) {
+func (t *pod) note(p *cluster.Pod, config *Config) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !b.sized(c) {
+		if !config.sized(c) {
 			continue
 		}
 		requests, limits := c.Running()
@@ -489,26 +463,26 @@ func (b *Store) drop(t *pod) {
 	t.workload.pods--
 }
 
-func (p *pod) instance(container string) *instance {
-	for i := range p.instances {
-		if p.instances[i].series.container == container {
-			return &p.instances[i]
+func (t *pod) instance(container string) *instance {
+	for i := range t.instances {
+		if t.instances[i].series.container == container {
+			return &t.instances[i]
 		}
 	}
 	return nil
 }
 
 // setLive updates the counts of live pods, and which container histories are stale.
-func (p *pod) setLive(live bool) {
-	if p.live == live {
+func (t *pod) setLive(live bool) {
+	if t.live == live {
 		return
 	}
-	p.live = live
-	wl := p.workload
+	t.live = live
+	wl := t.workload
 	if !live {
 		wl.live--
-		for i := range p.instances {
-			s := p.instances[i].series
+		for i := range t.instances {
+			s := t.instances[i].series
 			s.live--
 			if s.live == 0 {
 				s.stale = wl.live > 0
@@ -522,8 +496,8 @@ func (p *pod) setLive(live bool) {
 			s.stale = true
 		}
 	}
-	for i := range p.instances {
-		s := p.instances[i].series
+	for i := range t.instances {
+		s := t.instances[i].series
 		s.live++
 		s.stale = false
 	}

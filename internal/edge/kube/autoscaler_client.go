@@ -4,14 +4,12 @@
 package kube
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -103,18 +101,3 @@ var ListParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
 	metav1.AddToGroupVersion(s, v1.GroupVersion())
 	return s
 }())
-
-// ListAutoscalers returns one page of a list of autoscalers.
-func ListAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (*AutoscalerList, error) {
-	list := new(AutoscalerList)
-	err := c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
-		VersionedParams(&o, ListParameters).Do(ctx).Into(list)
-	return list, err
-}
-
-// WatchAutoscalers opens a watch of autoscalers.
-func WatchAutoscalers(ctx context.Context, c rest.Interface, namespace string, o metav1.ListOptions) (watch.Interface, error) {
-	o.Watch = true
-	return c.Get().Namespace(namespace).Resource(v1.ResourceAutoscalers).
-		VersionedParams(&o, ListParameters).Watch(ctx)
-}

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,9 +62,7 @@ func (c Config) Rest() (*rest.Config, error) {
 
 // Namespace returns the namespace of the context of the kubeconfig, or "default".
 func (c Config) Namespace() string {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).Namespace()
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules(), &clientcmd.ConfigOverrides{CurrentContext: c.Context}).Namespace()
 	if err != nil || namespace == "" {
 		return "default"
 	}
@@ -76,6 +75,13 @@ func InCluster() bool {
 	return !errors.Is(err, rest.ErrNotInCluster)
 }
 
+// rules returns where the kubeconfig is searched for.
+func (c Config) rules() *clientcmd.ClientConfigLoadingRules {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	return rules
+}
+
 func (c Config) load() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
 		cfg, err := rest.InClusterConfig()
@@ -84,8 +90,7 @@ func (c Config) load() (*rest.Config, error) {
 		}
 		return cfg, nil
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
+	rules := c.rules()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	switch {
@@ -185,16 +190,11 @@ func (c Config) account() string {
 	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
 		return ""
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	config, err := rules.Load()
+	config, err := c.rules().Load()
 	if err != nil {
 		return ""
 	}
-	name := c.Context
-	if name == "" {
-		name = config.CurrentContext
-	}
+	name := cmp.Or(c.Context, config.CurrentContext)
 	var parts []string
 	if selected := config.Contexts[name]; selected != nil {
 		parts = append(parts, "context "+name)
@@ -238,22 +238,23 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	if cs.Leases, err = kubernetes.NewForConfigAndClient(leases, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of leases: %w", err)
 	}
-	events := rest.CopyConfig(builtin)
-	if cfg.QPS > 0 {
-		events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
-	}
-	if cs.Events, err = kubernetes.NewForConfigAndClient(events, httpClient); err != nil {
+	if cs.Events, err = kubernetes.NewForConfigAndClient(WithOwnLimit(builtin), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of events: %w", err)
 	}
 	if cs.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of metadata: %w", err)
 	}
-	autoscalers := rest.CopyConfig(cfg)
-	if cfg.QPS > 0 {
-		autoscalers.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
-	}
-	if cs.Autoscalers, err = newAutoscalerClient(autoscalers, httpClient); err != nil {
+	if cs.Autoscalers, err = newAutoscalerClient(WithOwnLimit(cfg), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of autoscalers: %w", err)
 	}
 	return cs, nil
+}
+
+// WithOwnLimit returns a copy of a configuration whose rate limit is as high as that of the original, but not shared with it.
+func WithOwnLimit(cfg *rest.Config) *rest.Config {
+	out := rest.CopyConfig(cfg)
+	if out.QPS > 0 {
+		out.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(out.QPS, out.Burst)
+	}
+	return out
 }

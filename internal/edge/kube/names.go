@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // mostNames is how many names of a kind are read for the completion in a shell. A longer list cannot be read on a screen.
@@ -20,9 +19,7 @@ const mostNames = 500
 
 // Contexts returns the names of the contexts in the kubeconfig, sorted.
 func (c Config) Contexts() ([]string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	config, err := rules.Load()
+	config, err := c.rules().Load()
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	v1 "podfit.dev/podfit/api/v1"
 )
 
 // preflightTimeout bounds the request of Preflight, so that a user waits less than ten seconds for its result.
@@ -21,15 +27,19 @@ const preflightTimeout = 8 * time.Second
 // Preflight lists at most one VPA and reports whether there is one in the namespace; "" means all namespaces. Its error is one line with
 // the server, the user, the cause and the remedy.
 func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
-	defer cancel()
 	var list AutoscalerList
-	err = c.Autoscalers.Get().NamespaceIfScoped(namespace, namespace != "").Resource("verticalpodautoscalers").
-		Param("limit", "1").MaxRetries(0).Do(ctx).Into(&list)
+	err = listOne(ctx, c.Autoscalers, namespace, v1.ResourceAutoscalers, &list)
 	if err != nil {
 		return false, c.unusable(err)
 	}
 	return len(list.Items) > 0, nil
+}
+
+// listOne lists at most one object.
+func listOne(ctx context.Context, client rest.Interface, namespace, resource string, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Param("limit", "1").MaxRetries(0).Do(ctx).Into(into)
 }
 
 // Responds returns an error if the API server does not respond, or rejects these credentials. It sends one request, whose result does not matter: the user may
@@ -37,7 +47,7 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 func (c *Clients) Responds(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	err := c.Autoscalers.Get().Resource("verticalpodautoscalers").Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+	err := c.Autoscalers.Get().Resource(v1.ResourceAutoscalers).Param("limit", "1").MaxRetries(0).Do(ctx).Error()
 	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -61,7 +71,7 @@ func explained(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the API server rejects the credentials (401 Unauthorized); renew them, or choose others with --kubeconfig and --context")
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; grant this permission, or choose another user with --context or --as", plainStatus(err))
+		return fmt.Errorf("%w; grant this permission, choose another user with --context or --as, or select a namespace that you may read with -n NAMESPACE", plainStatus(err))
 	case apierrors.IsNotFound(err):
 		return errors.New("it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 	case errors.As(err, &authority):
@@ -95,4 +105,34 @@ func lastCause(err error) error {
 		}
 		err = next
 	}
+}
+
+// Reach lists at most one pod in a namespace; "" means all namespaces. Its error is one line with the server, the user, the cause and the
+// remedy. Unlike Preflight, it needs no VPAs.
+func (c *Clients) Reach(ctx context.Context, namespace string) error {
+	err := listOne(ctx, c.Core.CoreV1().RESTClient(), namespace, "pods", &metav1.PartialObjectMetadataList{})
+	if err != nil {
+		return c.unusable(err)
+	}
+	return nil
+}
+
+// ClusterName returns the name of the context in the kubeconfig, or else the host of the API server.
+func (c Config) ClusterName(clients *Clients) string {
+	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
+	return cmp.Or(c.context(), strings.TrimSuffix(host, "/"))
+}
+
+func (c Config) context() string {
+	if c.Context != "" {
+		return c.Context
+	}
+	if c.Kubeconfig == "" && InCluster() {
+		return ""
+	}
+	loaded, err := c.rules().Load()
+	if err != nil {
+		return ""
+	}
+	return loaded.CurrentContext
 }

@@ -34,7 +34,7 @@ func TestPreflight_unusableCluster_errorIsOneLineWithServerCauseAndRemedy(t *tes
 	}{
 		"401": {status(http.StatusUnauthorized, "Unauthorized", "Unauthorized"), []string{"rejects the credentials (401 Unauthorized)", "--kubeconfig and --context"}},
 		"403": {status(http.StatusForbidden, "Forbidden", `verticalpodautoscalers.autoscaling.k8s.io is forbidden: User "jane" cannot list resource`),
-			[]string{`User "jane" cannot list resource`, "grant this permission, or choose another user with --context or --as"}},
+			[]string{`User "jane" cannot list resource`, "grant this permission, choose another user with --context or --as", "-n NAMESPACE"}},
 		"404": {http.NotFoundHandler(), []string{"it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"}},
 		"500": {status(http.StatusInternalServerError, "InternalError", "etcd is gone"), []string{"etcd is gone"}},
 	} {

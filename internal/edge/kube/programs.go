@@ -17,6 +17,7 @@ import (
 // A Program is a container of a Deployment that runs a part of podfit, or of the upstream VPA.
 type Program struct {
 	Deployment string // "namespace/name"
+	Namespace  string
 	Image      string
 	Words      []string // command and arguments
 	Replicas   int32    // desired; 0: it does not run
@@ -64,7 +65,7 @@ func (c *Clients) Programs(ctx context.Context) ([]Program, error) {
 		spec := &d.Spec.Template.Spec
 		for i := range spec.Containers {
 			x := &spec.Containers[i]
-			out = append(out, Program{Deployment: name, Image: x.Image, Words: slices.Concat(x.Command, x.Args), Replicas: replicasOf(d.Spec.Replicas).Replicas})
+			out = append(out, Program{Deployment: name, Namespace: d.Namespace, Image: x.Image, Words: slices.Concat(x.Command, x.Args), Replicas: replicasOf(d.Spec.Replicas).Replicas})
 		}
 	}
 	list, err := c.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: installed, Limit: PageSize})
@@ -86,4 +87,60 @@ func (c *Clients) Programs(ctx context.Context) ([]Program, error) {
 		return out, fmt.Errorf("read the Deployments of podfit: %w", err)
 	}
 	return out, nil
+}
+
+// webhookConfig is the name of the webhook configuration of podfit and the upstream VPA.
+const webhookConfig = "vpa-webhook-config"
+
+// InCharge returns those of the programs of a job that most certainly do it. Anyone can create a Deployment with the labels of podfit in a
+// namespace of their own, but no lease in the namespace of the installation. So these count, in this order:
+//
+//   - programs in the given namespaces, which are those of leases in the flags, and in that of the webhook;
+//   - of several, those whose pods hold the lease of the job;
+//   - of other namespaces, those whose pods hold a lease of the job there. If leases cannot be read, all of them.
+func (c *Clients) InCharge(ctx context.Context, programs []Program, job string, namespaces ...string) []Program {
+	if len(programs) == 0 {
+		return nil
+	}
+	hooks, err := c.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfig, metav1.GetOptions{})
+	for i := 0; err == nil && i < len(hooks.Webhooks); i++ {
+		if service := hooks.Webhooks[i].ClientConfig.Service; service != nil {
+			namespaces = append(namespaces, service.Namespace)
+		}
+	}
+	own := slices.DeleteFunc(slices.Clone(programs), func(p Program) bool { return !slices.Contains(namespaces, p.Namespace) })
+	if len(own) == 1 {
+		return own
+	}
+	candidates := own
+	if len(own) == 0 {
+		candidates = programs[:min(len(programs), maxPrograms)]
+	}
+	holders, known := c.holders(ctx, candidates, job)
+	if len(holders) > 0 || known && len(own) == 0 {
+		return holders
+	}
+	return candidates
+}
+
+// maxPrograms bounds the programs whose leases are read.
+const maxPrograms = 20
+
+// holders returns the programs whose pods hold a lease of the job in their namespace, and whether all leases could be read.
+func (c *Clients) holders(ctx context.Context, programs []Program, job string) (out []Program, known bool) {
+	known = true
+	for i := range programs {
+		for _, name := range []string{"vpa-" + job, "vpa-" + job + "-lease", "podfit"} {
+			lease, err := c.Leases.CoordinationV1().Leases(programs[i].Namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				known = known && apierrors.IsNotFound(err)
+				continue
+			}
+			if holder := lease.Spec.HolderIdentity; holder != nil && strings.HasPrefix(*holder, base(programs[i].Deployment)+"-") {
+				out = append(out, programs[i])
+				break
+			}
+		}
+	}
+	return out, known
 }

@@ -4,9 +4,17 @@
 package kube
 
 import (
+	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // PageSize is the number of objects in one page of a list.
@@ -17,6 +25,33 @@ type PatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
+}
+
+// FindPod returns a pod, or nil if it does not exist. It needs the permission to list pods, which the watch has.
+func FindPod(ctx context.Context, core kubernetes.Interface, key cluster.Key) (*corev1.Pod, error) {
+	list, err := core.CoreV1().Pods(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name).String()})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == key.Name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// StatusPatch returns a JSON patch that replaces the status of an object, if the object still has the given version, and makes further changes.
+func StatusPatch(version string, status any, more ...PatchOp) ([]byte, error) {
+	return json.Marshal(append([]PatchOp{
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: version},
+		{Op: "add", Path: "/status", Value: status},
+	}, more...))
+}
+
+// AnnotationPath returns the path of an annotation in a JSON patch.
+func AnnotationPath(name string) string {
+	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // Utc returns a time of the API in UTC, or the zero time if it is not set.

@@ -31,15 +31,15 @@ func RefusedFor(ctx context.Context, client rest.Interface, r schema.GroupVersio
 	if !errors.Is(refused, ErrUnsupported) {
 		return refused
 	}
-	if missing, problem := isMissing(ctx, client, r); !missing {
+	if missing, problem := IsMissing(ctx, client, r); !missing {
 		return fmt.Errorf("a proxy answered with status 404, or the API server did so for a short time: %w", errors.Join(errors.New(err.Error()), problem))
 	}
 	return refused
 }
 
-// isMissing reports whether the discovery documents have no such resource. If the caller may not read them, the resource counts as missing. If
+// IsMissing reports whether the discovery documents have no such resource. If the caller may not read them, the resource counts as missing. If
 // they cannot be read for another reason, it does not, and the error is the reason.
-func isMissing(ctx context.Context, client rest.Interface, r schema.GroupVersionResource) (bool, error) {
+func IsMissing(ctx context.Context, client rest.Interface, r schema.GroupVersionResource) (bool, error) {
 	var resources metav1.APIResourceList
 	err := discover(ctx, client, "/apis/"+r.Group+"/"+r.Version, "APIResourceList", &resources)
 	switch {

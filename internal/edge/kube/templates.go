@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -41,96 +45,83 @@ func (t *Template) Container(name string) *TemplateContainer {
 // Templates reads the pod templates of all Deployments, StatefulSets, DaemonSets and CronJobs of a namespace, "" for all. The map has an
 // error for each kind that could not be listed.
 func (c *Clients) Templates(ctx context.Context, namespace string) (found []Template, failed map[string]error) {
-	r := templateReader{clients: c, namespace: namespace}
 	failed = map[string]error{}
-	for resource, list := range map[string]func(context.Context, metav1.ListOptions) (string, error){
-		"deployments": r.deployments, "statefulsets": r.statefulSets, "daemonsets": r.daemonSets, "cronjobs": r.cronJobs,
+	apps := c.Core.AppsV1()
+	for resource, list := range map[string]pageLister{
+		"deployments":  listerOf(apps.Deployments(namespace).List),
+		"statefulsets": listerOf(apps.StatefulSets(namespace).List),
+		"daemonsets":   listerOf(apps.DaemonSets(namespace).List),
+		"cronjobs":     listerOf(c.Core.BatchV1().CronJobs(namespace).List),
 	} {
-		if err := pages(ctx, list); err != nil {
+		some, err := readTemplates(ctx, list)
+		found = append(found, some...)
+		if err != nil {
 			failed[resource] = fmt.Errorf("list %s: %w", resource, err)
 		}
 	}
-	slices.SortFunc(r.found, func(a, b Template) int { return a.Workload.Compare(b.Workload) })
-	return r.found, failed
+	slices.SortFunc(found, func(a, b Template) int { return a.Workload.Compare(b.Workload) })
+	return found, failed
 }
 
-// A templateReader reads the templates of a namespace. Its methods read one page each, and return the token of the next one.
-type templateReader struct {
-	clients   *Clients
-	namespace string
-	found     []Template
+// A pageLister reads one page of workloads.
+type pageLister func(context.Context, metav1.ListOptions) (runtime.Object, error)
+
+func listerOf[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pageLister {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
-// add adds the template of a workload.
-func (r *templateReader) add(group, kind string, m *metav1.ObjectMeta, spec *corev1.PodSpec) *Template {
+// readTemplates returns the templates of all pages, or of those before a failure.
+func readTemplates(ctx context.Context, list pageLister) (found []Template, err error) {
+	o := metav1.ListOptions{Limit: PageSize}
+	for {
+		page, err := list(ctx, o)
+		if err != nil {
+			return found, err
+		}
+		err = meta.EachListItem(page, func(x runtime.Object) error {
+			found = append(found, templateOf(x))
+			return nil
+		})
+		if err != nil {
+			return found, err
+		}
+		accessor, err := meta.ListAccessor(page)
+		if err != nil || accessor.GetContinue() == "" {
+			return found, err
+		}
+		o.Continue = accessor.GetContinue()
+	}
+}
+
+// templateOf returns the template of a workload.
+func templateOf(o runtime.Object) Template {
+	switch x := o.(type) {
+	case *appsv1.Deployment:
+		t := template("apps", "Deployment", &x.ObjectMeta, &x.Spec.Template.Spec)
+		t.Replicas = replicasOf(x.Spec.Replicas)
+		return t
+	case *appsv1.StatefulSet:
+		t := template("apps", "StatefulSet", &x.ObjectMeta, &x.Spec.Template.Spec)
+		t.Replicas = replicasOf(x.Spec.Replicas)
+		return t
+	case *appsv1.DaemonSet:
+		return template("apps", "DaemonSet", &x.ObjectMeta, &x.Spec.Template.Spec)
+	case *batchv1.CronJob:
+		t := template("batch", "CronJob", &x.ObjectMeta, &x.Spec.JobTemplate.Spec.Template.Spec)
+		t.Suspended = x.Spec.Suspend != nil && *x.Spec.Suspend
+		return t
+	}
+	return Template{}
+}
+
+func template(group, kind string, m *metav1.ObjectMeta, spec *corev1.PodSpec) Template {
 	t := Template{Workload: cluster.Workload{Group: group, Kind: kind, Namespace: m.Namespace, Name: m.Name}}
 	for i := range spec.Containers {
 		x := TemplateContainer{Name: spec.Containers[i].Name}
 		x.Requests, x.Limits = SizeOf(&spec.Containers[i].Resources)
 		t.Containers = append(t.Containers, x)
 	}
-	r.found = append(r.found, t)
-	return &r.found[len(r.found)-1]
-}
-
-func (r *templateReader) deployments(ctx context.Context, o metav1.ListOptions) (next string, err error) {
-	page, err := r.clients.Core.AppsV1().Deployments(r.namespace).List(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	for i := range page.Items {
-		x := &page.Items[i]
-		r.add("apps", "Deployment", &x.ObjectMeta, &x.Spec.Template.Spec).Replicas = replicasOf(x.Spec.Replicas)
-	}
-	return page.Continue, nil
-}
-
-func (r *templateReader) statefulSets(ctx context.Context, o metav1.ListOptions) (next string, err error) {
-	page, err := r.clients.Core.AppsV1().StatefulSets(r.namespace).List(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	for i := range page.Items {
-		x := &page.Items[i]
-		r.add("apps", "StatefulSet", &x.ObjectMeta, &x.Spec.Template.Spec).Replicas = replicasOf(x.Spec.Replicas)
-	}
-	return page.Continue, nil
-}
-
-func (r *templateReader) daemonSets(ctx context.Context, o metav1.ListOptions) (next string, err error) {
-	page, err := r.clients.Core.AppsV1().DaemonSets(r.namespace).List(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	for i := range page.Items {
-		x := &page.Items[i]
-		r.add("apps", "DaemonSet", &x.ObjectMeta, &x.Spec.Template.Spec)
-	}
-	return page.Continue, nil
-}
-
-func (r *templateReader) cronJobs(ctx context.Context, o metav1.ListOptions) (next string, err error) {
-	page, err := r.clients.Core.BatchV1().CronJobs(r.namespace).List(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	for i := range page.Items {
-		x := &page.Items[i]
-		r.add("batch", "CronJob", &x.ObjectMeta, &x.Spec.JobTemplate.Spec.Template.Spec).Suspended = x.Spec.Suspend != nil && *x.Spec.Suspend
-	}
-	return page.Continue, nil
-}
-
-// pages calls list for each page of a list.
-func pages(ctx context.Context, list func(context.Context, metav1.ListOptions) (next string, err error)) error {
-	o := metav1.ListOptions{Limit: PageSize}
-	for {
-		next, err := list(ctx, o)
-		if err != nil || next == "" {
-			return err
-		}
-		o.Continue = next
-	}
+	return t
 }
 
 // replicasOf returns the number of replicas in a spec, which is 1 if it is not set.

@@ -5,15 +5,24 @@ package metrics
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -34,15 +43,9 @@ func (r *Reading) count(err error) {
 	}
 }
 
-// A Client reads the Metrics API.
-type Client struct {
-	rest      rest.Interface
-	namespace string
-}
-
-// New returns a client of the Metrics API of an API server. Namespace "" reads the whole cluster. It sends no request.
-func New(cfg *rest.Config, c *http.Client, namespace string) (*Client, error) {
-	gv := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+// newClient returns a client of version v1beta1 of an API group that accepts content types. It sends no request.
+func newClient(cfg *rest.Config, c *http.Client, group, accept string) (rest.Interface, error) {
+	gv := schema.GroupVersion{Group: group, Version: "v1beta1"}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, gv)
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -51,8 +54,29 @@ func New(cfg *rest.Config, c *http.Client, namespace string) (*Client, error) {
 	cfg.APIPath = "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType = runtime.ContentTypeJSON
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	client, err := rest.RESTClientForConfigAndClient(cfg, c)
+	cfg.AcceptContentTypes = accept
+	return rest.RESTClientForConfigAndClient(cfg, c)
+}
+
+// set sets the usage of a resource.
+func set(s *usage.Sample, res cluster.Resource, amount *resource.Quantity) {
+	s.Has = s.Has.With(res)
+	if res == cluster.CPU {
+		s.CPU = float64(amount.MilliValue()) / 1000
+	} else {
+		s.Memory = float64(amount.Value())
+	}
+}
+
+// A Client reads the Metrics API.
+type Client struct {
+	rest      rest.Interface
+	namespace string
+}
+
+// New returns a client of the Metrics API of an API server. Namespace "" reads the whole cluster. It sends no request.
+func New(cfg *rest.Config, c *http.Client, namespace string) (*Client, error) {
+	client, err := newClient(cfg, c, "metrics.k8s.io", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
 	if err != nil {
 		return nil, fmt.Errorf("create client of the Metrics API: %w", err)
 	}
@@ -78,4 +102,98 @@ func (c *Client) Read(ctx context.Context) (Reading, error) {
 		return r, fmt.Errorf("decode pod metrics: %w", err)
 	}
 	return r, nil
+}
+
+// ExternalNames has the names of the external metrics with the usage of containers.
+type ExternalNames struct {
+	CPU, Memory    string // names of metrics; "" if there is none
+	ContainerLabel string // the label of the metrics with the name of the container
+}
+
+// An External reads usage from the external metrics API, pod by pod, like upstream's alpha feature.
+type External struct {
+	rest  rest.Interface
+	names ExternalNames
+}
+
+// NewExternal returns a client of the external metrics API of an API server. It sends no request.
+func NewExternal(cfg *rest.Config, c *http.Client, names ExternalNames) (*External, error) {
+	if names.CPU == "" && names.Memory == "" {
+		return nil, errors.New("create client of the external metrics API: set the name of a metric for CPU, memory or both")
+	}
+	client, err := newClient(cfg, c, "external.metrics.k8s.io", runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, fmt.Errorf("create client of the external metrics API: %w", err)
+	}
+	return &External{rest: client, names: names}, nil
+}
+
+// externalValues has the fields of an ExternalMetricValueList that are read.
+type externalValues struct {
+	Items []struct {
+		MetricLabels map[string]string `json:"metricLabels"`
+		Timestamp    metav1.Time       `json:"timestamp"`
+		Value        resource.Quantity `json:"value"`
+	} `json:"items"`
+}
+
+// Read returns the usage of the containers of one pod. The selector is that of the pod's workload; Read adds the label "pod" with
+// the name of the pod.
+func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Selector) (Reading, error) {
+	var r Reading
+	byName, err := labels.NewRequirement("pod", selection.Equals, []string{pod.Name})
+	if err != nil {
+		return r, fmt.Errorf("build the selector for external metrics of pod %s: %w", pod, err)
+	}
+	selector = selector.Add(*byName)
+	byContainer := map[string]*usage.Sample{}
+	for _, metric := range []struct {
+		resource cluster.Resource
+		name     string
+	}{{cluster.CPU, e.names.CPU}, {cluster.Memory, e.names.Memory}} {
+		if metric.name == "" {
+			continue
+		}
+		values, err := e.list(ctx, pod.Namespace, metric.name, selector)
+		r.count(err)
+		if err != nil {
+			return r, fmt.Errorf("read external metric %s of pod %s: %w", metric.name, pod, err)
+		}
+		for i := range values.Items {
+			item := &values.Items[i]
+			container := item.MetricLabels[e.names.ContainerLabel]
+			if container == "" {
+				continue
+			}
+			s := byContainer[container]
+			if s == nil {
+				s = &usage.Sample{Pod: pod, Container: container}
+				byContainer[container] = s
+			}
+			if item.Timestamp.After(s.At) {
+				s.At = item.Timestamp.Time
+			}
+			set(s, metric.resource, &item.Value)
+		}
+	}
+	r.Samples = make([]usage.Sample, 0, len(byContainer))
+	for _, s := range byContainer {
+		s.At = s.At.UTC().Truncate(time.Nanosecond)
+		r.Samples = append(r.Samples, *s)
+	}
+	slices.SortFunc(r.Samples, func(a, b usage.Sample) int { return strings.Compare(a.Container, b.Container) })
+	return r, nil
+}
+
+// list returns the values of one metric.
+func (e *External) list(ctx context.Context, namespace, metric string, selector labels.Selector) (externalValues, error) {
+	var out externalValues
+	raw, err := e.rest.Get().Namespace(namespace).Resource(metric).Param("labelSelector", selector.String()).Do(ctx).Raw()
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("decode response: %w", err)
+	}
+	return out, nil
 }

@@ -45,23 +45,19 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 		return
 	}
 	s := usage.Sample{At: at}
-	if c.cpu != nil {
-		q, err := resource.ParseQuantity(string(c.cpu))
+	for _, amount := range [...]struct {
+		resource cluster.Resource
+		text     []byte
+	}{{cluster.CPU, c.cpu}, {cluster.Memory, c.memory}} {
+		if amount.text == nil {
+			continue
+		}
+		q, err := resource.ParseQuantity(string(amount.text))
 		if err != nil {
 			r.unreadable++
 			return
 		}
-		s.CPU = float64(q.MilliValue()) / 1000
-		s.Has = s.Has.With(cluster.CPU)
-	}
-	if c.memory != nil {
-		q, err := resource.ParseQuantity(string(c.memory))
-		if err != nil {
-			r.unreadable++
-			return
-		}
-		s.Memory = float64(q.Value())
-		s.Has = s.Has.With(cluster.Memory)
+		set(&s, amount.resource, &q)
 	}
 	if s.Has.Empty() {
 		return

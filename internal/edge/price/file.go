@@ -1,12 +1,14 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package price reads the prices of nodes: from a file, or from the metrics of OpenCost in a Prometheus.
 package price
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -116,7 +118,7 @@ func unknownFields(raw map[string]any) error {
 	var errs []error
 	look := func(where, path string, object any) {
 		values, _ := object.(map[string]any)
-		for _, name := range sortedNames(values) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if slices.Contains(fields[where], name) {
 				continue
 			}
@@ -134,15 +136,6 @@ func unknownFields(raw map[string]any) error {
 		look("nodes", fmt.Sprintf("nodes[%d]", i), r)
 	}
 	return errors.Join(errs...)
-}
-
-func sortedNames(m map[string]any) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 var currencyForm = regexp.MustCompile(`^[\p{L}\p{Sc}]{1,8}$`)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,8 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/model"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
@@ -36,15 +35,15 @@ func OpenCost(ctx context.Context, address string, transport http.RoundTripper, 
 	defer cancel()
 	client := &http.Client{Transport: transport}
 	core, err := query(ctx, client, address, "max by (node) (node_cpu_hourly_cost)", now)
+	var gib map[string]float64
+	if err == nil {
+		gib, err = query(ctx, client, address, "max by (node) (node_ram_hourly_cost)", now)
+	}
+	if err == nil && (len(core) == 0 || len(gib) == 0) {
+		err = ErrNoPrices
+	}
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
-	}
-	gib, err := query(ctx, client, address, "max by (node) (node_ram_hourly_cost)", now)
-	if err != nil {
-		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
-	}
-	if len(core) == 0 || len(gib) == 0 {
-		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, ErrNoPrices)
 	}
 	out := review.Prices{Currency: "USD", From: "OpenCost at " + address, Default: review.Price{Core: median(core), GiB: median(gib)}}
 	for i := range nodes {
@@ -61,7 +60,7 @@ func OpenCost(ctx context.Context, address string, transport http.RoundTripper, 
 }
 
 // maxAnswer is the maximum size of the answer to a query in bytes.
-const maxAnswer = 16 << 20
+const maxAnswer = 4 << 20
 
 // query returns the values of an instant query by the label node. Values that cannot be a price are ignored. It uses GET, because a POST
 // through the API server is a write.
@@ -81,7 +80,10 @@ func query(ctx context.Context, client *http.Client, address, text string, now t
 	}
 	var answer struct {
 		Data struct {
-			Result model.Vector
+			Result []struct {
+				Metric struct{ Node string }
+				Value  [2]any
+			}
 		}
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
@@ -89,19 +91,15 @@ func query(ctx context.Context, client *http.Client, address, text string, now t
 	}
 	out := map[string]float64{}
 	for _, s := range answer.Data.Result {
-		v := float64(s.Value)
-		if !math.IsNaN(v) && v >= 0 && v <= maxPrice {
-			out[string(s.Metric["node"])] = v
+		text, _ := s.Value[1].(string)
+		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) && v >= 0 && v <= maxPrice {
+			out[s.Metric.Node] = v
 		}
 	}
 	return out, nil
 }
 
 func median(values map[string]float64) float64 {
-	all := make([]float64, 0, len(values))
-	for _, v := range values {
-		all = append(all, v)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Values(values))
 	return all[len(all)/2]
 }

@@ -18,7 +18,9 @@ import (
 	"unicode/utf8"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/autopilot"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/spelling"
@@ -424,16 +426,16 @@ func priorityClasses(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker)
 		return
 	}
 	for i, p := range b.PriorityClasses {
-		twice := slices.ContainsFunc(r.PriorityClasses, func(o recommend.PriorityFactor) bool { return o.Class == p.Name })
+		twice := slices.ContainsFunc(r.PriorityClasses, func(o criticality.ClassFactor) bool { return o.Class == p.Name })
 		switch {
 		case p.Name == "" || utf8.RuneCountInString(p.Name) > maxClassName:
 			c.problem("%s[%d].name must be the name of a PriorityClass, got %q", path, i, p.Name[:min(len(p.Name), maxClassName)])
 		case twice:
 			c.problem("%s contains %s twice", path, p.Name)
-		case !(p.Criticality >= recommend.MinCriticality && p.Criticality <= recommend.MaxCriticality):
-			c.problem("%s[%d].criticality must be between %d and %d, got %g", path, i, recommend.MinCriticality, recommend.MaxCriticality, p.Criticality)
+		case !(p.Criticality >= criticality.Min && p.Criticality <= criticality.Max):
+			c.problem("%s[%d].criticality must be between %d and %d, got %g", path, i, criticality.Min, criticality.Max, p.Criticality)
 		default:
-			r.PriorityClasses = append(r.PriorityClasses, recommend.PriorityFactor{Class: p.Name, Factor: p.Criticality})
+			r.PriorityClasses = append(r.PriorityClasses, criticality.ClassFactor{Class: p.Name, Factor: p.Criticality})
 		}
 	}
 }
@@ -490,7 +492,7 @@ func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Pr
 }
 
 // weights sets the cost weights of one resource.
-func weights(path string, w *v1alpha1.Weights, r *recommend.EnsembleWeights, c *checker) {
+func weights(path string, w *v1alpha1.Weights, r *autopilot.Weights, c *checker) {
 	if w == nil {
 		return
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"podfit.dev/podfit/internal/core/autopilot"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
@@ -172,6 +175,12 @@ func TestMarginFor_largerBudget_givesSmallerParameters(t *testing.T) {
 	}
 }
 
+// parametersOf returns the parameters of the algorithm of a profile.
+func parametersOf(p recommend.Profile) reflect.Value {
+	algorithm := reflect.ValueOf(p.Estimator).Field(0).Elem()
+	return algorithm.Elem().Field(0)
+}
+
 func TestParse_shortfall_setsFactorAndOverrunUnlessTheyAreSet(t *testing.T) {
 	for text, want := range map[string]struct{ factor, overrun float64 }{
 		"{base: balanced, cpu: {shortfall: 0.0003}}":               {1.12, 1000}, // like critical
@@ -184,7 +193,7 @@ func TestParse_shortfall_setsFactorAndOverrunUnlessTheyAreSet(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		params := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("CPU")
+		params := parametersOf(p).FieldByName("CPU")
 		factor := params.FieldByName("Factor").Float()
 		overrun := params.FieldByName("Overrun").Float()
 		if math.Abs(factor-want.factor) > 1e-9 || math.Abs(overrun-want.overrun) > 1e-6 {
@@ -256,8 +265,8 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 		t.Errorf("%+v, %v", weighted, err)
 	}
 	busy, err := Parse([]byte(head + "spec: {base: busy-hours, busyHours: {mostOfNode: 0.5, mostOfNodeBase: Capacity, floorMillicores: 5, priorityClasses: [{name: gold, criticality: 2.5}]}}"))
-	gold := recommend.Declared{Classes: []string{"gold"}}
-	if k, _ := busy.For(gold, recommend.NodeSizes{}).Criticality(); k.Factor != 2.5 {
+	gold := criticality.Declared{Classes: []string{"gold"}}
+	if k, _ := busy.For(gold, fleet.NodeSizes{}).Criticality(); k.Factor != 2.5 {
 		t.Errorf("PriorityClass gold has %+v", k)
 	}
 	if err != nil || busy.MostOfNode != 0.5 || busy.MostOfNodeBase != cluster.OfCapacity || busy.FloorMillicores != 5 {
@@ -275,7 +284,7 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 			a.Memory.Choose = false
 			return a
 		}()),
-		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() recommend.EnsembleParams {
+		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() autopilot.Params {
 			e := recommend.Autopilot()
 			e.CPU.Overrun = 5
 			e.CPU.Change = 1
@@ -318,7 +327,7 @@ func TestParse_leakBound_isSetOnlyIfGiven(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := reflect.ValueOf(p.Estimator).Elem().Field(0).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
+		if got := parametersOf(p).FieldByName("Memory").FieldByName("LeakBound").Float(); got != want {
 			t.Errorf("%s: got leak bound %g, want %g", text, got, want)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
@@ -231,7 +232,7 @@ func TestParse_boundsOfEachField_equalThoseOfTheCRD(t *testing.T) {
 			accept(path, false)
 		case path == "busyHours.priorityClasses":
 			k := s.Items.Properties["criticality"]
-			if *s.MaxItems != maxPriorityClasses || *s.Items.Properties["name"].MaxLength != maxClassName || *k.Minimum != recommend.MinCriticality || *k.Maximum != recommend.MaxCriticality {
+			if *s.MaxItems != maxPriorityClasses || *s.Items.Properties["name"].MaxLength != maxClassName || *k.Minimum != criticality.Min || *k.Maximum != criticality.Max {
 				t.Errorf("the CRD has %+v, which differs from the constants of the code", s)
 			}
 			class := func(name string, criticality float64) []map[string]any {

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/api"
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
 // Config has the address of Prometheus, the credentials, and the names of its series.
@@ -38,7 +36,7 @@ type Config struct {
 
 // A Client reads from one Prometheus.
 type Client struct {
-	api    promv1.API
+	http   *http.Client
 	config Config
 }
 
@@ -75,11 +73,10 @@ func NewWithTransport(c Config, transport http.RoundTripper) (*Client, error) {
 	case c.Token != "" && c.TokenFile != "":
 		return nil, errors.New("a bearer token and a bearer token file must not both be set")
 	}
-	client, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: checked{transport}})
-	if err != nil {
+	if _, err := url.Parse(c.Address); err != nil {
 		return nil, fmt.Errorf("connect to Prometheus at %q: %w", c.Address, err)
 	}
-	return &Client{api: promv1.NewAPI(client), config: c}, nil
+	return &Client{http: &http.Client{Transport: checked{transport}}, config: c}, nil
 }
 
 // authenticated adds credentials to requests. It reads the token file for each request, because tokens are rotated.

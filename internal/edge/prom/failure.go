@@ -15,7 +15,7 @@ import (
 	"net/url"
 	"strings"
 
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
 // A QueryError is a query that failed. Its text is the cause and the remedy, without the query, which is long.
@@ -33,18 +33,20 @@ func (e *QueryError) Unwrap() error { return e.Err }
 
 // failed returns the error of a query with the cause and the remedy.
 func failed(query string, err error) error {
-	var refused *promv1.Error
-	return &QueryError{Query: query, Refused: errors.As(err, &refused) && refused.Type != promv1.ErrBadResponse, Err: explained(err)}
+	var refused *refusedError
+	return &QueryError{Query: query, Refused: errors.As(err, &refused) && refused.kind != badResponse, Err: explained(err)}
 }
 
 // IsTooLarge reports whether the server responded that a query reads too much: Prometheus refuses to execute it, is overloaded, or the query
-// timed out there. The same query would fail again; one about a shorter time may succeed. It is false if the server did not respond.
+// timed out there, or the answer is too large. The same query would fail again; one about a shorter time may succeed. It is false if the server did not respond.
 func IsTooLarge(err error) bool {
-	var refused *promv1.Error
+	var refused *refusedError
 	var response *responseError
 	switch {
+	case errors.Is(err, answer.ErrTooLarge):
+		return true
 	case errors.As(err, &refused):
-		return refused.Type == promv1.ErrExec || refused.Type == promv1.ErrTimeout
+		return refused.kind == "execution" || refused.kind == "timeout"
 	case errors.As(err, &response):
 		return response.status == http.StatusServiceUnavailable || response.status == http.StatusGatewayTimeout
 	}
@@ -54,17 +56,19 @@ func IsTooLarge(err error) bool {
 // explained returns an error of the client with its remedy.
 func explained(err error) error {
 	var response *responseError
-	var refused *promv1.Error
+	var refused *refusedError
 	var name *net.DNSError
 	var request *url.Error
 	switch {
 	case errors.As(err, &response):
 		return response
-	case errors.As(err, &refused) && refused.Type == promv1.ErrExec:
+	case errors.Is(err, answer.ErrTooLarge):
+		return fmt.Errorf("%w; read less: a shorter history, or a longer time between samples", err)
+	case errors.As(err, &refused) && refused.kind == "execution":
 		return fmt.Errorf("query refused by Prometheus (%w); read less: a shorter history, or a longer time between samples", refused)
-	case errors.As(err, &refused) && refused.Type == promv1.ErrBadData:
+	case errors.As(err, &refused) && refused.kind == "bad_data":
 		return fmt.Errorf("query not understood by Prometheus (%w); check the names of labels and metrics", refused)
-	case errors.As(err, &refused) && refused.Type == promv1.ErrBadResponse:
+	case errors.As(err, &refused) && refused.kind == badResponse:
 		return fmt.Errorf("the server does not answer as Prometheus does (%w); check the address", refused)
 	case IsTimeout(err):
 		return fmt.Errorf("no answer of Prometheus in time (%w); read less, or check the network", context.DeadlineExceeded)
@@ -75,6 +79,15 @@ func explained(err error) error {
 	}
 	return err
 }
+
+// badResponse is the kind of an answer that is not one of Prometheus' API.
+const badResponse = "bad_response"
+
+// A refusedError is an error in an answer. Its kinds are those of Prometheus' API.
+type refusedError struct{ kind, text string }
+
+// Error implements error.
+func (e *refusedError) Error() string { return e.kind + ": " + e.text }
 
 // A responseError is a response that is not one of Prometheus' API.
 type responseError struct {
@@ -138,11 +151,11 @@ func destination(response *http.Response) string {
 
 // reason returns the error in a response of Prometheus' API, with a colon before it, "" if there is none.
 func reason(body io.Reader) string {
-	var answer struct {
+	var given struct {
 		Error string `json:"error"`
 	}
-	err := json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&answer)
-	text := strings.Join(strings.Fields(answer.Error), " ")
+	err := json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&given)
+	text := strings.Join(strings.Fields(given.Error), " ")
 	if err != nil || text == "" {
 		return ""
 	}

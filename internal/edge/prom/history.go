@@ -16,30 +16,41 @@ import (
 	"strings"
 	"time"
 
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
 // queryRange is the maximum time range of one query.
 const queryRange = 24 * time.Hour
 
-// History is HistorySince with the configured length.
-func (c *Client) History(ctx context.Context, namespace string, now time.Time) iter.Seq2[usage.Sample, error] {
-	return c.HistorySince(ctx, namespace, now.Add(-c.config.Length), now)
-}
-
 // Length returns the configured length of the history.
 func (c *Client) Length() time.Duration { return c.config.Length }
 
+// Resolution returns the configured time between two samples.
+func (c *Client) Resolution() time.Duration { return c.config.Resolution }
+
 // HistorySince yields every stored sample of the containers of a namespace between two times, sorted by time. CPU and memory are
 // separate samples. It sends a query when the caller needs its samples. It ends with the error of the first query that fails, after
-// the samples of the queries before.
+// the samples of the queries before. A query reads at most queryRange. If an answer is too large for podfit, a query reads half of the time
+// from then on.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	step := c.config.Resolution
+	stride := max(queryRange.Truncate(step), step)
+	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
+	now = now.Add(-subsecond)
+	from = from.Add(-subsecond)
 	return func(yield func(usage.Sample, error) bool) {
-		for batch, err := range c.batches(ctx, namespace, from, now) {
+		for start := from; !start.After(now); {
+			end := start.Add(stride - step)
+			if end.After(now) {
+				end = now
+			}
+			batch, err := c.batch(ctx, namespace, span{Start: start, End: end, Step: step})
+			if half := (stride / 2).Truncate(step); half > 0 && errors.Is(err, answer.ErrTooLarge) {
+				stride = half
+				continue
+			}
 			if err != nil {
 				yield(usage.Sample{}, err)
 				return
@@ -49,33 +60,13 @@ func (c *Client) HistorySince(ctx context.Context, namespace string, from, now t
 					return
 				}
 			}
-		}
-	}
-}
-
-// batches yields the samples of each time range of at most queryRange, sorted by time. It ends with the first error.
-func (c *Client) batches(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[[]usage.Sample, error] {
-	step := c.config.Resolution
-	stride := max(queryRange.Truncate(step), step)
-	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
-	now = now.Add(-subsecond)
-	from = from.Add(-subsecond)
-	return func(yield func([]usage.Sample, error) bool) {
-		for start := from; !start.After(now); start = start.Add(stride) {
-			end := start.Add(stride - step)
-			if end.After(now) {
-				end = now
-			}
-			batch, err := c.batch(ctx, namespace, promv1.Range{Start: start, End: end, Step: step})
-			if !yield(batch, err) || err != nil {
-				return
-			}
+			start = start.Add(stride)
 		}
 	}
 }
 
 // batch returns the samples of a namespace in a time range, sorted by time.
-func (c *Client) batch(ctx context.Context, namespace string, r promv1.Range) ([]usage.Sample, error) {
+func (c *Client) batch(ctx context.Context, namespace string, r span) ([]usage.Sample, error) {
 	var batch []usage.Sample
 	for _, q := range []struct {
 		resource cluster.Resource
@@ -84,11 +75,13 @@ func (c *Client) batch(ctx context.Context, namespace string, r promv1.Range) ([
 		{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace), promDuration(r.Step)))},
 		{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace))},
 	} {
-		matrix, err := c.matrix(ctx, q.query, r)
+		err := c.ranged(ctx, q.query, r, maxHistory, func(s *answer.Series) error {
+			batch = c.samples(batch, q.resource, namespace, s)
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read the %s history of namespace %s from %s: %w", q.resource, namespace, r.Start.UTC().Format(time.RFC3339), err)
 		}
-		batch = c.samples(batch, q.resource, namespace, matrix)
 	}
 	slices.SortStableFunc(batch, func(a, b usage.Sample) int {
 		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container), cmp.Compare(a.Has, b.Has))
@@ -119,21 +112,6 @@ func (c *Client) selector(metric, namespace string) string {
 	return metric + "{" + strings.Join(matchers, ", ") + "}"
 }
 
-// matrix runs a range query.
-func (c *Client) matrix(ctx context.Context, query string, r promv1.Range) (model.Matrix, error) {
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
-	value, _, err := c.api.QueryRange(ctx, query, r)
-	if err != nil {
-		return nil, failed(query, err)
-	}
-	matrix, ok := value.(model.Matrix)
-	if !ok {
-		return nil, fmt.Errorf("query %s: the result must be a matrix, got a %s", query, value.Type())
-	}
-	return matrix, nil
-}
-
 // IsTimeout reports whether a query timed out. The next query would probably time out, too.
 func IsTimeout(err error) bool {
 	var network net.Error
@@ -148,23 +126,22 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.config.Timeout)
 }
 
-// samples appends the values of a matrix. It does not validate them; usage.Store rejects invalid values.
-func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace string, matrix model.Matrix) []usage.Sample {
-	for _, series := range matrix {
-		pod := cluster.Key{Namespace: namespace, Name: string(series.Metric[model.LabelName(c.config.PodLabel)])}
-		container := string(series.Metric[model.LabelName(c.config.ContainerLabel)])
-		if pod.Name == "" || container == "" {
-			continue
+// samples appends the values of a series. It does not validate them; usage.Store rejects invalid values.
+func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace string, series *answer.Series) []usage.Sample {
+	pod := cluster.Key{Namespace: namespace, Name: series.Metric[c.config.PodLabel]}
+	container := series.Metric[c.config.ContainerLabel]
+	if pod.Name == "" || container == "" {
+		return to
+	}
+	to = slices.Grow(to, len(series.Values))
+	for _, p := range series.Values {
+		s := usage.Sample{Pod: pod, Container: container, At: p.Time(), Has: cluster.Of(res)}
+		if res == cluster.CPU {
+			s.CPU = math.Trunc(p.Value*1000) / 1000 // whole millicores, like upstream and the Metrics API
+		} else {
+			s.Memory = p.Value
 		}
-		for _, p := range series.Values {
-			s := usage.Sample{Pod: pod, Container: container, At: p.Timestamp.Time(), Has: cluster.Of(res)}
-			if res == cluster.CPU {
-				s.CPU = math.Trunc(float64(p.Value)*1000) / 1000 // whole millicores, like upstream and the Metrics API
-			} else {
-				s.Memory = float64(p.Value)
-			}
-			to = append(to, s)
-		}
+		to = append(to, s)
 	}
 	return to
 }

@@ -26,6 +26,11 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
+// History reads the configured length.
+func (c *Client) History(ctx context.Context, namespace string, now time.Time) iter.Seq2[usage.Sample, error] {
+	return c.HistorySince(ctx, namespace, now.Add(-c.Length()), now)
+}
+
 func config(address string) Config {
 	return Config{
 		Address: address, Timeout: 5 * time.Second, Job: "kubernetes-cadvisor",

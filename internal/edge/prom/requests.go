@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
-
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
 // requestsStep is the time between two values of the requests on a node.
@@ -48,28 +46,26 @@ type RequestsQuery struct {
 // Without data the result is empty.
 func (c *Client) Requests(ctx context.Context, q RequestsQuery) ([]capacity.NodeHour, error) {
 	type key struct {
-		at   model.Time
+		at   float64
 		node string
 	}
 	found := map[key]*capacity.NodeHour{}
 	add := func(query string, set func(h *capacity.NodeHour, v float64)) error {
-		matrix, err := c.matrix(ctx, query, promv1.Range{Start: q.From, End: q.To, Step: requestsStep})
-		if err != nil {
-			return fmt.Errorf("read the requests of the pods from %s: %w", q.From.UTC().Format(time.RFC3339), err)
-		}
-		for _, series := range matrix {
-			node := string(series.Metric["node"])
+		err := c.ranged(ctx, query, span{Start: q.From, End: q.To, Step: requestsStep}, maxAnswer, func(series *answer.Series) error {
 			for _, p := range series.Values {
-				v := float64(p.Value)
-				if math.IsNaN(v) || v < 0 || v > maxValue {
+				if math.IsNaN(p.Value) || p.Value < 0 || p.Value > maxValue {
 					continue
 				}
-				k := key{p.Timestamp, node}
+				k := key{p.At, series.Metric["node"]}
 				if found[k] == nil {
-					found[k] = &capacity.NodeHour{At: p.Timestamp.Time(), Node: node}
+					found[k] = &capacity.NodeHour{At: p.Time(), Node: k.node}
 				}
-				set(found[k], v)
+				set(found[k], p.Value)
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the requests of the pods from %s: %w", q.From.UTC().Format(time.RFC3339), err)
 		}
 		return nil
 	}

@@ -7,14 +7,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
-
+	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -30,29 +30,18 @@ const partLabel = "podfit_part"
 // Throttling returns the CPU periods of the containers that a query selects, sorted by name. It sends one request. Without data, the result
 // is empty.
 func (c *Client) Throttling(ctx context.Context, q rollout.ThrottlingQuery, now time.Time) ([]rollout.ContainerThrottling, error) {
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
-	value, _, err := c.api.Query(ctx, c.throttlingQuery(q, now), now)
-	if err != nil {
-		return nil, fmt.Errorf("read the CPU throttling of pods in namespace %s: %w", q.Namespace, err)
-	}
-	vector, ok := value.(model.Vector)
-	if !ok {
-		return nil, fmt.Errorf("read the CPU throttling of pods in namespace %s: the result must be a vector, got a %s", q.Namespace, value.Type())
-	}
 	byName := map[string]*rollout.ContainerThrottling{}
-	for _, s := range vector {
-		name := string(s.Metric[model.LabelName(c.config.ContainerLabel)])
+	err := c.vector(ctx, c.throttlingQuery(q, now), now, func(labels map[string]string, v float64) {
+		name := labels[c.config.ContainerLabel]
 		if name == "" {
-			continue
+			return
 		}
 		t := byName[name]
 		if t == nil {
 			t = &rollout.ContainerThrottling{Container: name}
 			byName[name] = t
 		}
-		v := float64(s.Value)
-		switch string(s.Metric[partLabel]) {
+		switch labels[partLabel] {
 		case "canaries throttled":
 			t.Canaries.Throttled = v
 		case "canaries all":
@@ -66,6 +55,9 @@ func (c *Client) Throttling(ctx context.Context, q rollout.ThrottlingQuery, now 
 		case "before all":
 			t.Before.All = v
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the CPU throttling of pods in namespace %s: %w", q.Namespace, err)
 	}
 	var out []rollout.ContainerThrottling
 	for _, t := range byName {
@@ -108,4 +100,60 @@ func (c *Client) podSelector(metric, namespace string, pods []string) string {
 	}
 	return fmt.Sprintf(`%s{%s=%s, %s=~%s, %s!="", %s!="POD"}`, metric, c.config.NamespaceLabel, strconv.Quote(namespace),
 		c.config.PodLabel, strconv.Quote(strings.Join(names, "|")), c.config.ContainerLabel, c.config.ContainerLabel)
+}
+
+// ContainerThrottling returns the CPU throttling of the containers of pods in the contention.ThrottlingWindow before now, sorted by pod and
+// container. It sends one request. Without data, the result is empty. Values that Prometheus does not have are NaN.
+func (c *Client) ContainerThrottling(ctx context.Context, q contention.ThrottlingQuery, now time.Time) ([]contention.Throttling, error) {
+	found := map[[2]string]*contention.Throttling{}
+	err := c.vector(ctx, c.containerThrottlingQuery(q), now, func(labels map[string]string, v float64) {
+		pod, container := labels[c.config.PodLabel], labels[c.config.ContainerLabel]
+		if pod == "" || container == "" {
+			return
+		}
+		t := found[[2]string{pod, container}]
+		if t == nil {
+			t = &contention.Throttling{Pod: pod, Container: container, Throttled: math.NaN(), All: math.NaN(), P95: math.NaN(), Mean: math.NaN()}
+			found[[2]string{pod, container}] = t
+		}
+		switch labels[partLabel] {
+		case "throttled":
+			t.Throttled = v
+		case "all":
+			t.All = v
+		case "p95":
+			t.P95 = v
+		case "mean":
+			t.Mean = v
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the CPU throttling of containers in namespace %s: %w", q.Namespace, err)
+	}
+	out := make([]contention.Throttling, 0, len(found))
+	for _, t := range found {
+		out = append(out, *t)
+	}
+	slices.SortFunc(out, func(a, b contention.Throttling) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
+	})
+	return out, nil
+}
+
+// containerThrottlingQuery returns periods and usage as one expression, because each query of a workload costs a request. A restart begins
+// another series of the same container: the periods of both count, and the higher usage. No pods select nothing.
+func (c *Client) containerThrottlingQuery(q contention.ThrottlingQuery) string {
+	window := promDuration(contention.ThrottlingWindow)
+	by := fmt.Sprintf("by (%s, %s)", c.config.PodLabel, c.config.ContainerLabel)
+	usage := c.podSelector(c.config.CPUMetric, q.Namespace, q.Pods)
+	var parts []string
+	for _, p := range []struct{ name, expression string }{
+		{"throttled", fmt.Sprintf("sum %s (increase(%s[%s]))", by, c.podSelector(throttledPeriods, q.Namespace, q.Pods), window)},
+		{"all", fmt.Sprintf("sum %s (increase(%s[%s]))", by, c.podSelector(allPeriods, q.Namespace, q.Pods), window)},
+		{"p95", fmt.Sprintf("max %s (quantile_over_time(0.95, rate(%s[5m])[%s:1m]))", by, usage, window)},
+		{"mean", fmt.Sprintf("max %s (rate(%s[%s]))", by, usage, window)},
+	} {
+		parts = append(parts, fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, p.expression, partLabel, p.name))
+	}
+	return strings.Join(parts, " or ")
 }

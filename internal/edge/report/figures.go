@@ -4,8 +4,8 @@
 package report
 
 import (
-	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -78,12 +78,7 @@ func summary(o replay.Outcome, res cluster.Resource) replay.Summary {
 
 // measured reports whether any recommender has figures for a resource.
 func measured(c *replay.Comparison, res cluster.Resource) bool {
-	for _, outcome := range c.Total {
-		if summary(outcome, res).Days > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Total, func(o replay.Outcome) bool { return summary(o, res).Days > 0 })
 }
 
 // money returns the cost of a resource's footprint per month.
@@ -127,12 +122,4 @@ func amount(res cluster.Resource, v float64) string {
 		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + " GiB"
 	}
 	return strconv.FormatFloat(v/(1<<20), 'f', 0, 64) + " MiB"
-}
-
-// count returns a number and a noun, in the plural unless the number is 1.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look"
 )
 
@@ -85,7 +86,7 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	style := look.Style(ownStyle + dotStyle())
 	data := pageData{
 		Style: template.CSS(style), Policy: look.Policy(style), Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
-		Workloads: len(c.Workloads), Learning: count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
+		Workloads: len(c.Workloads), Learning: wording.Count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
 	}
 	if data.Judged {
 		data.Promises = append(reasons(c), promises(c)...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -160,12 +161,7 @@ func placeLabel(dots []dot, i int, width float64, f frame, labels []box) box {
 				return false
 			}
 		}
-		for _, label := range labels {
-			if b.overlaps(label) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(labels, b.overlaps)
 	}
 	const beside, below = dotRadius + 3, lineHeight / 2
 	for attempt := range 12 {

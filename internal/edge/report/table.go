@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -36,7 +37,7 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		p.tableWidth = 0
 	}
 	p.line("%s: %s, %s to %s, measured after %s of learning",
-		c.Source, count(len(c.Workloads), "workload"), c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), count(c.Learning, "day"))
+		c.Source, wording.Count(len(c.Workloads), "workload"), c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), wording.Count(c.Learning, "day"))
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if !measured(c, res) {
 			continue

@@ -11,12 +11,13 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // NothingMeasured returns the reason why a comparison has no figures, and the remedy.
 func NothingMeasured(c *replay.Comparison) string {
 	reason := fmt.Sprintf("nothing to measure: no container has a full day of samples after its first %s, which are used for learning",
-		count(c.Learning, "day"))
+		wording.Count(c.Learning, "day"))
 	if c.FullDays < 2 {
 		return reason + "; provide a history of at least two days, better of ten"
 	}

@@ -1,6 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package trace reads recorded usage from CSV files.
+//
+// It rejects input that it does not understand, with the file and the line, and does not guess, so a backtest
+// never uses data that may have been misread.
 package trace
 
 import (
@@ -96,7 +100,7 @@ func filesOf(path string) ([]string, error) {
 	var files []string
 	for _, entry := range entries {
 		name := entry.Name()
-		if !entry.IsDir() && (strings.HasSuffix(name, ".csv") || strings.HasSuffix(name, ".csv.gz")) {
+		if !entry.IsDir() && IsTrace(name) {
 			files = append(files, filepath.Join(path, name))
 		}
 	}
@@ -104,6 +108,11 @@ func filesOf(path string) ([]string, error) {
 		return nil, &Error{File: path, Err: errors.New("the folder has no *.csv or *.csv.gz files")}
 	}
 	return files, nil
+}
+
+// IsTrace reports whether Read reads a file with this name in a folder.
+func IsTrace(path string) bool {
+	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".csv.gz")
 }
 
 // A reader collects workloads from one or more files.
@@ -115,12 +124,10 @@ type reader struct {
 	last      *series // the series of the previous row
 }
 
-// A workload is a replay.Workload with indices for reading.
+// A workload is an Index with the series of its rows.
 type workload struct {
-	replay.Workload
-	series     map[seriesKey]*series
-	pods       map[string]int32 // indices into Pods
-	containers map[string]int16 // indices into Containers
+	Index
+	series map[seriesKey]*series
 }
 
 type seriesKey struct{ pod, container string }
@@ -381,18 +388,17 @@ func (r *reader) seriesOf(record []string, line int) (*series, error) {
 		key.Kind = strings.Clone(key.Kind)
 		key.Namespace = strings.Clone(key.Namespace)
 		key.Name = strings.Clone(key.Name)
-		w = &workload{series: map[seriesKey]*series{}, pods: map[string]int32{}, containers: map[string]int16{}}
-		w.Key = key
+		w = &workload{Index: NewIndex(key), series: map[seriesKey]*series{}}
 		r.workloads[key] = w
 	}
 	s := w.series[id]
 	if s == nil {
 		id = seriesKey{strings.Clone(id.pod), strings.Clone(id.container)}
-		container, ok := w.containerIndex(id.container)
+		container, ok := w.ContainerIndex(id.container)
 		if !ok {
 			return nil, r.fail(line, "%s has more than %d containers", key, math.MaxUint8)
 		}
-		s = &series{seriesKey: id, workload: w, file: r.name, podIndex: w.podIndex(id.pod), containerIndex: container}
+		s = &series{seriesKey: id, workload: w, file: r.name, podIndex: w.PodIndex(id.pod), containerIndex: container}
 		w.series[id] = s
 	}
 	if s.file != r.name {
@@ -400,33 +406,6 @@ func (r *reader) seriesOf(record []string, line int) (*series, error) {
 	}
 	r.last = s
 	return s, nil
-}
-
-// podIndex returns the index of a pod, and adds the pod if it is new.
-func (w *workload) podIndex(name string) int32 {
-	i, ok := w.pods[name]
-	if !ok {
-		i = int32(len(w.Pods))
-		w.pods[name] = i
-		w.Pods = append(w.Pods, name)
-	}
-	return i
-}
-
-// containerIndex returns the index of a container, and adds the container if it is new. It returns false if there are too
-// many.
-func (w *workload) containerIndex(name string) (int16, bool) {
-	i, ok := w.containers[name]
-	if ok {
-		return i, true
-	}
-	if len(w.Containers) == math.MaxUint8 {
-		return 0, false
-	}
-	i = int16(len(w.Containers))
-	w.containers[name] = i
-	w.Containers = append(w.Containers, name)
-	return i, true
 }
 
 // groupOf returns the API group of the common kinds that own pods. Traces have only the kind.
@@ -472,16 +451,14 @@ func parseTime(s string) (int64, error) {
 
 // finish returns the workloads that have samples.
 func (r *reader) finish(path string) ([]replay.Workload, error) {
-	var out []replay.Workload
+	var read []*Index
 	for _, w := range r.workloads {
 		if len(w.Samples) > 0 {
-			w.Sort()
-			out = append(out, w.Workload)
+			read = append(read, &w.Index)
 		}
 	}
-	if len(out) == 0 {
+	if len(read) == 0 {
 		return nil, &Error{File: path, Err: errors.New("the trace has no samples")}
 	}
-	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
-	return out, nil
+	return Sorted(read), nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // chartData is what the script draws. Amounts are in the unit, times in Unix seconds. An amount that is not set is absent.
@@ -74,9 +75,9 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 	out := []chartView{}
 	for i := range row.Containers {
 		c := &row.Containers[i]
-		stored := overview.ContainerHistory{Name: c.Name}
+		stored := overview.ContainerHistory{Name: c.Container}
 		for j := range history.Containers {
-			if history.Containers[j].Name == c.Name {
+			if history.Containers[j].Name == c.Container {
 				stored = history.Containers[j]
 			}
 		}
@@ -86,7 +87,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				peaks, buckets, recorded = stored.CPU, stored.CPUBuckets, stored.CPURecorded
 			}
 			unit := units[res]
-			chart := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Name, unit.name), Class: unit.class, Data: levelsOf(c, res)}
+			chart := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Container, unit.name), Class: unit.class, Data: levelsOf(c, res)}
 			switch {
 			case len(peaks) > 0:
 				chart.peaks(peaks, unit.used)
@@ -95,7 +96,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 					chart.Data.mark(c.Kills, nil)
 				}
 				chart.Data.mark(nil, changes)
-				chart.Data.steps(history.Requests, c.Name, res)
+				chart.Data.steps(history.Requests, c.Container, res)
 			case len(buckets) > 0:
 				chart.histogram(buckets, unit.used, &stored, now)
 			default:
@@ -124,7 +125,7 @@ func levelsOf(c *overview.Container, res cluster.Resource) chartData {
 		return nil
 	}
 	return chartData{
-		Unit: unit.name, Request: level(c.Requests), Limit: level(c.Limits), Target: level(c.Estimate.Target), Lower: level(c.Estimate.Lower), Upper: level(c.Estimate.Upper),
+		Unit: unit.name, Request: level(c.Requests), Limit: level(c.Limits), Target: level(c.Estimate().Target), Lower: level(c.Estimate().Lower), Upper: level(c.Estimate().Upper),
 	}
 }
 
@@ -181,12 +182,12 @@ func (c *chartView) source(peaks []overview.Peak, recorded int) {
 	case recorded == 0:
 	case recorded == len(peaks):
 		hours := int(peaks[len(peaks)-1].At.Sub(peaks[0].At)/time.Hour) + 1
-		c.Note = "Source: Prometheus, " + plural((hours+23)/24, "day") + "."
+		c.Note = "Source: Prometheus, " + wording.Count((hours+23)/24, "day") + "."
 		if absent := hours - recorded; absent > 0 {
-			c.Note += fmt.Sprintf(" It has no samples of %s of this time.", plural(absent, "hour"))
+			c.Note += fmt.Sprintf(" It has no samples of %s of this time.", wording.Count(absent, "hour"))
 		}
 	default:
-		c.Note = fmt.Sprintf("Source: the stored usage, and Prometheus for %s without stored usage.", plural(recorded, "hour"))
+		c.Note = fmt.Sprintf("Source: the stored usage, and Prometheus for %s without stored usage.", wording.Count(recorded, "hour"))
 	}
 }
 
@@ -200,7 +201,7 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 	}
 	c.Note = "The profile stores a histogram and no times: the checkpoint shows how often which usage occurred, with less weight for old samples."
 	if !stored.First.IsZero() {
-		c.Note += fmt.Sprintf(" %s since %s, the last %s ago.", plural(stored.Samples, "sample"), stored.First.Format("2 Jan"), ago(now.Sub(stored.Last)))
+		c.Note += fmt.Sprintf(" %s since %s, the last %s ago.", wording.Count(stored.Samples, "sample"), stored.First.Format("2 Jan"), ago(now.Sub(stored.Last)))
 	}
 }
 

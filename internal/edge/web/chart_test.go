@@ -10,13 +10,16 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // An upper bound with little confidence is hundreds of cores. It does not make the rest unreadable, and one sample is visible.
 func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 14, 0, 0, time.UTC)
 	row := &overview.Row{Containers: []overview.Container{{
-		Name: "app", Requests: cluster.Amounts(1000, 1<<30), Estimate: cluster.Estimate{Lower: cluster.Amounts(28, 1<<28), Target: cluster.Amounts(143, 3<<28), Upper: cluster.Amounts(201_350, 400<<30)},
+		Row: review.Row{Subject: review.Subject{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}}, Advice: &cluster.Advice{Estimate: cluster.Estimate{
+			Lower: cluster.Amounts(28, 1<<28), Target: cluster.Amounts(143, 3<<28), Upper: cluster.Amounts(201_350, 400<<30),
+		}},
 	}}}
 	hour := []overview.Peak{{At: now.Truncate(time.Hour), Value: 0.12}}
 	charts := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPU: hour}}}, nil, now)
@@ -35,7 +38,7 @@ func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 
 func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	row := &overview.Row{Containers: []overview.Container{{Name: "app"}}}
+	row := &overview.Row{Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 	peaks := func(hours int, every int) (out []overview.Peak) {
 		for i := 0; i < hours; i += every {
 			out = append(out, overview.Peak{At: now.Add(time.Duration(i-hours) * time.Hour), Value: 0.12})

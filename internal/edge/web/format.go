@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // amount formats an amount with its unit: "650m", or "1.4" cores, or "1.25 Gi". It has the digits that podfit recommend prints.
@@ -18,11 +19,11 @@ func amount(res cluster.Resource, v int64) string {
 	const mib, gib = 1 << 20, 1 << 30
 	switch {
 	case res == cluster.CPU && v >= 1000:
-		return trimmed(float64(v)/1000, 2)
+		return wording.Trimmed(float64(v)/1000, 2)
 	case res == cluster.Memory && v >= 10*gib:
-		return trimmed(float64(v)/gib, 1) + " Gi"
+		return wording.Trimmed(float64(v)/gib, 1) + " Gi"
 	case res == cluster.Memory && v >= gib:
-		return trimmed(float64(v)/gib, 2) + " Gi"
+		return wording.Trimmed(float64(v)/gib, 2) + " Gi"
 	case res == cluster.Memory && v >= mib:
 		return strconv.FormatInt((v+mib-1)/mib, 10) + " Mi"
 	}
@@ -36,53 +37,35 @@ func amount(res cluster.Resource, v int64) string {
 	return text
 }
 
-// trimmed formats a number with at most n decimals.
-func trimmed(v float64, n int) string {
-	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', n, 64), "0"), ".")
-}
-
-// exact formats an amount for a manifest, without rounding.
-func exact(res cluster.Resource, v int64) string {
-	if res == cluster.CPU {
-		return cluster.Format(res, v)
+// totalText formats a sum over pods: "1.5 cores, 3 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
+func totalText(r cluster.Resources) string {
+	var parts []string
+	switch {
+	case r.CPU >= 100:
+		parts = append(parts, number(float64(r.CPU)/1000)+" cores")
+	case r.CPU > 0:
+		parts = append(parts, amount(cluster.CPU, r.CPU))
 	}
-	for _, unit := range [...]struct {
-		name string
-		size int64
-	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
-		if v != 0 && v%unit.size == 0 {
-			return strconv.FormatInt(v/unit.size, 10) + unit.name
-		}
+	switch {
+	case r.Memory >= 100<<20:
+		parts = append(parts, number(float64(r.Memory)/(1<<30))+" GiB")
+	case r.Memory > 0:
+		parts = append(parts, amount(cluster.Memory, r.Memory)+"B")
 	}
-	return strconv.FormatInt(v, 10)
+	return strings.Join(parts, ", ")
 }
 
 // number formats a number with three significant digits, and thousands with a comma.
 func number(v float64) string {
 	switch {
 	case v >= 100:
-		return thousands(int64(math.Round(v)))
+		return wording.Grouped(math.Round(v)) // a half is rounded up, not to the even number
 	case v >= 10:
 		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
 	case v == 0:
 		return "0"
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-func thousands(v int64) string {
-	text := strconv.FormatInt(v, 10)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(int64(n)) + " " + noun + "s"
 }
 
 // ago formats a duration: "38 s", "12 min", "5 h" or "3 d".
@@ -98,14 +81,4 @@ func ago(d time.Duration) string {
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
-}
-
-// quoted quotes a word for a shell.
-func quoted(word string) string {
-	if word != "" && strings.IndexFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:", r)
-	}) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -6,7 +6,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // The maximum numbers of rows of the tables.
@@ -26,7 +26,7 @@ const (
 
 // pageOf returns a page with what all pages show.
 func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page {
-	p := &page{Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: s.Problems, Viewer: v.Name, Body: body}
+	p := &page{Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: s.Problems, Unheard: s.NoActivity, Viewer: v.Name, Body: body}
 	if !s.Contact.IsZero() {
 		p.Age = s.Overview.At.Sub(s.Contact)
 	}
@@ -73,39 +73,84 @@ func (p *page) Summary() (out []healthWord) {
 // A healthWord is the names of the parts in a condition.
 type healthWord struct{ Text, Condition string }
 
-// A pricesView is where prices are from.
-type pricesView struct {
-	Currency string `json:"currency"`
-	From     string `json:"from"`
-	Assumed  bool   `json:"assumed"`
-}
-
 // overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".
 type overviewView struct {
-	At          time.Time      `json:"at"`
-	Requested   amounts        `json:"requested"`
-	Used        amounts        `json:"used"`
-	Recommended amounts        `json:"recommended"`
-	Capacity    amounts        `json:"capacity"`
-	Bars        []barView      `json:"totals"` // the same in cores and GiB
-	Workloads   int            `json:"workloads"`
-	Pods        int            `json:"pods"`
-	Nodes       int            `json:"nodes,omitempty"`
-	VPAs        int            `json:"workloadsWithVPA"`
-	AtRisk      int            `json:"workloadsAtRisk"`
-	Young       int            `json:"workloadsTooYoung,omitempty"` // with a VPA whose recommendations are based on too little usage
-	Risks       []workloadView `json:"risks"`
-	Freed       amounts        `json:"requestsFreed"`
-	Savings     []workloadView `json:"savings"`
-	Prices      *pricesView    `json:"prices,omitempty"`
-	Currency    string         `json:"-"`
-	Money       float64        `json:"requestsFreedMoneyPerMonth,omitempty"`
-	Removable   int            `json:"nodesThatCouldGo,omitempty"`
-	Counts      countsView     `json:"lastDay"`
-	Since       time.Time      `json:"activitySince,omitzero"`
-	From        string         `json:"activityFrom"`
-	Activity    []entryView    `json:"activity"`
-	Health      []partView     `json:"health"`
+	At          time.Time           `json:"at"`
+	Requested   amounts             `json:"requested"`
+	Used        amounts             `json:"used"`
+	Recommended amounts             `json:"recommended"`
+	Capacity    amounts             `json:"capacity"`
+	Bars        []barView           `json:"totals"` // the same in cores and GiB
+	Workloads   int                 `json:"workloads"`
+	Pods        int                 `json:"pods"`
+	Nodes       int                 `json:"nodes,omitempty"`
+	VPAs        int                 `json:"workloadsWithVPA"`
+	AtRisk      int                 `json:"workloadsAtRisk"`
+	Unjudged    int                 `json:"workloadsNotJudged,omitempty"` // without a known risk, and with too little known usage to exclude one
+	Lacks       []overview.Lack     `json:"notJudged,omitempty"`
+	Risks       []workloadView      `json:"risks"`
+	Freed       amounts             `json:"requestsFreed"`
+	Savings     []workloadView      `json:"savings"`
+	Prices      *review.PriceSource `json:"prices,omitempty"`
+	Currency    string              `json:"-"`
+	Money       float64             `json:"requestsFreedMoneyPerMonth,omitempty"`
+	Removable   int                 `json:"nodesThatCouldGo,omitempty"`
+	Already     int                 `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
+	Counts      *overview.Counts    `json:"lastDay,omitempty"` // nil if it is not known what podfit did
+	Since       time.Time           `json:"activitySince,omitzero"`
+	From        string              `json:"activityFrom"`
+	Activity    []entryView         `json:"activity"`
+	Health      []partView          `json:"health"`
+
+	sized    int  // workloads with a VPA whose requests are judged
+	complete bool // all that podfit may read has been read, and pods are known
+	used     bool // the current usage of pods is known
+}
+
+// RiskTitle returns how many workloads are at risk. What is not known is no good news.
+func (v overviewView) RiskTitle() string {
+	of := " of " + wording.Count(v.Workloads, "workload")
+	switch {
+	case v.AtRisk > 0 && v.Unjudged > 0:
+		return "At risk: " + wording.Grouped(float64(v.AtRisk)) + of + ", and " + wording.Grouped(float64(v.Unjudged)) + " not judged"
+	case v.AtRisk > 0:
+		return "At risk: " + wording.Grouped(float64(v.AtRisk)) + of
+	case !v.complete || v.Unjudged > 0 && v.Unjudged == v.Workloads:
+		return "Whether workloads are at risk is not known yet"
+	case !v.used:
+		return "No risk is known" + of + ", but their current usage is not known"
+	case v.Unjudged > 0:
+		return "No risk in " + wording.Grouped(float64(v.Workloads-v.Unjudged)) + of + "; " + wording.Grouped(float64(v.Unjudged)) + " not judged"
+	}
+	return "No workload of " + wording.Grouped(float64(v.Workloads)) + " is at risk"
+}
+
+// NoRisk reports whether some workloads are judged, and none of all is at risk.
+func (v overviewView) NoRisk() bool {
+	return v.complete && v.used && v.AtRisk == 0 && v.Unjudged < v.Workloads
+}
+
+// FreedTitle returns what could be given back.
+func (v overviewView) FreedTitle() string {
+	const title = "Could be given back: "
+	already := ""
+	if v.Already > 0 {
+		already = "; " + wording.Count(v.Already, "node") + " could go with the present requests"
+	}
+	switch {
+	case !v.complete || v.VPAs > 0 && v.sized == 0:
+		return title + "not known yet"
+	case v.Freed.r.CPU <= 0 && v.Freed.r.Memory <= 0:
+		return title + "nothing" + already
+	}
+	text := title + totalText(v.Freed.r)
+	if v.Removable > v.Already {
+		text += ", up to " + wording.Count(v.Removable, "node")
+	}
+	if v.Currency != "" {
+		text += ", " + v.Currency + " " + number(v.Money) + " a month"
+	}
+	return text + already
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -114,7 +159,6 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view := overviewView{
 		At: o.At, Workloads: len(o.Rows), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
 		Requested: amounts{o.Totals.Requested}, Used: amounts{o.Totals.Used}, Recommended: amounts{o.Totals.Recommended}, Capacity: amounts{o.Totals.Capacity},
-		Bars: []barView{barOf(cluster.CPU, &o.Totals), barOf(cluster.Memory, &o.Totals)},
 	}
 	var freed cluster.Resources
 	for i := range o.Rows {
@@ -123,20 +167,27 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		if row.VPA != "" {
 			view.VPAs++
 		}
-		if slices.ContainsFunc(row.Containers, func(c overview.Container) bool { return !c.Estimate.Target.Has.Empty() && c.Confidence == review.None }) {
-			view.Young++
+		if row.VPA != "" && row.Unjudged == "" {
+			view.sized++
 		}
 	}
 	view.Freed = amounts{freed}
+	view.Lacks, view.Unjudged = o.Lacks()
+	view.complete, view.used = s.Complete() && !s.NoPods, o.UsageSeen || o.Pods == 0
+	totals := o.Totals
+	if view.sized == 0 { // otherwise they would be the present requests
+		totals.Recommended, view.Recommended = cluster.Resources{}, amounts{}
+	}
+	view.Bars = []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
 	money := s.moneyOf(o, v)
 	view.Currency, view.Money = money.currency, money.total
 	if s.Surplus != nil && v.All {
-		view.Removable = s.Surplus.Packing.Gone
+		view.Removable, view.Already = s.Surplus.Packing.Gone, s.Surplus.Packing.Already
 	}
 	if view.Currency != "" {
-		view.Prices = &pricesView{s.Surplus.Currency, s.Surplus.From, s.Surplus.Assumed}
+		view.Prices = &s.Surplus.PriceSource
 	}
 	view.Risks = s.viewsOf(risks.Rows)
 	view.Savings = []workloadView{}
@@ -148,7 +199,10 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		}
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
-	view.Counts = countsView(overview.CountSince(entries, o.At.Add(-24*time.Hour)))
+	if !s.NoActivity {
+		counts := overview.CountSince(entries, o.At.Add(-24*time.Hour))
+		view.Counts = &counts
+	}
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
@@ -357,16 +411,6 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 		view.Custom = append(view.Custom, c)
 	}
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
-}
-
-// countsView is overview.Counts in JSON.
-type countsView struct {
-	Resized  int `json:"resized"`
-	Evicted  int `json:"evicted"`
-	Deleted  int `json:"deleted"`
-	Surged   int `json:"surged"`
-	Left     int `json:"left"`
-	Reverted int `json:"reverted"`
 }
 
 // aboutView is the page /about.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // functions are those that templates call.
@@ -22,9 +23,10 @@ var functions = template.FuncMap{
 	"amount":  formatAmount,
 	"cores":   func(a amounts) string { return number(float64(a.r.CPU) / 1000) },
 	"gib":     func(a amounts) string { return number(float64(a.r.Memory) / (1 << 30)) },
+	"total":   func(a amounts) string { return totalText(a.r) },
 	"number":  number,
-	"count":   func(n int) string { return thousands(int64(n)) },
-	"plural":  plural,
+	"count":   func(n int) string { return wording.Grouped(float64(n)) },
+	"plural":  wording.Count,
 	"lower":   strings.ToLower,
 	"ago":     ago,
 	"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
@@ -63,6 +65,7 @@ type page struct {
 	Health  []partView
 	Loading []string
 	Notes   []string // problems of the data
+	Unheard bool     // it is not known what podfit did
 	Charts  bool     // the page has charts
 	Self    string   // address of this page with its parameters, relative
 	Body    any

@@ -33,12 +33,14 @@ type State struct {
 	Activity      []overview.Entry // the newest first
 	ActivitySince time.Time        // zero if it is not known
 	ActivityFrom  string           // where the entries come from, as the end of a sentence
+	NoActivity    bool             // it is not known what podfit did
 
 	Health   []overview.Part
 	Contact  time.Time // when the API server last answered, by the watch that was silent for longest
 	Loading  []string  // resources that have not been listed yet
 	Problems []string  // what is out of date or not known, as sentences
 	Pending  bool      // the overview is not computed yet, so it is empty
+	NoPods   bool      // podfit may not list pods
 
 	Custom []CustomProfile // the SizingProfiles of the cluster, by name
 

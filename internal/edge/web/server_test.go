@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,8 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
@@ -501,6 +504,61 @@ func TestState_outOfDate_pageShowsAgeAndProblems(t *testing.T) {
 		text := body(t, get(handler(source), "GET", page))
 		if !strings.Contains(text, "data 17 min old") || !strings.Contains(text, "The watch of pods is out of date.") {
 			t.Errorf("%s does not show the age of the data", page)
+		}
+	}
+}
+
+// What a viewer may not read is not known, and no good news: neither that no workload is at risk, nor that nothing was done.
+func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
+	key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	vpa := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: key, Created: webtest.Now.AddDate(0, -1, 0), Advice: []cluster.Advice{{
+		Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, 100<<20)},
+	}}}
+	pods := []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Top: key, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 400<<20)}}}}
+	evidence := map[usage.Ref]*review.Evidence{{Workload: key, Container: "app"}: {From: webtest.Now.AddDate(0, 0, -10), To: webtest.Now, Hours: 240, Samples: 14400}}
+	sample := []usage.Sample{{Pod: pods[0].Key, Container: "app", CPU: 0.1, Memory: 1e8, Has: cluster.Both}}
+	const risk, freed, did = "No workload of 1 is at risk", "Could be given back: 0.3", "0 resized in place"
+	const noRisk, noFreed = "Whether workloads are at risk is not known yet", "Could be given back: not known yet"
+	for name, tt := range map[string]struct {
+		world overview.World
+		state web.State
+		want  []string
+		not   []string
+	}{
+		"all is known":  {overview.World{Evidence: evidence, Samples: sample}, web.State{}, []string{risk, freed, did, "Nothing was done.", `id="yaml"`}, nil},
+		"usage history": {overview.World{Samples: sample, Unread: review.UnreadUsage}, web.State{}, []string{noRisk, noFreed, review.UnreadUsage}, []string{`id="yaml"`, "within the bounds", "nothing to change"}},
+		"still reading": {overview.World{Samples: sample}, web.State{}, []string{noRisk, noFreed, "its stored usage is not known yet"}, []string{`id="yaml"`, "within the bounds", "nothing to change"}},
+		"pods": {
+			overview.World{Evidence: evidence, NoPods: "podfit may not list its pods"}, web.State{NoPods: true},
+			[]string{noRisk, noFreed, "podfit may not list its pods"}, []string{`id="yaml"`, "within the bounds", "nothing to change", "No risk is known"},
+		},
+		"current usage": {overview.World{Evidence: evidence}, web.State{}, []string{"No risk is known of 1 workload, but their current usage is not known", freed}, []string{"No running container"}},
+		"events":        {overview.World{Evidence: evidence, Samples: sample}, web.State{NoActivity: true}, []string{risk, "Last 24 hours: not known", "What podfit did is not known."}, []string{did, "Nothing was done"}},
+	} {
+		tt.world.Now = webtest.Now
+		tt.world.Snapshot = cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa})
+		if tt.state.NoPods {
+			tt.world.Snapshot = cluster.NewSnapshot(nil, []*cluster.Autoscaler{vpa})
+		}
+		tt.state.Overview = overview.Of(&tt.world)
+		source := webtest.Small()
+		source.Show(tt.state)
+		text := ""
+		for _, page := range []string{"/", "/activity", "/workloads/shop/Deployment/web"} {
+			text += html.UnescapeString(body(t, get(handler(source), "GET", page)))
+		}
+		if name != "all is known" && name != "events" {
+			tt.not = append(tt.not, risk)
+		}
+		for _, part := range tt.want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: no %q", name, part)
+			}
+		}
+		for _, part := range tt.not {
+			if strings.Contains(text, part) {
+				t.Errorf("%s: the pages say %q", name, part)
+			}
 		}
 	}
 }

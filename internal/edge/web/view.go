@@ -6,13 +6,13 @@ package web
 import (
 	"encoding/json"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // amounts are an amount of CPU and memory in a page and its JSON.
@@ -33,7 +33,8 @@ type workloadView struct {
 	Mode        string          `json:"updateMode,omitempty"`
 	Profile     string          `json:"profile,omitempty"`
 	Pods        int             `json:"pods"`
-	Sized       int             `json:"podsWithinBounds"`
+	Sized       *int            `json:"podsWithinBounds,omitempty"` // absent if it is not known
+	Unjudged    string          `json:"notJudged,omitempty"`        // why it is not known whether requests fit and whether there are other risks
 	Risk        string          `json:"risk"`
 	Why         string          `json:"why,omitempty"`
 	Requested   amounts         `json:"requested"`
@@ -54,23 +55,23 @@ type containerView struct {
 	Kills   []time.Time `json:"oomKills,omitempty"`
 	Sidecar bool        `json:"sidecar,omitempty"` // podfit recommend leaves it out
 
-	Requests amounts  `json:"-"`
-	Limits   amounts  `json:"-"`
-	Kept     []string `json:"-"` // resources that are left to an HPA
-	Free     []string `json:"-"` // resources that the VPA does not control
+	Requests amounts `json:"-"`
+	Limits   amounts `json:"-"`
 
 	raw *overview.Container
 }
 
 // Left returns why podfit leaves a request as it is although there is a recommendation, "" if it does not.
 func (c containerView) Left(resource string) string {
-	switch {
-	case slices.Contains(c.Free, resource):
+	res, _ := cluster.ParseResource(resource)
+	switch c.raw.KeptFor(res).Reason {
+	case review.NotControlled:
 		return "not controlled"
-	case slices.Contains(c.Kept, resource):
+	case review.ScaledByHPA:
 		return "kept: HPA"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // viewOf returns a row of the overview.
@@ -78,33 +79,27 @@ func (s *State) viewOf(r *overview.Row) workloadView {
 	w := &r.Workload
 	v := workloadView{
 		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Profile: r.Profile,
-		Pods: r.Pods, Sized: r.Sized, Risk: r.Risk.String(), Why: r.Why,
+		Pods: r.Pods, Unjudged: r.Unjudged, Risk: r.Risk.String(), Why: r.Why,
 		Requested: amounts{r.Totals.Requested}, Used: amounts{r.Totals.Used}, Recommended: amounts{r.Totals.Recommended}, Freed: amounts{r.Freed},
 		Containers: make([]containerView, 0, len(r.Containers)),
 	}
+	if r.Unjudged == "" {
+		v.Sized = &r.Sized
+	}
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		view := containerView{
-			Record: s.recordOf(r, c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate.Lower}, Target: amounts{c.Estimate.Target},
-			Upper: amounts{c.Estimate.Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
+		v.Containers = append(v.Containers, containerView{
+			Record: s.recordOf(c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate().Lower}, Target: amounts{c.Estimate().Target},
+			Upper: amounts{c.Estimate().Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
 			Sidecar: c.Sidecar,
-		}
-		for _, res := range cluster.All {
-			if c.Kept.Has(res) {
-				view.Kept = append(view.Kept, res.String())
-			}
-			if c.Free.Has(res) {
-				view.Free = append(view.Free, res.String())
-			}
-		}
-		v.Containers = append(v.Containers, view)
+		})
 	}
 	return v
 }
 
 // recordOf returns a container as podfit recommend prints it. Its waste and price are absent until they are known.
-func (s *State) recordOf(r *overview.Row, c *overview.Container) review.Record {
-	row, ranked := c.Reviewed(r, s.Overview.At, s.Surplus)
+func (s *State) recordOf(c *overview.Container) review.Record {
+	row, ranked := c.Priced(s.Surplus)
 	var prices review.Prices
 	if s.Surplus != nil && ranked {
 		prices.Currency = s.Surplus.Currency
@@ -149,15 +144,15 @@ func (v workloadView) Change(resource string) string {
 	kept := ""
 	for i := range v.Containers {
 		c := v.Containers[i].raw
-		target, ok := c.Estimate.Target.Get(res)
+		target, ok := c.Estimate().Target.Get(res)
 		request, requested := c.Outside.Get(res)
 		switch {
-		case !ok || c.Sidecar || c.Free.Has(res):
+		case !ok || c.Sidecar || c.KeptFor(res).Reason == review.NotControlled:
 			continue
 		case c.Confidence == review.None:
-			kept = "too young"
+			kept = "not judged"
 			continue
-		case c.Kept.Has(res):
+		case c.KeptFor(res).IsKept():
 			kept = "keep (HPA)"
 			continue
 		case requested && request == target || c.Fits():
@@ -166,7 +161,7 @@ func (v workloadView) Change(resource string) string {
 		}
 		part := changeText(res, request, requested, target)
 		if len(v.Containers) > 1 {
-			part = c.Name + " " + part
+			part = c.Container + " " + part
 		}
 		parts = append(parts, part)
 	}
@@ -223,7 +218,7 @@ func (v entryView) Path() string { return v.path }
 // Title returns what the entry is about.
 func (v entryView) Title() string {
 	if v.Pods > 1 {
-		return plural(v.Pods, "pod")
+		return wording.Count(v.Pods, "pod")
 	}
 	return v.Pod
 }

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // workloadPage is the page of one workload.
@@ -209,12 +210,12 @@ func hasPeaks(history *overview.History) bool {
 // commandsOf returns commands for a workload.
 func commandsOf(row *overview.Row) []command {
 	w := &row.Workload
-	in := " -n " + quoted(w.Namespace)
+	in := " -n " + wording.ShellWord(w.Namespace)
 	out := []command{{"Show its pods with their requests", "kubectl get pods" + in + " -o wide"}}
 	if row.VPA != "" {
 		out = append(out,
-			command{"Show the recommendation and its conditions", "kubectl describe vpa " + quoted(row.VPA) + in},
-			command{"Stop changes of running pods", "kubectl patch vpa " + quoted(row.VPA) + in + ` --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
+			command{"Show the recommendation and its conditions", "kubectl describe vpa " + wording.ShellWord(row.VPA) + in},
+			command{"Stop changes of running pods", "kubectl patch vpa " + wording.ShellWord(row.VPA) + in + ` --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
 		)
 	}
 	return out
@@ -247,7 +248,7 @@ func patchOf(row *overview.Row) string {
 			continue
 		}
 		changes = true
-		out.WriteString(indent + "- name: " + c.Name + "\n" + indent + "  resources:\n")
+		out.WriteString(indent + "- name: " + c.Container + "\n" + indent + "  resources:\n")
 		var limits cluster.Resources
 		for _, res := range cluster.All {
 			v, ok := wanted.Get(res)
@@ -276,7 +277,7 @@ func writeAmounts(out *strings.Builder, indent, field string, r cluster.Resource
 	out.WriteString(indent + field + ":\n")
 	for _, res := range cluster.All {
 		if v, ok := r.Get(res); ok {
-			out.WriteString(indent + "  " + res.String() + ": " + exact(res, v) + "\n")
+			out.WriteString(indent + "  " + res.String() + ": " + review.Quantity(res, v) + "\n")
 		}
 	}
 }

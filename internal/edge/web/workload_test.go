@@ -17,7 +17,10 @@ import (
 func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	const mib = 1 << 20
 	row := &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, Containers: []overview.Container{{
-		Name: "app", Confidence: review.High, Outside: cluster.Amounts(100, 1024*mib), Limits: cluster.Amounts(500, 1024*mib), Estimate: cluster.Estimate{Target: cluster.Amounts(200, 1276*mib)},
+		Row: review.Row{
+			Subject: review.Subject{Container: "app", Limits: cluster.Amounts(500, 1024*mib)}, Target: cluster.Amounts(200, 1276*mib),
+		},
+		Outside: cluster.Amounts(100, 1024*mib),
 	}}}
 	const want = `spec:
   template:
@@ -48,6 +51,14 @@ func TestRounded_anyNumber_staysANumber(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, 0.123456: 0.1235, 98765.4: 98770, math.SmallestNonzeroFloat64: math.SmallestNonzeroFloat64, math.MaxFloat64: math.MaxFloat64} {
 		if got := rounded(v); got != want {
 			t.Errorf("%v: got %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestNumber_halves_areRoundedUp(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 1.255: "1.25", 12.04: "12", 99.96: "100", 100.5: "101", 250.5: "251", 1234.5: "1,235"} {
+		if got := number(v); got != want {
+			t.Errorf("%v: got %s, want %s", v, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package webhook
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "podfit.dev/podfit/api/v1"
 )
 
 // defaultPolicy is the patch for a VPA without an update policy.
@@ -97,7 +100,7 @@ func excusedUnread(object, old []byte) bool {
 	return now.Metadata.DeletionTimestamp != nil || bytes.Equal(now.Spec, before.Spec)
 }
 
-func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, errs field.ErrorList) {
+func (h *Handler) deny(request *request, response *admissionv1.AdmissionResponse, errs field.ErrorList) {
 	kind := request.Kind.Kind
 	if request.RequestKind != nil {
 		kind = request.RequestKind.Kind
@@ -114,4 +117,19 @@ func (h *Handler) deny(request *admissionv1.AdmissionRequest, response *admissio
 		}
 		h.log.Info("Rejected a VPA", vpa, reason)
 	})
+}
+
+// misspelledProfile returns a warning if the recommender name is probably a misspelled profile name. Such a VPA gets no recommendation.
+// It is not an error, because another recommender may have the name.
+func (h *Handler) misspelledProfile(s *v1.VerticalPodAutoscalerSpec) (warnings []string) {
+	if h.options.Profiles == nil || len(s.Recommenders) != 1 || s.Recommenders[0] == nil || s.Recommenders[0].Name == "" {
+		return nil
+	}
+	name := s.Recommenders[0].Name
+	profile := h.options.Profiles.Similar(name)
+	if profile == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.recommenders[0].name: podfit has no profile %q; did you mean %q? "+
+		"podfit makes no recommendation for this object; another recommender may have that name", name, profile)}
 }

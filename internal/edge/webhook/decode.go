@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
@@ -45,35 +44,30 @@ const (
 	tooLongName       = "bytes in a name"
 )
 
-// decodeRequest decodes an AdmissionReview. The objects of the request share the memory of the body.
-func decodeRequest(body []byte) (*admissionv1.AdmissionRequest, error) {
+// A request is the request of an AdmissionReview, with the fields that podfit needs. Its objects share the memory of the body.
+type request struct {
+	UID         types.UID                   `json:"uid"`
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	RequestKind *metav1.GroupVersionKind    `json:"requestKind"`
+	Name        string                      `json:"name"`
+	Namespace   string                      `json:"namespace"`
+	Operation   admissionv1.Operation       `json:"operation"`
+	Object      shared                      `json:"object"`
+	OldObject   shared                      `json:"oldObject"`
+}
+
+// decodeRequest decodes an AdmissionReview.
+func decodeRequest(body []byte) (*request, error) {
 	var review struct {
-		Request *struct {
-			UID         types.UID                   `json:"uid"`
-			Kind        metav1.GroupVersionKind     `json:"kind"`
-			Resource    metav1.GroupVersionResource `json:"resource"`
-			SubResource string                      `json:"subResource"`
-			RequestKind *metav1.GroupVersionKind    `json:"requestKind"`
-			Name        string                      `json:"name"`
-			Namespace   string                      `json:"namespace"`
-			Operation   admissionv1.Operation       `json:"operation"`
-			Object      shared                      `json:"object"`
-			OldObject   shared                      `json:"oldObject"`
-		} `json:"request"`
+		Request *request `json:"request"`
 	}
 	err := kjson.Unmarshal(body, &review)
-	r := review.Request
-	if r == nil {
-		return nil, err
-	}
-	if len(r.UID) > maxUID {
+	if r := review.Request; r != nil && len(r.UID) > maxUID {
 		return nil, fmt.Errorf("uid has %d bytes, at most %d are allowed", len(r.UID), maxUID)
 	}
-	return &admissionv1.AdmissionRequest{
-		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource, RequestKind: r.RequestKind,
-		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation,
-		Object: runtime.RawExtension{Raw: r.Object}, OldObject: runtime.RawExtension{Raw: r.OldObject},
-	}, err
+	return review.Request, err
 }
 
 var null = []byte("null")

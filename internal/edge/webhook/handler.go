@@ -208,7 +208,7 @@ func (h *Handler) receive(t *ticket, r *http.Request, clock *stopwatch) (*decode
 
 // A decodedReview is the decoded body of a request.
 type decodedReview struct {
-	request *admissionv1.AdmissionRequest // without its objects; nil if the body has none
+	request *request // without its objects; nil if the body has none
 	about   string
 	pod     *corev1.Pod       // nil unless a pod is created
 	now     *autoscalerReview // nil unless a VPA is created or updated
@@ -233,10 +233,10 @@ func (h *Handler) decode(body []byte) (out *decodedReview) {
 	if request == nil || err != nil {
 		return out
 	}
-	object := request.Object.Raw
-	old := request.OldObject.Raw
-	request.Object.Raw = nil
-	request.OldObject.Raw = nil
+	object := request.Object
+	old := request.OldObject
+	request.Object = nil
+	request.OldObject = nil
 	r := request.Resource
 	switch {
 	case r.Group == "" && r.Resource == "pods":

@@ -90,6 +90,9 @@ func allocated(f func()) int64 {
 }
 
 func TestHandler_expensiveReviews_useBoundedMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	a := recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(200)), "*": cluster.Amounts(1, 1)})
 	h := handler(worldOf(a), Options{Gates: allGates})
 	for name, body := range expensiveReviews() {

@@ -5,12 +5,15 @@ package webhook
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Bounds on the memory of all reviews at the same time, over all connections. Any client that reaches the port can send a review, so
@@ -37,7 +40,7 @@ var (
 type intake struct {
 	mu           sync.Mutex
 	small, large lane
-	decoding     chan struct{} // one element for each large body that is being decoded
+	decoding     *semaphore.Weighted // one for each large body that is being decoded
 }
 
 // A lane is the budget of the small or of the large reviews.
@@ -59,7 +62,7 @@ type ticket struct {
 func newIntake() *intake {
 	return &intake{
 		small: lane{limit: smallBytes}, large: lane{limit: largeBytes},
-		decoding: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		decoding: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
 	}
 }
 
@@ -113,12 +116,17 @@ func (t *ticket) hold(l *lane, n int) bool {
 	return true
 }
 
-// release returns the reserved memory to the lane.
-func (t *ticket) release() {
+// settle records that the ticket does not wait for its client any more, so that it cannot be aborted.
+func (t *ticket) settle() {
 	if t.place != nil {
 		t.lane.arriving.Remove(t.place)
 		t.place = nil
 	}
+}
+
+// release returns the reserved memory to the lane.
+func (t *ticket) release() {
+	t.settle()
 	if t.lane != nil {
 		t.lane.held -= t.held
 	}
@@ -129,10 +137,7 @@ func (t *ticket) release() {
 func (t *ticket) arrived() bool {
 	t.intake.mu.Lock()
 	defer t.intake.mu.Unlock()
-	if t.place != nil {
-		t.lane.arriving.Remove(t.place)
-		t.place = nil
-	}
+	t.settle()
 	return !t.evicted
 }
 
@@ -173,16 +178,15 @@ func (in *intake) turn(r *http.Request, n int) (done func(), err error) {
 	if n <= smallBody {
 		return func() {}, nil
 	}
-	wait := time.NewTimer(largeWait)
-	defer wait.Stop()
-	select {
-	case in.decoding <- struct{}{}:
-		return func() { <-in.decoding }, nil
-	case <-wait.C:
-		return nil, errBusy
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
+	ctx, cancel := context.WithTimeout(r.Context(), largeWait)
+	defer cancel()
+	if in.decoding.Acquire(ctx, 1) == nil {
+		return func() { in.decoding.Release(1) }, nil
 	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return nil, errBusy
 }
 
 // read returns the body of a request. It reserves memory as data arrives.
@@ -205,15 +209,11 @@ func (t *ticket) read(r *http.Request) ([]byte, error) {
 		switch {
 		case len(body) > maxReview:
 			return nil, errTooBig
+		case err != nil && !t.arrived():
+			return nil, errBusy
 		case errors.Is(err, io.EOF):
-			if !t.arrived() {
-				return nil, errBusy
-			}
 			return body, nil
 		case err != nil:
-			if !t.arrived() {
-				return nil, errBusy
-			}
 			return nil, err
 		}
 		if len(body) == cap(body) {

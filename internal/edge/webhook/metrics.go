@@ -50,69 +50,45 @@ type Metrics struct {
 // NewMetrics creates and registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	const namespace = "vpa_admission_controller"
-	pods := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace,
-		Name:      "admission_pods_total",
-		Help:      "Number of pods that the webhook reviewed, by whether it changed them.",
-	}, []string{"applied"})
+	const own = "podfit_admission_controller"
+	counter := func(namespace, name, help, label string, values ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+		r.MustRegister(v)
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		v := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: own, Name: name, Help: help})
+		r.MustRegister(v)
+		return v
+	}
+	pods := counter(namespace, "admission_pods_total", "Number of pods that the webhook reviewed, by whether it changed them.", "applied")
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace,
-		Name:      "admission_latency_seconds",
-		Help:      "Duration of admission reviews.",
-		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+		Namespace: namespace, Name: "admission_latency_seconds", Help: "Duration of admission reviews.",
+		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
 	}, []string{"status", "resource"})
 	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace,
-		Name:      "execution_latency_seconds",
-		Help:      "Duration of each step of an admission review.",
-		Buckets:   []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
+		Namespace: namespace, Name: "execution_latency_seconds", Help: "Duration of each step of an admission review.",
+		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
-	const own = "podfit_admission_controller"
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: own,
-		Name:      "refused_reviews_total",
-		Help:      "Number of admission requests that the webhook rejected without a review, by reason. The failure policy decides whether the object is admitted.",
-	}, []string{"reason"})
-	unchecked := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: own,
-		Name:      "unchecked_objects_total",
-		Help:      "Number of objects that were admitted unchanged because they exceed a size limit of podfit, by limit.",
-	}, []string{"reason"})
-	unsized := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: own,
-		Name:      "unsized_pods_total",
-		Help: "Number of pods that were admitted unchanged because their controller was not known, by reason: owner unknown when it did not " +
-			"become known in time, too many waiting when too many reviews waited for controllers.",
-	}, []string{"reason"})
-	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: own,
-		Name:      "certificate_expiry_timestamp_seconds",
-		Help:      "Unix time at which the serving certificate of the webhook expires. 0 if there is no certificate.",
-	})
-	registered := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: own,
-		Name:      "registered",
-		Help:      "1 if the webhook configuration was correct at the last check, else 0. Always 0 with --register-webhook=false.",
-	})
+	refused := counter(own, "refused_reviews_total", "Number of admission requests that the webhook rejected without a review, by reason. "+
+		"The failure policy decides whether the object is admitted.", "reason", refusedTooLarge, refusedBusy, refusedUnreadable)
+	unchecked := counter(own, "unchecked_objects_total", "Number of objects that were admitted unchanged because they exceed a size limit of podfit, by limit.",
+		"reason", tooManyContainers, tooManyOwners, tooManyValues, tooLongName)
+	unsized := counter(own, "unsized_pods_total", "Number of pods that were admitted unchanged because their controller was not known, by reason: owner unknown "+
+		"when it did not become known in time, too many waiting when too many reviews waited for controllers.", "reason", UnsizedOwnerUnknown, UnsizedTooManyWaiting)
+	expiry := gauge("certificate_expiry_timestamp_seconds", "Unix time at which the serving certificate of the webhook expires. 0 if there is no certificate.")
+	registered := gauge("registered", "1 if the webhook configuration was correct at the last check, else 0. Always 0 with --register-webhook=false.")
 	ready := new(atomic.Pointer[replica])
 	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: own,
-		Name:      "ready",
-		Help:      "1 if the replica is ready to serve admission reviews, as reported by /readyz, else 0.",
+		Namespace: own, Name: "ready", Help: "1 if the replica is ready to serve admission reviews, as reported by /readyz, else 0.",
 	}, func() float64 {
 		r := ready.Load()
 		return oneIf(r != nil && (*r).Ready() == nil)
 	})
-	r.MustRegister(pods, latency, steps, refused, unchecked, unsized, expiry, registered, isReady)
-	for _, reason := range []string{refusedTooLarge, refusedBusy, refusedUnreadable} {
-		refused.WithLabelValues(reason)
-	}
-	for _, reason := range []string{tooManyContainers, tooManyOwners, tooManyValues, tooLongName} {
-		unchecked.WithLabelValues(reason)
-	}
-	for _, reason := range []string{UnsizedOwnerUnknown, UnsizedTooManyWaiting} {
-		unsized.WithLabelValues(reason)
-	}
+	r.MustRegister(latency, steps, isReady)
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -137,12 +138,12 @@ func (h *Handler) logKept(a *cluster.Autoscaler, p *corev1.Pod, kept []policy.Ke
 // newSize is the size of a new pod.
 type newSize struct {
 	fits         []policy.Fitted
-	originals    []policy.Original // of boosted containers
-	refused      policy.Refusal    // why the pod keeps its own resources
-	boostRefused policy.Refusal    // why the pod is not boosted
-	variables    []policy.Variable // to add to the environment of containers
-	noBoostBase  []string          // containers whose boost factor multiplies nothing
-	limits       policy.CPULimits  // the CPU limits that are removed, and those that stay
+	originals    []policy.Original  // of boosted containers
+	refused      admissible.Refusal // why the pod keeps its own resources
+	boostRefused admissible.Refusal // why the pod is not boosted
+	variables    []policy.Variable  // to add to the environment of containers
+	noBoostBase  []string           // containers whose boost factor multiplies nothing
+	limits       policy.CPULimits   // the CPU limits that are removed, and those that stay
 }
 
 // sized returns the size of a new pod, without the CPU limits that its autoscaler has removed. If the API server would reject the pod with
@@ -163,13 +164,13 @@ func (h *Handler) sized(a *cluster.Autoscaler, limits policy.Limits, p *cluster.
 // fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
 // gets no startup boost, and if that is not sufficient, it keeps its own resources.
 func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster.Pod, standing cluster.Standing) newSize {
-	refusal := func(fits []policy.Fitted) policy.Refusal {
-		r := policy.Refused(limits, p, fits)
-		if r.Refused() && !(r.Kind.OfLimitRange() && policy.Refused(limits, p, nil).Refused()) {
+	refusal := func(fits []policy.Fitted) admissible.Refusal {
+		r := admissible.Refused(limits, p, fits)
+		if r.Refused() && !(r.Kind.OfLimitRange() && admissible.Refused(limits, p, nil).Refused()) {
 			return r
 		}
 		// If the pod violates the LimitRange with its own resources, too, the LimitRange may have changed in the meantime.
-		return policy.QuotaRefusal(limits, p, standing, fits)
+		return admissible.QuotaRefusal(limits, p, standing, fits)
 	}
 	var s newSize
 	if a.Mode != cluster.Off {

@@ -210,6 +210,9 @@ func (s *Server) serve(ctx context.Context, l net.Listener, updatesEnded <-chan 
 
 // answer answers a request, and marks its connection if the request was a review.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if s.stopping.Load() { // the API server does not repeat a review that it sends while an idle connection is closed
+		w.Header().Set("Connection", "close")
+	}
 	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); s.handler.serve(w, r) && ok {
 		s.connections.markReviewed(conn)
 	}
@@ -225,14 +228,19 @@ func (s *Server) unregister(ctx context.Context) {
 	defer cancel()
 	change, err := s.registrar.Remove(ctx)
 	configuration := slog.String("configuration", registration.ConfigurationName)
-	remedy := slog.String("remedy", "kubectl delete mutatingwebhookconfiguration "+registration.ConfigurationName)
+	// The shipped rights do not allow to create a configuration again, so it is emptied.
+	remedy := slog.String("remedy", "kubectl patch mutatingwebhookconfiguration "+registration.ConfigurationName+` --type=merge -p '{"webhooks":[]}'`)
 	switch {
 	case err != nil:
 		s.log.Warn("Cannot delete the webhook configuration on shutdown; the API server waits for the webhook at each new pod", configuration, slog.Any("error", err), remedy)
 	case change == registration.Removed:
 		s.log.Info("Deleted the webhook configuration on shutdown; new pods keep their own requests", configuration)
+	case change == registration.Emptied:
+		s.log.Info("Emptied the webhook configuration on shutdown; new pods keep their own requests", configuration)
+	case change == registration.Absent:
+		s.log.Info("No webhook configuration exists on shutdown, so there is none to delete", configuration)
 	default:
-		s.log.Info("Webhook configuration not deleted on shutdown because another process uses it; if none does, delete it", configuration, remedy)
+		s.log.Info("Webhook configuration not deleted on shutdown because another process uses it; if none does, empty it", configuration, remedy)
 	}
 	s.registered.Store(nil)
 }
@@ -364,7 +372,7 @@ func (s *Server) register(ctx context.Context, id registration.Identity) error {
 			s.log.Warn("Another controller keeps changing the webhook configuration; pods may be admitted without podfit",
 				slog.String("configuration", registration.ConfigurationName), slog.String("remedy", "stop one of the two, or set --register-webhook=false on one"))
 		}
-	case registration.Unchanged, registration.Removed:
+	case registration.Unchanged, registration.Removed, registration.Emptied, registration.Absent:
 		s.corrections = 0
 	}
 	s.registered.Store(&id.Bundle)

@@ -8,7 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +55,13 @@ func run(t *testing.T, c Config) *running {
 // runAfter calls before, and then does the same as run.
 func runAfter(t *testing.T, c Config, before func(*running)) *running {
 	t.Helper()
-	r := &running{client: clientThatSetsUIDs(), log: &logBuffer{}, tick: make(chan time.Time)}
+	return runOn(t, clientThatSetsUIDs(), c, before)
+}
+
+// runOn is runAfter with an API server.
+func runOn(t *testing.T, client *fake.Clientset, c Config, before func(*running)) *running {
+	t.Helper()
+	r := &running{client: client, log: &logBuffer{}, tick: make(chan time.Time)}
 	r.clock.Store(time.Now().Unix())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -397,6 +405,29 @@ func TestServer_stopping_respondsUntilTheShutdownDelay(t *testing.T) {
 	}
 }
 
+// The API server calls webhooks by HTTP/1.1, and keeps connections. It does not repeat a review on a connection that the server closes.
+func TestServer_stopping_closesEachConnectionAfterAResponse(t *testing.T) {
+	r := run(t, Config{Registration: usual, ShutdownDelay: time.Hour}) // the test ends first
+	eventually(t, "serving", func() bool { return r.Check(t.Context()) == nil })
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}}}
+	closes := func() bool {
+		reply, err := client.Post("https://"+*r.address.Load(), "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		if _, err := io.Copy(io.Discard, reply.Body); err != nil {
+			t.Fatal(err)
+		}
+		return reply.Close
+	}
+	if closes() {
+		t.Error("the connection is closed before the process was told to stop")
+	}
+	r.cancel()
+	eventually(t, "connections are closed", closes)
+}
+
 func TestServer_standalone_writesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*running)
@@ -462,5 +493,73 @@ func TestServer_unregister_deletesTheConfigurationOnShutdown(t *testing.T) {
 		if apierrors.IsNotFound(err) != unregister || !r.log.has(want) {
 			t.Errorf("unregister %t: %v\n%s", unregister, err, r.log)
 		}
+	}
+}
+
+// With the rights of deploy/, podfit can create and delete neither the webhook configuration nor the Secret, which deploy/ creates empty. So no
+// stop may leave a cluster in which the next start cannot register the webhook.
+func TestServer_shippedRights_startAfterEachWayOfStoppingWorks(t *testing.T) {
+	applied := func(t *testing.T, client *fake.Clientset) { // kubectl apply -f deploy/15-webhook-objects.yaml
+		t.Helper()
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.ConfigurationName, UID: "7"}}
+		if err := client.Tracker().Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configurations := admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+	for name, c := range map[string]struct {
+		killed    bool // the process does nothing at its end
+		meanwhile func(t *testing.T, client *fake.Clientset)
+		said      string // on shutdown
+		missing   bool   // the next start waits until the configuration is applied again
+	}{
+		"SIGTERM or a lost lease": {said: "Emptied the webhook configuration on shutdown"},
+		"SIGKILL":                 {killed: true},
+		"deleted by someone before the stop": {meanwhile: func(t *testing.T, client *fake.Clientset) {
+			t.Helper()
+			if err := client.Tracker().Delete(configurations, "", registration.ConfigurationName); err != nil {
+				t.Fatal(err)
+			}
+		}, said: "No webhook configuration exists on shutdown", missing: true},
+		"emptied by someone before the stop": {meanwhile: func(t *testing.T, client *fake.Clientset) {
+			t.Helper()
+			live := registered(t, client)
+			live.Webhooks = nil
+			if err := client.Tracker().Update(configurations, live, ""); err != nil {
+				t.Fatal(err)
+			}
+		}, said: "Webhook configuration not deleted on shutdown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: registration.SecretName}})
+			for _, verb := range []string{"create", "delete", "update"} {
+				client.PrependReactor(verb, "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(configurations.GroupResource(), registration.ConfigurationName, errors.New("not granted"))
+				})
+			}
+			client.PrependReactor("create", "secrets", refuse)
+			applied(t, client)
+			config := Config{Register: true, Registration: registration.Config{URL: "self", Timeout: 10}, Unregister: !c.killed}
+			first := runOn(t, client, config, func(*running) {})
+			eventually(t, "registered", func() bool { return first.Check(t.Context()) == nil })
+			if c.meanwhile != nil {
+				c.meanwhile(t, client)
+			}
+			if err := first.stop(); err != nil {
+				t.Error(err)
+			}
+			if !first.log.has(c.said) || first.log.has("Deleted the webhook") {
+				t.Errorf("the log does not say %q:\n%s", c.said, first.log)
+			}
+			next := runOn(t, client, config, func(*running) {})
+			if c.missing {
+				eventually(t, "the missing configuration is reported", func() bool { return next.log.has("kubectl apply -f deploy/15-webhook-objects.yaml") })
+				applied(t, client)
+			}
+			eventually(t, "registered again", func() bool { return next.Check(t.Context()) == nil && len(registered(t, client).Webhooks) == 1 })
+			if err := next.stop(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

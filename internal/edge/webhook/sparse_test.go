@@ -105,6 +105,9 @@ func drawProgram(r *rand.Rand, c *corev1.Container) {
 
 // TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded compares the few fields that podfit decodes with the complete pod.
 func TestDecodePod_randomPods_getTheSameSizeAsFullyDecoded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	r := rand.New(rand.NewPCG(8, 2026))
 	for i := range 3000 {
 		text, err := json.Marshal(drawPod(r))

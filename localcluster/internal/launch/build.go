@@ -144,7 +144,7 @@ func (b *Builder) find(a Artifact) (target string, built bool, err error) {
 		return target, false, nil
 	}
 	b.tidy(a.Name, target)
-	return target, true, nil
+	return target, true, b.link(a.Name, target)
 }
 
 // build builds an executable, unless another process builds it first. packages is the number of packages to compile.
@@ -183,10 +183,13 @@ func (b *Builder) tidy(name, used string) {
 	}
 }
 
-// link makes the name without a key a symbolic link to the newest executable.
+// link makes the name without a key a symbolic link to the executable for the present sources, which may be an older one after a checkout.
 func (b *Builder) link(name, target string) error {
 	short := filepath.Join(b.Cache, name)
-	unfinished := short + ".link"
+	if linked, err := os.Readlink(short); err == nil && linked == filepath.Base(target) {
+		return nil
+	}
+	unfinished := fmt.Sprintf("%s.link-%d", short, os.Getpid())
 	os.Remove(unfinished)
 	if err := os.Symlink(filepath.Base(target), unfinished); err != nil {
 		return err

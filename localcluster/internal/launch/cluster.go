@@ -89,6 +89,7 @@ type Cluster struct {
 	out       io.Writer
 	temporary bool
 	unlock    func()
+	ports     []net.Listener // reservations
 	ca        *CA
 	admin     *api
 	parts     []*Part // in start order
@@ -177,6 +178,7 @@ func (c *Cluster) Down() {
 		}
 		_ = g.Wait()
 	}
+	c.release() // before another cluster with this state folder chooses the same ports
 	if c.unlock != nil {
 		c.unlock()
 	}
@@ -264,14 +266,8 @@ func (c *Cluster) choosePorts() error {
 	for i := range p.Kubelets {
 		wanted = append(wanted, &p.Kubelets[i])
 	}
-	var held []net.Listener // kept open until all are chosen, so that no port is chosen twice
-	defer func() {
-		for _, l := range held {
-			l.Close()
-		}
-	}()
 	for _, port := range wanted {
-		l, err := listen(*port)
+		err := c.reserve(*port)
 		if port == &p.Control && c.options.ControlPort != 0 && err != nil {
 			return err
 		}
@@ -279,10 +275,9 @@ func (c *Cluster) choosePorts() error {
 			if try == 1000 {
 				return fmt.Errorf("find a free port: %w", err)
 			}
-			l, err = listen(firstPort + rand.IntN(lastPort-firstPort))
+			*port = firstPort + rand.IntN(lastPort-firstPort)
+			err = c.reserve(*port)
 		}
-		held = append(held, l)
-		*port = l.Addr().(*net.TCPAddr).Port
 	}
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -295,11 +290,32 @@ func (c *Cluster) choosePorts() error {
 // port of a stopped part.
 const firstPort, lastPort = 20000, 32000
 
-func listen(port int) (net.Listener, error) {
+// reserve keeps a port for the parts of this cluster until it ends: seconds pass before a part listens, and it stops listening when it is
+// restarted. Until then another cluster, or a test that needs a port, must not choose the same one. An abstract Unix socket belongs to the
+// network namespace as ports do, and is gone when its process ends. test/e2e/bed does the same.
+func (c *Cluster) reserve(port int) error {
 	if port == 0 {
-		return nil, errors.New("no port chosen")
+		return errors.New("no port chosen")
 	}
-	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	reservation, err := net.Listen("unix", fmt.Sprintf("@podfit-port-%d", port))
+	if err != nil {
+		return fmt.Errorf("port %d is reserved by another local cluster or test: %w", port, err)
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		reservation.Close()
+		return err
+	}
+	c.ports = append(c.ports, reservation)
+	return l.Close()
+}
+
+// release ends the reservation of the ports.
+func (c *Cluster) release() {
+	for _, reservation := range c.ports {
+		reservation.Close()
+	}
+	c.ports = nil
 }
 
 // chooseEpoch reads the start time of the scenario from the state folder, so that its clock continues after a restart.

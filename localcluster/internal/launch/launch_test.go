@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -115,6 +117,7 @@ func TestCluster_choosePorts_reusesPortsOfStateFolder(t *testing.T) {
 	choose := func() Ports {
 		t.Helper()
 		c := &Cluster{Info: Info{StateDir: dir}, options: Options{Nodes: 3}}
+		defer c.release()
 		if err := c.choosePorts(); err != nil {
 			t.Fatal(err)
 		}
@@ -129,13 +132,36 @@ func TestCluster_choosePorts_reusesPortsOfStateFolder(t *testing.T) {
 	if len(slices.Compact(all)) != 10 || all[0] < firstPort {
 		t.Errorf("ports: %v", all)
 	}
-	taken, err := listen(first.APIServer)
+	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first.APIServer))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	if other := choose(); other.APIServer == first.APIServer || other.Etcd != first.Etcd {
 		t.Errorf("with a port taken: %v", other)
+	}
+}
+
+// No part listens yet when the next cluster chooses its ports.
+func TestCluster_choosePorts_noPortBelongsToTwoClusters(t *testing.T) {
+	owner := map[int]int{}
+	for i := range 40 {
+		c := &Cluster{Info: Info{StateDir: t.TempDir()}, options: Options{Nodes: 100}}
+		t.Cleanup(c.release)
+		if err := c.choosePorts(); err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range c.Info.Ports.Kubelets {
+			if other, taken := owner[port]; taken {
+				t.Fatalf("clusters %d and %d both have port %d", other, i, port)
+			}
+			owner[port] = i
+		}
+	}
+	c := &Cluster{Info: Info{StateDir: t.TempDir()}, options: Options{ControlPort: slices.Collect(maps.Keys(owner))[0]}}
+	t.Cleanup(c.release)
+	if err := c.choosePorts(); err == nil || !strings.Contains(err.Error(), "is reserved by another local cluster or test") {
+		t.Errorf("a control port of another cluster: error %v", err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -185,7 +186,7 @@ func TestAdmit_randomPods_equalsUpstream(t *testing.T) {
 				if !equality.Semantic.DeepEqual(want, got) {
 					// A pod with a boost may be admitted although its size without the boost is not.
 					held := g.CPUStartupBoost && strings.Contains(got.Annotations["vpaUpdates"], "capped to what the API server admits")
-					if held || policy.Refused(policy.Limits{Range: s.limits}, projection.Pod(want, nil), nil).Refused() {
+					if held || admissible.Refused(policy.Limits{Range: s.limits}, projection.Pod(want, nil), nil).Refused() {
 						refused++ // the API server refuses upstream's pod; podfit's result is tested in test/admission
 						return
 					}

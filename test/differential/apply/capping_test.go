@@ -24,6 +24,7 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/routines"
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/test/differential/cases"
@@ -499,7 +500,7 @@ func TestFit_randomPods_equalsUpstream(t *testing.T) {
 
 // held reports whether podfit changed a size because the API server would refuse it.
 func held(f policy.Fitted) bool {
-	return slices.ContainsFunc(f.Notes, func(n policy.Note) bool { return n.Kind == policy.HeldToAdmitted })
+	return slices.ContainsFunc(f.Notes, func(n admissible.Note) bool { return n.Kind == admissible.HeldToAdmitted })
 }
 
 // isRefused reports whether the API server refuses a pod with the sizes that upstream gives it.
@@ -508,7 +509,7 @@ func isRefused(l cluster.LimitRange, p *cluster.Pod, u upstreamFit) bool {
 	for _, c := range p.Containers {
 		fits = append(fits, policy.Fitted{Container: c.Name, Requests: u.requests[c.Name], Limits: u.limits[c.Name]})
 	}
-	return policy.Refused(policy.Limits{Range: l}, p, fits).Refused()
+	return admissible.Refused(policy.Limits{Range: l}, p, fits).Refused()
 }
 
 // A share of a pod LimitRange below one byte is zero for podfit. Upstream rounds it to -1 byte, which the API server refuses, so

@@ -117,6 +117,7 @@ func TestEvict_randomPods_decidesAsUpstream(t *testing.T) {
 				want = append(want, p.Name)
 			}
 		}
+		want = want[:min(len(want), 2)] // podfit evicts the others when these have replacements
 		var got []string
 		for _, d := range plan.Plan(noon, w, b) {
 			if d.Do == decision.Evict {

@@ -12,6 +12,7 @@ import (
 
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -64,7 +65,7 @@ func TestFit_proportionalLimits_equalUpstream(t *testing.T) {
 		var gotNotes []string
 		for _, note := range got.Notes {
 			gotNotes = append(gotNotes, note.String())
-			if note.Kind == policy.LimitOverflow {
+			if note.Kind == admissible.LimitOverflow {
 				overflows++
 			}
 		}

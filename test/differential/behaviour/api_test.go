@@ -316,6 +316,7 @@ func (s *simulation) evict(w *simulated, p *replica, body []byte) *metav1.Status
 	if s.onEvict != nil {
 		s.onEvict(w, p, "")
 	}
+	w.effects.evicted[p.number] = time.Now()
 	s.remove(w, p)
 	return nil
 }
@@ -381,6 +382,7 @@ func (s *simulation) delete(w *simulated, p *replica, body []byte) *metav1.Statu
 	if s.onDelete != nil {
 		s.onDelete(w, p)
 	}
+	w.effects.evicted[p.number] = time.Now()
 	s.remove(w, p)
 	return nil
 }

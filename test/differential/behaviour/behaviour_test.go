@@ -40,10 +40,15 @@ func TestUpdater_staleWatchQuotasAndScaleDowns_noWorseThanUpstream(t *testing.T)
 	compareMany(t, usual/7, drawStaleQuotas)
 }
 
+// Evictions without effect are rare, with all flags at their defaults.
+func TestUpdater_replacementsAreNotSized_noWorseThanUpstream(t *testing.T) {
+	compareMany(t, usual/7, drawWithoutEffect)
+}
+
 // compareMany compares the updaters in random worlds.
 func compareMany(t *testing.T, number int, draw func(cases.Dice) *world) {
 	t.Helper()
-	var worlds, pods, ours, theirs, minutes int
+	var worlds, pods, ours, theirs, minutes, without, withoutOfUpstream int
 	used := map[string]int{}
 	violated := false
 	began := time.Now()
@@ -57,6 +62,8 @@ func compareMany(t *testing.T, number int, draw func(cases.Dice) *world) {
 		}
 		ours += r.ours
 		theirs += r.theirs
+		without += r.without
+		withoutOfUpstream += r.withoutOfUpstream
 		for name, n := range r.used {
 			used[name] += n
 		}
@@ -76,6 +83,7 @@ func compareMany(t *testing.T, number int, draw func(cases.Dice) *world) {
 	}
 	t.Logf("%d worlds with %d pods, %d simulated hours, in %s; seed %s", worlds, pods, minutes/60, time.Since(began).Round(time.Second), seed)
 	t.Logf("satisfied pods at the end: %d with podfit, %d with upstream", ours, theirs)
+	checkTotal(t, worlds, without, withoutOfUpstream)
 	if worlds > 50 && min(ours, theirs) < pods/4 {
 		t.Error("too few pods are satisfied for a meaningful comparison")
 	}
@@ -175,6 +183,10 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 		"waits an hour for the resize of a pod that is down": {rescuing(grow("InPlaceOrRecreate", 3).with(killed).with(func(w *workload) {
 			w.Resizing.How = "silent"
 		})), waitsForResizes, "refusals are reported"},
+		"evicts a pod that is not sized in each pass": {hungry, func(_ context.Context, s *simulation, p *podfit) {
+			evictUnchecked(s, s.workloads[0].pods[s.minute()%3])
+			p.leavesAll(s, decision.Reason{Code: decision.Probing})
+		}, "evictions without effect are rare: more than 2"},
 		"evicts a pod that fits on no node in each pass":               {fitsNowhere, probesEvery(1, 1), "evictions without effect are rare"},
 		"evicts two pods that fit on no node after each back-off":      {fitsNowhere, probesEvery(420, 2), "evictions without effect are rare"},
 		"evicts a pod that fits on no node after a constant back-off":  {fitsNowhere, probesEvery(40, 1), "evictions without effect are rare"},
@@ -320,6 +332,8 @@ type result struct {
 	ours      int            // pods that are satisfied at the end
 	theirs    int            // the same with upstream
 	used      map[string]int // 1 for each difference that occurs in this world, by name
+
+	without, withoutOfUpstream int // evictions without effect, with all flags at their defaults
 }
 
 // compare runs a world with upstream's updater and then with podfit's updater, and checks podfit.
@@ -329,7 +343,7 @@ func compare(t *testing.T, w *world) result {
 
 func compareWith(t *testing.T, w *world, pass func(context.Context, *simulation, *podfit)) (r result) {
 	prepare()
-	var reference [][]count
+	var reference *course
 	synctest.Test(t, func(t *testing.T) { reference = runUpstream(t.Context(), newSimulation(w)) })
 	synctest.Test(t, func(t *testing.T) { r = runPodfit(t.Context(), newSimulation(w), reference, pass) })
 	return r
@@ -349,8 +363,14 @@ const (
 	quietResizing = 75
 )
 
-// runUpstream returns the counts of pods after each minute, by minute and workload.
-func runUpstream(ctx context.Context, s *simulation) [][]count {
+// A course is what happened with upstream.
+type course struct {
+	counts  [][]count // of pods after each minute, by minute and workload
+	effects []effects // by workload
+}
+
+// runUpstream runs upstream's updater.
+func runUpstream(ctx context.Context, s *simulation) *course {
 	w, u := s.world, newUpstream(s)
 	var out [][]count
 	changed, revision := 0, s.revision
@@ -376,7 +396,11 @@ func runUpstream(ctx context.Context, s *simulation) [][]count {
 			out = append(out, out[len(out)-1])
 		}
 	}
-	return out
+	r := &course{counts: out}
+	for _, sw := range s.workloads {
+		r.effects = append(r.effects, sw.effects)
+	}
+	return r
 }
 
 func (s *simulation) resizing() bool {
@@ -392,7 +416,15 @@ func (s *simulation) resizing() bool {
 
 // until waits for a minute, unless it has passed, and runs the steps of the cluster up to it.
 func (s *simulation) until(minute int) {
+	if s.world.Defaults {
+		s.ticks(minute)
+	}
 	time.Sleep(time.Until(s.started.Add(time.Duration(minute) * time.Minute)))
+	s.catchUp()
+}
+
+// catchUp runs the steps of the cluster up to the present minute.
+func (s *simulation) catchUp() {
 	for m := s.stepped + 1; m <= s.minute(); m++ {
 		s.step(m)
 		s.stepped = m
@@ -408,9 +440,18 @@ func (s *simulation) counts() []count {
 }
 
 // runPodfit runs podfit's updater, and checks it after each minute.
-func runPodfit(ctx context.Context, s *simulation, reference [][]count, pass func(context.Context, *simulation, *podfit)) result {
+func runPodfit(ctx context.Context, s *simulation, reference *course, pass func(context.Context, *simulation, *podfit)) result {
 	w, p := s.world, newPodfit(s)
 	c := newChecker(s, p, reference)
+	s.onTick = func() {
+		s.mu.Lock()
+		c.before(s.minute())
+		s.mu.Unlock()
+		pass(ctx, s, p)
+		s.mu.Lock()
+		c.noteActions(s.minute())
+		s.mu.Unlock()
+	}
 	r := result{used: c.used}
 	for minute := 0; minute < w.Minutes && c.violation == ""; minute++ {
 		r.minutes++
@@ -423,6 +464,7 @@ func runPodfit(ctx context.Context, s *simulation, reference [][]count, pass fun
 		s.mu.Unlock()
 		s.until(minute + 1)
 		done := c.settled(minute)
+		c.withoutEffect(minute)
 		c.compare(min(s.minute(), w.Minutes) - 1)
 		minute = max(minute, s.minute()-1)
 		if done {
@@ -431,7 +473,11 @@ func runPodfit(ctx context.Context, s *simulation, reference [][]count, pass fun
 	}
 	for i, n := range s.counts() {
 		r.ours += n.satisfied
-		r.theirs += reference[min(s.minute(), w.Minutes)-1][i].satisfied
+		r.theirs += reference.counts[min(s.minute(), w.Minutes)-1][i].satisfied
+		if w.Defaults {
+			r.without += len(s.workloads[i].effects.without)
+			r.withoutOfUpstream += len(reference.effects[i].without)
+		}
 	}
 	r.violation = c.violation
 	r.journal = strings.Join(s.journal[max(0, len(s.journal)-60):], "\n")

@@ -35,7 +35,7 @@ const never = -1000
 type checker struct {
 	sim       *simulation
 	podfit    *podfit
-	reference [][]count // upstream's counts, by minute and workload
+	reference *course // of upstream
 	violation string
 	used      map[string]int
 
@@ -68,7 +68,7 @@ type state struct {
 	probes     probes
 }
 
-func newChecker(s *simulation, p *podfit, reference [][]count) *checker {
+func newChecker(s *simulation, p *podfit, reference *course) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}, held: map[string]int{}}
 	for range s.workloads {
 		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
@@ -134,6 +134,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
+	c.pausing(w, p)
 	if p.over && w.exceedsQuota(p, minute) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted because a quota refused its resize", p.pod.Name)
 	}
@@ -142,7 +143,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
-	if w.Unsized.open(minute) {
+	if w.leavesUnsized(minute) {
 		st.futile = true
 	}
 }
@@ -165,6 +166,9 @@ func (c *checker) overQuotaBeside(w *simulated, p *replica) *replica {
 	return nil
 }
 
+// spentFor is how long the restart of a pod by a resize takes from the budget, which is less than a minute.
+const spentFor = 54 * time.Second
+
 // deleting checks the deletion of a pod: it is not ready because of OOM kills, and the last pod that was deleted has been replaced.
 func (c *checker) deleting(w *simulated, p *replica) {
 	minute, st := c.sim.minute(), &c.states[w.index]
@@ -179,16 +183,13 @@ func (c *checker) deleting(w *simulated, p *replica) {
 	st.acted, st.evicted, st.rescued = minute, minute, true
 	st.deleted, st.deletedAt = p.number, minute
 	st.evictions++
-	st.futile = st.futile || w.Unsized.open(minute)
+	st.futile = st.futile || w.leavesUnsized(minute)
 }
 
 // resizing checks the disruption limits when a pod is resized (P2): they apply to resizes that restart a container, and the minimum
 // number of replicas applies to all, unless --in-place-skip-disruption-budget is set.
 func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	minute, st := c.sim.minute(), &c.states[w.index]
-	if restarts {
-		p.restarts = minute
-	}
 	if w.Mode != "InPlace" && w.Mode != "InPlaceOrRecreate" {
 		c.fail(minute, "the update mode is respected", "%s is resized in mode %s", p.pod.Name, w.Mode)
 	}
@@ -199,13 +200,14 @@ func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 	if st.live < least && !c.sim.world.SkipBudget && !c.isRescue(w, p) && (restarts || !c.isRescueInService(w, p)) {
 		c.fail(minute, "disruption limits are respected", "%s is resized with %d live pods, and the minimum is %d", p.pod.Name, st.live, least)
 	}
-	if !restarts || p.unserved >= c.oldest() {
+	if !restarts || p.unserved >= c.oldest() { // the restart of a pod that is down takes nothing out of service
 		return
 	}
+	p.restarted = time.Now()
 	left := c.readyInWatch(w) - 1
 	for _, o := range w.pods {
-		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && o.restarts >= c.began {
-			left-- // it is restarted by a resize of this pass, too
+		if o != p && o.pod.DeletionTimestamp == nil && isReady(o.pod) && time.Since(o.restarted) < spentFor {
+			left-- // it is restarted by a resize, too
 		}
 	}
 	if tolerance := c.tolerance(w); left < w.Replicas-tolerance {
@@ -258,7 +260,7 @@ func (c *checker) isRescue(w *simulated, p *replica) bool {
 // isRescueInService reports whether podfit may resize a pod without a restart although its workload has too few replicas: it was
 // OOM-killed minutes ago, and gets more memory.
 func (c *checker) isRescueInService(w *simulated, p *replica) bool {
-	return c.sim.world.Rescue && p.killed > c.oldest()-rescueFor && (w.getsMoreMemory(p.pod) || w.getsMoreMemory(c.watched(p)))
+	return c.sim.world.Rescue && p.killed >= c.oldest()-rescueFor && (w.getsMoreMemory(p.pod) || w.getsMoreMemory(c.watched(p)))
 }
 
 // watched returns a pod as the watch showed it when the pass began. A stale watch does not show yet that the kubelet has resized it.
@@ -283,8 +285,8 @@ func (w *simulated) getsMoreMemory(p *corev1.Pod) bool {
 	return r[0].Requests.Memory().Cmp(*has.Requests.Memory()) > 0
 }
 
-// after checks the results of a pass.
-func (c *checker) after(minute int) {
+// noteActions records which workloads a pass changed.
+func (c *checker) noteActions(minute int) {
 	for i, w := range c.sim.workloads {
 		st := &c.states[i]
 		st.look(w.count(), w.Replicas, minute)
@@ -294,6 +296,14 @@ func (c *checker) after(minute int) {
 				st.rescued = st.rescued || c.sim.world.Rescue && p.killed >= 0 && st.live < w.minimum(c.sim.world)
 			}
 		}
+	}
+}
+
+// after checks the results of a pass.
+func (c *checker) after(minute int) {
+	c.noteActions(minute)
+	for i, w := range c.sim.workloads {
+		st := &c.states[i]
 		for _, p := range w.pods {
 			c.pod(w, p, minute)
 		}
@@ -352,8 +362,11 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		if verb == "evict" && c.isRescueReported(w, p, minute) {
 			continue
 		}
-		// The action would not be tried now, because a quota that podfit can read has no room: users have the event about that.
-		if c.podfit.decisions[uid].Reason.Code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) {
+		// The action would not be tried now, because a quota that podfit can read has no room, or because changes of the workload have no
+		// lasting effect, and now and then another pod is tried: users have the event about that.
+		code := c.podfit.decisions[uid].Reason.Code
+		if code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) ||
+			(code == decision.BackingOff || code == decision.BudgetSpent) && c.hasEvent(w, backOffEvent) {
 			continue
 		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
@@ -504,11 +517,19 @@ var conditions = map[string]func(observation) bool{
 	"TooFewReplicas": func(o observation) bool { return o.w.scheduled() < o.w.minimum(o.sim.world) },
 	"SameSize":       func(o observation) bool { return o.w.sameSize(o.p.pod) },
 	"Probing": func(o observation) bool {
-		// The probe was evicted in this pass, or the rate limit did not allow any eviction.
-		return o.isFutile() && slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+		// The effect of other evictions is not known yet.
+		if len(o.w.effects.evicted) > 0 || o.state().evicted >= 0 && o.watchShows(o.state().evicted) || o.w.unclear(o.minute) {
+			return true
+		}
+		// The probes were evicted in this pass, or the rate limit did not allow their evictions.
+		probes := 0
+		for _, p := range o.w.pods {
 			why := o.podfit.decisions[string(p.pod.UID)].Reason.Code
-			return p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == decision.RateLimited || why == decision.OutOfTime)
-		})
+			if p != o.p && (p.last["evict"] == o.minute && p.lastAt == o.minute || why == decision.RateLimited || why == decision.OutOfTime) {
+				probes++
+			}
+		}
+		return probes >= 2 || probes == 1 && o.isFutile()
 	},
 	// An evicted pod has no replacement yet, or the watch may not show it yet. An eviction without a response may have been carried
 	// out: until the watch must have shown the outcome, its replacement is awaited, too. After refused resizes, one pod is evicted to see
@@ -600,7 +621,7 @@ var conditions = map[string]func(observation) bool{
 		if o.isRescueOverdue() {
 			return false
 		}
-		return !isResized(o.p.pod) || o.w.undone > 0 && o.minute-o.p.resized <= unclear || o.watchShows(o.p.applied)
+		return !isResized(o.p.pod) || o.w.undone > 0 && o.minute-o.p.last["resize"] <= unclear || o.watchShows(o.p.applied)
 	},
 	"ResizeStalled": func(o observation) bool {
 		return o.sim.world.Rescue && o.w.Mode == "InPlace" && o.p.killed >= 0 && !isResized(o.p.pod) && o.minute-o.p.resized >= stuckAfter
@@ -820,7 +841,7 @@ func (c *checker) compare(minute int) {
 	var satisfied, explained, wanted, pods, undone int
 	var ready, unready, theirReady int
 	for i, w := range c.sim.workloads {
-		st, ours, theirs := &c.states[i], w.count(), c.reference[minute][i]
+		st, ours, theirs := &c.states[i], w.count(), c.reference.counts[minute][i]
 		st.look(ours, w.Replicas, minute)
 		because, becauseUnready := 0, 0
 		if theirs.satisfied > ours.satisfied {
@@ -1019,6 +1040,12 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
 			return backs && o.isFutile()
+		},
+	},
+	{
+		name: "W-13 ineffective evictions", reason: "podfit evicts two pods at most until their replacements show that evictions have an effect",
+		explains: func(o observation) bool {
+			return o.why().Code == decision.Probing && (len(o.w.effects.evicted) > 0 || o.watchShows(o.state().evicted) || o.w.unclear(o.minute))
 		},
 	},
 	{

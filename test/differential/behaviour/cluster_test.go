@@ -40,6 +40,7 @@ type simulation struct {
 	// podfit's webhook with the permission to read ResourceQuotas.
 	keepsSizeOverQuota bool
 
+	onTick   func()                                        // called after a change between two minutes, see ticks
 	onScale  func(w *simulated)                            // called when the number of replicas has changed
 	onDelete func(w *simulated, p *replica)                // called for every deletion by an updater before it is carried out
 	onEvict  func(w *simulated, p *replica, reply string)  // called for every eviction before it is carried out; reply is the refusal, or ""
@@ -63,6 +64,8 @@ type simulated struct {
 	mayFail   []int      // number of requests that each fault may have affected
 	// evictedLeaving is whether an eviction was accepted of a pod that a scale-down had deleted before. The updater cannot know that.
 	evictedLeaving bool
+	effects        effects
+	everywhere     *window // world.Unsized
 	bounds         map[*corev1.Pod]*vpav1.RecommendedPodResources
 }
 
@@ -79,7 +82,7 @@ type replica struct {
 	wakesAt   int                    // minute of the restart after it
 	answered  *corev1.Pod            // the pod that the cached answers belong to
 	answers   map[string]*corev1.Pod // results of patches, by patch
-	restarts  int                    // minute of the last resize that restarts a container
+	restarted time.Time              // when a resize last restarted the pod, which was ready
 	resizes   int                    // number of accepted resizes
 	tried     map[string]int         // requests since the pod or its recommendation changed, by verb; for evictions also since another pod was deleted
 	replies   map[string]string      // the last replies, by verb
@@ -93,6 +96,7 @@ type replica struct {
 	last      map[string]int         // the same, by verb
 	fine      int                    // last minute in which the pod was satisfied
 	late      bool                   // a resize was carried out after others were refused
+	readyFrom time.Time              // when the pod became ready; zero if it has been since before the simulation
 	served    int                    // last minute in which the pod was ready
 	unserved  int                    // last minute in which the pod was not ready
 	killed    int                    // minute of the last OOM kill
@@ -101,7 +105,7 @@ type replica struct {
 func newSimulation(w *world) *simulation {
 	s := &simulation{world: w, started: time.Now()}
 	for i := range w.Workloads {
-		sw := &simulated{workload: w.Workloads[i], index: i, namespace: fmt.Sprintf("ns-%d", i)}
+		sw := &simulated{workload: w.Workloads[i], index: i, namespace: fmt.Sprintf("ns-%d", i), everywhere: w.Unsized, effects: effects{evicted: map[int]time.Time{}}}
 		calculator := limits{sw.MostMB}
 		sw.processor = vpautil.NewCappingRecommendationProcessor(calculator)
 		sw.provider = recommendation.NewProvider(calculator, sw.processor)
@@ -125,8 +129,12 @@ func newSimulation(w *world) *simulation {
 	return s
 }
 
-// at returns the time of a minute of the simulation. Times in objects are whole seconds.
+// at returns the time of a minute of the simulation, or the present time if the minute is not over and the cluster changes every few seconds.
+// Times in objects are whole seconds.
 func (s *simulation) at(minute int) metav1.Time {
+	if s.world.Defaults && minute == s.minute() {
+		return metav1.NewTime(time.Now().Truncate(time.Second))
+	}
 	return metav1.NewTime(s.started.Add(time.Duration(minute) * time.Minute).Truncate(time.Second))
 }
 
@@ -173,6 +181,9 @@ func (w *simulated) advise(created metav1.Time, minute int) {
 			TargetRef:    &autoscalingv1.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: kind, Name: name},
 			UpdatePolicy: &vpav1.PodUpdatePolicy{UpdateMode: &mode},
 		},
+	}
+	if w.AfterOOM > 0 {
+		v.Spec.UpdatePolicy.EvictAfterOOMSeconds = &w.AfterOOM
 	}
 	if w.MinReplicas > 0 {
 		v.Spec.UpdatePolicy.MinReplicas = &w.MinReplicas
@@ -278,7 +289,7 @@ func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.ResourceVersion = "0"
 	w.pods = append(w.pods, &replica{
 		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{},
-		served: never, unserved: never, killed: never, restarts: never,
+		served: never, unserved: never, killed: never,
 	})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
 	w.vacant[number] = -1
@@ -314,11 +325,7 @@ func (s *simulation) step(minute int) {
 				s.scale(w, to.Replicas)
 			}
 		}
-		s.replace(w, minute)
-		for _, p := range w.pods {
-			s.schedule(p)
-			s.run(w, p, minute)
-		}
+		s.progressOf(w, minute)
 	}
 	if s.world.Lag > 0 {
 		s.shown = append(s.shown, s.all())
@@ -338,6 +345,7 @@ func (s *simulation) scale(w *simulated, replicas int) {
 	for i := range w.vacant {
 		if i >= replicas {
 			w.vacant[i] = -1
+			delete(w.effects.evicted, i)
 		}
 	}
 	for _, p := range w.pods {
@@ -373,6 +381,9 @@ func (s *simulation) remove(w *simulated, p *replica) {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	s.change(p, func(q *corev1.Pod) { q.DeletionTimestamp = &now })
 	p.leaves = s.minute() + 1 + w.Grace
+	if s.world.Defaults {
+		p.leaves--
+	}
 	for _, o := range w.pods {
 		delete(o.tried, "evict") // a disruption budget may allow another eviction when the pod is replaced
 	}
@@ -466,10 +477,13 @@ func (s *simulation) replace(w *simulated, minute int) {
 		}
 		p := s.make(w, number)
 		own := p.DeepCopy()
-		if w.Unsized.open(minute) {
-			w.unsized = true
-		} else {
-			w.size(p)
+		w.size(p)
+		sized := p
+		if w.leavesUnsized(minute) {
+			p, w.unsized = own, true
+		}
+		if w.Reset.open(minute) {
+			p.Annotations = sized.Annotations
 		}
 		if s.keepsSizeOverQuota && w.rejects(p) && !w.rejects(own) {
 			p, w.unsized = own, true
@@ -483,6 +497,7 @@ func (s *simulation) replace(w *simulated, minute int) {
 		}
 		w.refused = 0
 		s.note("created %s with %s", p.Name, show(p))
+		w.effects.replaced(number, sameResources(p, sized))
 		s.add(w, p, number, minute)
 	}
 }
@@ -559,7 +574,7 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 			if minute == 0 { // it was started before the simulation
 				p.readyAt = 0
 			}
-			p.diesAt = minute + w.OOM.Every
+			p.diesAt = s.clock(w, minute) + w.OOM.after(0)
 		}
 		s.change(p, func(q *corev1.Pod) {
 			q.Status.Phase = corev1.PodRunning
@@ -594,6 +609,9 @@ func (s *simulation) run(w *simulated, p *replica, minute int) {
 		p.unserved = minute
 	}
 	if ready != isReady(p.pod) {
+		if s.createdAt(p) >= 0 {
+			p.readyFrom = time.Now()
+		}
 		s.change(p, func(q *corev1.Pod) {
 			status := corev1.ConditionFalse
 			if ready {
@@ -611,20 +629,22 @@ func (s *simulation) kill(w *simulated, p *replica, minute int) {
 	}
 	has := running(p.pod, 0)
 	enough := has.Requests.Memory().Value() >= w.OOM.NeedMB<<20
+	now := s.clock(w, minute)
 	switch {
-	case p.wakesAt > 0 && minute >= p.wakesAt:
-		p.wakesAt, p.diesAt = 0, minute+w.OOM.Every
+	case p.wakesAt > 0 && now >= p.wakesAt:
+		p.wakesAt, p.diesAt = 0, now+w.OOM.after(0)
 		s.change(p, func(q *corev1.Pod) {
 			began := s.at(minute)
 			q.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
 		})
-	case p.wakesAt == 0 && !enough && minute >= p.diesAt:
-		p.wakesAt, p.killed = minute+w.OOM.Every, minute
+	case p.wakesAt == 0 && !enough && now >= p.diesAt:
+		p.killed = minute
 		s.change(p, func(q *corev1.Pod) {
 			c := &q.Status.ContainerStatuses[0]
 			c.RestartCount++
+			p.wakesAt = now + w.OOM.after(c.RestartCount)
 			c.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: "OOMKilled", ExitCode: 137, StartedAt: s.at(minute - w.OOM.Every), FinishedAt: s.at(minute),
+				Reason: "OOMKilled", ExitCode: 137, StartedAt: metav1.NewTime(s.at(minute).Add(-w.OOM.lives())), FinishedAt: s.at(minute),
 			}}
 			c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		})
@@ -793,9 +813,11 @@ func (s *simulation) next(minute int) int {
 		for _, to := range w.Scales {
 			at(to.At)
 		}
-		if w.Unsized != nil {
-			at(w.Unsized.From)
-			at(w.Unsized.To)
+		for _, unsized := range []*window{w.Unsized, w.Reset, w.everywhere} {
+			if unsized != nil {
+				at(unsized.From)
+				at(unsized.To)
+			}
 		}
 		for _, f := range w.Faults {
 			at(f.When.From)

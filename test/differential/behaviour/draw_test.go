@@ -70,6 +70,49 @@ func drawStaleQuotas(d cases.Dice) *world {
 	return w
 }
 
+// drawWithoutEffect returns a random world in which replacements do not have the recommended size: the webhook is not called for them, or another
+// webhook resets their requests. All flags of podfit have their defaults, and containers are OOM-killed seconds after each start.
+func drawWithoutEffect(d cases.Dice) *world {
+	w := draw(d)
+	w.Minutes = cases.Pick(d, 60, 60, 60, 60, 60, 60, 120, 240)
+	w.Defaults, w.Rescue, w.Rate, w.SkipBudget, w.Min, w.Tolerance = true, true, 0, false, 2, 0.5
+	if d.OneIn(3) {
+		w.Unsized = drawWindow(d)
+	}
+	w.Workloads = w.Workloads[:min(len(w.Workloads), 3)]
+	for i := range w.Workloads {
+		x := &w.Workloads[i]
+		if w.Lag > 0 {
+			x.Scales = nil // a stale watch may never show a replacement that a scale-down removes
+		}
+		if x.Mode == "InPlace" { // needs a feature gate
+			x.Mode = "Recreate"
+		}
+		if d.OneIn(2) { // the requests are within the bounds
+			x.Template = size{1000, 1024}
+			x.Advice[0].Target = size{1000, cases.Pick[int64](d, 2048, 1536)}
+		}
+		for j := range x.Advice { // a recommendation of the size that new pods have anyway would show an effect
+			if x.Advice[j].Target == x.Template {
+				x.Advice[j].Target.Memory *= 2
+			}
+		}
+		if !d.OneIn(5) {
+			x.OOM = outOfMemory{NeedMB: x.Template.Memory + 1 + d.Int64N(2048), Seconds: 5 * (1 + d.IntN(24))}
+		}
+		if i > 0 && d.OneIn(3) {
+			continue
+		}
+		x.Unsized, x.Reset = nil, nil
+		if d.OneIn(2) {
+			x.Unsized = drawWindow(d)
+		} else {
+			x.Reset = drawWindow(d)
+		}
+	}
+	return w
+}
+
 func drawWorkload(d cases.Dice) workload {
 	small, large := size{100, 128}, size{1000, 1024}
 	w := workload{Replicas: 1 + d.IntN(6), Mode: cases.Pick(d, "Recreate", "InPlaceOrRecreate", "InPlaceOrRecreate", "InPlace", "Auto"), Template: small}

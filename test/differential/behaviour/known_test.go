@@ -215,6 +215,19 @@ var known = map[string]*world{
 		}),
 	}},
 
+	// Replacements with the old size are within the bounds, as long as their containers were not OOM-killed again.
+	"the webhook is not called for pods that are OOM-killed seconds after each start": hungry,
+	"the webhook is not called any more for pods of a StatefulSet that are OOM-killed": defaults(starved.with(func(w *workload) {
+		w.StatefulSet, w.Unsized = true, &window{From: 20}
+		w.Advice = []advice{{Target: size{1000, 1024}}, {At: 30, Target: size{1000, 2048}}}
+	})),
+	"another webhook resets the requests of pods that are OOM-killed": defaults(starved.with(func(w *workload) { w.Reset = &window{} })),
+
+	"evictAfterOOMSeconds is shorter than the life of the containers": defaults(starved.with(func(w *workload) {
+		w.AfterOOM, w.Replicas, w.Unsized = 1, 6, &window{}
+	})),
+	"pods of a StatefulSet are ready at once": defaults(grow("Recreate", 3).with(func(w *workload) { w.StatefulSet = true })),
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
@@ -239,6 +252,23 @@ var freedQuota = &world{Minutes: 120, Min: 2, Tolerance: 0.5, Workloads: []workl
 		w.Fine, w.Scales = []int{1, 3, 4}, []scaling{{At: 2, Replicas: 2}}
 	}),
 }}
+
+// starved is a workload whose containers are OOM-killed seconds after each start. Their requests are within the bounds of the recommendation.
+var starved = workload{
+	Mode: "Recreate", Replicas: 3, Template: size{1000, 1024}, Advice: []advice{{Target: size{1000, 2048}}}, OOM: outOfMemory{NeedMB: 1500, Seconds: 5},
+}
+
+// hungry is a world in which the webhook is called for no new pod, and OOM-killed pods do not get more memory.
+var hungry = func() *world {
+	w := defaults(starved)
+	w.Unsized = &window{}
+	return w
+}()
+
+// defaults returns a world of two hours in which all flags of podfit have their defaults.
+func defaults(ws ...workload) *world {
+	return &world{Minutes: 120, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: ws}
+}
 
 // stale returns a world in which the watches of updaters are some minutes behind.
 func stale(minutes int, ws ...workload) *world {

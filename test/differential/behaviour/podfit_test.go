@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,23 @@ func newPodfit(s *simulation) *podfit {
 	s.keepsSizeOverQuota = s.world.Quotas
 	w := s.world
 	c := updater.Defaults()
+	if !w.Defaults {
+		c = configured(w)
+	}
+	if slices.ContainsFunc(w.Workloads, func(x workload) bool { return x.AfterOOM > 0 }) {
+		c.Gates = process.Gates{process.InPlaceGate: !w.Defaults, process.PerVPAConfig: true}
+	}
+	p := &podfit{
+		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
+		events: map[string][]string{},
+	}
+	p.updater = updater.New(c, p.view, actuation.NewPodWriter(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	return p
+}
+
+// configured returns the flags of podfit in a world without its defaults.
+func configured(w *world) updater.Config {
+	c := updater.Defaults()
 	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
 	if w.Rate > 0 {
 		c.RateLimit = w.Rate / 60
@@ -59,12 +77,7 @@ func newPodfit(s *simulation) *podfit {
 		c.OOMRescue = "off" // upstream's rules for OOM kills
 	}
 	c.Gates = process.Gates{process.InPlaceGate: true}
-	p := &podfit{
-		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
-		events: map[string][]string{},
-	}
-	p.updater = updater.New(c, p.view, actuation.NewPodWriter(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	return p
+	return c
 }
 
 func (p *podfit) pass(ctx context.Context) {

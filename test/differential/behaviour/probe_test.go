@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/attempt"
 )
 
 // The least time between evictions without effect: it doubles with each of them.
@@ -45,7 +45,7 @@ func (c *checker) probing(w *simulated, p *replica) {
 	st.row++
 	// Passes begin each minute, and take part of a minute.
 	after := time.Duration(minute-c.states[w.index].evicted+1) * time.Minute
-	if least := ledger.Doubled(firstProbe, lastProbe, st.row); after < least {
+	if least := attempt.Doubled(firstProbe, lastProbe, st.row); after < least {
 		c.fail(minute, "evictions without effect are rare", "%s is evicted %s after the last eviction, and the back-off after %d evictions without effect is %s", p.pod.Name, after, st.row, least)
 	}
 }
@@ -81,7 +81,7 @@ func (c *checker) isUseless(w *simulated, p *corev1.Pod, created int) bool {
 	}
 	total := w.total(c.sim.minute())
 	fits := c.sim.world.Nodes == 0 || total.CPU <= node.CPU && total.Memory <= node.Memory
-	return fits && w.Unsized.open(created) && p.Status.Phase == corev1.PodRunning && !w.satisfied(&replica{pod: p})
+	return fits && w.leavesUnsized(created) && p.Status.Phase == corev1.PodRunning && !w.satisfied(&replica{pod: p})
 }
 
 // isRescueOverdue reports whether a pod that is down because of OOM kills, and gets more memory by its resize, has waited for it for longer

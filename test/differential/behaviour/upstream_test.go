@@ -72,7 +72,7 @@ var upstreamClient = sync.OnceValue(func() *kubernetes.Clientset {
 // which is not possible in a synctest bubble. So it is called once outside, and each simulation uses a copy with some fields
 // replaced.
 var original = sync.OnceValue(func() reflect.Value {
-	if err := features.MutableFeatureGate.Set("InPlace=true"); err != nil {
+	if err := features.MutableFeatureGate.Set("InPlace=true,PerVPAConfig=true"); err != nil {
 		panic(err)
 	}
 	config := &rest.Config{Host: "http://nowhere", Transport: emptyAPI{}, QPS: -1}

@@ -18,6 +18,8 @@ type world struct {
 	Quotas     bool    `json:",omitempty"` // podfit may read ResourceQuotas, as with its own chart; upstream cannot
 	Rescue     bool    `json:",omitempty"` // podfit has its default --oom-rescue=delete, and may read PodDisruptionBudgets; otherwise --oom-rescue=off
 	Lag        int     `json:",omitempty"` // minutes by which the watches of updaters are behind
+	Defaults   bool    `json:",omitempty"` // all flags of podfit have their defaults, see newPodfit, and the cluster changes every few seconds
+	Unsized    *window `json:",omitempty"` // new pods of all workloads do not get the recommended size: the webhook is not called
 	Node       size    // allocatable resources of each node
 	Nodes      int     `json:",omitempty"` // number of nodes; 0 means one node of unlimited size
 	Workloads  []workload
@@ -34,6 +36,7 @@ type workload struct {
 	Replicas    int
 	Mode        string
 	MinReplicas int32  `json:",omitempty"` // of the autoscaler
+	AfterOOM    int32  `json:",omitempty"` // evictAfterOOMSeconds of the autoscaler, which needs the feature gate PerVPAConfig
 	Template    size   // requests in the pod template
 	Limits      string `json:",omitempty"` // "": none; "same": equal to the requests; "twice"
 	Second      bool   `json:",omitempty"` // pods have a second container with the same template and recommendation
@@ -43,7 +46,8 @@ type workload struct {
 	Fine        []int     `json:",omitempty"` // replicas that initially have the size of the first recommendation
 
 	// New pods.
-	Unsized    *window `json:",omitempty"` // new pods do not get the recommended size: the webhook is down, or another webhook resets it
+	Unsized    *window `json:",omitempty"` // new pods do not get the recommended size: the webhook is not called
+	Reset      *window `json:",omitempty"` // likewise: another webhook resets the requests of new pods
 	Delay      int     `json:",omitempty"` // minutes until the controller creates a missing pod
 	Grace      int     `json:",omitempty"` // minutes until a deleted pod is removed
 	Start      int     `json:",omitempty"` // minutes from start to ready
@@ -113,6 +117,7 @@ type resizing struct {
 
 // An outOfMemory is a container that is repeatedly OOM-killed while it has less memory than it needs.
 type outOfMemory struct {
-	NeedMB int64 `json:",omitempty"`
-	Every  int   `json:",omitempty"` // minutes from start to OOM kill
+	NeedMB  int64 `json:",omitempty"`
+	Every   int   `json:",omitempty"` // minutes from start to OOM kill, and from there to the restart
+	Seconds int   `json:",omitempty"` // seconds from start to OOM kill, instead of Every; the kubelet restarts the container after its back-off
 }

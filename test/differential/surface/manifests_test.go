@@ -78,11 +78,6 @@ var ownObjects = map[string]string{
 	"ClusterRole /podfit:view":                                 "so that users with the role view may read VPA objects, and podfit's",
 	"Role kube-system/podfit:updater":                          "the ConfigMap that stops all changes",
 	"RoleBinding kube-system/podfit:updater":                   "likewise",
-	"ClusterRole /podfit:placeholders":                         "to create placeholder pods; a role of its own, so that it can be left out",
-	"ClusterRoleBinding /podfit:placeholders":                  "likewise",
-	"ClusterRole /podfit:provisioning-requests":                "to create ProvisioningRequests; a role of its own, so that it can be left out",
-	"ClusterRoleBinding /podfit:provisioning-requests":         "likewise",
-	"PriorityClass /podfit-placeholder":                        "of placeholder pods",
 	"Secret kube-system/vpa-tls-certs":                         "filled by podfit, which may not create Secrets; upstream leaves it to a script",
 	"MutatingWebhookConfiguration /vpa-webhook-config":         "filled by podfit, which may not create webhook configurations; upstream creates it",
 	"NetworkPolicy kube-system/vpa-recommender":                "who may connect",
@@ -204,22 +199,17 @@ func merged(a, b map[string]any) map[string]bool {
 // sizesOfNewNodes is why podfit reads the objects of cluster autoscalers.
 const sizesOfNewNodes = "for the sizes of nodes that can be added; without the right podfit goes on"
 
-// provisioningRights is why the updater may create PodTemplates and ProvisioningRequests.
-const provisioningRights = "to ask for capacity before an eviction; without the right podfit uses placeholder pods"
-
 // ownRights are rights that only podfit has.
 var ownRights = map[string]string{
 	"vpa-admission-controller secrets": "the Secret with the certificates, which upstream leaves to a script",
 	"vpa-recommender capacityplans":    "podfit's own API", "vpa-recommender capacityplans/status": "podfit's own API",
 	"vpa-recommender sizingprofiles": "podfit's own API", "vpa-recommender usagehistories": "podfit's own API",
-	"vpa-updater pods": "to delete OOM-killed pods that a disruption budget does not allow to be evicted, and to create placeholder pods; without the rights podfit goes on", "vpa-updater priorityclasses": "to find out whether it may create placeholder pods; without the right podfit goes on", "vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
+	"vpa-updater verticalpodautoscalers/status": "for the condition OOMRescue; without the right podfit goes on", "vpa-updater poddisruptionbudgets": "to find out what they lack; without the right podfit goes on",
 	"vpa-updater updatestates": "podfit's own API", "vpa-admission-controller updatestates": "podfit's own API",
 	"vpa-updater namespaces": "their annotations that stop or delay changes", "vpa-updater configmaps": "the one that stops all changes",
-	"vpa-updater podtemplates": provisioningRights, "vpa-updater provisioningrequests": provisioningRights,
-	"vpa-updater deployments":    "for surges; without the right podfit evicts instead",
 	"vpa-updater resourcequotas": "to keep to them; without the right podfit goes on", "vpa-admission-controller resourcequotas": "as for the updater",
 	"vpa-recommender horizontalpodautoscalers": "to leave requests alone by which they scale; without the right podfit goes on",
-	"vpa-updater horizontalpodautoscalers":     "as for the recommender, and to change their targets for VPAs that ask for it", "vpa-admission-controller horizontalpodautoscalers": "as for the recommender",
+	"vpa-updater horizontalpodautoscalers":     "as for the recommender", "vpa-admission-controller horizontalpodautoscalers": "as for the recommender",
 	"vpa-recommender nodepools": sizesOfNewNodes, "vpa-updater nodepools": sizesOfNewNodes, "vpa-admission-controller nodepools": sizesOfNewNodes,
 	"vpa-recommender machinedeployments": sizesOfNewNodes, "vpa-updater machinedeployments": sizesOfNewNodes, "vpa-admission-controller machinedeployments": sizesOfNewNodes,
 	"vpa-recommender sizingprofiles/status": "podfit's own API", "vpa-updater sizingprofiles": "for canaries; without the right podfit goes on", "vpa-admission-controller sizingprofiles": "podfit's own API",

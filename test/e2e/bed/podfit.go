@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -81,7 +81,8 @@ func installed(o *unstructured.Unstructured) bool {
 	return false
 }
 
-// Install applies podfit's CRDs, service accounts, RBAC rules and webhook objects from deploy/, the files that users install.
+// Install applies podfit's CRDs, service accounts, RBAC rules and webhook objects from deploy/, the files that users install, with the
+// additional rights of deploy/rights.
 func (k *Kube) Install(ctx context.Context, deploy string) error {
 	var crds, rest []*unstructured.Unstructured
 	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
@@ -89,7 +90,7 @@ func (k *Kube) Install(ctx context.Context, deploy string) error {
 			return err
 		}
 		if d.IsDir() {
-			if path != deploy && d.Name() != "crds" { // other folders are charts and examples
+			if path != deploy && d.Name() != "crds" && !strings.HasPrefix(path, filepath.Join(deploy, "rights")) { // other folders are charts and examples
 				return filepath.SkipDir
 			}
 			return nil
@@ -316,26 +317,32 @@ func (p *Podfit) Healthy(ctx context.Context) error {
 	return err
 }
 
-// Ports are chosen below 32768, where the kernel's range for outgoing connections begins: a port in that range could be taken
-// between the choice and the listen call. The local cluster chooses its own ports below firstPort.
+// Ports are chosen below 32768, where the kernel's range for outgoing connections begins: a port in that range could be taken between the
+// choice and the listen call.
 const (
-	firstPort = 32000
-	lastPort  = 32767
+	firstPort = 20000
+	lastPort  = 32768
 )
 
-// nextPort is the last port that FreePort tried, so that it does not return the same port twice in a row.
-var nextPort atomic.Int32
+// reservations keep the ports that FreePort has returned for this process.
+var reservations sync.Map // net.Listener by port
 
-// FreePort returns a free TCP port of the loopback interface.
+// FreePort returns a free TCP port of the loopback interface. Until this process ends, no other test and no local cluster gets it, although
+// nothing listens on it at first. localcluster/internal/launch describes how.
 func FreePort() (int, error) {
-	nextPort.CompareAndSwap(0, int32(rand.IntN(lastPort-firstPort)))
 	var err error
-	for range lastPort - firstPort {
-		port := firstPort + int(nextPort.Add(1))%(lastPort-firstPort)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, l.Close()
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		var reservation, l net.Listener
+		if reservation, err = net.Listen("unix", fmt.Sprintf("@podfit-port-%d", port)); err != nil {
+			continue
 		}
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			reservation.Close()
+			continue
+		}
+		reservations.Store(port, reservation)
+		return port, l.Close()
 	}
 	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -75,7 +75,7 @@ type world struct {
 }
 
 func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := bed.WithPatience(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -155,9 +155,7 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 		return nil, err
 	}
 	var parts []*bed.Podfit
-	for _, component := range []bed.Component{
-		bed.Admission().With(serving...), bed.Recommender().With(fastRecommender...), bed.Updater().With(fastUpdater...),
-	} {
+	for _, component := range components(serving) {
 		p, err := c.Run(ctx, binary, component)
 		if err != nil {
 			return parts, err
@@ -172,6 +170,14 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 		}
 	}
 	return parts, bed.Until(ctx, 100*time.Millisecond, c.Registered)
+}
+
+// components returns podfit's three components. As in deploy/, recommender and updater elect a leader: their leases show the web page that they
+// work.
+func components(serving []string) []bed.Component {
+	return []bed.Component{
+		bed.Admission().With(serving...), bed.Recommender().With("--leader-elect").With(fastRecommender...), bed.Updater().With("--leader-elect").With(fastUpdater...),
+	}
 }
 
 // stop stops components at the same time.

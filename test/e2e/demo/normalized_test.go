@@ -58,16 +58,17 @@ func TestSentences_textWrappedElsewhere_areTheSame(t *testing.T) {
 	}
 }
 
-// TestFarFromTarget_reasonsThatDependOnTiming_areOneKind covers both reasons for an eviction of a pod of the database.
-func TestFarFromTarget_reasonsThatDependOnTiming_areOneKind(t *testing.T) {
+// The reasons are those of one eviction that a pass sees at different times. Others are kept.
+func TestSummaryLines_reasonsThatDependOnTiming_areOneKind(t *testing.T) {
 	const before = "  ✓ evicted 3×; last reason: "
 	got := summaryLines([]string{
 		before + "The memory request 2Gi is above the upper bound; the target is 599.6Mi.",
 		before + "The requests differ from the targets by 141% and the pod has run for 33s; the memory request is 2Gi and the target is 599.6Mi.",
+		before + "The container was OOM-killed 6s after its start; the memory request is 64Mi and the target is 250Mi.",
 		before + "The container has no memory request; the target is 250Mi.",
 	})
-	const kind = "✓ evicted N; last reason: the memory request is far from the target"
-	if want := []string{kind, kind, "✓ evicted N; last reason: The container has no memory request; the target is N."}; !slices.Equal(got, want) {
+	const kind = "✓ evicted N; last reason: REASON"
+	if want := []string{kind, kind, kind, "✓ evicted N; last reason: The container has no memory request; the target is N."}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -92,20 +92,24 @@ func inOrder(t *testing.T, what string, readme, output []string) {
 	}
 }
 
-// The updater names a request that is outside of its bounds, or one that is within them but far from the target for 30s. Which of the two is
-// the last reason depends on whether a pass sees the pod before it is 30s old, so both are the same kind.
-var farFromTarget = regexp.MustCompile(
-	`The requests differ from the targets by N and the pod has run for N; the (CPU|memory) request is N and the target is N\.$` +
-		`|The (CPU|memory) request N is (?:below the lower|above the upper) bound; the target is N\.$`)
+// Which reason is the last one depends on the timing: a pass sees a pod before or after it is 30s old, before or after its container is
+// OOM-killed, and with one recommendation or the next.
+var lastReason = regexp.MustCompile(`last reason: (` +
+	`The requests differ from the targets by N and the pod has run for N; the (CPU|memory) request is N and the target is N` +
+	`|The (CPU|memory) request N is (below the lower|above the upper) bound; the target is N` +
+	`|The container was OOM-killed N after its start; the memory request is N and the target is N)\.$`)
 
-// summaryLines returns the lines of the demo's table with placeholders and kinds of reasons.
+// summaryLines returns the lines of the demo's table with placeholders, also for each reason that a workload of the demo may have.
 func summaryLines(lines []string) []string {
 	out := normalizedLines(lines)
 	for i := range out {
-		out[i] = farFromTarget.ReplaceAllString(out[i], "the $1$2 request is far from the target")
+		out[i] = lastReason.ReplaceAllString(out[i], "last reason: REASON")
 	}
 	return out
 }
+
+// Usage of less than two minutes is not counted in minutes.
+var shortUsage = regexp.MustCompile(`(less than N hour, N|N minutes, N hours) are needed`)
 
 // sentences returns an explanation as items: a sentence of a text, or a row of a table. A text is wrapped where the widths of its varying parts
 // require it.
@@ -138,6 +142,9 @@ func sentences(lines []string) []string {
 		if line = strings.TrimSpace(line); line != "" {
 			out = append(out, line)
 		}
+	}
+	for i := range out {
+		out[i] = shortUsage.ReplaceAllString(out[i], "more is needed")
 	}
 	return out
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,7 +165,8 @@ func TestDemo_keptCluster_servesThePageUntilCtrlC(t *testing.T) {
 	if overview := fetch(t, address[1]); !strings.Contains(overview, " resized in place, ") {
 		t.Errorf("the page does not show what podfit did:\n%s", overview)
 	}
-	workloads := fetch(t, address[1]+"workloads")
+	checkHealth(t, address[1])
+	workloads := fetchRead(t, address[1]+"workloads")
 	for _, name := range []string{"web", "worker", "db", "agent", "orders", "report", "checkout"} {
 		if !strings.Contains(workloads, ">"+name+"</a>") {
 			t.Errorf("the page does not list workload %s:\n%s", name, workloads)
@@ -198,10 +201,62 @@ func TestDemo_keptCluster_servesThePageUntilCtrlC(t *testing.T) {
 	}
 }
 
+// checkHealth waits until the page shows that all parts of podfit are healthy.
+func checkHealth(t *testing.T, page string) {
+	t.Helper()
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
+	defer cancel()
+	err := bed.Until(ctx, time.Second, func(context.Context) error {
+		var overview struct {
+			Health []struct{ Name, Condition, Text string }
+		}
+		if err := json.Unmarshal([]byte(fetch(t, page+"?format=json")), &overview); err != nil {
+			return err
+		}
+		for _, part := range overview.Health {
+			if part.Condition != "healthy" {
+				return fmt.Errorf("%s is %s: %s", part.Name, part.Condition, part.Text)
+			}
+		}
+		if len(overview.Health) != 3 {
+			return fmt.Errorf("the page shows the health of %d parts, want 3", len(overview.Health))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a lease, the page does not know whether recommender and updater run.
+func TestComponents_recommenderAndUpdater_electLeaders(t *testing.T) {
+	for _, c := range components(nil) {
+		if elects := slices.Contains(c.Args, "--leader-elect"); elects != (c.Command != "admission-controller") {
+			t.Errorf("%s elects a leader: %v", c.Name, elects)
+		}
+	}
+}
+
+// fetchRead waits until podfit has read the cluster, and returns a page. podfit begins to read when the first viewer opens a page.
+func fetchRead(t *testing.T, url string) (page string) {
+	t.Helper()
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
+	defer cancel()
+	if err := bed.Until(ctx, 250*time.Millisecond, func(context.Context) error {
+		if page = fetch(t, url); strings.Contains(page, "podfit is still reading the cluster") {
+			return errors.New("podfit is still reading the cluster")
+		}
+		return nil
+	}); err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return page
+}
+
 // fetch returns a page that is served with status 200.
 func fetch(t *testing.T, url string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -6,6 +6,7 @@ package invariant
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -120,6 +121,11 @@ func (w *Write) isDeletion() bool {
 }
 func (w *Write) isResize() bool { return w.Resource == "pods" && w.Subresource == "resize" }
 
+// isSurge reports whether a write to a Deployment has the record of a surge in its body.
+func (w *Write) isSurge() bool {
+	return w.Resource == "deployments" && strings.Contains(w.Body, `"podfit.dev/surge"`)
+}
+
 // isDuty reports whether only a leader may make a write.
 func (w *Write) isDuty() bool {
 	switch w.Resource {
@@ -170,8 +176,9 @@ const (
 	InBudget   Rule = "in-budget"   // no eviction breaks podfit's limits or a PodDisruptionBudget, and only OOM-killed pods are deleted
 	SoleLeader Rule = "sole-leader" // of several candidates only the leader acts, and only while it holds the lease
 	Admitted   Rule = "admitted"    // no pod is refused that the webhook has changed
-	Settles    Rule = "settles"     // the same change is not applied to the same object repeatedly
+	Settles    Rule = "settles"     // the same resize is not applied to the same pod repeatedly
 	BacksOff   Rule = "backs-off"   // a refused request is not repeated at the same pace
+	Effective  Rule = "effective"   // pods are rarely replaced by pods with the same requests
 )
 
 // A Violation is a rule that was broken.
@@ -212,13 +219,16 @@ type Limits struct {
 	// Repeats is how often the same change may be applied within RepeatedWithin.
 	Repeats        int
 	RepeatedWithin time.Duration
+	// Futile is how often pods of a workload may be replaced by pods with the same requests within FutileWithin.
+	Futile       int
+	FutileWithin time.Duration
 }
 
 // DefaultLimits are the limits for an updater with default flags and an interval of 5 s.
 func DefaultLimits() Limits {
 	return Limits{
 		Stale: 6 * time.Second, Lag: time.Second, Tolerance: 0.5, MinReplicas: 2,
-		Refusals: 6, RefusedWithin: 2 * time.Minute, Repeats: 3, RepeatedWithin: 10 * time.Minute,
+		Refusals: 6, RefusedWithin: 2 * time.Minute, Repeats: 3, RepeatedWithin: 10 * time.Minute, Futile: 2, FutileWithin: 30 * time.Minute,
 	}
 }
 
@@ -226,7 +236,7 @@ func DefaultLimits() Limits {
 func Judge(l Log, limits Limits) []Violation {
 	c := newCase(l, limits)
 	var all []Violation
-	for _, rule := range []func(*judgement) []Violation{advised, inBudget, soleLeader, takesTurns, admitted, settles, backsOff} {
+	for _, rule := range []func(*judgement) []Violation{advised, inBudget, soleLeader, takesTurns, admitted, settles, backsOff, effective} {
 		all = append(all, rule(c)...)
 	}
 	slices.SortStableFunc(all, func(a, b Violation) int { return a.At.Compare(b.At) })

@@ -341,14 +341,14 @@ func (j *judgement) leads(w *Write) bool {
 	})
 }
 
-// admitted: the API server refuses no pod that podfit's webhook has changed. A name conflict and an overloaded server do not
-// count.
+// admitted: the API server refuses no pod that podfit's webhook has changed. A name conflict, a namespace that is being deleted
+// and an overloaded server do not count.
 func admitted(j *judgement) (out []Violation) {
 	for _, w := range j.writes {
 		if w.Resource != "pods" || w.Subresource != "" || w.Verb != "create" || w.Shaped == "" || w.DryRun {
 			continue
 		}
-		if w.Code < 400 || w.Code >= 500 || w.Code == 404 || w.Code == 409 || w.Code == 429 {
+		if strings.HasSuffix(w.Message, "because it is being terminated") || w.Code < 400 || w.Code >= 500 || w.Code == 404 || w.Code == 409 || w.Code == 429 {
 			continue
 		}
 		out = append(out, Violation{
@@ -359,46 +359,19 @@ func admitted(j *judgement) (out []Violation) {
 	return out
 }
 
-// settles: the same resize of a pod is not applied repeatedly. The pods of a workload are not evicted repeatedly while their
-// replacements have the same requests.
+// settles: the same resize of a pod is not applied repeatedly.
 func settles(j *judgement) (out []Violation) {
 	type change struct{ uid, body string }
 	resizes := map[change][]*Write{}
-	evictions := map[Ref][]*Write{} // of replacements with the same requests as the pod they replaced
-	type size struct {
-		workload Ref
-		requests string
-	}
-	evicted := map[size]time.Time{} // when a pod of that size was last evicted
 	for _, w := range j.writes {
-		if !w.isPodfits() || !w.OK() {
-			continue
-		}
-		switch {
-		case w.isResize():
+		if w.isPodfits() && w.OK() && w.isResize() {
 			k := change{j.uid(w), w.Body}
 			resizes[k] = append(resizes[k], w)
-		case w.isEviction():
-			p := j.then(j.uid(w), w)
-			if p == nil {
-				continue
-			}
-			s := size{j.top(p), fmt.Sprint(p.Requests)}
-			// Times of creation are in whole seconds.
-			if at, ok := evicted[s]; ok && !p.Created.Before(at.Truncate(time.Second)) && !p.OOM {
-				evictions[s.workload] = append(evictions[s.workload], w)
-			}
-			evicted[s] = w.At
 		}
 	}
 	for _, all := range resizes {
 		if burst := within(all, j.Repeats, j.RepeatedWithin); burst != nil {
 			out = append(out, repeated(Settles, burst, "the same resize is applied repeatedly"))
-		}
-	}
-	for _, all := range evictions {
-		if burst := within(all, j.Repeats, j.RepeatedWithin); burst != nil {
-			out = append(out, repeated(Settles, burst, "pods are evicted repeatedly, and their replacements have the same requests"))
 		}
 	}
 	return out

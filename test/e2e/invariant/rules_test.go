@@ -85,6 +85,13 @@ func creation(seconds float64, code int, shaped string) Write {
 	}
 }
 
+// terminating is the creation of a pod in a namespace that is being deleted.
+func terminating(seconds float64) Write {
+	w := creation(seconds, 403, "[cpu]")
+	w.Message = `pods "a" is forbidden: unable to create new content in namespace shop because it is being terminated`
+	return w
+}
+
 func gone(p *Pod)    { p.Gone = true }
 func killed(p *Pod)  { p.Ready, p.OOM = false, true }
 func unready(p *Pod) { p.Ready = false }
@@ -175,6 +182,7 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		"a quota that refuses":            {2, []change{write(creation(5, 403, "[cpu]"), creation(6, 403, "[cpu]"))}, "admitted: the API server refuses a pod that the webhook has changed"},
 		"a pod that is refused as it was": {2, []change{write(creation(5, 422, ""))}, ""},
 		"a pod that is accepted":          {2, []change{write(creation(5, 201, "[cpu]"))}, ""},
+		"a namespace that is deleted":     {2, []change{write(terminating(5))}, ""},
 		"a pod whose name is taken":       {2, []change{write(creation(5, 409, "[cpu]"))}, ""},
 		"an API server that fails":        {2, []change{write(creation(5, 500, "[cpu]"))}, ""},
 
@@ -186,7 +194,21 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 				l.Pods = append(l.Pods, pod(from+6, 10+i, func(p *Pod) { p.Created = at(from + 5) }), pod(from+31, 10+i, gone))
 				l.Writes = append(l.Writes, evict(from+30, 10+i))
 			}
-		}}, "settles: pods are evicted repeatedly"},
+		}}, "effective: pods are replaced by pods with the same requests"},
+
+		"two evictions without effect":   {3, []change{futile(2, evict, nil)}, ""},
+		"three evictions without effect": {3, []change{futile(3, evict, nil)}, "effective: pods are replaced by pods with the same requests: 3 times in 1m0s"},
+		"three OOM-killed pods in vain":  {3, []change{futile(3, evict, killed)}, "effective: pods are replaced by pods with the same requests"},
+		"three deletions without effect": {3, []change{futile(3, deletion, killed)}, "effective: pods are replaced by pods with the same requests"},
+		"three surges without effect":    {3, []change{futile(3, surge, nil)}, "effective: pods are replaced by pods with the same requests"},
+		"three steps of one surge":       {3, []change{write(surge(20, 0), surge(25, 0), surge(30, 0)), pods(pod(21, 10, func(p *Pod) { p.Created = at(21) }))}, ""},
+		"evictions with effect": {3, []change{func(l *Log) {
+			for i := range 3 {
+				from := float64(30 * i)
+				l.Writes = append(l.Writes, evict(from+20, i))
+				l.Pods = append(l.Pods, pod(from+21, i, gone), pod(from+22, 10+i, func(p *Pod) { fits(p); p.Created = at(from + 21) }))
+			}
+		}}, ""},
 
 		"a few refusals":                  {2, []change{write(refusals(4, 10)...)}, ""},
 		"refusals ever slower":            {2, []change{write(refusals(20, 60)...)}, ""},
@@ -218,6 +240,28 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// futile are so many writes that replace a pod by one with the same requests, thirty seconds apart. Just before the write the pod is changed.
+func futile(n int, write func(float64, int) Write, change func(*Pod)) func(*Log) {
+	return func(l *Log) {
+		for i := range n {
+			from := float64(30 * i)
+			if change != nil {
+				l.Pods = append(l.Pods, pod(from+10, i, change))
+			}
+			l.Writes = append(l.Writes, write(from+20, i))
+			l.Pods = append(l.Pods, pod(from+21, i, gone), pod(from+22, 10+i, func(p *Pod) { p.Created = at(from + 21) }))
+		}
+	}
+}
+
+// surge is a write to the Deployment of the shop with the record of a surge.
+func surge(seconds float64, n int) Write {
+	w := updater(seconds, "", n, 200)
+	w.Verb, w.Resource, w.Name, w.UID = "patch", "deployments", "web", ""
+	w.Body = fmt.Sprintf(`{"metadata":{"annotations":{"podfit.dev/surge":"{\"replicas\":3,\"pod\":\"web-%[1]d\",\"uid\":\"uid-%[1]d\"}"}}}`, n)
+	return w
 }
 
 // refusals are so many refused resizes of one pod, so many seconds apart.

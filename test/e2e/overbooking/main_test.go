@@ -288,7 +288,7 @@ func (w *world) plan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 // capacity runs podfit capacity.
 func (w *world) capacity(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, w.binary, append([]string{"capacity", "--kubeconfig", w.Kubeconfig}, args...)...)
@@ -327,7 +327,7 @@ func target(a *vpav1.VerticalPodAutoscaler) float64 {
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, within time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := bed.WithPatience(t.Context(), within)
 	defer cancel()
 	if err := bed.Until(ctx, 250*time.Millisecond, check); err != nil {
 		t.Fatalf("%s, within %v: %v", what, within, err)

@@ -92,7 +92,7 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, admission.Stop()) }()
-	ready, cancel := context.WithTimeout(ctx, time.Minute)
+	ready, cancel := bed.WithPatience(ctx, time.Minute)
 	defer cancel()
 	if err := bed.Until(ready, 100*time.Millisecond, w.Registered); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, admission.Tail(40))
@@ -130,7 +130,7 @@ func (w *world) podfit(ctx context.Context, args ...string) result {
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, within time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := bed.WithPatience(t.Context(), within)
 	defer cancel()
 	if err := bed.Until(ctx, 250*time.Millisecond, check); err != nil {
 		t.Fatalf("%s, within %v: %v", what, within, err)

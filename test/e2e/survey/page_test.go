@@ -172,7 +172,7 @@ func servedCharts(t *testing.T, prometheus string) []servedChart {
 		Charts            []servedChart
 		PrometheusProblem string
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := bed.WithPatience(t.Context(), time.Minute)
 	defer cancel()
 	err = bed.Until(ctx, 200*time.Millisecond, func(context.Context) error {
 		a, err := http.Get("http://" + address + "/workloads/page/Deployment/web?format=json")

@@ -100,21 +100,11 @@ func (o *Observer) Run(ctx context.Context) {
 	o.mu.Lock()
 	clear(o.answers)
 	o.mu.Unlock()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			o.round(ctx)
-		}
-	}
+	process.Every(ctx, interval, o.round)
 }
 
 // round sends the queries of an interval. Queries that do not begin within it are among those of a later round.
-func (o *Observer) round(ctx context.Context) {
-	began := time.Now()
+func (o *Observer) round(ctx context.Context, began time.Time) {
 	o.inRow = 0
 	var workers errgroup.Group
 	workers.SetLimit(maxConcurrent)

@@ -61,12 +61,7 @@ func (l *Loop) fill(ctx context.Context, now time.Time, nodes []cluster.Node, s 
 		return
 	}
 	for name, days := range capacity.Collect(hours, nodes, &s.Rules) {
-		h := l.histories[name]
-		if h == nil {
-			h = new(capacity.History)
-			l.histories[name] = h
-		}
-		h.Fill(days, today)
+		l.history(name).Fill(days, today)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,13 +168,18 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 // record adds the present state to the histories.
 func (l *Loop) record(now time.Time, pools []capacity.Pool) {
 	for i := range pools {
-		h := l.histories[pools[i].Name]
-		if h == nil {
-			h = new(capacity.History)
-			l.histories[pools[i].Name] = h
-		}
-		h.Record(now, &pools[i])
+		l.history(pools[i].Name).Record(now, &pools[i])
 	}
+}
+
+// history returns the history of a pool, a new one if there is none.
+func (l *Loop) history(pool string) *capacity.History {
+	h := l.histories[pool]
+	if h == nil {
+		h = new(capacity.History)
+		l.histories[pool] = h
+	}
+	return h
 }
 
 // withAbsent adds the pools that have no nodes now but have a history, such as a pool that an autoscaler has scaled to zero. It forgets those
@@ -193,7 +199,7 @@ func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool 
 		absent = append(absent, name)
 	}
 	slices.SortFunc(absent, func(a, b string) int {
-		return cmp.Or(cmp.Compare(l.histories[b].Last(today), l.histories[a].Last(today)), compare(a, b))
+		return cmp.Or(cmp.Compare(l.histories[b].Last(today), l.histories[a].Last(today)), strings.Compare(a, b))
 	})
 	for _, name := range absent {
 		if len(out) >= capacity.MostPools {
@@ -202,7 +208,7 @@ func (l *Loop) withAbsent(pools []capacity.Pool, now time.Time) []capacity.Pool 
 		}
 		out = append(out, capacity.Pool{Name: name})
 	}
-	slices.SortFunc(out, func(a, b capacity.Pool) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b capacity.Pool) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
-	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Metrics publish the capacity plan.
@@ -52,7 +51,7 @@ func (m *Metrics) publish(p *capacity.Plan) {
 			r := &p.Pools[i].Resources[k]
 			pool, name := p.Pools[i].Name, r.Resource.String()
 			set := func(g *process.SnapshotGauge, v int64) {
-				next[g].WithLabelValues(pool, name).Set(inUnits(r.Resource, v))
+				next[g].WithLabelValues(pool, name).Set(r.Resource.InUnits(v))
 			}
 			set(m.capacity, r.Capacity)
 			set(m.withoutLargest, r.WithoutLargest)
@@ -104,14 +103,6 @@ func (m *Metrics) setGrowth(to *prometheus.GaugeVec, pool string, r *capacity.Re
 		{"new", g.New.Amount(res)}, {"gone", g.Gone.Amount(res)}, {"replicas", g.Replicas.Amount(res)}, {"per_pod", g.PerPod.Amount(res)},
 		{"other", r.GrewTotal - g.Explained(res)},
 	} {
-		to.WithLabelValues(pool, res.String(), part.cause).Set(inUnits(res, part.value))
+		to.WithLabelValues(pool, res.String(), part.cause).Set(res.InUnits(part.value))
 	}
-}
-
-// inUnits returns an amount in cores or bytes.
-func inUnits(res cluster.Resource, v int64) float64 {
-	if res == cluster.CPU {
-		return float64(v) / 1000
-	}
-	return float64(v)
 }

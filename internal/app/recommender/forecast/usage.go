@@ -5,7 +5,6 @@ package forecast
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,5 +53,3 @@ func (u *Usage) byPod(now time.Time) map[cluster.Key]cluster.Resources {
 	u.mu.Unlock()
 	return capacity.UsageByPod(samples, now)
 }
-
-func compare(a, b string) int { return strings.Compare(a, b) }

@@ -118,8 +118,8 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 			k.loadedCheckpoints = checkpoints
 			k.loadedModelStates = modelStates
 			k.unread = k.store.ModelStates.Unread()
-			k.noteStoredWorkloads()
-			k.noteStoredProfiles()
+			k.storedOf = newest(checkpoints, func(c *usage.Checkpoint) cluster.Workload { return c.Workload })
+			k.profileOf = newest(checkpoints, func(c *usage.Checkpoint) string { return c.Profile })
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
@@ -199,28 +199,19 @@ func (k *Checkpointer) TakeProfiles() map[cluster.Key]string {
 // StoredWorkload returns the workload that the newest loaded checkpoint of a VPA is for. It is zero if there is none.
 func (k *Checkpointer) StoredWorkload(vpa cluster.Key) cluster.Workload { return k.storedOf[vpa] }
 
-// noteStoredWorkloads records the workload of the newest checkpoint of each VPA.
-func (k *Checkpointer) noteStoredWorkloads() {
-	clear(k.storedOf)
-	newest := map[cluster.Key]time.Time{}
-	for key, c := range k.loadedCheckpoints {
-		if at, ok := newest[key.Autoscaler]; !c.Workload.IsZero() && (!ok || c.Updated.After(at)) {
-			newest[key.Autoscaler] = c.Updated
-			k.storedOf[key.Autoscaler] = c.Workload
+// newest returns a value of the newest checkpoint of each VPA that has the value.
+func newest[V comparable](checkpoints map[checkpoint.Key]usage.Checkpoint, value func(*usage.Checkpoint) V) map[cluster.Key]V {
+	var none V
+	out := map[cluster.Key]V{}
+	updated := map[cluster.Key]time.Time{}
+	for key, c := range checkpoints {
+		at, known := updated[key.Autoscaler]
+		if v := value(&c); v != none && (!known || c.Updated.After(at)) {
+			updated[key.Autoscaler] = c.Updated
+			out[key.Autoscaler] = v
 		}
 	}
-}
-
-// noteStoredProfiles records the SizingProfile in the newest checkpoint of each VPA.
-func (k *Checkpointer) noteStoredProfiles() {
-	clear(k.profileOf)
-	newest := map[cluster.Key]time.Time{}
-	for key, c := range k.loadedCheckpoints {
-		if at, ok := newest[key.Autoscaler]; c.Profile != "" && (!ok || c.Updated.After(at)) {
-			newest[key.Autoscaler] = c.Updated
-			k.profileOf[key.Autoscaler] = c.Profile
-		}
-	}
+	return out
 }
 
 // sizingProfile returns the name of the SizingProfile of a VPA, or "" if a built-in profile sizes it.

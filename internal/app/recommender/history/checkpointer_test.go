@@ -106,7 +106,7 @@ func TestTakeModelState_profileHasModelState_isReturnedOnce(t *testing.T) {
 	}
 }
 
-func TestNoteStoredWorkloads_checkpointsOfTwoWorkloads_newestCounts(t *testing.T) {
+func TestNewest_checkpointsOfTwoWorkloads_newestCounts(t *testing.T) {
 	b := newBench()
 	k := b.checkpointer()
 	vpa := cluster.Key{Namespace: "shop", Name: "web"}
@@ -116,8 +116,8 @@ func TestNoteStoredWorkloads_checkpointsOfTwoWorkloads_newestCounts(t *testing.T
 			usage.Checkpoint{Workload: cluster.Workload{Name: "of-" + container}, Updated: start.AddDate(0, 0, days)}
 	}
 	k.loadedCheckpoints[checkpoint.Key{Autoscaler: vpa, Container: "upstream"}] = usage.Checkpoint{Updated: start.AddDate(0, 0, 9)}
-	k.noteStoredWorkloads()
-	if got := k.storedOf[vpa].Name; got != "of-b" {
+	stored := newest(k.loadedCheckpoints, func(c *usage.Checkpoint) cluster.Workload { return c.Workload })
+	if got := stored[vpa].Name; got != "of-b" {
 		t.Errorf("the workload is %q, want that of the newest checkpoint with a workload, of-b", got)
 	}
 }

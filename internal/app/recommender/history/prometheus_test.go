@@ -18,7 +18,7 @@ func TestClient_invalidHistoryFlag_returnsUsageError(t *testing.T) {
 	if _, err := h.Client(m); err != nil {
 		t.Errorf("default flags: %v", err)
 	}
-	h.Length = "eight days"
+	h.LengthText = "eight days"
 	if _, err := h.Client(m); err == nil || !errors.As(err, new(process.UsageError)) {
 		t.Errorf("error %v, want a UsageError", err)
 	}

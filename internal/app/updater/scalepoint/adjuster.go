@@ -1,12 +1,18 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package scalepoint keeps the targets of HorizontalPodAutoscalers (HPAs) in step with the requests of pods, so that an HPA scales at the
+// same usage as before. An Adjuster writes the targets for the actions of a pass, and its Guard holds back the actions whose target could
+// not be written.
+//
+// Package policy decides which target an HPA gets.
 package scalepoint
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -52,7 +58,8 @@ type Adjuster struct {
 	health       *process.Health
 	log          *slog.Logger
 
-	bases map[metricKey]recordedBase // of the passes
+	bases     map[metricKey]recordedBase // of the passes
+	forbidden bool                       // the right to change HPAs is missing
 
 	mu       sync.Mutex
 	attempts map[string]hpaAttempt // by UID of the HPA
@@ -225,7 +232,7 @@ func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step 
 func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step, gate freeze.Gate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
-	if now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
+	if s.forbidden || now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
 		return false
 	}
 	ctx = kube.WithGate(ctx, gate)
@@ -246,7 +253,7 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 		s.remember(h, last)
 		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
 			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
-			slog.String("remedy", "grant patch on horizontalpodautoscalers, as deploy/10-rbac.yaml does, or remove the annotation podfit.dev/hpa from the VPA"))
+			slog.String("remedy", "kubectl apply -f deploy/rights/hpa-targets/hpa-targets.yaml (rights.hpaTargets=true in the chart), or remove the annotation podfit.dev/hpa from the VPA"))
 		return false
 	}
 	last.failures, last.retryAfter = 0, time.Time{}
@@ -270,13 +277,20 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 	return true
 }
 
+// Forbid sets whether the right to change HPAs is missing. Then none is written, and the requests by which they scale are left alone.
+func (s *Adjuster) Forbid(missing bool) {
+	if s != nil {
+		s.forbidden = missing
+	}
+}
+
 // MarkUnwritable marks the HPAs of autoscalers that could not be written, until the next attempt. So only the requests by which such an HPA
 // scales wait for it, and the others are changed.
 func (s *Adjuster) MarkUnwritable(now time.Time, all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	if s == nil {
 		return all
 	}
-	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return now.Before(s.attempt(h).retryAfter) }
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return s.forbidden || now.Before(s.attempt(h).retryAfter) }
 	for i, a := range all {
 		if !slices.ContainsFunc(a.Horizontal, unwritable) {
 			continue
@@ -316,4 +330,58 @@ func (s *Adjuster) forget(exists map[string]bool) {
 			delete(s.attempts, uid)
 		}
 	}
+}
+
+// A tool that deletes an HPA and creates it again from its manifest removes the record of podfit with it. The target of the manifest belongs to
+// the request that the record has, and not to the one that podfit has given to the pods since: with that one, each recreation would move the
+// scale point further. So the recorded requests are kept after the end of an HPA, for another one that scales the same workload.
+
+const (
+	// baseTTL is how long a recorded request is kept after the HPA with the record was last seen.
+	baseTTL = 24 * time.Hour
+	// maxBases bounds the number of recorded requests that are kept.
+	maxBases = 10000
+)
+
+// A metricKey identifies a request on which HPAs of a workload depend.
+type metricKey struct {
+	workload  cluster.Workload
+	resource  cluster.Resource
+	container string
+}
+
+// A recordedBase is the request of a record that an HPA has or had.
+type recordedBase struct {
+	uid    string // of the HPA
+	amount int64
+	seen   time.Time
+}
+
+// rememberBases keeps the recorded requests of an HPA. If the user has removed a record, its request is forgotten.
+func (s *Adjuster) rememberBases(now time.Time, h *cluster.HorizontalAutoscaler) {
+	for i := range h.Utilization {
+		u := &h.Utilization[i]
+		key := metricKey{h.Target, u.Resource, u.Container}
+		p := h.Of(u)
+		last, known := s.bases[key]
+		switch {
+		case p != nil && p.Base > 0 && (known || len(s.bases) < maxBases):
+			s.bases[key] = recordedBase{h.UID, p.Base, now}
+		case p == nil && last.uid == h.UID:
+			delete(s.bases, key)
+		}
+	}
+}
+
+// baseOf returns the request to which the target of an HPA without a record belongs; 0 if it is the one that the pods have.
+func (s *Adjuster) baseOf(h *cluster.HorizontalAutoscaler, u *cluster.UtilizationTarget) int64 {
+	return s.bases[metricKey{h.Target, u.Resource, u.Container}].amount
+}
+
+// forgetBases forgets recorded requests of HPAs that are gone for long.
+func (s *Adjuster) forgetBases(now time.Time) {
+	maps.DeleteFunc(s.bases, func(_ metricKey, b recordedBase) bool {
+		age := now.Sub(b.seen)
+		return age > baseTTL || age < -baseTTL
+	})
 }

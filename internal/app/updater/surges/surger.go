@@ -1,6 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package surges carries out surges, which replace a pod without taking it out of service first. A Surger begins a surge, and takes one
+// step of each surge in progress before the decisions of a pass. Package surge decides which step that is.
+//
+// It does not decide which pods are surged: that is a decision of package plan.
 package surges
 
 import (
@@ -20,7 +24,6 @@ import (
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -115,7 +118,7 @@ const (
 
 // Advance carries out the next step of each surge in progress. It returns what the plan must know about surges, nil if no surge may begin,
 // and the surges that have failed.
-func (s *Surger) Advance(ctx context.Context, now time.Time) (*plan.Surges, []Failure) {
+func (s *Surger) Advance(ctx context.Context, now time.Time) (*surge.State, []Failure) {
 	scaled, known := s.source.Scaled()
 	s.active, s.ended = map[cluster.Workload]cluster.Surge{}, nil
 	due := s.due(now)
@@ -137,7 +140,7 @@ func (s *Surger) Advance(ctx context.Context, now time.Time) (*plan.Surges, []Fa
 	if !known {
 		return nil, s.ended
 	}
-	return &plan.Surges{Active: s.active, Scaled: scaled, Due: s.nextDue(now)}, s.ended
+	return &surge.State{Active: s.active, Scaled: scaled, Due: s.nextDue(now)}, s.ended
 }
 
 // nextDue returns the earliest time at which the next step of a surge is due; zero if none is known.
@@ -406,7 +409,7 @@ func (s *Surger) reportForbidden(err error) {
 	}
 	s.forbidden = true
 	s.log.Warn("Cannot surge a Deployment; its pods are evicted instead", slog.String("error", kube.Answer(err)),
-		slog.String("remedy", "grant the updater get and patch on deployments.apps, as deploy/10-rbac.yaml does, or set --mover=evict"))
+		slog.String("remedy", "kubectl apply -f deploy/rights/surges/surges.yaml (rights.surges=true in the chart), or set --mover=evict"))
 }
 
 // setCost sets the deletion cost of a pod. A pod that is gone needs none.

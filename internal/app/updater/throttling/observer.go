@@ -1,6 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package throttling reads the CPU throttling of canaries from Prometheus, in parallel to the passes of the updater. It does not judge it:
+// package rollout does.
 package throttling
 
 import (
@@ -82,20 +84,11 @@ func (o *Observer) Run(ctx context.Context) {
 	if o == nil {
 		return
 	}
-	ticker := time.NewTicker(o.interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			o.readAll(ctx)
-		}
-	}
+	process.Every(ctx, o.interval, o.readAll)
 }
 
 // readAll sends the queries of an interval. Queries that do not end within it are not waited for.
-func (o *Observer) readAll(ctx context.Context) {
+func (o *Observer) readAll(ctx context.Context, _ time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, o.interval)
 	defer cancel()
 	var workers errgroup.Group

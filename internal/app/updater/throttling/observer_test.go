@@ -86,6 +86,7 @@ func observe(t *testing.T, p *prometheus, do func(o *Observer, log *bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { o.Run(ctx) })
+		synctest.Wait() // the first round has no workloads
 		do(o, &log)
 		cancel()
 		running.Wait()

@@ -7,8 +7,10 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 )
@@ -39,7 +41,9 @@ type batch struct {
 func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []ledger.ActingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.batched, func(_ cluster.Workload, at time.Time) bool { return now.Before(at) || now.Sub(at) >= ledger.WatchDelay })
+	maps.DeleteFunc(r.batched, func(_ cluster.Workload, at time.Time) bool {
+		return now.Before(at) || now.Sub(at) >= attempt.WatchDelay
+	})
 	if r.ungrouped {
 		return
 	}
@@ -60,11 +64,10 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 		}
 		groups[w.Namespace] = append(groups[w.Namespace], a)
 	}
+	maps.DeleteFunc(groups, func(_ string, group []ledger.ActingWorkload) bool { return len(group) < minBatch })
+	states := record.Announce(now, slices.Concat(slices.Collect(maps.Values(groups))...))
 	for namespace, group := range groups {
-		if len(group) < minBatch {
-			continue
-		}
-		b := &batch{state: record.Announce(now, namespace, group), done: make(chan struct{})}
+		b := &batch{state: states[namespace], done: make(chan struct{})}
 		for _, a := range group {
 			if !record.Announced(a.Workload).IsZero() {
 				r.batches[a.Workload] = b
@@ -144,7 +147,7 @@ func (r *Recorder) isPruned(state *ledger.State) bool {
 }
 
 // endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
-func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays ledger.Delays) {
+func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays attempt.Delays) {
 	announced := record.Announcements(now)
 	if len(announced) == 0 {
 		return
@@ -168,7 +171,7 @@ func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays
 }
 
 // endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
-func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays) {
+func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays attempt.Delays) {
 	r.endAnnouncements(now, record, delays)
 	current := map[cluster.Workload]bool{}
 	var writes []stateUpdate

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -248,7 +249,7 @@ func TestBatch_manyWorkloads_memoryIsBounded(t *testing.T) {
 			b.pass(t.Context())
 			time.Sleep(10 * time.Second)
 		}
-		most := 10 * int(ledger.WatchDelay/(10*time.Second)+2)
+		most := 10 * int(attempt.WatchDelay/(10*time.Second)+2)
 		if n := len(b.r.batched); n > most {
 			t.Errorf("%d announcements are remembered, want at most %d", n, most)
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -265,7 +266,7 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 }
 
 // Begin prepares the actions of a pass on workloads, which may contain duplicates.
-func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Delays, workloads []ledger.ActingWorkload) {
+func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads []ledger.ActingWorkload) {
 	r.exported, r.batches = map[cluster.Workload]ledger.State{}, map[cluster.Workload]*batch{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
@@ -286,7 +287,7 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays ledger.Del
 
 // Save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
 // ended, as long as this updater leads. If all is true, every change is due, and Save waits until all is written.
-func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) {
+func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledger, delays attempt.Delays, all bool) {
 	if !r.IsActive() {
 		return
 	}
@@ -332,7 +333,7 @@ func mayWait(state *ledger.State) bool {
 }
 
 // dueWrites returns the writes and deletions that are due.
-func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays ledger.Delays, all bool) []stateUpdate {
+func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attempt.Delays, all bool) []stateUpdate {
 	exported := record.Export(delays)
 	current := make(map[cluster.Workload]bool, len(exported))
 	var due []ledger.State

@@ -138,7 +138,7 @@ func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, rep
 	if replicas != d.Replicas {
 		ops = append(ops, kube.PatchOp{Op: "test", Path: "/spec/replicas", Value: d.Replicas}, kube.PatchOp{Op: "replace", Path: "/spec/replicas", Value: replicas})
 	}
-	key := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.AnnotationSurge)
+	key := kube.AnnotationPath(v1alpha1.AnnotationSurge)
 	switch {
 	case s == nil && d.Recorded:
 		ops = append(ops, kube.PatchOp{Op: "remove", Path: key})

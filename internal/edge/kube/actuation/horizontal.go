@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -46,7 +45,6 @@ func (w *HorizontalWriter) Record(ctx context.Context, h *cluster.HorizontalAuto
 // SetTargets sets the targets and the records of an HPA in one request. Without records, it removes the annotation. The HPA must exist
 // with the targets and metrics that h has: if others have changed them, nothing is written.
 func (w *HorizontalWriter) SetTargets(ctx context.Context, h *cluster.HorizontalAutoscaler, percent map[int]int32, points []cluster.ScalePoint) error {
-	const annotation = "/metadata/annotations/"
 	ops := []kube.PatchOp{{Op: "test", Path: "/metadata/uid", Value: h.UID}}
 	for i := range h.Utilization {
 		u := &h.Utilization[i]
@@ -64,7 +62,7 @@ func (w *HorizontalWriter) SetTargets(ctx context.Context, h *cluster.Horizontal
 			kube.PatchOp{Op: "test", Path: at + "/target/averageUtilization", Value: u.Percent},
 			kube.PatchOp{Op: "replace", Path: at + "/target/averageUtilization", Value: to})
 	}
-	key := annotation + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.AnnotationScalePoint)
+	key := kube.AnnotationPath(v1alpha1.AnnotationScalePoint)
 	if len(points) == 0 {
 		ops = append(ops, kube.PatchOp{Op: "remove", Path: key})
 	} else {

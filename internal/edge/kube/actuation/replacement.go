@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -33,9 +32,9 @@ func NewReplacements(c *kube.Clients) *Replacements { return &Replacements{core:
 // pod does not exist any more, ErrWebhook if a webhook that must admit pods cannot be called. Other errors say nothing about a
 // replacement: for example, a ResourceQuota counts the pod, which still exists, and a webhook may not support dry runs.
 func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod, error) {
-	existing, err := r.find(ctx, p)
+	existing, err := kube.FindPod(ctx, r.core, p.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read pod %s: %w", p.Key, err)
+		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.Refused(err))
 	}
 	if existing == nil || string(existing.UID) != p.UID {
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
@@ -56,20 +55,6 @@ func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod
 		out.Containers = append(out.Containers, container)
 	}
 	return out, nil
-}
-
-// find returns the pod with the name of p, or nil if it does not exist. It needs the permission to list pods, which the watch has.
-func (r *Replacements) find(ctx context.Context, p *cluster.Pod) (*corev1.Pod, error) {
-	list, err := r.core.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", p.Name).String()})
-	if err != nil {
-		return nil, kube.Refused(err)
-	}
-	for i := range list.Items {
-		if list.Items[i].Name == p.Name {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, nil
 }
 
 // replacementOf returns a pod like the given one, as its controller would create it again: without a node, and without what the

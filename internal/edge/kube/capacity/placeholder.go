@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"maps"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -49,18 +47,15 @@ func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem stri
 	case dryRun:
 		return "", nil
 	}
-	return missingRight(ctx, h.core, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"})
+	return missingRight(ctx, h.core, kube.Right{Verb: "create", Resource: "pods"})
 }
 
 // Create creates the placeholder of a pod with the given requests. It returns nil if it exists already. An error wraps one of the refusals,
 // kube.ErrNotFound if the pod does not exist any more, or the outcome is unknown.
 func (h *Placeholders) Create(ctx context.Context, p *cluster.Pod, size cluster.Resources) error {
-	owner, err := h.find(ctx, p.Namespace, p.Name)
+	owner, err := h.owner(ctx, p)
 	if err != nil {
-		return fmt.Errorf("read pod %s: %w", p.Key, err)
-	}
-	if owner == nil || string(owner.UID) != p.UID {
-		return fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
+		return err
 	}
 	wanted := h.build(owner, size)
 	err = h.sender.Send(ctx, h.core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Body(wanted))
@@ -75,10 +70,10 @@ func (h *Placeholders) Create(ctx context.Context, p *cluster.Pod, size cluster.
 
 // adopt returns nil if the placeholder exists already. One that has ended is deleted, so that the next attempt creates it again.
 func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
-	existing, err := h.find(ctx, wanted.Namespace, wanted.Name)
+	existing, err := kube.FindPod(ctx, h.core, keyOf(&wanted.ObjectMeta))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, kube.NotSent(err)) // nothing was changed
 	case existing == nil:
 		return kube.WithReason(kube.ErrBusy, fmt.Errorf("placeholder pod %s/%s was deleted while it was read", wanted.Namespace, wanted.Name))
 	case !projection.IsPlaceholder(existing) || existing.Annotations[projection.PlaceholderUID] != wanted.Annotations[projection.PlaceholderUID]:
@@ -93,18 +88,16 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 	return nil
 }
 
-// find returns a pod, or nil if it does not exist. It needs the permission to list pods, which the watch has.
-func (h *Placeholders) find(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	list, err := h.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+// owner returns the pod that a placeholder is for. The error wraps kube.ErrNotFound if it does not exist any more.
+func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, error) {
+	owner, err := kube.FindPod(ctx, h.core, p.Key)
 	if err != nil {
-		return nil, kube.NotSent(err) // nothing was changed
+		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.NotSent(err)) // nothing was changed
 	}
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			return &list.Items[i], nil
-		}
+	if owner == nil || string(owner.UID) != p.UID {
+		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
 	}
-	return nil, nil
+	return owner, nil
 }
 
 // Delete deletes a placeholder pod at once: it runs nothing that must end first. It returns nil if the pod does not exist.

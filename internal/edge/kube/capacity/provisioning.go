@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,7 +104,7 @@ func (q *ProvisioningRequests) Available(ctx context.Context, dryRun bool) (prob
 	case dryRun:
 		return "", nil
 	}
-	for _, right := range []authorizationv1.ResourceAttributes{
+	for _, right := range []kube.Right{
 		{Verb: "create", Resource: templatesName}, {Verb: "list", Resource: templatesName},
 		{Verb: "create", Group: provisioningGroup, Resource: provisioningName}, {Verb: "list", Group: provisioningGroup, Resource: provisioningName},
 	} {
@@ -117,17 +116,12 @@ func (q *ProvisioningRequests) Available(ctx context.Context, dryRun bool) (prob
 }
 
 // missingRight returns the permission that podfit lacks in all namespaces, or "".
-func missingRight(ctx context.Context, core kubernetes.Interface, right authorizationv1.ResourceAttributes) (problem string, err error) {
-	review, err := core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
-	}, metav1.CreateOptions{})
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("check the permission to %s %s: %w", right.Verb, right.Resource, err)
-	case !review.Status.Allowed:
-		return "no permission to " + right.Verb + " " + right.Resource, nil
+func missingRight(ctx context.Context, core kubernetes.Interface, right kube.Right) (problem string, err error) {
+	has, err := kube.Has(ctx, core, right)
+	if err != nil || has {
+		return "", err
 	}
-	return "", nil
+	return "no permission to " + right.Verb + " " + right.Resource, nil
 }
 
 // List returns the requests of podfit, sorted. A PodTemplate without a ProvisioningRequest is a failed request, so that it is deleted.
@@ -279,12 +273,9 @@ func cut(text string) string {
 // Create creates the ProvisioningRequest for the replacement of a pod with the given requests. It returns nil if it exists already. An
 // error wraps one of the refusals, kube.ErrNotFound if the pod does not exist any more, or the outcome is unknown.
 func (q *ProvisioningRequests) Create(ctx context.Context, p *cluster.Pod, size cluster.Resources) error {
-	owner, err := q.template.find(ctx, p.Namespace, p.Name)
+	owner, err := q.template.owner(ctx, p)
 	if err != nil {
-		return fmt.Errorf("read pod %s: %w", p.Key, err)
-	}
-	if owner == nil || string(owner.UID) != p.UID {
-		return fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
+		return err
 	}
 	template := q.buildTemplate(owner, size)
 	if err := q.createTemplate(ctx, template); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -98,10 +100,7 @@ func (c *Client) Create(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 // WriteStatus replaces the status of the plan, and returns the new version of the object. The error is kube.ErrConflict if the object has
 // changed since the version, and kube.ErrNotFound if it has been deleted.
 func (c *Client) WriteStatus(ctx context.Context, version string, s *v1alpha1.CapacityPlanStatus) (string, error) {
-	data, err := json.Marshal([]kube.PatchOp{
-		{Op: "replace", Path: "/metadata/resourceVersion", Value: version},
-		{Op: "add", Path: "/status", Value: s},
-	})
+	data, err := kube.StatusPatch(version, s)
 	if err != nil {
 		return "", fmt.Errorf("encode the capacity plan: %w", err)
 	}
@@ -116,3 +115,39 @@ func (c *Client) WriteStatus(ctx context.Context, version string, s *v1alpha1.Ca
 	}
 	return written.ResourceVersion, nil
 }
+
+// Settings returns the settings of a spec, and whether the capacity is the allocatable amount. Values that the CRD does not allow, because
+// they were stored before the CRD was updated, are replaced by the defaults.
+func Settings(spec *v1alpha1.CapacityPlanSpec) (s capacity.Settings, allocatable bool) {
+	s = capacity.Defaults()
+	if d := spec.LeadTimeDays; d != nil && *d >= 0 && *d <= maxLeadTime {
+		s.LeadTime = int(*d)
+	}
+	if len(spec.Thresholds) > 0 {
+		s.Thresholds = nil
+		for _, p := range spec.Thresholds {
+			if p >= 1 && p <= 99 {
+				s.Thresholds = append(s.Thresholds, float64(p)/100)
+			}
+		}
+		s.Thresholds = append(s.Thresholds, 1)
+		slices.Sort(s.Thresholds)
+		s.Thresholds = slices.Compact(s.Thresholds)
+	}
+	s.Rules.PoolLabel = spec.PoolLabel
+	for i := range spec.Pools {
+		p := &spec.Pools[i]
+		rule := capacity.Rule{Pool: p.Name}
+		if p.LeadTimeDays <= maxLeadTime {
+			rule.LeadTime = int(p.LeadTimeDays)
+		}
+		for k, v := range p.NodeLabels {
+			rule.Labels = append(rule.Labels, fmt.Sprintf("%s=%s", k, v))
+		}
+		slices.Sort(rule.Labels)
+		s.Rules.Pools = append(s.Rules.Pools, rule)
+	}
+	return s, spec.Base == v1alpha1.CapacityBaseAllocatable
+}
+
+const maxLeadTime = 730 // days

@@ -50,20 +50,25 @@ type checkpointObject struct {
 // smaller: annotations have at most 256 KiB together, and the two histograms about 5 KiB.
 const checkpointTooLarge = 640 << 10
 
-// decode decodes an object. It drops the status of one that is too large.
-func (o *checkpointObject) decode(raw []byte) error {
+func (o *checkpointObject) decode(raw []byte, most int) error {
 	if err := json.Unmarshal(raw, o); err != nil {
-		return fmt.Errorf("decode checkpoint %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+		return err
 	}
-	if len(raw) > checkpointTooLarge {
+	if len(raw) > most {
 		o.Status = nil
 		o.size = len(raw)
 	}
 	return nil
 }
 
-func (o *checkpointObject) key() Key {
-	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}
+func (o *checkpointObject) meta() *metav1.ObjectMeta { return &o.Metadata }
+
+func (o *checkpointObject) key() (Key, error) { //nolint:unparam // that of a UsageHistory may be invalid
+	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}, nil
+}
+
+func (o *checkpointObject) at() checkpointAt {
+	return checkpointAt{storedAt{o.Metadata.Name, o.Metadata.ResourceVersion}, len(o.Metadata.Annotations) > 0}
 }
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {

@@ -433,7 +433,7 @@ func FuzzDecodeHistory(f *testing.F) {
 		if json.Unmarshal(raw, &o) != nil {
 			return
 		}
-		if w, err := o.workload(); err == nil && len(validation.IsDNS1123Subdomain(historyName(w))) > 0 {
+		if w, err := o.key(); err == nil && len(validation.IsDNS1123Subdomain(historyName(w))) > 0 {
 			t.Errorf("%v has the name %s", w, historyName(w))
 		}
 		hs, _ := o.histories()

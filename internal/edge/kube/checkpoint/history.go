@@ -23,10 +23,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// storedPageSize bounds the objects in memory while they are listed: each can have the maximum size of an object, 1.5 MiB, because the CRD of
-// checkpoints, and former CRDs of UsageHistories, have no bounds.
-const storedPageSize = 50
-
 // historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
 // CRD are smaller.
 const historyTooLarge = 640 << 10
@@ -50,6 +46,10 @@ func (o *storedObject) decode(raw []byte, most int) error {
 	}
 	return nil
 }
+
+func (o *storedObject) meta() *metav1.ObjectMeta { return &o.Metadata }
+
+func (o *storedObject) at() storedAt { return storedAt{o.Metadata.Name, o.Metadata.ResourceVersion} }
 
 // errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
 // carried out.
@@ -83,8 +83,8 @@ func mostRecent(hs []usage.History) ([]usage.History, int) {
 	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
 }
 
-// workload returns the workload of a history.
-func (o *historyObject) workload() (cluster.Workload, error) {
+// key returns the workload of a history.
+func (o *historyObject) key() (cluster.Workload, error) {
 	var s v1alpha1.UsageHistorySpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
 		return cluster.Workload{}, fmt.Errorf("decode spec of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)

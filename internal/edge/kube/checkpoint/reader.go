@@ -5,15 +5,13 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
-
-	"podfit.dev/podfit/api/podfit/v1alpha1"
-	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/usage"
@@ -21,7 +19,11 @@ import (
 )
 
 // A Reader reads the stored state of single workloads. It keeps nothing and writes nothing.
-type Reader struct{ autoscalers, own rest.Interface }
+type Reader struct {
+	checkpoints *Checkpoints
+	histories   *Histories
+	states      *States
+}
 
 // NewReader returns a reader.
 func NewReader(c *kube.Clients) (*Reader, error) {
@@ -29,83 +31,113 @@ func NewReader(c *kube.Clients) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the client for UsageHistory objects: %w", err)
 	}
-	return &Reader{c.Autoscalers, own}, nil
+	checkpoints := NewCheckpoints(c, StorageOptions{})
+	checkpoints.most = math.MaxInt
+	return &Reader{
+		checkpoints: checkpoints,
+		histories:   historiesWith(own, StorageOptions{}),
+		states:      statesWith(own, StorageOptions{}),
+	}, nil
 }
 
 // Histories returns the stored histories of a workload. There are none if no UsageHistory of the workload exists.
 func (r *Reader) Histories(ctx context.Context, w cluster.Workload) ([]usage.History, error) {
-	for _, name := range [...]string{historyName(w), hashedHistoryName(w)} {
-		raw, err := kube.Body(r.own.Get().Namespace(w.Namespace).Resource(v1alpha1.ResourceUsageHistories).Name(name).Do(ctx))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read UsageHistory %s/%s: %w", w.Namespace, name, err)
-		}
-		var o historyObject
-		if err := o.decode(raw, historyTooLarge); err != nil {
-			return nil, fmt.Errorf("decode UsageHistory %s/%s: %w", w.Namespace, name, err)
-		}
-		if owner, err := o.workload(); err == nil && owner == w {
-			return o.histories()
-		}
+	o, found, err := r.histories.find(ctx, w, w.Namespace, "UsageHistory")
+	if err != nil || !found {
+		return nil, err
 	}
-	return nil, nil
+	return o.histories()
 }
-
-// errNoCheckpoint means that a container has no checkpoint.
-var errNoCheckpoint = errors.New("there is no checkpoint")
 
 // Checkpoint returns the checkpoint of a container, and false if there is none.
 func (r *Reader) Checkpoint(ctx context.Context, key Key) (usage.Checkpoint, bool, error) {
-	for _, name := range [...]string{checkpointName(key), alternateName(key)} {
-		p, err := r.checkpoint(ctx, key, name)
-		switch {
-		case err == nil:
-			return p, true, nil
-		case !errors.Is(err, errNoCheckpoint):
-			return usage.Checkpoint{}, false, err
-		}
+	o, found, err := r.checkpoints.find(ctx, key, key.Autoscaler.Namespace, "checkpoint")
+	if err != nil || !found {
+		return usage.Checkpoint{}, false, err
 	}
-	return usage.Checkpoint{}, false, nil
-}
-
-func (r *Reader) checkpoint(ctx context.Context, key Key, name string) (usage.Checkpoint, error) {
-	raw, err := kube.Body(r.autoscalers.Get().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(name).Do(ctx))
-	if apierrors.IsNotFound(err) {
-		return usage.Checkpoint{}, errNoCheckpoint
-	}
-	if err != nil {
-		return usage.Checkpoint{}, fmt.Errorf("read checkpoint %s/%s: %w", key.Autoscaler.Namespace, name, err)
-	}
-	var o checkpointObject
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return usage.Checkpoint{}, fmt.Errorf("decode checkpoint %s/%s: %w", key.Autoscaler.Namespace, name, err)
-	}
-	if o.key() != key {
-		return usage.Checkpoint{}, errNoCheckpoint
-	}
-	return o.checkpoint()
+	p, err := o.checkpoint()
+	return p, err == nil, err
 }
 
 // State returns the record of the updater about a workload, and false if there is none. Parts that cannot be decoded are left out.
 func (r *Reader) State(ctx context.Context, w cluster.Workload) (ledger.State, bool, error) {
-	for _, name := range [...]string{historyName(w), hashedHistoryName(w)} {
-		raw, err := kube.Body(r.own.Get().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Name(name).Do(ctx))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return ledger.State{}, false, fmt.Errorf("read UpdateState %s/%s: %w", w.Namespace, name, err)
-		}
-		var o updateStateObject
-		if err := o.decode(raw, stateTooLarge); err != nil {
-			return ledger.State{}, false, fmt.Errorf("decode UpdateState %s/%s: %w", w.Namespace, name, err)
-		}
-		if owner, err := o.workload(); err == nil && owner == w {
-			state, _ := o.state(w)
-			return state, true, nil
+	o, found, err := r.states.find(ctx, w, w.Namespace, "UpdateState")
+	if err != nil || !found {
+		return ledger.State{}, false, err
+	}
+	state, _ := o.state(w)
+	return state, true, nil
+}
+
+// Stored is the usage history that a recommender, podfit's or upstream's, has stored in the cluster.
+type Stored struct {
+	Checkpoints map[Key]usage.Checkpoint
+	Histories   map[cluster.Workload][]usage.History
+}
+
+// ReadStored reads the stored usage history. Checkpoints and UsageHistories have an error each, and what could be read is returned in spite of
+// them. A cluster without the CRD of UsageHistories has none, which is no error. The API server forbids a user without rights to list them
+// without looking whether the CRD exists, so that is looked up.
+func ReadStored(ctx context.Context, clients *kube.Clients, o StorageOptions) (out Stored, checkpoints, histories error) {
+	out.Checkpoints, checkpoints = NewCheckpoints(clients, o).Load(ctx)
+	client, histories := NewHistories(clients, o)
+	if histories == nil {
+		out.Histories, histories = client.Load(ctx)
+	}
+	if client != nil && histories == nil {
+		histories = client.Unread()
+	}
+	if errors.Is(histories, kube.ErrForbidden) {
+		if missing, _ := kube.IsMissing(ctx, client.client, client.resource); missing {
+			histories = nil
 		}
 	}
-	return ledger.State{}, false, nil
+	if checkpoints != nil {
+		checkpoints = fmt.Errorf("read the checkpoints of %s: %w", scopeOf(o.Namespace), checkpoints)
+	}
+	if errors.Is(histories, kube.ErrUnsupported) {
+		histories = nil
+	}
+	if histories != nil {
+		histories = fmt.Errorf("read the usage histories of %s: %w", scopeOf(o.Namespace), histories)
+	}
+	return out, checkpoints, histories
+}
+
+// scopeOf describes a namespace for an error; "" means all.
+func scopeOf(namespace string) string {
+	if namespace == "" {
+		return "all namespaces"
+	}
+	return "namespace " + namespace
+}
+
+// Restore adds the stored history of workloads to a store, as the recommender does at its start. targets has the workload of each VPA whose
+// checkpoints count. A checkpoint of another target is not used, because the VPA had that target before. What cannot be decoded is left out.
+func (s Stored) Restore(store *usage.Store, targets map[cluster.Key]cluster.Workload, workloads []cluster.Workload) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.Checkpoints), compareKeys) {
+		stored := s.Checkpoints[key]
+		w, known := targets[key.Autoscaler]
+		if !known || !stored.Workload.IsZero() && stored.Workload != w {
+			continue
+		}
+		for _, h := range s.Histories[w] {
+			if h.Container == key.Container {
+				stored.History = h
+			}
+		}
+		_ = store.Restore(w, key.Container, stored)
+	}
+	for _, w := range workloads {
+		for _, h := range s.Histories[w] {
+			_ = store.Recall(w, h) // does nothing if the checkpoint already had it
+		}
+	}
+}
+
+func compareKeys(x, y Key) int {
+	if c := x.Autoscaler.Compare(y.Autoscaler); c != 0 {
+		return c
+	}
+	return strings.Compare(x.Container, y.Container)
 }

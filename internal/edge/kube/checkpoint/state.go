@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -67,27 +68,13 @@ func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 	if r := s.Rounds; r != nil {
 		out.EvictionRounds = &v1alpha1.EvictionRounds{LastTime: metav1.NewMicroTime(r.At), NewestPod: micro(r.Newest), Count: int32(r.Count)}
 	}
-	out.ActingOn = storeActing(s.Acting)
-	for i := range s.Shortages {
-		x := &s.Shortages[i]
-		out.RoomShortages = append(out.RoomShortages, v1alpha1.RoomShortage{
-			Name: x.Name, UID: x.UID, Since: metav1.NewMicroTime(x.Since), PartialResizes: int32(x.Parts), MovedPods: int32(x.Moves),
-			Requested: storeSizes(x.With),
-		})
-	}
-	for i := range s.Pods {
-		out.Pods = append(out.Pods, storePod(&s.Pods[i]))
-	}
-	for i := range s.Replacements {
-		r := &s.Replacements[i]
-		m := v1alpha1.MissingReplacement{Controller: reference(r.Controller), VerticalPodAutoscaler: r.Autoscaler.Name, CompleteSince: micro(r.Complete)}
-		for _, e := range r.Evicted {
-			m.Evicted = append(m.Evicted, v1alpha1.EvictedPod{UID: e.UID, Time: metav1.NewMicroTime(e.At), NewestPod: micro(e.Newest)})
-		}
-		out.MissingReplacements = append(out.MissingReplacements, m)
-	}
-	out.WaitingPods = storeWaiting(s.Waiting)
-	out.Changes, out.Canary = storeChanges(s.Changes), storeCanary(s.Canary)
+	out.ActingOn = converted(s.Acting[max(0, len(s.Acting)-v1alpha1.MaxActingGroups):], storeActing)
+	out.RoomShortages = converted(s.Shortages, storeShortage)
+	out.Pods = converted(s.Pods, storePod)
+	out.MissingReplacements = converted(s.Replacements, storeReplacement)
+	out.WaitingPods = converted(s.Waiting[:min(len(s.Waiting), v1alpha1.MaxWaitingPods)], storeWaiting)
+	out.Changes = converted(s.Changes[max(0, len(s.Changes)-v1alpha1.MaxRequestChanges):], storeChange)
+	out.Canary = storeCanary(s.Canary)
 	spec := updateStateSpec(s.Workload)
 	for isTooLarge(&spec, &out) {
 		dropRecord(&out)
@@ -126,14 +113,38 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 	}
 }
 
+// converted returns what convert returns for each item of a list; nil if there is none.
+func converted[Item, Value any](list []Item, convert func(*Item) Value) []Value {
+	var out []Value
+	for i := range list {
+		out = append(out, convert(&list[i]))
+	}
+	return out
+}
+
+func storeShortage(x *ledger.ShortageState) v1alpha1.RoomShortage {
+	return v1alpha1.RoomShortage{
+		Name: x.Name, UID: x.UID, Since: metav1.NewMicroTime(x.Since), PartialResizes: int32(x.Parts), MovedPods: int32(x.Moves),
+		Requested: storeSizes(x.With),
+	}
+}
+
+func storeReplacement(r *ledger.PendingState) v1alpha1.MissingReplacement {
+	return v1alpha1.MissingReplacement{
+		Controller: reference(r.Controller), VerticalPodAutoscaler: r.Autoscaler.Name, CompleteSince: micro(r.Complete), Replaced: r.Replaced, MostReplicas: r.Most,
+		Evicted: converted(r.Evicted, func(e *ledger.EvictedPod) v1alpha1.EvictedPod {
+			return v1alpha1.EvictedPod{UID: e.UID, Time: metav1.NewMicroTime(e.At), NewestPod: micro(e.Newest)}
+		}),
+	}
+}
+
 func storePod(p *ledger.PodState) v1alpha1.PodUpdate {
 	out := v1alpha1.PodUpdate{
 		Name: p.Name, UID: p.UID, Action: actions[p.Do], Outcome: outcomeDone, Attempts: int32(p.Attempts),
 		LastTime: metav1.NewMicroTime(p.At), Requested: storeSizes(p.With),
 	}
 	if !p.Next.IsZero() {
-		next := metav1.NewTime(p.Next)
-		out.NextTime = &next
+		out.NextTime = new(metav1.NewTime(p.Next))
 	}
 	if f := p.Failed; f != nil {
 		out.Outcome, out.Message = outcomes[f.Kind], f.Text
@@ -153,6 +164,7 @@ func storeEviction(e *ledger.EvictionState) *v1alpha1.EvictionRecord {
 	out := &v1alpha1.EvictionRecord{
 		LastTime: metav1.NewMicroTime(e.At), NewestPod: micro(e.Newest), Requested: storeSizes(e.With),
 		Ineffective: int32(e.Ineffective), Judged: e.Judged, UnansweredPod: e.Uncertain,
+		Superseded: storeSizes(e.Superseded), Previous: storeSizes(e.Previous),
 	}
 	if b := e.Before; b != nil {
 		out.Before = &v1alpha1.PriorEviction{
@@ -173,7 +185,7 @@ func storeDeletion(d *ledger.DeletionState) *v1alpha1.DeletionRecord {
 	}
 }
 
-func storeCapacity(c *ledger.CapacityState) *v1alpha1.CapacityRecord {
+func storeCapacity(c *headroom.State) *v1alpha1.CapacityRecord {
 	if c == nil {
 		return nil
 	}
@@ -182,21 +194,16 @@ func storeCapacity(c *ledger.CapacityState) *v1alpha1.CapacityRecord {
 	}
 }
 
-func loadCapacity(c *v1alpha1.CapacityRecord) *ledger.CapacityState {
-	return &ledger.CapacityState{
+func loadCapacity(c *v1alpha1.CapacityRecord) (*headroom.State, error) {
+	return &headroom.State{
 		UID: c.UID, Pod: c.Pod, Requested: fromMicro(c.RequestTime), Failures: int(c.Failures), Failed: fromMicro(c.FailureTime), Text: c.Message,
-	}
+	}, nil
 }
 
 func storeSizes(with []policy.Fitted) []v1alpha1.RequestedSize {
-	var out []v1alpha1.RequestedSize
-	for i := range with {
-		f := &with[i]
-		out = append(out, v1alpha1.RequestedSize{
-			Container: f.Container, Requests: storeAmounts(f.Requests), Limits: storeAmounts(f.Limits), Inserted: f.Inserted,
-		})
-	}
-	return out
+	return converted(with, func(f *policy.Fitted) v1alpha1.RequestedSize {
+		return v1alpha1.RequestedSize{Container: f.Container, Requests: storeAmounts(f.Requests), Limits: storeAmounts(f.Limits), Inserted: f.Inserted}
+	})
 }
 
 func storeTotal(t cluster.PodResources) *v1alpha1.RequestedTotal {
@@ -207,17 +214,17 @@ func storeTotal(t cluster.PodResources) *v1alpha1.RequestedTotal {
 }
 
 func storeAmounts(r cluster.Resources) *v1alpha1.RequestedAmounts {
-	out := v1alpha1.RequestedAmounts{}
+	if r.Has.Empty() {
+		return nil
+	}
+	out := new(v1alpha1.RequestedAmounts)
 	if cpu, ok := r.Get(cluster.CPU); ok {
 		out.CPU = resource.NewMilliQuantity(cpu, resource.DecimalSI)
 	}
 	if memory, ok := r.Get(cluster.Memory); ok {
 		out.Memory = resource.NewQuantity(memory, resource.BinarySI)
 	}
-	if out.CPU == nil && out.Memory == nil {
-		return nil
-	}
-	return &out
+	return out
 }
 
 // micro returns a time of the API, or nil if the time is zero. The API has microseconds.
@@ -225,8 +232,7 @@ func micro(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
 	}
-	out := metav1.NewMicroTime(t)
-	return &out
+	return new(metav1.NewMicroTime(t))
 }
 
 // fromMicro returns a time of the API, or the zero time if it is not set or cannot be written again.
@@ -240,11 +246,16 @@ func fromMicro(t *metav1.MicroTime) time.Time {
 // An updateStateObject is an UpdateState.
 type updateStateObject struct{ storedObject }
 
+// at returns what is known about the object with a checksum of its content.
+func (o *updateStateObject) at(sum uint64) stateAt {
+	return stateAt{storedAt: o.storedObject.at(), uid: o.Metadata.UID, sum: sum}
+}
+
 // name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// workload returns the workload of the object.
-func (o *updateStateObject) workload() (cluster.Workload, error) {
+// key returns the workload of the object.
+func (o *updateStateObject) key() (cluster.Workload, error) {
 	var s v1alpha1.UpdateStateSpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
 		return cluster.Workload{}, fmt.Errorf("decode spec: %w", err)
@@ -269,126 +280,135 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 	if len(o.Status) == 0 {
 		return out, nil
 	}
-	var parts struct {
-		ActingSince, ActingNewestPod, ActingOn, LastEviction, Pods, Evictions, MissingReplacements, LastDeletion, RoomShortages, EvictionRounds, Changes, Canary, Capacity, WaitingPods json.RawMessage
-	}
-	if err := json.Unmarshal(o.Status, &parts); err != nil {
+	var d statusDecoder
+	if err := json.Unmarshal(o.Status, &d.parts); err != nil {
 		return out, fmt.Errorf("decode status: %w", err)
 	}
-	var errs []error
-	var acting, last metav1.MicroTime
-	var newest metav1.Time
-	errs = decodePart(errs, "actingSince", parts.ActingSince, &acting)
-	errs = decodePart(errs, "actingNewestPod", parts.ActingNewestPod, &newest)
-	errs = decodePart(errs, "lastEviction", parts.LastEviction, &last)
-	out.Acting = o.loadAnnouncements(&errs, parts.ActingOn)
-	out.ActingSince, out.ActingNewest = fromMicro(&acting), fromSeconds(&newest)
-	out.LastEviction = fromMicro(&last)
-
-	var eviction v1alpha1.EvictionRecord
-	errs = decodePart(errs, "evictions", parts.Evictions, &eviction)
-	if !eviction.LastTime.IsZero() {
-		loaded, err := loadEviction(&eviction)
-		out.Eviction = loaded
-		errs = appendError(errs, "evictions", err)
-	}
-	var deletion v1alpha1.DeletionRecord
-	errs = decodePart(errs, "lastDeletion", parts.LastDeletion, &deletion)
-	if !deletion.LastTime.IsZero() {
-		out.Deletion = loadDeletion(&deletion)
-	}
-	var evictionRounds v1alpha1.EvictionRounds
-	errs = decodePart(errs, "evictionRounds", parts.EvictionRounds, &evictionRounds)
-	if !evictionRounds.LastTime.IsZero() {
-		out.Rounds = &ledger.RoundsState{At: fromMicro(&evictionRounds.LastTime), Newest: fromMicro(evictionRounds.NewestPod), Count: int(evictionRounds.Count)}
-	}
-	for i, raw := range decodeList(&errs, "roomShortages", parts.RoomShortages, v1alpha1.MaxRoomShortages) {
-		x, err := loadShortage(raw)
-		if err != nil {
-			errs = appendError(errs, fmt.Sprintf("roomShortages[%d]", i), err)
-			continue
-		}
-		out.Shortages = append(out.Shortages, x)
-	}
-	if len(parts.Capacity) > 0 {
-		var capacity v1alpha1.CapacityRecord
-		before := len(errs)
-		errs = decodePart(errs, "capacity", parts.Capacity, &capacity)
-		if len(errs) == before {
-			out.Capacity = loadCapacity(&capacity)
-		}
-	}
-	for i, raw := range decodeList(&errs, "missingReplacements", parts.MissingReplacements, v1alpha1.MaxMissingReplacements) {
-		var m v1alpha1.MissingReplacement
-		before := len(errs)
-		errs = decodePart(errs, fmt.Sprintf("missingReplacements[%d]", i), raw, &m)
-		if len(errs) == before {
-			out.Replacements = append(out.Replacements, o.loadReplacement(&m))
-		}
-	}
-	for i, raw := range decodeList(&errs, "pods", parts.Pods, v1alpha1.MaxPodUpdates) {
-		p, err := loadPod(raw)
-		if err != nil {
-			errs = appendError(errs, fmt.Sprintf("pods[%d]", i), err)
-			continue
-		}
-		out.Pods = append(out.Pods, p)
-	}
-	errs = loadChanges(errs, parts.Changes, &out)
-	errs = loadWaiting(errs, parts.WaitingPods, &out)
-	errs = o.loadCanary(errs, parts.Canary, &out)
-	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
+	out.ActingSince = decodePart(&d, "actingSince", loadTime)
+	out.ActingNewest = decodePart(&d, "actingNewestPod", func(t *metav1.Time) (time.Time, error) { return fromSeconds(t), nil })
+	out.LastEviction = decodePart(&d, "lastEviction", loadTime)
+	out.Acting = decodeEach(&d, "actingOn", v1alpha1.MaxActingGroups, o.loadActing)
+	out.Eviction = decodePart(&d, "evictions", loadEviction)
+	out.Deletion = decodePart(&d, "lastDeletion", loadDeletion)
+	out.Rounds = decodePart(&d, "evictionRounds", loadRounds)
+	out.Shortages = decodeEach(&d, "roomShortages", v1alpha1.MaxRoomShortages, loadShortage)
+	out.Capacity = decodePart(&d, "capacity", ifValid(&d, loadCapacity))
+	out.Replacements = decodeEach(&d, "missingReplacements", v1alpha1.MaxMissingReplacements, o.loadReplacement)
+	out.Pods = decodeEach(&d, "pods", v1alpha1.MaxPodUpdates, loadPod)
+	out.Changes = decodeEach(&d, "changes", v1alpha1.MaxRequestChanges, loadChange)
+	out.Waiting = decodeEach(&d, "waitingPods", v1alpha1.MaxWaitingPods, loadWaiting)
+	out.Canary = decodePart(&d, "canary", ifValid(&d, o.loadCanary))
+	return out, errors.Join(d.errs[:min(len(d.errs), maxPartErrors)]...)
 }
 
 // maxPartErrors bounds the errors of one object in a log message.
 const maxPartErrors = 3
 
-// decodePart decodes a part of an object, if it exists, and appends the error.
-func decodePart(errs []error, name string, raw json.RawMessage, into any) []error {
-	if len(raw) == 0 {
-		return errs
-	}
-	return appendError(errs, name, json.Unmarshal(raw, into))
+// A statusDecoder decodes the parts of a status separately, and has the errors of those that cannot be decoded.
+type statusDecoder struct {
+	parts map[string]json.RawMessage
+	errs  []error
 }
 
-func appendError(errs []error, name string, err error) []error {
-	if err == nil {
-		return errs
-	}
-	return append(errs, fmt.Errorf("decode %s: %w", name, err))
+func (d *statusDecoder) failed(name string, err error) {
+	d.errs = append(d.errs, fmt.Errorf("decode %s: %w", name, err))
 }
 
-// decodeList returns the items of a list, at most a maximum number.
-func decodeList(errs *[]error, name string, raw json.RawMessage, most int) []json.RawMessage {
+// decodePart returns what load returns for a part without the fields that cannot be decoded, and zero if there is none.
+func decodePart[Item, Value any](d *statusDecoder, name string, load func(*Item) (Value, error)) Value {
+	var none Value
+	raw := d.parts[name]
+	if len(raw) == 0 || string(raw) == "null" {
+		return none
+	}
+	var item Item
+	if err := json.Unmarshal(raw, &item); err != nil {
+		d.failed(name, err)
+	}
+	value, err := load(&item)
+	if err != nil && !errors.Is(err, errEmpty) {
+		d.failed(name, err)
+	}
+	if err != nil {
+		return none
+	}
+	return value
+}
+
+// ifValid returns load for a part that is left out if one of its fields cannot be decoded.
+func ifValid[Item, Value any](d *statusDecoder, load func(*Item) (Value, error)) func(*Item) (Value, error) {
+	before := len(d.errs)
+	return func(item *Item) (Value, error) {
+		if len(d.errs) > before {
+			var none Value
+			return none, errEmpty
+		}
+		return load(item)
+	}
+}
+
+// errEmpty is the error of an item or a part without content, which is left out without a message.
+var errEmpty = errors.New("the item has no content")
+
+// decodeEach returns what load returns for the items of a list that can be decoded, at most a maximum number of items, and adds the errors of
+// the others.
+func decodeEach[Item, Value any](d *statusDecoder, name string, most int, load func(*Item) (Value, error)) []Value {
 	var items []json.RawMessage
-	*errs = decodePart(*errs, name, raw, &items)
+	if raw := d.parts[name]; len(raw) > 0 {
+		if err := json.Unmarshal(raw, &items); err != nil {
+			d.failed(name, err)
+		}
+	}
 	if len(items) > most {
-		*errs = append(*errs, fmt.Errorf("%s has %d entries; the first %d are read", name, len(items), most))
+		d.errs = append(d.errs, fmt.Errorf("%s has %d entries; the first %d are read", name, len(items), most))
 		items = items[:most]
 	}
-	return items
-}
-
-func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) ledger.PendingState {
-	out := ledger.PendingState{
-		Controller: o.inNamespace(&m.Controller),
-		Autoscaler: cluster.Key{Namespace: o.Metadata.Namespace, Name: m.VerticalPodAutoscaler},
-		Complete:   fromMicro(m.CompleteSince),
-	}
-	for _, e := range m.Evicted[:min(len(m.Evicted), v1alpha1.MaxEvictedPods)] {
-		out.Evicted = append(out.Evicted, ledger.EvictedPod{UID: e.UID, At: fromMicro(&e.Time), Newest: fromMicro(e.NewestPod)})
+	var out []Value
+	for i, encoded := range items {
+		var item Item
+		var value Value
+		err := json.Unmarshal(encoded, &item)
+		if err == nil {
+			value, err = load(&item)
+		}
+		if err == nil {
+			out = append(out, value)
+		} else if !errors.Is(err, errEmpty) {
+			d.failed(fmt.Sprintf("%s[%d]", name, i), err)
+		}
 	}
 	return out
 }
 
+func loadTime(t *metav1.MicroTime) (time.Time, error) { return fromMicro(t), nil }
+
+func (o *updateStateObject) loadReplacement(m *v1alpha1.MissingReplacement) (ledger.PendingState, error) {
+	out := ledger.PendingState{
+		Controller: o.inNamespace(&m.Controller),
+		Autoscaler: cluster.Key{Namespace: o.Metadata.Namespace, Name: m.VerticalPodAutoscaler},
+		Complete:   fromMicro(m.CompleteSince),
+		Replaced:   m.Replaced,
+		Most:       m.MostReplicas,
+	}
+	for _, e := range m.Evicted[:min(len(m.Evicted), v1alpha1.MaxEvictedPods)] {
+		out.Evicted = append(out.Evicted, ledger.EvictedPod{UID: e.UID, At: fromMicro(&e.Time), Newest: fromMicro(e.NewestPod)})
+	}
+	return out, nil
+}
+
 func loadEviction(e *v1alpha1.EvictionRecord) (*ledger.EvictionState, error) {
+	if e.LastTime.IsZero() {
+		return nil, errEmpty
+	}
 	with, err := loadSizes(e.Requested)
-	if err != nil {
+	superseded, supersededErr := loadSizes(e.Superseded)
+	previous, previousErr := loadSizes(e.Previous)
+	if err := errors.Join(err, supersededErr, previousErr); err != nil {
 		return nil, err
 	}
 	out := &ledger.EvictionState{
 		At: fromMicro(&e.LastTime), Newest: fromMicro(e.NewestPod), With: with, Ineffective: int(e.Ineffective),
-		Judged: e.Judged, Uncertain: e.UnansweredPod,
+		Judged: e.Judged, Superseded: superseded, Previous: previous, Uncertain: e.UnansweredPod,
 	}
 	if b := e.Before; b != nil {
 		with, err := loadSizes(b.Requested)
@@ -402,19 +422,25 @@ func loadEviction(e *v1alpha1.EvictionRecord) (*ledger.EvictionState, error) {
 	return out, nil
 }
 
-func loadDeletion(d *v1alpha1.DeletionRecord) *ledger.DeletionState {
+func loadRounds(r *v1alpha1.EvictionRounds) (*ledger.RoundsState, error) {
+	if r.LastTime.IsZero() {
+		return nil, errEmpty
+	}
+	return &ledger.RoundsState{At: fromMicro(&r.LastTime), Newest: fromMicro(r.NewestPod), Count: int(r.Count)}, nil
+}
+
+func loadDeletion(d *v1alpha1.DeletionRecord) (*ledger.DeletionState, error) {
+	if d.LastTime.IsZero() {
+		return nil, errEmpty
+	}
 	out := &ledger.DeletionState{At: fromMicro(&d.LastTime), Newest: fromMicro(d.NewestPod), UID: d.UID, Again: int(d.Ineffective)}
 	if d.Memory != nil {
 		out.Memory = d.Memory.Value()
 	}
-	return out
+	return out, nil
 }
 
-func loadShortage(raw json.RawMessage) (ledger.ShortageState, error) {
-	var x v1alpha1.RoomShortage
-	if err := json.Unmarshal(raw, &x); err != nil {
-		return ledger.ShortageState{}, err
-	}
+func loadShortage(x *v1alpha1.RoomShortage) (ledger.ShortageState, error) {
 	with, err := loadSizes(x.Requested)
 	if err != nil {
 		return ledger.ShortageState{}, err
@@ -431,11 +457,7 @@ func loadShortage(raw json.RawMessage) (ledger.ShortageState, error) {
 	return out, nil
 }
 
-func loadPod(raw json.RawMessage) (ledger.PodState, error) {
-	var u v1alpha1.PodUpdate
-	if err := json.Unmarshal(raw, &u); err != nil {
-		return ledger.PodState{}, err
-	}
+func loadPod(u *v1alpha1.PodUpdate) (ledger.PodState, error) {
 	do, ok := named(actions, u.Action)
 	if !ok {
 		return ledger.PodState{}, fmt.Errorf("unknown action %.40q", u.Action)

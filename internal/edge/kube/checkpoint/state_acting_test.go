@@ -22,8 +22,8 @@ func announcement(workloads int) ledger.State {
 	for i := range workloads {
 		all = append(all, ledger.ActingWorkload{Workload: deployment(fmt.Sprintf("%s-%04d", strings.Repeat("w", 35), i)), Newest: noon.Add(time.Duration(i) * time.Second)})
 	}
-	record.Announce(noon.Add(-time.Minute), "shop", all[:workloads/2])
-	return record.Announce(noon, "shop", all)
+	record.Announce(noon.Add(-time.Minute), all[:workloads/2])
+	return record.Announce(noon, all)["shop"]
 }
 
 // A namespace with 1,000 workloads is announced in one object.
@@ -78,8 +78,8 @@ func TestStates_announcementsOfTwoUpdaters_areLoaded(t *testing.T) {
 		return all
 	}
 	next := ledger.New()
-	next.Restore(noon, []ledger.State{ledger.New().Announce(noon, "shop", of("old"))})
-	state := next.Announce(noon, "shop", of("new"))
+	next.Restore(noon, []ledger.State{ledger.New().Announce(noon, of("old"))["shop"]})
+	state := next.Announce(noon, of("new"))["shop"]
 	mustStore(t, newStates(t, f, StorageOptions{}), state)
 	third := ledger.New()
 	third.Restore(noon, []ledger.State{loadStates(t, newStates(t, f, StorageOptions{}))[state.Workload]})

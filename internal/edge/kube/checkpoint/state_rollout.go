@@ -4,7 +4,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,7 +11,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -34,30 +33,16 @@ var comparisons = map[rollout.Comparison]string{
 	rollout.NoAnswer: "NoAnswer", rollout.NoData: "NoData",
 }
 
-func storeChanges(list []rollout.Change) []v1alpha1.RequestChange {
-	var out []v1alpha1.RequestChange
-	for _, c := range list[max(0, len(list)-v1alpha1.MaxRequestChanges):] {
-		out = append(out, v1alpha1.RequestChange{Time: metav1.NewTime(c.At), Requests: storeAmounts(c.Requests)})
-	}
-	return out
+func storeChange(c *rollout.Change) v1alpha1.RequestChange {
+	return v1alpha1.RequestChange{Time: metav1.NewTime(c.At), Requests: storeAmounts(c.Requests)}
 }
 
-func loadChanges(errs []error, raw json.RawMessage, into *ledger.State) []error {
-	for i, item := range decodeList(&errs, "changes", raw, v1alpha1.MaxRequestChanges) {
-		var c v1alpha1.RequestChange
-		before := len(errs)
-		errs = decodePart(errs, fmt.Sprintf("changes[%d]", i), item, &c)
-		if len(errs) > before || c.Time.IsZero() {
-			continue
-		}
-		requests, err := loadAmounts(c.Requests)
-		if err != nil {
-			errs = appendError(errs, fmt.Sprintf("changes[%d]", i), err)
-			continue
-		}
-		into.Changes = append(into.Changes, rollout.Change{At: c.Time.UTC(), Requests: requests})
+func loadChange(c *v1alpha1.RequestChange) (rollout.Change, error) {
+	if c.Time.IsZero() {
+		return rollout.Change{}, errEmpty
 	}
-	return errs
+	requests, err := loadAmounts(c.Requests)
+	return rollout.Change{At: c.Time.UTC(), Requests: requests}, err
 }
 
 func storeCanary(s *rollout.State) *v1alpha1.CanaryRecord {
@@ -70,35 +55,20 @@ func storeCanary(s *rollout.State) *v1alpha1.CanaryRecord {
 		Throttling: comparisons[s.Comparison], ThrottledPercent: int32(s.Throttled), ThrottledBeforePercent: int32(s.ThrottledBefore),
 	}
 	if !s.Controller.IsZero() {
-		controller := reference(s.Controller)
-		out.Controller = &controller
+		out.Controller = new(reference(s.Controller))
 	}
 	return out
 }
 
 func storeRequests(sizes []rollout.Size) []v1alpha1.RequestedSize {
-	var out []v1alpha1.RequestedSize
-	for _, s := range sizes[:min(len(sizes), v1alpha1.MaxRequestedSizes)] {
-		out = append(out, v1alpha1.RequestedSize{Container: s.Container, Requests: storeAmounts(s.Requests)})
-	}
-	return out
+	return converted(sizes[:min(len(sizes), v1alpha1.MaxRequestedSizes)], func(s *rollout.Size) v1alpha1.RequestedSize {
+		return v1alpha1.RequestedSize{Container: s.Container, Requests: storeAmounts(s.Requests)}
+	})
 }
 
-func (o *updateStateObject) loadCanary(errs []error, raw json.RawMessage, into *ledger.State) []error {
-	if len(raw) == 0 || string(raw) == "null" {
-		return errs
-	}
-	var c v1alpha1.CanaryRecord
-	err := json.Unmarshal(raw, &c)
-	if err == nil {
-		var s rollout.State
-		s, err = CanaryState(&c, o.Metadata.Namespace)
-		into.Canary = &s
-	}
-	if err != nil {
-		into.Canary = nil
-	}
-	return appendError(errs, "canary", err)
+func (o *updateStateObject) loadCanary(c *v1alpha1.CanaryRecord) (*rollout.State, error) {
+	s, err := CanaryState(c, o.Metadata.Namespace)
+	return &s, err
 }
 
 // CanaryState returns the state in a record of a namespace.
@@ -133,9 +103,5 @@ func loadRequests(sizes []v1alpha1.RequestedSize) ([]rollout.Size, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []rollout.Size
-	for i := range fits {
-		out = append(out, rollout.Size{Container: fits[i].Container, Requests: fits[i].Requests})
-	}
-	return out, nil
+	return converted(fits, func(f *policy.Fitted) rollout.Size { return rollout.Size{Container: f.Container, Requests: f.Requests} }), nil
 }

@@ -12,15 +12,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -34,147 +31,77 @@ import (
 // Only the updater that leads writes: its requests run under a kube.Fence. A write with an outdated resource version is repeated once
 // with the current one.
 type States struct {
-	client     rest.Interface
-	parameters runtime.ParameterCodec
-	namespace  string
-	ignored    []string
-	writer     string
-	log        *slog.Logger
-	throttle   kube.Throttle // of the writes
-
-	mu    sync.Mutex
-	known map[cluster.Workload]stateAt
+	collection[cluster.Workload, *updateStateObject, stateAt]
+	writer   string
+	throttle kube.Throttle // of the writes
 }
 
-// A stateAt is the name, the version and a checksum of a stored state.
+// A stateAt is what is known about a stored state.
 type stateAt struct {
-	name, version string // the version is "" if the object may not exist: the answer to its creation was lost
-	uid           types.UID
-	sum           uint64 // 0: differs from every checksum
+	storedAt // the version is "" if the object may not exist: the answer to its creation was lost
+	uid      types.UID
+	sum      uint64 // a checksum; 0 differs from every checksum
 }
 
 // NewStates returns a client of the states that the options select. writer names this updater in the objects it writes. The client has
 // its own rate limit, so that writes delay no action on a pod.
 func NewStates(c *kube.Clients, o StorageOptions, writer string) (*States, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o = o.withLog()
 	own := *c
-	own.Config = rest.CopyConfig(c.Config)
-	if own.Config.QPS > 0 {
-		own.Config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(own.Config.QPS, own.Config.Burst)
-	}
+	own.Config = kube.WithOwnLimit(c.Config)
 	client, parameters, err := own.Own()
 	if err != nil {
 		return nil, fmt.Errorf("create the client for UpdateState objects: %w", err)
 	}
-	return &States{
-		client: client, parameters: parameters, namespace: o.Namespace, ignored: o.Ignored, log: o.Log,
-		writer: writer[:min(len(writer), longestName)], known: make(map[cluster.Workload]stateAt),
-	}, nil
+	states := statesWith(client, o)
+	states.parameters = parameters
+	states.writer = writer[:min(len(writer), longestName)]
+	return states, nil
+}
+
+func statesWith(client rest.Interface, o StorageOptions) *States {
+	return &States{collection: collection[cluster.Workload, *updateStateObject, stateAt]{
+		options: o, client: client, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates),
+		singular: "update state", plural: "update states", most: stateTooLarge,
+		empty: func() *updateStateObject { return new(updateStateObject) }, name: historyName, otherName: hashedHistoryName,
+		skip: func(item *updateStateObject, _ bool, err error) { // the updater never changes the object
+			o.Log.Warn("Ignored an UpdateState", slog.String("object", item.name()), slog.Any("error", err),
+				slog.String("remedy", fmt.Sprintf("kubectl -n %s delete updatestate %s", item.Metadata.Namespace, item.Metadata.Name)))
+		},
+	}}
 }
 
 // Load returns the states, one for each workload. Objects and parts that cannot be decoded are logged and skipped. The error is
 // ErrUnsupported if the CRD is not installed, and ErrForbidden if podfit has no right to list the objects.
 func (s *States) Load(ctx context.Context) ([]ledger.State, error) {
 	var states []ledger.State
-	var strays []updateStateObject // objects without the usual name; those with the usual name have priority
-	taken := make(map[cluster.Workload]bool)
-	take := func(o *updateStateObject, w cluster.Workload) {
-		taken[w] = true
-		states = append(states, s.decode(o, w))
-	}
-	s.mu.Lock()
-	clear(s.known)
-	s.mu.Unlock()
-	err := s.list(ctx, func(o *updateStateObject, w cluster.Workload) {
-		if o.Metadata.Name != historyName(w) {
-			strays = append(strays, *o)
-			return
-		}
-		take(o, w)
+	s.forgetAll()
+	err := s.load(ctx, func(o *updateStateObject, w cluster.Workload) {
+		states = append(states, s.stateIn(o, w))
+	}, func(o *updateStateObject) {
+		s.skip(o, true, errors.New("another UpdateState has the same target"))
 	})
-	for i := range strays {
-		o := &strays[i]
-		w, decodeErr := o.workload()
-		if decodeErr == nil && !taken[w] {
-			take(o, w)
-			continue
-		}
-		s.skip(o, errors.Join(decodeErr, errors.New("another UpdateState has the same target")))
-	}
 	if err != nil {
 		return nil, err
 	}
 	return states, nil
 }
 
-// decode returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.
-func (s *States) decode(o *updateStateObject, w cluster.Workload) ledger.State {
+// stateIn returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.
+func (s *States) stateIn(o *updateStateObject, w cluster.Workload) ledger.State {
 	state, err := o.state(w)
-	at := stateAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion, uid: o.Metadata.UID}
+	var sum uint64
 	if err != nil {
-		s.log.Warn("Ignored parts of an UpdateState that cannot be decoded; the updater overwrites or deletes the object in the next minutes",
+		s.options.Log.Warn("Ignored parts of an UpdateState that cannot be decoded; the updater overwrites or deletes the object in the next minutes",
 			slog.String("object", o.name()), slog.Any("error", err))
 	} else {
 		var status v1alpha1.UpdateStateStatus
 		if json.Unmarshal(o.Status, &status) == nil {
-			at.sum = updateStateSum(status)
+			sum = updateStateSum(status)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known[w] = at
+	s.learn(w, o.at(sum))
 	return state
-}
-
-// skip logs an object that is ignored and that the updater never changes.
-func (s *States) skip(o *updateStateObject, err error) {
-	s.log.Warn("Ignored an UpdateState", slog.String("object", o.name()), slog.Any("error", err),
-		slog.String("remedy", fmt.Sprintf("kubectl -n %s delete updatestate %s", o.Metadata.Namespace, o.Metadata.Name)))
-}
-
-// list calls each for every object of the selected namespaces with a valid target, page by page.
-func (s *States) list(ctx context.Context, each func(*updateStateObject, cluster.Workload)) error {
-	options := metav1.ListOptions{Limit: storedPageSize}
-	for {
-		raw, err := readPage(ctx, s.client.Get().Namespace(s.namespace).Resource(v1alpha1.ResourceUpdateStates).
-			VersionedParams(&options, s.parameters))
-		if err != nil {
-			return fmt.Errorf("list update states: %w", s.refused(ctx, err))
-		}
-		var page struct {
-			Metadata metav1.ListMeta   `json:"metadata"`
-			Items    []json.RawMessage `json:"items"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return fmt.Errorf("decode list of update states: %w", err)
-		}
-		for i := range page.Items {
-			var o updateStateObject
-			if err := o.decode(page.Items[i], stateTooLarge); err != nil {
-				s.skip(&o, err)
-				continue
-			}
-			if slices.Contains(s.ignored, o.Metadata.Namespace) {
-				continue
-			}
-			w, err := o.workload()
-			if err != nil {
-				s.skip(&o, err)
-				continue
-			}
-			each(&o, w)
-		}
-		if options.Continue = page.Metadata.Continue; options.Continue == "" {
-			return nil
-		}
-	}
-}
-
-// refused is kube.Refused. ErrUnsupported and ErrForbidden are certainly of the API server, because the updater acts without records then.
-func (s *States) refused(ctx context.Context, err error) error {
-	return kube.RefusedFor(ctx, s.client, v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates), err)
 }
 
 // Stored returns the workloads with an object, sorted.
@@ -225,11 +152,11 @@ func (s *States) write(ctx context.Context, w cluster.Workload, status *v1alpha1
 			return err
 		}
 	}
-	for _, name := range [...]string{historyName(w), hashedHistoryName(w)} {
+	for _, name := range s.names(w) {
 		err := s.create(ctx, w, name, status, sum)
 		if !apierrors.IsAlreadyExists(err) {
 			if isLost(err) {
-				s.learn(&updateStateObject{storedObject{Metadata: metav1.ObjectMeta{Name: name}}}, w, 0)
+				s.learn(w, stateAt{storedAt: storedAt{name: name}})
 			}
 			return err
 		}
@@ -245,12 +172,10 @@ func (s *States) replace(ctx context.Context, w cluster.Workload, at stateAt, st
 	if at.version == "" {
 		return s.overwrite(ctx, w, at.name, status, sum)
 	}
-	err := s.patch(ctx, w, at, status, sum)
+	err := s.update(ctx, w, at, status, sum)
 	if isLost(err) { // the object may have the new status, so no status is known to be the stored one
 		at.sum = 0
-		s.mu.Lock()
-		s.known[w] = at
-		s.mu.Unlock()
+		s.learn(w, at)
 	}
 	return err
 }
@@ -263,73 +188,48 @@ func isLost(err error) bool {
 
 // overwrite stores a status in an object that another client has created or changed.
 func (s *States) overwrite(ctx context.Context, w cluster.Workload, name string, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	at, err := s.read(ctx, w, name)
+	at, err := s.refresh(ctx, w, name)
 	if err != nil {
 		return err
 	}
-	return s.patch(ctx, w, at, status, sum)
+	return s.update(ctx, w, at, status, sum)
 }
 
-// read reads the version of an object. The error is errForeign if the object is of another workload.
-func (s *States) read(ctx context.Context, w cluster.Workload, name string) (stateAt, error) {
-	raw, err := kube.Body(s.client.Get().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Name(name).Do(ctx))
+// refresh reads the version of an object. The error is errForeign if the object is of another workload.
+func (s *States) refresh(ctx context.Context, w cluster.Workload, name string) (stateAt, error) {
+	o, err := s.read(ctx, w, w.Namespace, name)
 	if err != nil {
 		return stateAt{}, err
 	}
-	var o updateStateObject
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return stateAt{}, fmt.Errorf("decode update state %s: %w", name, err)
-	}
-	if err := checkAnswer(&o.Metadata); err != nil {
-		return stateAt{}, fmt.Errorf("decode update state %s: %w", name, err)
-	}
-	if owner, err := o.workload(); err != nil || owner != w {
-		return stateAt{}, errForeign
-	}
-	return s.learn(&o, w, 0), nil
+	s.learn(w, o.at(0))
+	return o.at(0), nil
 }
 
 func (s *States) create(ctx context.Context, w cluster.Workload, name string, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	o := &v1alpha1.UpdateState{
+	return s.written(w, status, sum)(s.post(ctx, w.Namespace, &v1alpha1.UpdateState{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUpdateState},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec:       updateStateSpec(w),
 		Status:     *status,
-	}
-	return s.answer(w, status, sum)(kube.Body(s.client.Post().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Body(o).Do(ctx)))
+	}))
 }
 
-// patch replaces the status of an object, if it still has the known version.
-func (s *States) patch(ctx context.Context, w cluster.Workload, at stateAt, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	data, err := json.Marshal([]kube.PatchOp{
-		{Op: "replace", Path: "/metadata/resourceVersion", Value: at.version},
-		{Op: "add", Path: "/status", Value: status},
-	})
-	if err != nil {
-		return err
-	}
-	return s.answer(w, status, sum)(kube.Body(s.client.Patch(types.JSONPatchType).Namespace(w.Namespace).
-		Resource(v1alpha1.ResourceUpdateStates).Name(at.name).Body(data).Do(ctx)))
+// update replaces the status of an object, if it still has the known version.
+func (s *States) update(ctx context.Context, w cluster.Workload, at stateAt, status *v1alpha1.UpdateStateStatus, sum uint64) error {
+	return s.written(w, status, sum)(s.patch(ctx, w.Namespace, at.storedAt, status))
 }
 
-// answer returns a function that records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
-func (s *States) answer(w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) func([]byte, error) error {
-	return func(raw []byte, err error) error {
+// written returns a function that records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
+func (s *States) written(w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) func(*updateStateObject, error) error {
+	return func(o *updateStateObject, err error) error {
 		if err != nil {
 			return err
 		}
-		var o updateStateObject
-		if err := json.Unmarshal(raw, &o); err != nil {
-			return fmt.Errorf("decode response: %w", err)
-		}
-		if err := checkAnswer(&o.Metadata); err != nil {
-			return err
-		}
 		if len(status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
-			s.learn(&o, w, 0)
+			s.learn(w, o.at(0))
 			return ErrPruned
 		}
-		s.learn(&o, w, sum)
+		s.learn(w, o.at(sum))
 		return nil
 	}
 }
@@ -345,7 +245,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		return nil
 	}
 	if at.version == "" {
-		read, err := s.read(ctx, w, at.name)
+		read, err := s.refresh(ctx, w, at.name)
 		if apierrors.IsNotFound(err) && !kube.IsNoHandler(err) || errors.Is(err, errForeign) {
 			s.forget(w)
 			return nil
@@ -355,17 +255,10 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		}
 		at = read
 	}
-	preconditions := metav1.Preconditions{ResourceVersion: &at.version}
-	if at.uid != "" {
-		preconditions.UID = &at.uid
-	}
 	ctx, sending := s.throttle.Request(ctx)
-	err := s.client.Delete().Namespace(w.Namespace).Resource(v1alpha1.ResourceUpdateStates).Name(at.name).
-		Body(&metav1.DeleteOptions{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: &preconditions,
-		}).Do(ctx).Error()
+	err := s.deleteUnchanged(ctx, &metav1.ObjectMeta{Namespace: w.Namespace, Name: at.name, UID: at.uid, ResourceVersion: at.version})
 	if apierrors.IsConflict(err) {
-		if _, err = s.read(ctx, w, at.name); err == nil {
+		if _, err = s.refresh(ctx, w, at.name); err == nil {
 			return nil // the next call deletes it
 		}
 	}
@@ -374,26 +267,4 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		return nil
 	}
 	return fmt.Errorf("delete update state of %s: %w", w, s.refused(ctx, sending.Ended(err)))
-}
-
-// learn records the version of an object with a checksum of its content.
-func (s *States) learn(o *updateStateObject, w cluster.Workload, sum uint64) stateAt {
-	at := stateAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion, uid: o.Metadata.UID, sum: sum}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known[w] = at
-	return at
-}
-
-func (s *States) at(w cluster.Workload) (stateAt, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.known[w]
-	return at, ok
-}
-
-func (s *States) forget(w cluster.Workload) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, w)
 }

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
@@ -75,7 +76,7 @@ func fullState() ledger.State {
 	return ledger.State{
 		Waiting:  []ledger.WaitingState{{Reason: "BackingOff", Pods: 3, First: "web-1", NotBefore: noon.Add(time.Hour)}, {Reason: "TooFewReplicas", Pods: 1, First: "web-2"}},
 		Workload: web, ActingSince: noon, ActingNewest: noon.Add(-time.Hour), LastEviction: noon.Add(-time.Minute), Omitted: 3,
-		Capacity: &ledger.CapacityState{
+		Capacity: &headroom.State{
 			UID: "uid-4", Pod: "web-1-d", Requested: noon, Failures: 2, Failed: noon.Add(-time.Hour), Text: "exceeded quota: compute",
 		},
 		Eviction: &ledger.EvictionState{

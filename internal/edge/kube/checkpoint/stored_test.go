@@ -81,7 +81,7 @@ func TestReadStored_oneKindCannotBeRead_errorNamesIt(t *testing.T) {
 	}{
 		"all are readable":       {"", 0, "", "", ""},
 		"checkpoints, no right":  {checkpoints, http.StatusForbidden, "Forbidden", "read the checkpoints of namespace shop: ", ""},
-		"histories, no right":    {histories, http.StatusForbidden, "Forbidden", "", ""}, // as if the CRD were not installed
+		"histories, no right":    {histories, http.StatusForbidden, "Forbidden", "", "read the usage histories of namespace shop: "},
 		"CRD is not installed":   {histories, http.StatusNotFound, "NotFound", "", ""},
 		"server does not answer": {histories, http.StatusServiceUnavailable, "ServiceUnavailable", "", "read the usage histories of namespace shop: "},
 	} {

@@ -5,6 +5,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -45,9 +46,12 @@ func TestRecorder_texts_areUpstreams(t *testing.T) {
 	}
 }
 
-func TestRecent_eventsOfUpdater_areEntriesNewestFirst(t *testing.T) {
+func TestRecent_eventsOfUpdaterAndOthers_thoseOfUpdaterAreEntriesNewestFirst(t *testing.T) {
 	event := func(name, reason, last, first string) map[string]any {
-		e := map[string]any{"metadata": map[string]any{"name": name, "namespace": "shop"}, "involvedObject": map[string]any{"kind": "Pod", "namespace": "shop", "name": name}, "reason": reason, "message": " text "}
+		e := map[string]any{"metadata": map[string]any{"name": name, "namespace": "shop"}, "involvedObject": map[string]any{"kind": "Pod", "namespace": "shop", "name": name}, "reason": reason, "message": " text ", "source": map[string]any{"component": Source}}
+		if name == "d" {
+			e["source"] = map[string]any{"component": "other"}
+		}
 		if last != "" {
 			e["lastTimestamp"] = last
 		}
@@ -58,6 +62,7 @@ func TestRecent_eventsOfUpdater_areEntriesNewestFirst(t *testing.T) {
 	}
 	items, err := json.Marshal(map[string]any{"kind": "EventList", "apiVersion": "v1", "items": []any{
 		event("a", "EvictedByVPA", "2026-03-01T12:00:00Z", ""), event("b", "InPlaceResizedByVPA", "", "2026-03-01T13:00:00Z"), event("c", "UpdateHeld", "2026-03-01T11:00:00Z", ""),
+		event("d", "EvictedByVPA", "2026-03-01T14:00:00Z", ""),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +79,45 @@ func TestRecent_eventsOfUpdater_areEntriesNewestFirst(t *testing.T) {
 	}
 	if want := "shop/b resize InPlaceResizedByVPA 13:00 text\nshop/a evict EvictedByVPA 12:00 text\nshop/c leave UpdateHeld 11:00 text\n"; text != want {
 		t.Errorf("got %q, want %q", text, want)
+	}
+}
+
+// The API server lists namespaces in their order, so one with many events comes before others, and would use up a limit.
+func TestRecent_manyEventsOfOneNamespace_hideNoOthers(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	apply := func(namespace string, n int) {
+		for i := range n {
+			f.Apply("/api/v1/events", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"e%04d"},"reason":"EvictedByVPA","source":{"component":"vpa-updater"},
+				"involvedObject":{"kind":"Pod","namespace":%[1]q,"name":"p"},"lastTimestamp":"2026-03-01T12:00:00Z"}`, namespace, i))
+		}
+	}
+	apply("aa", 2)
+	apply("bank", 2100)
+	apply("shop", 1)
+	got, err := Recent(t.Context(), clientsOf(f), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, e := range got {
+		count[e.Pod.Namespace]++
+	}
+	if count["aa"] != 2 || count["shop"] != 1 || count["bank"] < 500 || count["bank"] > 1000 {
+		t.Errorf("events by namespace: %v", count)
+	}
+	if all, err := Recent(t.Context(), clientsOf(f), "bank"); err != nil || len(all) != 2100 {
+		t.Errorf("%d events of the namespace alone, error %v", len(all), err)
+	}
+}
+
+func TestList_eventWithReasonOfPodfitOfAnotherComponent_isNoActivity(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	for i, e := range [][2]string{{"EvictedByVPA", "someone"}, {"EvictedByVPA", Source}, {"OOMKilling", "kubelet"}} {
+		f.Apply("/api/v1/events", fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"e%d"},"reason":%q,"source":{"component":%q},"involvedObject":{"kind":"Pod","name":"p%[1]d"}}`, i, e[0], e[1]))
+	}
+	got, err := List(t.Context(), clientsOf(f), "shop")
+	if err != nil || len(got) != 2 || got[0].Name != "p1" || got[1].Name != "p2" {
+		t.Errorf("events %+v, error %v", got, err)
 	}
 }
 

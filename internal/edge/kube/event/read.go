@@ -20,10 +20,11 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// maxEvents bounds the events that List and Recent read.
+// maxEvents bounds the events that List reads.
 const maxEvents = 2000
 
-// List reads events of a namespace, the newest last. The API server keeps them for an hour by default.
+// List reads events of a namespace, the newest last, without those of other components with a reason of podfit. The API server keeps them
+// for an hour by default.
 func List(ctx context.Context, c *kube.Clients, namespace string) ([]explanation.Event, error) {
 	var out []explanation.Event
 	options := metav1.ListOptions{Limit: kube.PageSize}
@@ -33,7 +34,9 @@ func List(ctx context.Context, c *kube.Clients, namespace string) ([]explanation
 			return nil, fmt.Errorf("list events: %w", err)
 		}
 		for i := range page.Items {
-			out = append(out, eventOf(&page.Items[i]))
+			if e := &page.Items[i]; isOurs(e) || !slices.Contains(composed, e.Reason) {
+				out = append(out, eventOf(e))
+			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			break
@@ -44,6 +47,9 @@ func List(ctx context.Context, c *kube.Clients, namespace string) ([]explanation
 	})
 	return out, nil
 }
+
+// composed are the reasons of the events that Recorder composes.
+var composed = []string{EvictedByVPA, EvictedPod, InPlaceResizedByVPA, InPlaceResizeSkipped}
 
 // timeOfEvent returns when an event happened last.
 func timeOfEvent(e *corev1.Event) time.Time {
@@ -65,26 +71,58 @@ func eventOf(e *corev1.Event) explanation.Event {
 	}
 }
 
-// Recent returns the events about pods that podfit has written and the API server still has, the newest first. The API server
-// keeps events for an hour by default.
+// Bounds of Recent.
+const (
+	maxEach  = 500 // events of one namespace
+	maxPages = 40  // of kube.PageSize events
+)
+
+// Recent returns events about pods that podfit has written and the API server still has, the newest first. The API server keeps events for
+// an hour by default. Of a namespace with more than maxEach, it returns some, so that these do not hide the events of others: the API server
+// lists namespace after namespace, so it is asked again without the ones that have enough.
 func Recent(ctx context.Context, c *kube.Clients, namespace string) ([]overview.Entry, error) {
-	list, err := c.Core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: "source=" + Source + ",involvedObject.kind=Pod", Limit: maxEvents,
+	selector := "source=" + Source + ",involvedObject.kind=Pod"
+	options := metav1.ListOptions{FieldSelector: selector, Limit: kube.PageSize}
+	var full []overview.Entry
+	read := map[string][]overview.Entry{}
+	for range maxPages {
+		list, err := c.Core.CoreV1().Events(namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list events: %w", err)
+		}
+		options.Continue = list.Continue
+		for i := range list.Items {
+			e := &list.Items[i]
+			if isOurs(e) {
+				read[e.Namespace] = append(read[e.Namespace], entryOfEvent(e))
+			}
+		}
+		if options.Continue == "" {
+			break
+		}
+		for name, entries := range read {
+			if len(entries) >= maxEach && name != namespace {
+				full = append(full, entries...)
+				options.FieldSelector += ",metadata.namespace!=" + name
+				options.Continue = ""
+			}
+		}
+		if options.Continue == "" {
+			clear(read)
+		}
+	}
+	out := full
+	for _, entries := range read {
+		out = append(out, entries...)
+	}
+	slices.SortFunc(out, func(a, b overview.Entry) int {
+		return cmp.Or(b.At.Compare(a.At), a.Pod.Compare(b.Pod), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Text, b.Text))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	events := make([]*corev1.Event, len(list.Items))
-	for i := range list.Items {
-		events[i] = &list.Items[i]
-	}
-	slices.SortStableFunc(events, func(a, b *corev1.Event) int { return timeOfEvent(b).Compare(timeOfEvent(a)) })
-	out := make([]overview.Entry, 0, len(events))
-	for _, e := range events {
-		out = append(out, entryOfEvent(e))
-	}
 	return out, nil
 }
+
+// isOurs reports whether the updater has sent an event. Anyone who may write events can claim to be another component, but components do not.
+func isOurs(e *corev1.Event) bool { return cmp.Or(e.Source.Component, e.ReportingController) == Source }
 
 // eventActs are the acts of the updater that events report.
 var eventActs = map[string]string{EvictedByVPA: "evict", InPlaceResizedByVPA: "resize"}

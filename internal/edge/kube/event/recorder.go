@@ -1,6 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package event sends the Kubernetes events of the updater, with upstream's reasons and texts, and reads events for explanations and the web
+// page. It does not decide which events are sent.
 package event
 
 import (
@@ -17,6 +19,26 @@ import (
 
 // Source is the component of events. It has upstream's name, because users and tools filter by it.
 const Source = "vpa-updater"
+
+// The reasons of events that upstream has, too.
+const (
+	EvictedByVPA         = "EvictedByVPA"
+	EvictedPod           = "EvictedPod"
+	InPlaceResizedByVPA  = "InPlaceResizedByVPA"
+	InPlaceResizeSkipped = "InPlaceResizeSkipped"
+)
+
+// The reasons of events that only podfit has. The first two are of warnings.
+const (
+	InvalidAnnotation  = "InvalidAnnotation"
+	Reverted           = "RecommendationReverted"
+	UpdateHeld         = "UpdateHeld"
+	ReplacementMissing = "ReplacementMissing"
+	ResizeRefused      = "ResizeRefused"
+	NotAutoscaled      = "NotAutoscaled"
+	OOMRescued         = "OOMRescue"
+	Surge              = "Surge"
+)
 
 // A Recorder sends Kubernetes events about changes, with upstream's texts. A goroutine of client-go sends them. Events that cannot be
 // sent are dropped.

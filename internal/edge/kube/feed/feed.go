@@ -1,11 +1,16 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package feed lists and watches one collection of the API server, and passes projections of its objects to a store.
+//
+// It retries failed requests, skips an object whose projection panics, ends requests that get no response, and knows when the store may
+// be out of date. It does not know which collections there are or what their objects mean: package watcher does.
 package feed
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -13,6 +18,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -283,4 +289,84 @@ func (f *Feed) markReady() {
 		f.isReady = true
 		close(f.ready)
 	}
+}
+
+// Load lists the collection once, page by page, without a watch. It is for commands that read the cluster once, and needs only the right to
+// list. Run must not be called on the same Feed.
+func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
+
+// loader returns the function behind Load.
+func (l listWatcher[T]) loader(to *projectionStore[T]) func(context.Context) error {
+	return func(ctx context.Context) error {
+		objects, err := l.listAll(ctx, kube.PageSize)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the list changed while its pages were read
+			objects, err = l.listAll(ctx, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
+		}
+		return to.Replace(objects, "")
+	}
+}
+
+// listAll returns the projected objects of all pages. A size of 0 reads one page with all objects.
+func (l listWatcher[T]) listAll(ctx context.Context, size int64) ([]any, error) {
+	var out []any
+	options := metav1.ListOptions{Limit: size}
+	for {
+		page, err := l.list(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		list, ok := page.(*internalversion.List)
+		if !ok {
+			return nil, fmt.Errorf("unexpected list %T", page)
+		}
+		for _, o := range list.Items {
+			out = append(out, o)
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// LostWithout returns what podfit cannot do without the collection; "" if it is required.
+func (f *Feed) LostWithout() string { return f.config.LostWithout }
+
+// A projectedWatch applies a function to each event of a watch and reports when the watch has ended. Unlike watch.Filter, it ends
+// when it is stopped, even if the last event is not read.
+type projectedWatch struct {
+	from   watch.Interface
+	result chan watch.Event
+	done   chan struct{}
+	stop   sync.Once
+}
+
+// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended.
+func projectWatch(from watch.Interface, apply func(watch.Event) watch.Event, ended func()) watch.Interface {
+	w := &projectedWatch{from: from, result: make(chan watch.Event), done: make(chan struct{})}
+	go func() {
+		defer close(w.result)
+		defer ended()
+		for e := range from.ResultChan() {
+			select {
+			case w.result <- apply(e):
+			case <-w.done:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// ResultChan implements watch.Interface.
+func (w *projectedWatch) ResultChan() <-chan watch.Event { return w.result }
+
+// Stop implements watch.Interface.
+func (w *projectedWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.done)
+		w.from.Stop()
+	})
 }

@@ -500,6 +500,9 @@ func selects(selector string, o map[string]any) bool {
 			m, _ := v.(map[string]any)
 			v = m[field]
 		}
+		if source, ok := v.(map[string]any); ok && path == "source" { // of events
+			v = source["component"]
+		}
 		if s, _ := v.(string); (s == value) == negated {
 			return false
 		}

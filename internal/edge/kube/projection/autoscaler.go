@@ -68,7 +68,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}
-		if slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
+		if c.Type == v1alpha1.ConditionUpdating || slices.Contains(v1alpha1.Conditions(), string(c.Type)) {
 			a.Remarked = true
 		}
 	}

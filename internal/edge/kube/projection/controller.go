@@ -36,13 +36,13 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 	case *metav1.PartialObjectMetadata:
 		_, c.Surging = o.Annotations[v1alpha1.AnnotationSurge]
 	case *appsv1.ReplicaSet:
-		c.Scale = specScale(o.Spec.Replicas)
+		c.Scale = specScale(o.Spec.Replicas, o.Spec.MinReadySeconds)
 	case *appsv1.StatefulSet:
-		c.Scale = specScale(o.Spec.Replicas)
+		c.Scale = specScale(o.Spec.Replicas, o.Spec.MinReadySeconds)
 	case *corev1.ReplicationController:
-		c.Scale = specScale(o.Spec.Replicas)
+		c.Scale = specScale(o.Spec.Replicas, o.Spec.MinReadySeconds)
 	case *appsv1.DaemonSet:
-		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady}
+		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady, MinReady: seconds(int64(o.Spec.MinReadySeconds))}
 		if c.RollingOut = isRollingOut(o); !c.RollingOut {
 			c.Daemon = daemon(o, in)
 		}
@@ -51,9 +51,10 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 }
 
 // specScale returns the scale by the spec of a controller. Without a number, the default of the API server is 1.
-func specScale(replicas *int32) cluster.Scale {
-	if replicas == nil {
-		return cluster.Scale{Known: true, Replicas: 1}
+func specScale(replicas *int32, minReady int32) cluster.Scale {
+	s := cluster.Scale{Known: true, Replicas: 1, MinReady: seconds(int64(minReady))}
+	if replicas != nil {
+		s.Replicas = *replicas
 	}
-	return cluster.Scale{Known: true, Replicas: *replicas}
+	return s
 }

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -20,7 +21,7 @@ func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	if ready <= 0 || ready < desired-ready || spec.NodeName != "" {
 		return nil
 	}
-	demand := policy.DemandOf(policy.Limits{}, Pod(&corev1.Pod{Spec: *spec}, nil), cluster.Standing{}, nil)
+	demand := admissible.DemandOf(policy.Limits{}, Pod(&corev1.Pod{Spec: *spec}, nil), cluster.Standing{}, nil)
 	if requests := demand.Most().Requests; requests.CPU <= 0 && requests.Memory <= 0 {
 		return nil
 	}

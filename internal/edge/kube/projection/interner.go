@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 //
 // Its memory is bounded, because tenants choose most of these strings. Strings are kept in two generations; when the young
 // generation is full, the old one is dropped. So unused strings need not be reported, and a used string is stored at most
-// twice. Node selectors are numbered, so they are kept until ForgetSelectors finds that no pod has them. The zero value is ready
+// twice. Node selectors are numbered, and no namespace can fill their list. They are kept until ForgetSelectors finds that no pod has them. The zero value is ready
 // to use and safe for several goroutines.
 type Interner struct {
 	mu            sync.Mutex
@@ -27,7 +28,8 @@ type Interner struct {
 	places        map[string]cluster.Place // by selector, see nameOf
 	selectors     []selector               // by place, from cluster.Selected on
 	free          []cluster.Place          // unused places
-	affinities    int                      // selectors with an affinity
+	affinities    shares                   // selectors with an affinity
+	selected      shares                   // all selectors
 	tolerances    toleranceList
 	criticalities map[cluster.Criticality]*cluster.Marks // of pods without the annotation vpaObservedContainers
 	zones         map[string]*time.Location              // time zones of change windows, by name
@@ -79,11 +81,35 @@ func (in *Interner) marks(m cluster.Marks) *cluster.Marks {
 	return &m
 }
 
+// shares are the entries of a list whose length is bounded, by the namespace of the pod that came with it first. A namespace gets no more than
+// it leaves to others, so that no tenant fills the list.
+type shares struct {
+	of    map[string]int
+	total int
+}
+
+// mayTake reports whether a namespace may add an entry to a list of at most a number of entries.
+func (s *shares) mayTake(namespace string, most int) bool {
+	return s.total < most && s.of[namespace] < most-s.total
+}
+
+func (s *shares) add(namespace string, n int) {
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.total += n
+	s.of[namespace] += n
+	if s.of[namespace] == 0 {
+		delete(s.of, namespace)
+	}
+}
+
 // A selector is the node selector and the required node affinity of pods.
 type selector struct {
-	cluster.NodeSelector      // zero if the place is free
-	seen                 bool // a pod with it was projected since the last call of ForgetSelectors
-	stale                bool // the last call of ForgetSelectors found no pod with it
+	cluster.NodeSelector        // zero if the place is free
+	namespace            string // of the first pod with it
+	seen                 bool   // a pod with it was projected since the last call of ForgetSelectors
+	stale                bool   // the last call of ForgetSelectors found no pod with it
 }
 
 const (
@@ -98,7 +124,7 @@ const (
 	// maxSelectors bounds the number of node selectors, and longestSelector the length of one. Pods with other selectors have
 	// the place cluster.Somewhere.
 	maxSelectors    = 4096
-	maxAffinities   = 256 // selectors with an affinity; it takes longer to compare them with nodes
+	maxAffinities   = 512 // selectors with an affinity; it takes longer to compare them with nodes
 	longestSelector = 4 << 10
 )
 
@@ -144,21 +170,16 @@ func (in *Interner) place(p *corev1.Pod) cluster.Place {
 	defer in.mu.Unlock()
 	place, known := in.places[name]
 	if !known {
-		if hasAffinity && in.affinities >= maxAffinities {
+		if hasAffinity && !in.affinities.mayTake(p.Namespace, maxAffinities) || !in.selected.mayTake(p.Namespace, maxSelectors) {
 			return cluster.Somewhere
 		}
 		place = in.newPlace()
-		if place == cluster.Somewhere {
-			return place
-		}
-		if hasAffinity {
-			in.affinities++
-		}
 		if in.places == nil {
 			in.places = make(map[string]cluster.Place)
 		}
 		in.places[name] = place
-		in.selectors[place-cluster.Selected].NodeSelector = s
+		in.selectors[place-cluster.Selected] = selector{NodeSelector: s, namespace: strings.Clone(p.Namespace)}
+		in.count(&in.selectors[place-cluster.Selected], 1)
 	}
 	in.selectors[place-cluster.Selected].seen = true
 	return place
@@ -169,15 +190,20 @@ func isOfDaemonSet(p *corev1.Pod) bool {
 	return c != nil && c.Kind == "DaemonSet"
 }
 
-// newPlace returns an unused place, or Somewhere if there is none left. The mutex is held.
+// count adds a selector to the shares of its namespace, or removes it.
+func (in *Interner) count(s *selector, n int) {
+	in.selected.add(s.namespace, n)
+	if len(s.Terms) > 0 {
+		in.affinities.add(s.namespace, n)
+	}
+}
+
+// newPlace returns an unused place. The mutex is held.
 func (in *Interner) newPlace() cluster.Place {
 	if n := len(in.free); n > 0 {
 		place := in.free[n-1]
 		in.free = in.free[:n-1]
 		return place
-	}
-	if len(in.selectors) >= maxSelectors {
-		return cluster.Somewhere
 	}
 	in.selectors = append(in.selectors, selector{})
 	return cluster.Selected + cluster.Place(len(in.selectors)-1)
@@ -206,7 +232,7 @@ func (in *Interner) Selectors() []cluster.NodeSelector {
 func (in *Interner) Crowded() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return len(in.places) > maxSelectors/4 || in.affinities > maxAffinities/4
+	return len(in.places) > maxSelectors/4 || in.affinities.total > maxAffinities/4
 }
 
 // ForgetSelectors frees each place that is unused in this call and in the call before, if no pod with it was projected in
@@ -223,9 +249,7 @@ func (in *Interner) ForgetSelectors(used map[cluster.Place]bool) {
 		case !s.stale:
 			s.stale = true
 		default:
-			if len(s.Terms) > 0 {
-				in.affinities--
-			}
+			in.count(s, -1)
 			*s = selector{}
 			delete(in.places, name)
 			in.free = append(in.free, place)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -31,6 +32,11 @@ var wellKnown = map[string]string{
 
 // GroupOfWellKnown returns the API group of a built-in kind of controller.
 func GroupOfWellKnown(kind string) string { return wellKnown[kind] }
+
+// ResourceOfWellKnown returns the resource of a built-in kind of controller.
+func ResourceOfWellKnown(kind string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: strings.ToLower(kind) + "s"}
+}
 
 // IsWellKnown reports whether a kind is a built-in kind of controller.
 func (k GroupKind) IsWellKnown() bool {

@@ -46,9 +46,6 @@ func learning(annotations map[string]string) cluster.BoostLearning {
 // ProfileLearning returns whether a SizingProfile requires that startup boosts are learnt, from its spec in JSON. It never fails: with an
 // invalid field, nothing is learnt. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile.
 func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
-	if _, builtin := recommend.Builtin(name); builtin {
-		return cluster.BoostLearning{}
-	}
 	var fields struct {
 		StartupBoost *struct {
 			Learn       bool     `json:"learn"`
@@ -56,7 +53,7 @@ func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
 			MaxDuration *string  `json:"maxDuration"`
 		} `json:"startupBoost"`
 	}
-	if err := json.Unmarshal(spec, &fields); err != nil || fields.StartupBoost == nil {
+	if !isCustom(name, spec, &fields) || fields.StartupBoost == nil {
 		return cluster.BoostLearning{}
 	}
 	out := cluster.BoostLearning{On: fields.StartupBoost.Learn, MaxPercent: cluster.DefaultBoostPercent, MaxDuration: cluster.DefaultBoostDuration}
@@ -77,6 +74,12 @@ func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
 		out.MaxDuration = d
 	}
 	return out
+}
+
+// isCustom decodes fields of the spec of a SizingProfile in JSON. It returns false if they are invalid, or the name is that of a built-in profile.
+func isCustom(name string, spec []byte, fields any) bool {
+	_, builtin := recommend.Builtin(name)
+	return !builtin && json.Unmarshal(spec, fields) == nil
 }
 
 // learntBoost returns the learnt startup boost in a list of amounts of the status. It is zero if one of its values is not possible: the

@@ -4,13 +4,11 @@
 package projection
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // cpuLimits returns what is done with the CPU limits of new pods, from the annotations of an autoscaler. An invalid annotation has no effect,
@@ -28,15 +26,12 @@ func cpuLimits(annotations map[string]string) cluster.LimitRule {
 // ProfileCPULimits returns what a SizingProfile requires for the CPU limits of new pods, from its spec in JSON. It never fails: an invalid
 // field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which keeps limits.
 func ProfileCPULimits(name string, spec []byte) cluster.LimitRule {
-	if _, builtin := recommend.Builtin(name); builtin {
-		return cluster.LimitRule{}
-	}
 	var fields struct {
 		Limits struct {
 			CPU string `json:"cpu"`
 		} `json:"limits"`
 	}
-	if err := json.Unmarshal(spec, &fields); err != nil || fields.Limits.CPU == "" {
+	if !isCustom(name, spec, &fields) || fields.Limits.CPU == "" {
 		return cluster.LimitRule{}
 	}
 	return limitRule(fields.Limits.CPU, "a field of SizingProfile "+name+" is invalid: limits.cpu")

@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,13 +74,8 @@ func LimitRange(objects ...*corev1.LimitRange) cluster.LimitRange {
 // MergeLimits returns the combined constraints of the items of LimitRanges, by the name of the LimitRange: the highest minimum,
 // the lowest maximum and ratio, and the defaults of the last LimitRange by name that has defaults.
 func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {
-	names := make([]string, 0, len(byName))
-	for name := range byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var out cluster.LimitRange
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		for _, it := range byName[name] {
 			r := &out.Container
 			ratio := &out.ContainerRatio

@@ -7,20 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hasLocalData reports whether a pod has volumes with data that its replacement does not have: the data is deleted together with the
-// pod, or stays on the node, where the replacement may not run. An emptyDir in memory does not count, because its data is as
+// localData reports whether a pod has volumes with data that its replacement does not have, and whether one of them is not an emptyDir: the
+// data is deleted together with the pod, or stays on the node, where the replacement may not run. An emptyDir in memory does not count, because its data is as
 // short-lived as that of a process. Neither does a PersistentVolumeClaim that the pod does not own: the replacement mounts it again.
-func hasLocalData(volumes []corev1.Volume) bool {
+func localData(volumes []corev1.Volume) (local, own bool) {
 	for i := range volumes {
 		v := &volumes[i]
 		switch {
 		case v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory:
-			return true
+			local = true
 		case v.HostPath != nil, v.Ephemeral != nil, v.CSI != nil && (v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly):
-			return true
+			return true, true
 		}
 	}
-	return false
+	return local, false
 }
 
 // isTied reports whether a pod has a scheduling constraint that podfit does not evaluate, so that it is not known whether another
@@ -62,14 +62,11 @@ func needsMore(c *corev1.Container) bool {
 			return true
 		}
 	}
-	for name := range c.Resources.Requests {
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			return true
-		}
-	}
-	for name := range c.Resources.Limits {
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			return true
+	for _, amounts := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+		for name := range amounts {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+				return true
+			}
 		}
 	}
 	return false

@@ -12,16 +12,16 @@ import (
 )
 
 func TestPod_whatTiesItToItsNode_isKept(t *testing.T) {
-	type facts struct{ localData, tied, overhead bool }
+	type facts struct{ localData, ownVolume, tied, overhead bool }
 	for text, want := range map[string]facts{
 		`containers: [{name: app}]`: {},
 		`containers: [{name: app}], volumes: [{name: a, configMap: {name: a}}, {name: b, secret: {secretName: b}}, {name: c, projected: {}}]`:                            {},
 		`containers: [{name: app}], volumes: [{name: a, emptyDir: {medium: Memory}}]`:                                                                                    {},
 		`containers: [{name: app}], volumes: [{name: a, emptyDir: {}}]`:                                                                                                  {localData: true},
-		`containers: [{name: app}], volumes: [{name: a, hostPath: {path: /var}}]`:                                                                                        {localData: true},
+		`containers: [{name: app}], volumes: [{name: a, hostPath: {path: /var}}]`:                                                                                        {localData: true, ownVolume: true},
 		`containers: [{name: app}], volumes: [{name: a, persistentVolumeClaim: {claimName: a}}]`:                                                                         {tied: true},
-		`containers: [{name: app}], volumes: [{name: a, ephemeral: {volumeClaimTemplate: {spec: {}}}}]`:                                                                  {localData: true, tied: true},
-		`containers: [{name: app}], volumes: [{name: a, csi: {driver: scratch}}]`:                                                                                        {localData: true},
+		`containers: [{name: app}], volumes: [{name: a, ephemeral: {volumeClaimTemplate: {spec: {}}}}]`:                                                                  {localData: true, ownVolume: true, tied: true},
+		`containers: [{name: app}], volumes: [{name: a, csi: {driver: scratch}}]`:                                                                                        {localData: true, ownVolume: true},
 		`containers: [{name: app}], volumes: [{name: a, csi: {driver: secrets, readOnly: true}}]`:                                                                        {},
 		`containers: [{name: app}], topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]`:                                      {tied: true},
 		`containers: [{name: app}], topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]`:                                     {},
@@ -37,7 +37,7 @@ func TestPod_whatTiesItToItsNode_isKept(t *testing.T) {
 		`containers: [{name: app, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1}}}], overhead: {cpu: 250m}`:                                               {overhead: true},
 	} {
 		p := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web}\nspec: {"+text+"}\n"), nil)
-		if got := (facts{p.LocalData, p.Tied, p.Overhead}); got != want {
+		if got := (facts{p.LocalData, p.OwnVolume, p.Tied, p.Overhead}); got != want {
 			t.Errorf("%s: got %+v, want %+v", text, got, want)
 		}
 	}

@@ -78,7 +78,7 @@ func NodePools(list []byte) ([]cluster.NewNode, error) {
 				}
 			}
 		}
-		n.Taints = reserving(p.Spec.Template.Spec.Taints)
+		n.Taints = reserving(p.Spec.Template.Spec.Taints, nil)
 		if !hasNone(n.Size) {
 			out = append(out, n)
 		}
@@ -117,16 +117,6 @@ func (r *poolRequirement) most() (int64, bool) {
 	return 0, false
 }
 
-func reserving(taints []corev1.Taint) []cluster.Taint {
-	var out []cluster.Taint
-	for _, t := range taints {
-		if !transientTaints[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
-			out = append(out, cluster.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-		}
-	}
-	return out
-}
-
 // The annotations by which a node group of the Cluster API describes its nodes to the cluster autoscaler.
 const (
 	groupMaxSize = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
@@ -152,7 +142,7 @@ func NodeGroup(m metav1.Object) (cluster.NewNode, bool) {
 		keyValue, effect, ok := strings.Cut(strings.TrimSpace(text), ":")
 		key, value, _ := strings.Cut(keyValue, "=")
 		if ok {
-			n.Taints = append(n.Taints, reserving([]corev1.Taint{{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}})...)
+			n.Taints = append(n.Taints, reserving([]corev1.Taint{{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}}, nil)...)
 		}
 	}
 	return n, true

@@ -22,19 +22,26 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		Cordoned:    n.Spec.Unschedulable,
 		Kernel:      in.String(n.Status.NodeInfo.KernelVersion),
 	}
-	for i := range n.Spec.Taints {
-		t := &n.Spec.Taints[i]
-		if !transientTaints[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
-			out.Tainted = true
-			out.Taints = append(out.Taints, cluster.Taint{Key: in.String(t.Key), Value: in.String(t.Value), Effect: in.String(string(t.Effect))})
-		}
-	}
+	out.Taints = reserving(n.Spec.Taints, in)
+	out.Tainted = len(out.Taints) > 0
 	for i := range n.Status.Conditions {
 		switch c := &n.Status.Conditions[i]; c.Type {
 		case corev1.NodeReady:
 			out.Ready = c.Status == corev1.ConditionTrue
 		case corev1.NodeMemoryPressure:
 			out.LowMemory = c.Status == corev1.ConditionTrue
+		}
+	}
+	return out
+}
+
+// reserving returns the taints that reserve a node for certain pods.
+func reserving(taints []corev1.Taint, in *Interner) []cluster.Taint {
+	var out []cluster.Taint
+	for i := range taints {
+		t := &taints[i]
+		if !transientTaints[t.Key] && (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) {
+			out = append(out, cluster.Taint{Key: in.String(t.Key), Value: in.String(t.Value), Effect: in.String(string(t.Effect))})
 		}
 	}
 	return out

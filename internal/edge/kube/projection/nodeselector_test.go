@@ -113,3 +113,36 @@ func TestPod_requiredAffinities_shareABoundedNumberOfPlaces(t *testing.T) {
 		t.Error("an affinity is not stored after unused ones were freed")
 	}
 }
+
+// A namespace gets at most what it leaves to others, so the list is bounded, and no tenant fills it.
+func TestInterner_oneNamespaceHasAnyNumberOfAffinities_othersKeepTheirs(t *testing.T) {
+	in := new(Interner)
+	place := func(namespace string, zone string) cluster.Place {
+		p := podWithAffinity(expressions(corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}))
+		p.Namespace = namespace
+		return Pod(p, in).Place
+	}
+	for i := range 10 * maxAffinities {
+		place("aaa", fmt.Sprint("a", i))
+	}
+	if got := place("aaa", "one more"); got != cluster.Somewhere {
+		t.Errorf("place %d of one more affinity of the same namespace, want none", got)
+	}
+	for i := range 50 {
+		if got := place("shop", fmt.Sprint("s", i)); got == cluster.Somewhere {
+			t.Fatalf("affinity %d of another namespace has no place", i)
+		}
+	}
+	for i := range 10 * maxAffinities {
+		place(fmt.Sprint("ns", i), fmt.Sprint("n", i))
+	}
+	if in.affinities.total > maxAffinities || len(in.selectors) > maxAffinities {
+		t.Errorf("%d affinities and %d selectors are stored, want at most %d", in.affinities.total, len(in.selectors), maxAffinities)
+	}
+	for range 3 {
+		in.ForgetSelectors(nil)
+	}
+	if in.affinities.total+in.selected.total+len(in.affinities.of)+len(in.selected.of) != 0 {
+		t.Errorf("after all were freed: %+v, %+v", in.affinities, in.selected)
+	}
+}

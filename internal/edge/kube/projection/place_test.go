@@ -100,11 +100,23 @@ func TestTolerations_transientTaints_areOmitted(t *testing.T) {
 	for i := range 1000 {
 		tolerance(corev1.Toleration{Key: fmt.Sprint("k", i)})
 	}
-	if n := len(in.Tolerations()); n != int(cluster.Unlisted-cluster.FirstListed) {
-		t.Errorf("%d different lists of tolerations are stored, want %d", n, cluster.Unlisted-cluster.FirstListed)
+	const most = int(cluster.Unlisted - cluster.FirstListed)
+	if n := len(in.Tolerations()); n != (most+1)/2 {
+		t.Errorf("%d different lists of tolerations of one namespace are stored, want half of %d", n, most)
 	}
 	if got := tolerance(corev1.Toleration{Key: "one more"}); got != cluster.Unlisted {
 		t.Errorf("tolerance when no more lists can be stored: %d", got)
+	}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "one more"}}}}
+	if got := Pod(other, in).Tolerance; got == cluster.Unlisted {
+		t.Error("one namespace has used up the list for others")
+	}
+	for i := range 2000 {
+		other.Namespace, other.Spec.Tolerations[0].Key = fmt.Sprint("ns", i), fmt.Sprint("key", i)
+		Pod(other, in)
+	}
+	if n := len(in.Tolerations()); n > most {
+		t.Errorf("%d different lists of tolerations are stored, want at most %d", n, most)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -28,22 +28,22 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Controller:  ControllerOf(p.OwnerReferences, p.Namespace, in),
 		Node:        in.String(p.Spec.NodeName),
 		Place:       in.place(p),
-		Tolerance:   in.tolerance(&p.Spec),
-		LocalData:   hasLocalData(p.Spec.Volumes),
+		Tolerance:   in.tolerance(p),
 		Tied:        isTied(&p.Spec),
 		Placeholder: IsPlaceholder(p),
 		Overhead:    len(p.Spec.Overhead) > 0,
 		Static:      p.Annotations[corev1.MirrorPodAnnotationKey] != "",
 		Created:     kube.Utc(p.CreationTimestamp),
-		Phase:       phase(p.Status.Phase),
-		QoS:         qos(p.Status.QOSClass),
+		Phase:       phases[p.Status.Phase],
+		QoS:         classes[p.Status.QOSClass],
 		Deleting:    p.DeletionTimestamp != nil,
 		Resize:      resizeOf(p.Status.Conditions),
 		Sized:       p.Annotations[v1.AnnotationUpdates] != "",
 		Containers:  containers(p, in),
 	}
+	out.LocalData, out.OwnVolume = localData(p.Spec.Volumes)
 	out.Runtimes = runtimes(p)
-	out.Marks = in.marks(cluster.Marks{Observed: observed(p, out, in), Criticality: criticality(p, in)})
+	out.Marks = in.marks(cluster.Marks{Observed: observed(p, out, in), Criticality: criticalityOf(p, in)})
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = kube.SizeOf(r)
@@ -77,9 +77,9 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	return out
 }
 
-// criticality returns what a pod says about its criticality. A label that is longer than Kubernetes allows is cut.
-func criticality(p *corev1.Pod, in *Interner) cluster.Criticality {
-	label, labelled := p.Labels[recommend.CriticalityLabel]
+// criticalityOf returns what a pod says about its criticality. A label that is longer than Kubernetes allows is cut.
+func criticalityOf(p *corev1.Pod, in *Interner) cluster.Criticality {
+	label, labelled := p.Labels[criticality.Label]
 	return cluster.Criticality{
 		Labelled: labelled, Label: in.String(label[:min(len(label), maxLabel)]), PriorityClass: in.String(p.Spec.PriorityClassName),
 	}
@@ -100,7 +100,7 @@ func noteDelays(from *corev1.Pod, to *cluster.Pod) {
 	}
 }
 
-// maxLabel bounds the stored value of a label. Kubernetes allows less, so a value that is cut is invalid (recommend.ParseCriticality).
+// maxLabel bounds the stored value of a label. Kubernetes allows less, so a value that is cut is invalid (criticality.Parse).
 const maxLabel = 64
 
 // observed returns the annotation with the containers that the webhook processed, or nil if all regular containers count as observed. An
@@ -121,30 +121,14 @@ func joined(a, b string) (string, string) {
 	return both[:len(a)], both[len(a):]
 }
 
-func phase(p corev1.PodPhase) cluster.Phase {
-	switch p {
-	case corev1.PodPending:
-		return cluster.Pending
-	case corev1.PodRunning:
-		return cluster.Running
-	case corev1.PodSucceeded:
-		return cluster.Succeeded
-	case corev1.PodFailed:
-		return cluster.Failed
-	}
-	return cluster.UnknownPhase
+// phases are the known phases of pods.
+var phases = map[corev1.PodPhase]cluster.Phase{
+	corev1.PodPending: cluster.Pending, corev1.PodRunning: cluster.Running, corev1.PodSucceeded: cluster.Succeeded, corev1.PodFailed: cluster.Failed,
 }
 
-func qos(q corev1.PodQOSClass) cluster.QoS {
-	switch q {
-	case corev1.PodQOSGuaranteed:
-		return cluster.Guaranteed
-	case corev1.PodQOSBurstable:
-		return cluster.Burstable
-	case corev1.PodQOSBestEffort:
-		return cluster.BestEffort
-	}
-	return cluster.UnknownQoS
+// classes are the known QoS classes of pods.
+var classes = map[corev1.PodQOSClass]cluster.QoS{
+	corev1.PodQOSGuaranteed: cluster.Guaranteed, corev1.PodQOSBurstable: cluster.Burstable, corev1.PodQOSBestEffort: cluster.BestEffort,
 }
 
 // resizeOf returns the state of a resize. A pending condition is about the newest resize and has priority over one in progress.
@@ -302,4 +286,59 @@ func boosted(annotations map[string]string, container string) *cluster.Applied {
 		out.Requests, out.Limits = kube.SizeOf(&before)
 	}
 	return &out
+}
+
+// The marks of a placeholder pod. All of them are required, so that no other pod is taken for one. A ProvisioningRequest and its
+// PodTemplate have the label and the annotations.
+const (
+	PlaceholderClass = "podfit-placeholder"             // its PriorityClass
+	PlaceholderLabel = "podfit.dev/placeholder"         // label with the value true
+	PlaceholderUID   = "podfit.dev/placeholder-for-uid" // annotation: the UID of the pod that is going to be evicted
+	PlaceholderPod   = "podfit.dev/placeholder-for"     // annotation: its name
+)
+
+// IsPlaceholder reports whether a pod is a placeholder pod of podfit.
+func IsPlaceholder(p *corev1.Pod) bool {
+	return p.Labels[PlaceholderLabel] == "true" && p.Spec.PriorityClassName == PlaceholderClass
+}
+
+// crash returns the fields of a pod that only an OOM rescue uses, or nil if the pod is ready or no container was OOM-killed.
+// projected is the projection of the pod.
+func crash(p *corev1.Pod, projected *cluster.Pod, in *Interner) *cluster.Crash {
+	if projected.Ready || !oomKilled(projected) {
+		return nil
+	}
+	return &cluster.Crash{Version: strings.Clone(p.ResourceVersion), Labels: pairs(p.Labels, in)}
+}
+
+func oomKilled(p *cluster.Pod) bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Role == cluster.Regular && c.Exit != nil && c.Exit.OOM {
+			return true
+		}
+	}
+	return false
+}
+
+// CountKills sets the number of consecutive OOM kills of each container of a pod. before is the state of the same pod that the watch
+// delivered before, or nil. A kill that the watch did not deliver is not counted.
+func CountKills(before, now *cluster.Pod) {
+	for i := range now.Containers {
+		c := &now.Containers[i]
+		if c.Exit == nil || !c.Exit.OOM {
+			continue
+		}
+		c.Exit.Kills = 1
+		if before == nil || i >= len(before.Containers) || before.Containers[i].Name != c.Name {
+			continue
+		}
+		last := before.Containers[i].Exit
+		if last == nil || !last.OOM {
+			continue
+		}
+		c.Exit.Kills = last.Kills
+		if !last.Finished.Equal(c.Exit.Finished) && last.Kills < math.MaxUint8 {
+			c.Exit.Kills++
+		}
+	}
 }

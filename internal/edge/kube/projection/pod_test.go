@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
@@ -97,7 +97,7 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 		"a criticality that is longer than a label can be": {
 			`metadata: {labels: {podfit.dev/criticality: "2.` + strings.Repeat("0", 1000) + `"}}`,
 			func(p *cluster.Pod) bool {
-				_, valid := recommend.ParseCriticality(p.Marks.Criticality.Label)
+				_, valid := criticality.Parse(p.Marks.Criticality.Label)
 				return !valid && len(p.Marks.Criticality.Label) < 100
 			}},
 		"a static pod": {

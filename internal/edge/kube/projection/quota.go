@@ -104,30 +104,32 @@ func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
 	return v
 }
 
+// scopeKinds are the known scopes of a quota, besides that of priority classes.
+var scopeKinds = map[corev1.ResourceQuotaScope]cluster.ScopeKind{
+	corev1.ResourceQuotaScopeTerminating:               cluster.TerminatingScope,
+	corev1.ResourceQuotaScopeNotTerminating:            cluster.NotTerminatingScope,
+	corev1.ResourceQuotaScopeBestEffort:                cluster.BestEffortScope,
+	corev1.ResourceQuotaScopeNotBestEffort:             cluster.NotBestEffortScope,
+	corev1.ResourceQuotaScopeCrossNamespacePodAffinity: cluster.CrossNamespaceAffinityScope,
+	corev1.ResourceQuotaScopeVolumeAttributesClass:     cluster.NoPodScope,
+}
+
+// classScopes are the operators of the scope of priority classes.
+var classScopes = map[corev1.ScopeSelectorOperator]cluster.ScopeKind{
+	corev1.ScopeSelectorOpExists: cluster.PriorityClassExists, corev1.ScopeSelectorOpDoesNotExist: cluster.PriorityClassDoesNotExist,
+	corev1.ScopeSelectorOpIn: cluster.PriorityClassIn, corev1.ScopeSelectorOpNotIn: cluster.PriorityClassNotIn,
+}
+
 // scopeOf returns one scope of a quota.
 func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
-	kinds := map[corev1.ResourceQuotaScope]cluster.ScopeKind{
-		corev1.ResourceQuotaScopeTerminating:               cluster.TerminatingScope,
-		corev1.ResourceQuotaScopeNotTerminating:            cluster.NotTerminatingScope,
-		corev1.ResourceQuotaScopeBestEffort:                cluster.BestEffortScope,
-		corev1.ResourceQuotaScopeNotBestEffort:             cluster.NotBestEffortScope,
-		corev1.ResourceQuotaScopeCrossNamespacePodAffinity: cluster.CrossNamespaceAffinityScope,
-		corev1.ResourceQuotaScopeVolumeAttributesClass:     cluster.NoPodScope,
-	}
 	if s.ScopeName != corev1.ResourceQuotaScopePriorityClass {
-		return cluster.QuotaScope{Kind: kinds[s.ScopeName]}
+		return cluster.QuotaScope{Kind: scopeKinds[s.ScopeName]}
 	}
-	switch s.Operator {
-	case corev1.ScopeSelectorOpExists:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassExists}
-	case corev1.ScopeSelectorOpDoesNotExist:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassDoesNotExist}
-	case corev1.ScopeSelectorOpIn:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassIn, Classes: slices.Clone(s.Values)}
-	case corev1.ScopeSelectorOpNotIn:
-		return cluster.QuotaScope{Kind: cluster.PriorityClassNotIn, Classes: slices.Clone(s.Values)}
+	out := cluster.QuotaScope{Kind: classScopes[s.Operator]}
+	if out.Kind == cluster.PriorityClassIn || out.Kind == cluster.PriorityClassNotIn {
+		out.Classes = slices.Clone(s.Values)
 	}
-	return cluster.QuotaScope{}
+	return out
 }
 
 // Quotas returns the unused amounts of the ResourceQuotas of one namespace.

@@ -4,7 +4,6 @@
 package projection
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
@@ -105,13 +103,10 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 // ProfileGuards returns what a SizingProfile requires for containers whose runtime is known, from its spec in JSON. It never fails: an invalid
 // field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which has no guards.
 func ProfileGuards(name string, spec []byte) cluster.RuntimeGuards {
-	if _, builtin := recommend.Builtin(name); builtin {
-		return cluster.RuntimeGuards{}
-	}
 	var fields struct {
 		RuntimeGuards []string `json:"runtimeGuards"`
 	}
-	if err := json.Unmarshal(spec, &fields); err != nil || len(fields.RuntimeGuards) == 0 {
+	if !isCustom(name, spec, &fields) || len(fields.RuntimeGuards) == 0 {
 		return cluster.RuntimeGuards{}
 	}
 	out, problem := runtimeGuards(fields.RuntimeGuards[:min(len(fields.RuntimeGuards), maxGuards)], "a field of SizingProfile "+name+" is invalid: runtimeGuards")

@@ -22,11 +22,12 @@ const maxTolerations = 16
 type toleranceList struct {
 	known map[string]cluster.Tolerance
 	all   []cluster.Tolerations // from cluster.FirstListed on
+	taken shares
 }
 
 // tolerance returns the number of the tolerations of a pod in the list.
-func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
-	ts := tolerations(p)
+func (in *Interner) tolerance(p *corev1.Pod) cluster.Tolerance {
+	ts := tolerations(&p.Spec)
 	switch {
 	case len(ts) == 0:
 		return cluster.NoTaint
@@ -41,9 +42,10 @@ func (in *Interner) tolerance(p *corev1.PodSpec) cluster.Tolerance {
 		return known
 	}
 	next := len(l.all) + int(cluster.FirstListed)
-	if next >= int(cluster.Unlisted) {
+	if !l.taken.mayTake(p.Namespace, int(cluster.Unlisted-cluster.FirstListed)) {
 		return cluster.Unlisted
 	}
+	l.taken.add(strings.Clone(p.Namespace), 1)
 	if l.known == nil {
 		l.known = make(map[string]cluster.Tolerance)
 	}

@@ -149,10 +149,10 @@ func TestKinds_unknownKinds_discoveryIsRateLimited(t *testing.T) {
 		}
 		time.Sleep(kindsPause + time.Second) // until no other request is due
 		before := d.count()
+		d.set(nil, resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
 		if _, err := find(robot); !errors.Is(err, ErrPending) {
 			t.Fatalf("error %v before discovery was requested", err)
 		}
-		d.set(nil, resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
 		synctest.Wait()
 		if info, err := find(robot); err != nil || !info.Scalable() {
 			t.Errorf("after discovery: %+v, error %v", info, err)

@@ -4,18 +4,13 @@
 package watcher
 
 import (
-	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/watch"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -26,6 +21,24 @@ type autoscalerEntry struct {
 	version string // resourceVersion
 	problem string // why the object could not be decoded, "" if it was
 	ours    bool   // the response to a status write that the watch has not delivered yet
+}
+
+// An autoscalerSet has the autoscalers, and writes their statuses.
+type autoscalerSet struct {
+	*base
+	autoscalers store[*autoscalerEntry]
+	candidates  candidates
+	targetKinds map[projection.GroupKind]int // number of autoscalers by kind of target
+
+	throttle         kube.Throttle // of the writes of statuses
+	generationPruned bool          // the CRD has no field status.observedGeneration, according to the last status write
+}
+
+func (s *autoscalerSet) start(b *base) {
+	s.base = b
+	s.autoscalers = store[*autoscalerEntry]{mu: &b.mu, changed: s.autoscalerChanged}
+	s.candidates = newCandidates(b.o.Boosts)
+	s.targetKinds = make(map[projection.GroupKind]int)
 }
 
 func projectAutoscaler(o *kube.AutoscalerObject) *autoscalerEntry {
@@ -56,44 +69,50 @@ func (e *autoscalerEntry) isOlder(than *autoscalerEntry) bool {
 const AutoscalersFeed = "verticalpodautoscalers"
 
 func (w *World) addAutoscalers() {
-	c, ns := w.clients.Autoscalers, w.o.Namespace
 	lostWithout := ""
 	if w.o.VPAsOptional {
 		lostWithout = "the policies and recommendations of VPAs"
 	}
-	addFeed(w, source[*autoscalerEntry]{
-		Config: feed.Config{
-			Name: AutoscalersFeed, FieldSelector: w.namespaces(), LostWithout: lostWithout, Remedy: "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -",
-		},
-		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return kube.ListAutoscalers(ctx, c, ns, o)
-		},
-		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return kube.WatchAutoscalers(ctx, c, ns, o)
-		},
-		project: func(o runtime.Object) *autoscalerEntry {
-			a, ok := o.(*kube.AutoscalerObject)
-			if !ok {
-				return nil
-			}
-			entry := projectAutoscaler(a)
-			w.in.ShareZones(&entry.Rules)
-			return entry
-		},
-	}, &w.autoscalers)
+	s := typed(AutoscalersFeed, w.clients.AutoscalersIn(w.o.Namespace), func(o *kube.AutoscalerObject) *autoscalerEntry {
+		entry := projectAutoscaler(o)
+		w.in.ShareZones(&entry.Rules)
+		return entry
+	})
+	s.FieldSelector = w.namespaces()
+	s.LostWithout = lostWithout
+	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
+	addFeed(w.base, s, &w.autoscalers)
 }
 
-// indexAutoscaler keeps the index by target.
-func (w *World) indexAutoscaler(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
-	if before != nil && now != nil && (*now).isEcho(*before) {
-		return *before
+// autoscalerChanged updates the index by target and the number of autoscalers by kind of target. The mutex is held.
+func (s *autoscalerSet) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) {
+	var old *cluster.Autoscaler
+	if before != nil {
+		if now != nil && (*now).isEcho(*before) {
+			*now = *before
+		}
+		old = (*before).Autoscaler
+		gk := projection.KindOf(old.Target)
+		s.targetKinds[gk]--
+		if s.targetKinds[gk] == 0 {
+			delete(s.targetKinds, gk)
+		}
 	}
 	if now == nil {
-		w.candidates.set(key, nil)
-		return nil
+		s.candidates.set(key, nil)
+		return
 	}
-	w.candidates.set(key, (*now).Autoscaler)
-	return *now
+	kept := (*now).Autoscaler
+	s.candidates.set(key, kept)
+	s.targetKinds[projection.KindOf(kept.Target)]++
+	s.urgent.autoscalerChanged(old, kept)
+}
+
+// HasAutoscalers reports whether a namespace has any autoscaler.
+func (s *autoscalerSet) HasAutoscalers(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.autoscalers.at[namespace] != nil
 }
 
 // Autoscalers returns all autoscalers, sorted, with the HPAs of their targets.
@@ -106,20 +125,31 @@ func (w *World) Autoscalers() []*cluster.Autoscaler {
 	return out
 }
 
-// Autoscaler returns one autoscaler, or nil.
-func (w *World) Autoscaler(key cluster.Key) *cluster.Autoscaler {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if e, ok := w.autoscalers.get(key); ok {
-		return e.Autoscaler
-	}
-	return nil
-}
-
 // Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, with the HPAs of the workload.
 // It returns nil if there is none.
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.withHorizontal(w.withProfile(w.candidates.first(target)))
+}
+
+// Autoscaler returns one autoscaler, or nil.
+func (s *autoscalerSet) Autoscaler(key cluster.Key) *cluster.Autoscaler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.autoscalers.get(key); ok {
+		return e.Autoscaler
+	}
+	return nil
+}
+
+// Status returns the status of an autoscaler, and false if it does not exist.
+func (s *autoscalerSet) Status(key cluster.Key) (v1.VerticalPodAutoscalerStatus, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.autoscalers.get(key)
+	if !ok {
+		return v1.VerticalPodAutoscalerStatus{}, false
+	}
+	return e.status, true
 }

@@ -104,9 +104,9 @@ func TestWorld_manyAutoscalersOfOneTarget_relistHoldsTheMutexForOnePieceAtATime(
 	mu := new(countingMutex)
 	w.autoscalers.mu = mu
 	place := w.autoscalers.changed
-	w.autoscalers.changed = func(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
+	w.autoscalers.changed = func(key cluster.Key, before, now **autoscalerEntry) {
 		mu.see()
-		return place(key, before, now)
+		place(key, before, now)
 	}
 	all := autoscalersOfOneTarget(n)
 	for step, list := range []map[cluster.Key]*autoscalerEntry{all, all, nil} {

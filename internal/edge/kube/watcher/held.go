@@ -23,7 +23,7 @@ type heldSize struct {
 
 // addHeld watches UpdateStates for reverted sizes. Nothing waits for them: without them, new pods get the recommendation.
 func (w *World) addHeld() {
-	c, err := kube.NewUpdateStates(w.clients, w.o.Namespace)
+	c, err := kube.NewRawObjects(w.clients, "UpdateState", v1alpha1.ResourceUpdateStates, w.o.Namespace)
 	if err != nil {
 		w.log.Warn("Cannot watch UpdateStates; new pods get recommendations that were reverted", slog.Any("error", err))
 		return
@@ -33,11 +33,11 @@ func (w *World) addHeld() {
 	s.LostWithout = "which recommendations were reverted after a canary"
 	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = true
-	addFeed(w, s, &w.helds).MakeOptional()
+	addFeed(w.base, s, &w.helds).MakeOptional()
 }
 
 // heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.
-func heldSizeOf(o *kube.UpdateStateObject) heldSize {
+func heldSizeOf(o *kube.RawObject) heldSize {
 	var spec v1alpha1.UpdateStateSpec
 	var status struct {
 		Canary *v1alpha1.CanaryRecord `json:"canary"`
@@ -54,26 +54,22 @@ func heldSizeOf(o *kube.UpdateStateObject) heldSize {
 }
 
 // indexHeld keeps the index by workload. The mutex is held.
-func (w *World) indexHeld(_ cluster.Key, before, now *heldSize) heldSize {
+func (r *changeRules) indexHeld(_ cluster.Key, before, now *heldSize) {
 	if before != nil {
-		delete(w.heldOf, before.workload)
+		delete(r.heldOf, before.workload)
 	}
-	if now == nil {
-		return heldSize{}
+	if now != nil && now.state.Phase == rollout.Held {
+		r.heldOf[now.workload] = now.state
 	}
-	if now.state.Phase == rollout.Held {
-		w.heldOf[now.workload] = now.state
-	}
-	return *now
 }
 
 // Held returns the autoscaler with the recommendation that applies to the pods of a workload: the previous size, if the recommended one was
 // reverted.
-func (w *World) Held(a *cluster.Autoscaler, of cluster.Workload, now time.Time) *cluster.Autoscaler {
+func (r *changeRules) Held(a *cluster.Autoscaler, of cluster.Workload, now time.Time) *cluster.Autoscaler {
 	if a == nil || !a.Canary.On {
 		return a
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.heldOf[of].Hold(now, a)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.heldOf[of].Hold(now, a)
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
@@ -76,36 +75,9 @@ func (w *World) lookUpOwners() {
 	}
 }
 
-// loadNewNodes reads the nodes that can be added. Without the right to read them, there are none.
-func (w *World) loadNewNodes(ctx context.Context) error {
-	pools, err := w.readable(ctx, "nodepools.karpenter.sh", w.nodePools)
-	if err != nil {
-		return err
-	}
-	groups, err := w.readable(ctx, "machinedeployments.cluster.x-k8s.io", w.nodeGroups)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.newNodes.all, w.newNodes.known = slices.Concat(pools, groups), true
-	return nil
-}
-
-// Status returns the status of an autoscaler, and false if it does not exist.
-func (w *World) Status(key cluster.Key) (v1.VerticalPodAutoscalerStatus, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	e, ok := w.autoscalers.get(key)
-	if !ok {
-		return v1.VerticalPodAutoscalerStatus{}, false
-	}
-	return e.status, true
-}
-
 // Workloads returns the controllers of a built-in kind in a namespace, sorted.
-func (w *World) Workloads(group, kind, namespace string) []cluster.Workload {
-	known := w.owners.known[projection.GroupKind{Group: group, Kind: kind}]
+func (o *ownership) Workloads(group, kind, namespace string) []cluster.Workload {
+	known := o.owners.known[projection.GroupKind{Group: group, Kind: kind}]
 	if known == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,24 +35,57 @@ type newNodes struct {
 	denied map[string]bool // resources that podfit has no right to read; logged once
 }
 
+// A nodeSet has the nodes of the cluster, those that can be added, and the watch of requests for them.
+type nodeSet struct {
+	*base
+	nodes    store[cluster.Node]
+	newNodes newNodes
+	requests requestWatch
+}
+
+func (s *nodeSet) start(b *base) {
+	s.base = b
+	s.nodes = store[cluster.Node]{mu: &b.mu, changed: s.nodeChanged}
+	s.newNodes.denied = map[string]bool{}
+	s.requests.wanted = make(chan struct{}, 1)
+}
+
+// nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
+func (s *nodeSet) nodeChanged(_ cluster.Key, before, now *cluster.Node) {
+	if now == nil {
+		return
+	}
+	takesPods := now.Ready && !now.Cordoned
+	tookThem := before != nil && before.Ready && !before.Cordoned && now.Allocatable.CPU <= before.Allocatable.CPU && now.Allocatable.Memory <= before.Allocatable.Memory
+	if s.urgent.waits.LargerNode && takesPods && !tookThem {
+		s.urgent.notify()
+	}
+}
+
+// Nodes returns all nodes, sorted by name.
+func (s *nodeSet) Nodes() []cluster.Node {
+	out := make([]cluster.Node, 0, s.nodes.count())
+	s.nodes.each(func(_ cluster.Key, n cluster.Node) { out = append(out, n) })
+	slices.SortFunc(out, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
 // NewNodes returns the nodes that Karpenter (NodePool) or the cluster autoscaler with the Cluster API (MachineDeployment) can add. It
 // returns false while they are unknown. Without these kinds, or without the right to read them, there are none.
-func (w *World) NewNodes() (all []cluster.NewNode, known bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.newNodes.all, w.newNodes.known
+func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newNodes.all, s.newNodes.known
 }
 
 // readNewNodes reads the nodes that can be added again and again until ctx ends.
-func (w *World) readNewNodes(ctx context.Context) {
+func (s *nodeSet) readNewNodes(ctx context.Context) {
 	for {
 		wait := newNodesRefresh
-		pools, err := w.readable(ctx, "nodepools.karpenter.sh", w.nodePools)
-		groups, err2 := w.readable(ctx, "machinedeployments.cluster.x-k8s.io", w.nodeGroups)
+		pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
+		groups, err2 := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
 		if err == nil && err2 == nil {
-			w.mu.Lock()
-			w.newNodes.all, w.newNodes.known = slices.Concat(pools, groups), true
-			w.mu.Unlock()
+			s.setNewNodes(slices.Concat(pools, groups))
 		} else {
 			wait = newNodesRetry
 		}
@@ -62,7 +96,7 @@ func (w *World) readNewNodes(ctx context.Context) {
 }
 
 // readable reads a kind of object. If the cluster does not have the kind, or podfit may not read it, there are no objects.
-func (w *World) readable(ctx context.Context, name string, read func(context.Context) ([]cluster.NewNode, error)) ([]cluster.NewNode, error) {
+func (s *nodeSet) readable(ctx context.Context, name string, read func(context.Context) ([]cluster.NewNode, error)) ([]cluster.NewNode, error) {
 	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
 	defer cancel()
 	all, err := read(ctx)
@@ -70,23 +104,23 @@ func (w *World) readable(ctx context.Context, name string, read func(context.Con
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.newNodes.denied[name] {
-			w.newNodes.denied[name] = true
-			w.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", name),
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.newNodes.denied[name] {
+			s.newNodes.denied[name] = true
+			s.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", name),
 				slog.String("impact", "podfit does not know which nodes can be added"),
 				slog.String("remedy", "grant list on "+name+", as deploy/10-rbac.yaml does, or set --max-node-cpu and --max-node-memory"), slog.Any("error", err))
 		}
 		return nil, nil
 	case err != nil && ctx.Err() == nil:
-		w.log.Warn("Cannot read which nodes can be added; the last known ones are kept", slog.String("resource", name), slog.Any("error", err))
+		s.log.Warn("Cannot read which nodes can be added; the last known ones are kept", slog.String("resource", name), slog.Any("error", err))
 	}
 	return all, err
 }
 
-func (w *World) nodePools(ctx context.Context) ([]cluster.NewNode, error) {
-	raw, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath("/apis/karpenter.sh/v1/nodepools").
+func (s *nodeSet) nodePools(ctx context.Context) ([]cluster.NewNode, error) {
+	raw, err := s.clients.Core.CoreV1().RESTClient().Get().AbsPath("/apis/karpenter.sh/v1/nodepools").
 		Param("limit", strconv.Itoa(maxNewNodes)).SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return nil, fmt.Errorf("list NodePools: %w", err)
@@ -94,8 +128,8 @@ func (w *World) nodePools(ctx context.Context) ([]cluster.NewNode, error) {
 	return projection.NodePools(raw)
 }
 
-func (w *World) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
-	list, err := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta1", Resource: "machinedeployments"}).
+func (s *nodeSet) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
+	list, err := s.clients.Metadata.Resource(schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta1", Resource: "machinedeployments"}).
 		List(ctx, metav1.ListOptions{Limit: maxNewNodes})
 	if err != nil {
 		return nil, fmt.Errorf("list MachineDeployments: %w", err)
@@ -107,4 +141,25 @@ func (w *World) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
 		}
 	}
 	return out, nil
+}
+
+// loadNewNodes reads the nodes that can be added. Without the right to read them, there are none.
+func (s *nodeSet) loadNewNodes(ctx context.Context) error {
+	pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
+	if err != nil {
+		return err
+	}
+	groups, err := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
+	if err != nil {
+		return err
+	}
+	s.setNewNodes(slices.Concat(pools, groups))
+	return nil
+}
+
+func (s *nodeSet) setNewNodes(all []cluster.NewNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newNodes.all = all
+	s.newNodes.known = true
 }

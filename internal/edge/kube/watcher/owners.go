@@ -17,6 +17,39 @@ const longestChain = 16
 
 var errCycle = errors.New("cycle detected in ownership chain")
 
+// An ownership has the controllers, with their owners and scales.
+type ownership struct {
+	*base
+	owners  owners
+	scales  *scale.Cache             // kinds and scales of controllers that are not watched; it has a mutex of its own
+	surging map[cluster.Key]struct{} // Deployments with the annotation podfit.dev/surge
+	arrived chan struct{}            // nil unless a review waits: closed when a watch delivers an owner
+	waiting waitSlots                // reviews that wait for an owner
+}
+
+func (o *ownership) start(b *base) {
+	o.base = b
+	o.scales = scale.NewCache(b.clients, b.log)
+	o.owners = owners{
+		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
+		other:  o.scales,
+		synced: func(projection.GroupKind) bool { return false },
+	}
+	o.surging = make(map[cluster.Key]struct{})
+	o.waiting = newWaitSlots()
+}
+
+// Discovered reports whether discovery has been attempted once, with or without success.
+func (o *ownership) Discovered() bool { return o.scales.Discovered() }
+
+// ownerArrived wakes the reviews that wait for an owner. The mutex is held.
+func (o *ownership) ownerArrived() {
+	if o.arrived != nil {
+		close(o.arrived)
+		o.arrived = nil
+	}
+}
+
 // owners is the graph of owner references between controllers. The mutex of the World guards it.
 type owners struct {
 	known map[projection.GroupKind]*store[projection.ControllerState] // controllers of well-known kinds, which are watched
@@ -86,7 +119,8 @@ func (o *owners) parent(
 func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
 	kind := projection.KindOf(w)
 	if kind.IsWellKnown() {
-		c, _ := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
+		c, exists := o.known[kind].get(cluster.Key{Namespace: w.Namespace, Name: w.Name})
+		c.Scale.Gone = !exists && o.synced(kind)
 		return c.Scale
 	}
 	info, err := o.other.Kind(kind)
@@ -104,4 +138,72 @@ type missingError struct{ w cluster.Workload }
 
 func (e missingError) Error() string {
 	return fmt.Sprintf("%s %s/%s does not exist", e.w.Kind, e.w.Namespace, e.w.Name)
+}
+
+// TargetProblem returns the problem with the target of an autoscaler, in the message of upstream's condition ConfigUnsupported,
+// or "" if there is none. known is false while the answer depends on objects that are still unknown: then the condition should
+// not be changed.
+func (w *World) TargetProblem(a *cluster.Autoscaler) (problem string, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, ok := w.autoscalers.get(a.Key); ok && e.problem != "" {
+		return "Cannot read targetRef. Reason: " + e.problem, true
+	}
+	return w.owners.targetProblem(a)
+}
+
+func (o *owners) targetProblem(a *cluster.Autoscaler) (problem string, known bool) {
+	t := a.Target
+	if t.Kind == "" && t.Name == "" {
+		return "Cannot read targetRef. Reason: targetRef not defined. If this is a v1beta1 object, switch to v1", true
+	}
+	if err := o.unreadable(a); err != nil {
+		if errors.Is(err, scale.ErrPending) {
+			return "", false
+		}
+		return "Cannot read targetRef. Reason: " + err.Error(), true
+	}
+	written := fmt.Sprintf("%s.%s/%s", a.APIVersion, t.Kind, t.Name)
+	top, err := o.top(t)
+	switch {
+	case errors.Is(err, scale.ErrPending):
+		return "", false
+	case err != nil:
+		return fmt.Sprintf("Error checking if target %s is a topmost well-known or scalable controller: %s", written, err), true
+	case top.IsZero():
+		return fmt.Sprintf("Unknown error during checking if target %s is a topmost well-known or scalable controller", written), true
+	case top != t:
+		return fmt.Sprintf("The target %s has a parent controller but it should point to a topmost well-known or scalable controller", written), true
+	}
+	return "", true
+}
+
+// unreadable returns why the target itself cannot be read: it does not exist, or all reads of it have failed.
+func (o *owners) unreadable(a *cluster.Autoscaler) error {
+	t := a.Target
+	gk := projection.KindOf(t)
+	if gk.IsWellKnown() {
+		_, _, err := o.parent(t, o.other.Kind)
+		return err
+	}
+	unhandled := func(err error) error {
+		return fmt.Errorf("unhandled targetRef %s / %s / %s, last error %w", a.APIVersion, t.Kind, t.Name, err)
+	}
+	info, err := o.other.Kind(gk)
+	switch {
+	case err != nil:
+		return err
+	case info.Resource == "":
+		return unhandled(fmt.Errorf("no matches for kind %q in group %q", t.Kind, t.Group))
+	case !info.Scale:
+		return unhandled(errors.New("the server could not find the requested resource"))
+	}
+	s := o.other.Scale(t)
+	switch {
+	case !s.Answered:
+		return scale.ErrPending
+	case s.Missing:
+		return unhandled(s.Err)
+	}
+	return nil
 }

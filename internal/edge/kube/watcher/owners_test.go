@@ -153,3 +153,14 @@ func (p *ownersPlayer) scale(w cluster.Workload, answer string) {
 	}
 	p.other.read[w] = e
 }
+
+// Whether a controller exists is not known before all are listed.
+func TestScale_replicaSetIsDeleted_isGone(t *testing.T) {
+	p := newOwnersPlayer(t)
+	for _, listed := range []bool{false, true} {
+		p.listed = listed
+		if got := p.w.Scale(p.ref("ReplicaSet.apps/gone")); got != (cluster.Scale{Gone: listed}) {
+			t.Errorf("all ReplicaSets are listed: %t; scale %+v", listed, got)
+		}
+	}
+}

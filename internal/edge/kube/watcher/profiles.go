@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -22,17 +23,29 @@ type profileRules struct {
 	boosts cluster.BoostLearning // whether startup boosts are learnt
 }
 
+// A profileSet has what SizingProfiles require for changes of pods.
+type profileSet struct {
+	*base
+	profiles    store[profileRules]
+	profileFeed *feed.Feed // nil if they are not watched
+}
+
+func (s *profileSet) start(b *base) {
+	s.base = b
+	s.profiles = store[profileRules]{mu: &b.mu}
+}
+
 // addProfiles watches SizingProfiles: their names, which are used for warnings, and their rules. Startup does not wait for the
 // first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
 // although its profile requires a canary.
 func (w *World) addProfiles() {
-	c, err := kube.NewProfileObjects(w.clients)
+	c, err := kube.NewRawObjects(w.clients, v1alpha1.KindSizingProfile, v1alpha1.ResourceSizingProfiles, "")
 	if err != nil {
 		w.log.Warn("Cannot watch SizingProfiles; the canary settings, runtime guards, limit rules and learnt startup boosts of profiles are not applied",
 			slog.Any("error", err))
 		return
 	}
-	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.ProfileObject) profileRules {
+	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.RawObject) profileRules {
 		return profileRules{
 			canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec),
 			limits: projection.ProfileCPULimits(o.Name, o.Spec), boosts: projection.ProfileLearning(o.Name, o.Spec),
@@ -42,34 +55,34 @@ func (w *World) addProfiles() {
 		"rules for limits or learnt startup boosts"
 	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = !w.o.Rules
-	w.profileFeed = addFeed(w, s, &w.profiles)
+	w.profileFeed = addFeed(w.base, s, &w.profiles)
 	w.profileFeed.MakeOptional()
 }
 
 // ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster
 // has no such resource, or podfit may not read it. They are not known if they are not watched, or the watch is out of date.
-func (w *World) ProfileNames() (names []string, known bool) {
-	if w.profileFeed == nil {
+func (s *profileSet) ProfileNames() (names []string, known bool) {
+	if s.profileFeed == nil {
 		return nil, false
 	}
-	state := w.profileFeed.State()
+	state := s.profileFeed.State()
 	if state.Forbidden {
 		return nil, true
 	}
 	if state.IsStale(time.Now()) {
 		return nil, false
 	}
-	w.profiles.each(func(key cluster.Key, _ profileRules) { names = append(names, key.Name) })
+	s.profiles.each(func(key cluster.Key, _ profileRules) { names = append(names, key.Name) })
 	slices.Sort(names)
 	return names, true
 }
 
 // withProfile returns the autoscaler with the rules of the profile that it names. The mutex is held.
-func (w *World) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
+func (s *profileSet) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
 	if a == nil || a.Recommender == "" {
 		return a
 	}
-	profile, ok := w.profiles.get(cluster.Key{Name: a.Recommender})
+	profile, ok := s.profiles.get(cluster.Key{Name: a.Recommender})
 	if !ok || profile == (profileRules{}) {
 		return a
 	}

@@ -31,10 +31,10 @@ type requestWatch struct {
 }
 
 // RequestChanges returns how many changes of ProvisioningRequests were seen, and whether they are watched now.
-func (w *World) RequestChanges() (count uint64, watched bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.requests.count, w.requests.open
+func (s *nodeSet) RequestChanges() (count uint64, watched bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests.count, s.requests.open
 }
 
 // await opens or ends the watch. The mutex is held.
@@ -56,20 +56,20 @@ func (r *requestWatch) await(wanted bool) {
 }
 
 // watchRequests watches ProvisioningRequests while the updater waits for one, until ctx ends.
-func (w *World) watchRequests(ctx context.Context) {
+func (s *nodeSet) watchRequests(ctx context.Context) {
 	wait := requestsRetryLeast
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.requests.wanted:
+		case <-s.requests.wanted:
 		}
-		opened, err := w.watchRequestsOnce(ctx)
+		opened, err := s.watchRequestsOnce(ctx)
 		switch {
 		case opened:
 			wait = requestsRetryLeast
 		case err != nil && ctx.Err() == nil:
-			w.log.Debug("Cannot watch ProvisioningRequests; reading them every 10 seconds instead", slog.Any("error", err))
+			s.log.Debug("Cannot watch ProvisioningRequests; reading them every 10 seconds instead", slog.Any("error", err))
 		}
 		if !kube.Sleep(ctx, wait) {
 			return
@@ -81,28 +81,28 @@ func (w *World) watchRequests(ctx context.Context) {
 }
 
 // watchRequestsOnce opens a watch and counts its events until it ends, or the updater does not wait any more.
-func (w *World) watchRequestsOnce(ctx context.Context) (opened bool, err error) {
+func (s *nodeSet) watchRequestsOnce(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestsWatchTime+time.Minute)
 	defer cancel()
-	w.mu.Lock()
-	w.requests.cancel = cancel
-	w.mu.Unlock()
+	s.mu.Lock()
+	s.requests.cancel = cancel
+	s.mu.Unlock()
 	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.requests.open, w.requests.cancel = false, nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests.open, s.requests.cancel = false, nil
 		if opened {
-			w.urgent.notify() // from now on, they are read every 10 seconds
+			s.urgent.notify() // from now on, they are read every 10 seconds
 		}
 	}()
-	stream, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath("/apis/autoscaling.x-k8s.io/v1/provisioningrequests").
+	stream, err := s.clients.Core.CoreV1().RESTClient().Get().AbsPath("/apis/autoscaling.x-k8s.io/v1/provisioningrequests").
 		Param("watch", "true").Param("labelSelector", projection.PlaceholderLabel+"=true").
 		Param("timeoutSeconds", fmt.Sprint(int(requestsWatchTime/time.Second))).SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return false, fmt.Errorf("watch ProvisioningRequests: %w", err)
 	}
 	defer stream.Close()
-	w.requestsChanged()
+	s.requestsChanged()
 	for events := json.NewDecoder(stream); ; {
 		var event struct{ Type string }
 		if err := events.Decode(&event); err != nil {
@@ -111,15 +111,15 @@ func (w *World) watchRequestsOnce(ctx context.Context) (opened bool, err error) 
 		if event.Type == "ERROR" {
 			return true, errors.New("watch ProvisioningRequests: the API server has ended the watch")
 		}
-		w.requestsChanged()
+		s.requestsChanged()
 	}
 }
 
 // requestsChanged signals that the ProvisioningRequests have to be read.
-func (w *World) requestsChanged() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests.open = true
-	w.requests.count++
-	w.urgent.notify()
+func (s *nodeSet) requestsChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests.open = true
+	s.requests.count++
+	s.urgent.notify()
 }

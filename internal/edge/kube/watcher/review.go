@@ -6,10 +6,8 @@ package watcher
 import (
 	"context"
 	"errors"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/scale"
 )
@@ -71,48 +69,4 @@ func (w *World) findForReview(gk projection.GroupKind) (scale.Kind, error) {
 		return w.owners.other.Kind(gk)
 	}
 	return w.owners.other.KnownKind(gk)
-}
-
-// autoscalerChanged updates the index by target and the number of autoscalers by kind of target.
-func (w *World) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) *autoscalerEntry {
-	kept := w.indexAutoscaler(key, before, now)
-	if before != nil {
-		gk := projection.KindOf((*before).Target)
-		w.targetKinds[gk]--
-		if w.targetKinds[gk] == 0 {
-			delete(w.targetKinds, gk)
-		}
-	}
-	if now != nil {
-		w.targetKinds[projection.KindOf(kept.Target)]++
-		var old *cluster.Autoscaler
-		if before != nil {
-			old = (*before).Autoscaler
-		}
-		w.urgent.autoscalerChanged(old, kept.Autoscaler)
-	}
-	return kept
-}
-
-// selectorsKept is the minimum time for which a node selector is kept after the last pod with it is deleted.
-const selectorsKept = 5 * time.Minute
-
-// forgetSelectors frees unused node selectors until ctx ends.
-func (w *World) forgetSelectors(ctx context.Context) {
-	for kube.Sleep(ctx, selectorsKept) {
-		if w.in.Crowded() {
-			w.in.ForgetSelectors(w.placesInUse())
-		}
-	}
-}
-
-// placesInUse returns the places of the stored pods.
-func (w *World) placesInUse() map[cluster.Place]bool {
-	used := make(map[cluster.Place]bool)
-	w.pods.each(func(_ cluster.Key, p *cluster.Pod) {
-		if p.Place >= cluster.Selected {
-			used[p.Place] = true
-		}
-	})
-	return used
 }

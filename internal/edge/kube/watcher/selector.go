@@ -16,17 +16,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// selectorPaths are the API paths of the built-in kinds of controllers.
-var selectorPaths = map[projection.GroupKind]struct{ path, resource string }{
-	{Group: "apps", Kind: "Deployment"}:        {"/apis/apps/v1", "deployments"},
-	{Group: "apps", Kind: "ReplicaSet"}:        {"/apis/apps/v1", "replicasets"},
-	{Group: "apps", Kind: "StatefulSet"}:       {"/apis/apps/v1", "statefulsets"},
-	{Group: "apps", Kind: "DaemonSet"}:         {"/apis/apps/v1", "daemonsets"},
-	{Group: "batch", Kind: "Job"}:              {"/apis/batch/v1", "jobs"},
-	{Group: "batch", Kind: "CronJob"}:          {"/apis/batch/v1", "cronjobs"},
-	{Group: "", Kind: "ReplicationController"}: {"/api/v1", "replicationcontrollers"},
-}
-
 // A selectorHolder has the fields of controllers that select their pods.
 type selectorHolder struct {
 	Spec struct {
@@ -44,11 +33,15 @@ type selectorHolder struct {
 // Selector reads the pod selector of a controller from the API server. It is for deleted pods of which only the labels are
 // known. For a controller without a selector, or of a kind that is not built in, the selector selects nothing.
 func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Selector, error) {
-	at, known := selectorPaths[projection.KindOf(c)]
-	if !known {
+	if !projection.KindOf(c).IsWellKnown() {
 		return labels.Nothing(), nil
 	}
-	raw, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath(at.path).Namespace(c.Namespace).Resource(at.resource).Name(c.Name).
+	at := projection.ResourceOfWellKnown(c.Kind)
+	path := []string{"/apis", at.Group, at.Version}
+	if at.Group == "" {
+		path = []string{"/api", at.Version}
+	}
+	raw, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath(path...).Namespace(c.Namespace).Resource(at.Resource).Name(c.Name).
 		SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of %s: %w", c, kube.Refused(err))

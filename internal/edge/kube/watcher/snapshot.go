@@ -4,12 +4,9 @@
 package watcher
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -76,77 +73,27 @@ func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, erro
 	return &q
 }
 
-// keepTop copies the topmost controller of a pod to the next version of the pod.
-func keepTop(_ cluster.Key, before, now **cluster.Pod) *cluster.Pod {
-	if now == nil {
-		return nil
-	}
-	p := *now
-	if before != nil && (*before).UID == p.UID && (*before).Controller == p.Controller {
-		p.Top = (*before).Top
-	}
-	return p
-}
-
 // Top returns the topmost controller of a controller that directly owns a pod (Pod.Controller), or zero if podfit does not follow
 // owners of its kind. It returns false while the topmost controller is unknown.
-func (w *World) Top(controller cluster.Workload) (cluster.Workload, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t, err := w.owners.top(controller)
+func (o *ownership) Top(controller cluster.Workload) (cluster.Workload, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, err := o.owners.top(controller)
 	return t, err == nil
-}
-
-// HasAutoscalers reports whether a namespace has any autoscaler.
-func (w *World) HasAutoscalers(namespace string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.autoscalers.at[namespace] != nil
 }
 
 // Scale returns the scale of a controller. For a controller that is not watched, it is the result of the last read; the first
 // call returns an unknown scale.
-func (w *World) Scale(controller cluster.Workload) cluster.Scale {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.owners.scaleOf(controller)
-}
-
-// Limits returns the combined constraints of the limit ranges of a namespace.
-func (w *World) Limits(namespace string) cluster.LimitRange {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.limitItems.at[namespace] == nil {
-		return cluster.LimitRange{} // not stored: a review may name a namespace that does not exist
-	}
-	merged, ok := w.limits[namespace]
-	if !ok {
-		merged = projection.MergeLimits(w.limitItems.in(namespace))
-		w.limits[namespace] = merged
-	}
-	return merged
-}
-
-func (w *World) forgetMergedLimits(key cluster.Key, _, now *[]projection.LimitItem) []projection.LimitItem {
-	delete(w.limits, key.Namespace)
-	if now == nil {
-		return nil
-	}
-	return *now
-}
-
-// Nodes returns all nodes, sorted by name.
-func (w *World) Nodes() []cluster.Node {
-	out := make([]cluster.Node, 0, w.nodes.count())
-	w.nodes.each(func(_ cluster.Key, n cluster.Node) { out = append(out, n) })
-	slices.SortFunc(out, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
-	return out
+func (o *ownership) Scale(controller cluster.Workload) cluster.Scale {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.owners.scaleOf(controller)
 }
 
 // Daemons returns all DaemonSets, sorted.
-func (w *World) Daemons() []cluster.Daemon {
+func (o *ownership) Daemons() []cluster.Daemon {
 	var out []cluster.Daemon
-	w.owners.known[projection.GroupKind{Group: "apps", Kind: "DaemonSet"}].each(func(_ cluster.Key, c projection.ControllerState) {
+	o.owners.known[projection.GroupKind{Group: "apps", Kind: "DaemonSet"}].each(func(_ cluster.Key, c projection.ControllerState) {
 		if c.Daemon != nil {
 			out = append(out, *c.Daemon)
 		}
@@ -156,18 +103,7 @@ func (w *World) Daemons() []cluster.Daemon {
 }
 
 // Selectors returns the node selectors of pods: the selector of a pod with place p is at index p - cluster.Selected.
-func (w *World) Selectors() []cluster.NodeSelector { return w.in.Selectors() }
+func (b *base) Selectors() []cluster.NodeSelector { return b.in.Selectors() }
 
 // Tolerations returns the different lists of tolerations of pods. That of a pod is at index Pod.Tolerance - cluster.FirstListed.
-func (w *World) Tolerations() []cluster.Tolerations { return w.in.Tolerations() }
-
-// MemoryEvictions returns the containers whose memory usage made the kubelet evict their pods, oldest first. The API server keeps
-// the events for an hour by default, so repeated calls return the same evictions.
-func (w *World) MemoryEvictions() []usage.OOM {
-	var out []usage.OOM
-	w.evictions.each(func(_ cluster.Key, e []usage.OOM) { out = append(out, e...) })
-	slices.SortFunc(out, func(a, b usage.OOM) int {
-		return cmp.Or(a.At.Compare(b.At), a.Pod.Compare(b.Pod), strings.Compare(a.Container, b.Container))
-	})
-	return out
-}
+func (b *base) Tolerations() []cluster.Tolerations { return b.in.Tolerations() }

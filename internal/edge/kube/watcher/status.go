@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -43,7 +44,7 @@ type Condition struct {
 //
 // The write requires the stored version of the object: if the object has changed in the meantime, nothing is written, and the
 // error is ErrConflict. In a dry run no request is sent; the World stores the status until the object changes.
-func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
+func (w *autoscalerSet) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
 	pruned := w.generationPruned
@@ -52,12 +53,13 @@ func (w *World) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice [
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
 	next := nextStatus(&e.status, a.Generation, advice, now, say)
+	next.Conditions = w.visible(next.Conditions)
 	return w.patchStatus(ctx, e, next, pruned, kube.PatchOp{Op: "add", Path: "/status", Value: next})
 }
 
 // WriteConditions writes conditions of an autoscaler like WriteStatus. Other fields of the status, also those that podfit does not know, are
 // kept: the recommender may be another program.
-func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...Condition) (bool, error) {
+func (w *autoscalerSet) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...Condition) (bool, error) {
 	w.mu.Lock()
 	e, ok := w.autoscalers.get(a.Key)
 	w.mu.Unlock()
@@ -65,7 +67,7 @@ func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now 
 		return false, fmt.Errorf("write conditions of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
 	status := e.status
-	status.Conditions = nextConditions(e.status.Conditions, now, say)
+	status.Conditions = w.visible(nextConditions(e.status.Conditions, now, say))
 	change := kube.PatchOp{Op: "add", Path: "/status/conditions", Value: status.Conditions} // never null
 	if equality.Semantic.DeepEqual(e.status, v1.VerticalPodAutoscalerStatus{}) {            // the object may have no status yet
 		change = kube.PatchOp{Op: "add", Path: "/status", Value: status}
@@ -75,7 +77,7 @@ func (w *World) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now 
 
 // patchStatus changes the status of an autoscaler to the given one if it differs from the stored one. pruned is true if the CRD has no
 // field status.observedGeneration. change is the change of the object.
-func (w *World) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool, change kube.PatchOp) (bool, error) {
+func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool, change kube.PatchOp) (bool, error) {
 	a := e.Autoscaler
 	seen := e.status
 	if pruned {
@@ -131,7 +133,7 @@ func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *au
 
 // wrote stores the response to a write, so that the next write need not wait for the watch. If the watch has already delivered
 // this or a newer version, nothing is stored.
-func (w *World) wrote(before, after *autoscalerEntry) {
+func (w *autoscalerSet) wrote(before, after *autoscalerEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now, ok := w.autoscalers.get(before.Key); ok && now.UID == after.UID && (now == before || now.isOlder(after)) {
@@ -169,6 +171,15 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 		})
 	}
 	return out
+}
+
+// visible returns the conditions without those of podfit if Options.Plain is set.
+func (w *autoscalerSet) visible(all []v1.VerticalPodAutoscalerCondition) []v1.VerticalPodAutoscalerCondition {
+	if !w.o.Plain {
+		return all
+	}
+	own := v1alpha1.AllConditions()
+	return slices.DeleteFunc(all, func(c v1.VerticalPodAutoscalerCondition) bool { return slices.Contains(own, string(c.Type)) })
 }
 
 // nextConditions returns the conditions sorted by type. lastTransitionTime changes only with the status of a condition.

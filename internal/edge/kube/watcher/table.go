@@ -144,8 +144,8 @@ type store[T any] struct {
 	table[T]
 
 	// changed, if set, is called for each object that is added (now), changed (before and now) or deleted (before), with the
-	// mutex held. It returns the value to store.
-	changed func(key cluster.Key, before, now *T) T
+	// mutex held. It may change the value to store (now).
+	changed func(key cluster.Key, before, now *T)
 }
 
 // Put stores a value.
@@ -161,7 +161,7 @@ func (s *store[T]) keep(key cluster.Key, v T) {
 		if old, ok := s.get(key); ok {
 			before = &old
 		}
-		v = s.changed(key, before, &v)
+		s.changed(key, before, &v)
 	}
 	s.table.set(key, v)
 }

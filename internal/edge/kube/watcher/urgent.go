@@ -36,7 +36,7 @@ func newUrgent() urgent {
 // Urgent returns a channel that receives a value when pods may be changed because of a change in the cluster: a container was
 // OOM-killed and its pod is not ready, or such a pod changes; a kubelet has deferred a resize; an autoscaler has another recommendation
 // or another spec; a placeholder pod got a node; or what AwaitChanges names has happened. Several signals may be combined in one value.
-func (w *World) Urgent() <-chan struct{} { return w.urgent.signal }
+func (b *base) Urgent() <-chan struct{} { return b.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
 // ready, pods of surges that become ready or are gone, nodes that arrive, become ready or grow, and changes of ProvisioningRequests;
@@ -56,37 +56,11 @@ func (w *World) AwaitChanges(waits Waits) {
 	}
 }
 
-// nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
-func (w *World) nodeChanged(_ cluster.Key, before, now *cluster.Node) cluster.Node {
-	if now == nil {
-		return cluster.Node{}
-	}
-	takesPods := now.Ready && !now.Cordoned
-	tookThem := before != nil && before.Ready && !before.Cordoned && now.Allocatable.CPU <= before.Allocatable.CPU && now.Allocatable.Memory <= before.Allocatable.Memory
-	if w.urgent.waits.LargerNode && takesPods && !tookThem {
-		w.urgent.notify()
-	}
-	return *now
-}
-
 func (u *urgent) notify() {
 	select {
 	case u.signal <- struct{}{}:
 	default:
 	}
-}
-
-// podChanged counts OOM kills and keeps the topmost controller of a pod. The mutex is held.
-func (w *World) podChanged(key cluster.Key, before, now **cluster.Pod) *cluster.Pod {
-	w.urgent.podChanged(key.Namespace, deref(before), deref(now))
-	return keepTop(key, before, now)
-}
-
-func deref(p **cluster.Pod) *cluster.Pod {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {

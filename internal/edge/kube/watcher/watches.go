@@ -11,7 +11,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -29,25 +28,25 @@ func (w *World) addFeeds() {
 	addController(w, "StatefulSet", apps.StatefulSets(ns))
 	addController(w, "DaemonSet", apps.DaemonSets(ns))
 	addController(w, "ReplicationController", core.ReplicationControllers(ns))
-	w.addMetadataOnly(deploymentKind, "deployments")
-	w.addMetadataOnly("Job", "jobs")
-	w.addMetadataOnly("CronJob", "cronjobs")
+	for _, kind := range []string{deploymentKind, "Job", "CronJob"} { // of them, only the owner is needed
+		addController(w, kind, c.Metadata.Resource(projection.ResourceOfWellKnown(kind)).Namespace(ns))
+	}
 	if w.o.Pods != NoPods {
 		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
 		s.FieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
-		addFeed(w, s, &w.pods)
+		addFeed(w.base, s, &w.pods)
 	}
 	if w.o.Limits {
 		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
 		s.FieldSelector = w.namespaces()
-		addFeed(w, s, &w.limitItems)
+		addFeed(w.base, s, &w.limitItems)
 	}
 	if w.o.Quotas {
 		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
 		s.FieldSelector = w.namespaces()
 		s.LostWithout = "whether a pod still fits its ResourceQuotas with a new size"
 		s.NonBlocking = true // podfit also runs without the right to read it
-		w.quotaFeed = addFeed(w, s, &w.quotas)
+		w.quotaFeed = addFeed(w.base, s, &w.quotas)
 	}
 	if w.o.HPAs {
 		w.addHorizontal()
@@ -59,7 +58,7 @@ func (w *World) addFeeds() {
 		s.FieldSelector = w.namespaces()
 		s.LostWithout = "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it"
 		s.NonBlocking = true
-		w.budgetFeed = addFeed(w, s, &w.budgets)
+		w.budgetFeed = addFeed(w.base, s, &w.budgets)
 	}
 	if w.o.Profiles {
 		w.addProfiles()
@@ -75,12 +74,12 @@ func (w *World) addFeeds() {
 		s.FieldSelector = and(w.namespaces(), "reason=Evicted")
 		s.LostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
 		s.NonBlocking = true
-		addFeed(w, s, &w.evictions)
+		addFeed(w.base, s, &w.evictions)
 	}
 	if w.o.Nodes {
 		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
 		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
-		addFeed(w, s, &w.nodes)
+		addFeed(w.base, s, &w.nodes)
 	}
 }
 
@@ -92,9 +91,9 @@ func podSelector(s PodScope) string {
 }
 
 // namespaces returns the field selector that excludes the ignored namespaces.
-func (w *World) namespaces() string {
+func (b *base) namespaces() string {
 	var parts []string
-	for _, ns := range w.o.Ignored {
+	for _, ns := range b.o.Ignored {
 		ns = strings.TrimSpace(ns)
 		if ns != "" {
 			parts = append(parts, "metadata.namespace!="+ns)
@@ -131,77 +130,63 @@ func (s source[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 
 func (s source[T]) Project(o runtime.Object) T { return s.project(o) }
 
-func addFeed[T any](w *World, src source[T], to *store[T]) *feed.Feed {
-	f := feed.New(src.Config, src, to, w.log)
-	w.feeds = append(w.feeds, f)
+func addFeed[T any](b *base, src source[T], to *store[T]) *feed.Feed {
+	f := feed.New(src.Config, src, to, b.log)
+	b.feeds = append(b.feeds, f)
 	return f
 }
 
-// A lister is a typed client of one resource.
+// A lister is a client of one resource.
 type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed returns the source of a typed client.
+// sourceOf returns the source of a client.
+func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) source[T] {
+	return source[T]{
+		Config:  feed.Config{Name: name},
+		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:   c.Watch,
+		project: project,
+	}
+}
+
+// typed returns the source of a client whose objects have one type.
 func typed[O any, L runtime.Object, T any, P interface {
 	*O
 	runtime.Object
 }](name string, c lister[L], project func(P) T) source[T] {
-	return source[T]{
-		Config: feed.Config{Name: name},
-		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:  c.Watch,
-		project: func(o runtime.Object) T {
-			if p, ok := o.(P); ok {
-				return project(p)
-			}
-			var zero T
-			return zero
-		},
-	}
+	return sourceOf(name, c, func(o runtime.Object) T {
+		if p, ok := o.(P); ok {
+			return project(p)
+		}
+		var zero T
+		return zero
+	})
 }
 
-// addController watches a kind of controller with its number of replicas.
+// addController watches a kind of controller.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
-	w.addOwners(kind, source[projection.ControllerState]{
-		Config: feed.Config{Name: strings.ToLower(kind) + "s"},
-		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:  c.Watch,
+	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
+	src := sourceOf(projection.ResourceOfWellKnown(kind).Resource, c, func(o runtime.Object) projection.ControllerState {
+		return projection.Controller(o, w.in)
 	})
-}
-
-// addMetadataOnly watches only the metadata of a kind of controller, for its owner.
-func (w *World) addMetadataOnly(kind, resource string) {
-	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Group: projection.GroupOfWellKnown(kind), Version: "v1", Resource: resource}).
-		Namespace(w.o.Namespace)
-	w.addOwners(kind, source[projection.ControllerState]{
-		Config: feed.Config{Name: resource},
-		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:  c.Watch,
-	})
-}
-
-func (w *World) addOwners(kind string, src source[projection.ControllerState]) {
 	src.FieldSelector = w.namespaces()
-	src.project = func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
-	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, before, now *projection.ControllerState) projection.ControllerState {
+	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, before, now *projection.ControllerState) {
 		if kind == deploymentKind {
 			w.noteSurge(key, now)
 		}
 		if now == nil {
-			return projection.ControllerState{}
+			return
 		}
 		w.ownerArrived()
-		kept := *now
 		if now.RollingOut && before != nil {
-			kept.Daemon = before.Daemon // what its pods take of their nodes is what they took before the rollout
+			now.Daemon = before.Daemon // what its pods take of their nodes is what they took before the rollout
 		}
-		return kept
 	}}
-	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
 	w.owners.known[gk] = s
-	f := addFeed(w, src, s)
+	f := addFeed(w.base, src, s)
 	before := w.owners.synced
 	w.owners.synced = func(k projection.GroupKind) bool {
 		if k == gk {

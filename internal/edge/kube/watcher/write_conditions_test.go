@@ -81,3 +81,29 @@ func TestWriteConditions_statusIsEmpty_nextStatusIsWrittenWithGeneration(t *test
 		t.Error("the CRD counts as one without status.observedGeneration")
 	}
 }
+
+// With Options.Plain, podfit's conditions are not written, and those that are stored are removed. Others stay.
+func TestWriteConditions_plain_onlyConditionsOfUpstreamAndOthersRemain(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	w, a := worldWithAutoscaler(t, f, `{"observedGeneration":3,"conditions":[
+		{"type":"RecommendationProvided","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"Updating","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"},
+		{"type":"example.com/Reviewed","status":"True","lastTransitionTime":"2026-03-01T10:00:00Z"}]}`)
+	w.o.Plain = true
+	now := kubetest.At(t, "2026-03-01T12:00:00Z")
+	for i, want := range []bool{true, false} {
+		if wrote, err := w.WriteConditions(t.Context(), a, now, rescued); wrote != want || err != nil {
+			t.Errorf("%d: wrote %t, want %t; error %v", i, wrote, want, err)
+		}
+	}
+	if body := f.Body(statusPatch); strings.Contains(body, "OOMRescue") || strings.Contains(body, "Updating") || !strings.Contains(body, "RecommendationProvided") || !strings.Contains(body, "Reviewed") {
+		t.Errorf("patch %s", body)
+	}
+	own := []Condition{{Type: "OOMKillLoop", Status: True}, {Type: "TargetConflict", Status: True}, {Type: v1.RecommendationProvided, Status: True}}
+	if _, err := w.WriteStatus(t.Context(), a, nil, now, own...); err != nil {
+		t.Fatal(err)
+	}
+	if body := f.Body(statusPatch); strings.Contains(body, "OOMKillLoop") || strings.Contains(body, "TargetConflict") || !strings.Contains(body, "RecommendationProvided") {
+		t.Errorf("patch %s", body)
+	}
+}

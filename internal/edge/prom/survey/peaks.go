@@ -99,8 +99,8 @@ func (f *found) add(m Measure, one *series) error {
 		f.hours[name] = hours
 	}
 	for _, p := range one.Values {
-		if p.at > float64(f.from.Unix()) && p.at <= float64(f.to.Unix()) {
-			hours[(int64(p.at)-f.from.Unix()-1)/3600].raise(m, p.value)
+		if p.At > float64(f.from.Unix()) && p.At <= float64(f.to.Unix()) {
+			hours[(int64(p.At)-f.from.Unix()-1)/3600].raise(m, p.Value)
 		}
 	}
 	return nil

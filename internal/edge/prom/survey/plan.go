@@ -4,6 +4,7 @@
 package survey
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -212,13 +213,7 @@ type Gap struct {
 // Merge joins gaps that follow each other. It sorts them by namespace, measure and time.
 func Merge(gaps []Gap) []Gap {
 	slices.SortStableFunc(gaps, func(a, b Gap) int {
-		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-			return c
-		}
-		if a.Measure != b.Measure {
-			return int(a.Measure) - int(b.Measure)
-		}
-		return a.From.Compare(b.From)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Measure, b.Measure), a.From.Compare(b.From))
 	})
 	var out []Gap
 	for _, g := range gaps {

@@ -4,7 +4,6 @@
 package survey
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
 // maxReply is the default of the maximum length of an answer in bytes. Planned queries have answers of a few megabytes.
@@ -25,57 +26,13 @@ const maxReply = 64 << 20
 // maxRetryAfter is the longest pause that a server can request.
 const maxRetryAfter = time.Minute
 
-// A point is a value of a series.
-type point struct{ at, value float64 }
+type (
+	series = answer.Series
+	points = answer.Points
 
-// points are the values of a series of an answer: [[1700000000,"0.25"],...]. They are decoded without an allocation per value.
-type points []point
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *points) UnmarshalJSON(data []byte) error {
-	*p = (*p)[:0]
-	if len(data) < 2 || data[0] != '[' {
-		return nil // null, or no list
-	}
-	for rest := data[1 : len(data)-1]; len(rest) > 0; {
-		i := bytes.IndexByte(rest, '[')
-		if i < 0 {
-			break
-		}
-		rest = rest[i+1:]
-		end := bytes.IndexByte(rest, ']')
-		at, value, ok := bytes.Cut(rest[:max(end, 0)], []byte{','})
-		if !ok {
-			return errors.New("a value must have a time and a number")
-		}
-		if err := p.add(at, value); err != nil {
-			return err
-		}
-		rest = rest[end+1:]
-	}
-	return nil
-}
-
-// add adds one value.
-func (p *points) add(at, value []byte) error {
-	t, err := strconv.ParseFloat(string(bytes.TrimSpace(at)), 64)
-	if err != nil {
-		return errors.New("the time of a value must be a number")
-	}
-	v, err := strconv.ParseFloat(string(bytes.Trim(bytes.TrimSpace(value), `"`)), 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return errors.New("a value must be a number")
-	}
-	*p = append(*p, point{t, v})
-	return nil
-}
-
-// A series is one series of an answer.
-type series struct {
-	Metric map[string]string `json:"metric"`
-	Values points            `json:"values"` // of a range query
-	Value  [2]any            `json:"value"`  // of an instant query
-}
+	// A Warning is a remark of a server about a result.
+	Warning = answer.Warning
+)
 
 // instant sends an instant query, and calls each for each series. It returns warnings of the server.
 func (s *Survey) instant(ctx context.Context, query string, at time.Time, each func(labels map[string]string, value float64)) (warnings []Warning, err error) {
@@ -111,19 +68,22 @@ func (s *Survey) query(ctx context.Context, path, query string, values url.Value
 		return nil, err
 	}
 	defer body.Close()
-	limited := &io.LimitedReader{R: body, N: s.config.MaxReply}
-	a := answer{each: each, decoder: json.NewDecoder(limited)}
-	err = a.decode()
+	a, err := answer.Decode(body, s.config.MaxReply, each)
 	switch {
-	case err == nil && a.status == "success":
-		return a.warnings, nil
+	case err == nil && a.Status == "success" && (a.ResultType == "scalar" || a.ResultType == "string"):
+		return nil, s.failure(NotPrometheus, query, http.StatusOK, "the result is a "+a.ResultType)
+	case err == nil && a.Status == "success":
+		for i := range a.Warnings {
+			a.Warnings[i].Text = shorten(a.Warnings[i].Text)
+		}
+		return a.Warnings, nil
 	case err == nil:
-		return nil, s.failure(NotPrometheus, query, http.StatusOK, shorten(a.message))
-	case errors.Is(err, errTooMany) || limited.N <= 0:
+		return nil, s.failure(NotPrometheus, query, http.StatusOK, shorten(a.Error))
+	case errors.Is(err, errTooMany) || errors.Is(err, answer.ErrTooLarge):
 		return nil, s.failure(TooLarge, query, 0, "the answer is too large")
 	case ctx.Err() != nil:
 		return nil, s.broken(ctx, query, ctx.Err())
-	case isSyntax(err) && a.status == "":
+	case answer.IsInvalid(err) && a.Status == "":
 		return nil, s.failure(NotPrometheus, query, http.StatusOK, "")
 	default:
 		return nil, s.broken(ctx, query, err)
@@ -164,9 +124,9 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 // refusal returns the error of a response that has no result.
 func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, 4096))
-	var reply struct{ Error, ErrorType, Message string }
-	_ = json.Unmarshal(text, &reply)
-	detail := reply.Error + reply.Message // Prometheus, API server
+	var given struct{ Error, ErrorType, Message string }
+	_ = json.Unmarshal(text, &given)
+	detail := given.Error + given.Message // Prometheus, API server
 	if detail == "" && !isPage {
 		detail = strings.TrimSpace(string(text)) // Mimir and VictoriaMetrics, of wrong requests
 	}
@@ -180,7 +140,7 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 		cause = Unauthorized
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
 		cause = TooLarge
-	case reply.ErrorType == "timeout":
+	case given.ErrorType == "timeout":
 		cause = TimedOut // Prometheus: status 503
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		cause = Overloaded
@@ -237,12 +197,6 @@ func (s *Survey) failure(cause Cause, query string, status int, detail string) *
 	return &Error{Cause: cause, Address: s.base.Redacted(), Query: query, Status: status, Detail: detail}
 }
 
-func isSyntax(err error) bool {
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	return errors.As(err, &syntax) || errors.As(err, &kind) || errors.Is(err, errShape)
-}
-
 // shorten returns the first 300 bytes of a text of a server, without control characters.
 func shorten(text string) string {
 	text = strings.Map(func(r rune) rune {
@@ -257,106 +211,4 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:300], "") + "…"
 }
 
-var (
-	errShape   = errors.New("the answer does not have the form of an answer of Prometheus")
-	errTooMany = errors.New("the answer has too many series")
-)
-
-// An answer decodes an answer of Prometheus without holding it in memory.
-type answer struct {
-	each    func(*series) error
-	decoder *json.Decoder
-
-	status, message string
-	warnings        []Warning
-}
-
-// A Warning is a remark of a server about a result.
-type Warning struct {
-	Text    string
-	Partial bool // a part of the series may be missing, for example because a store of Thanos did not respond
-}
-
-func (a *answer) decode() error {
-	return a.object(func(key string) error {
-		switch key {
-		case "status":
-			return a.decoder.Decode(&a.status)
-		case "error":
-			return a.decoder.Decode(&a.message)
-		case "warnings":
-			var texts []string
-			err := a.decoder.Decode(&texts)
-			for _, text := range texts[:min(len(texts), 10)] {
-				a.warnings = append(a.warnings, Warning{Text: shorten(text), Partial: !strings.HasPrefix(text, "PromQL ")})
-			}
-			return err
-		case "isPartial": // VictoriaMetrics
-			var partial bool
-			err := a.decoder.Decode(&partial)
-			if partial {
-				a.warnings = append(a.warnings, Warning{Text: "the result is partial", Partial: true})
-			}
-			return err
-		case "data":
-			return a.object(func(key string) error {
-				if key == "result" {
-					return a.result()
-				}
-				return a.skip()
-			})
-		}
-		return a.skip()
-	})
-}
-
-// object calls do after each key of an object. null is an object without keys.
-func (a *answer) object(do func(key string) error) error {
-	token, err := a.decoder.Token()
-	if err != nil || token == nil {
-		return err
-	}
-	if token != json.Delim('{') {
-		return errShape
-	}
-	for a.decoder.More() {
-		token, err := a.decoder.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := token.(string)
-		if err := do(key); err != nil {
-			return err
-		}
-	}
-	_, err = a.decoder.Token()
-	return err
-}
-
-// result decodes the list of series.
-func (a *answer) result() error {
-	token, err := a.decoder.Token()
-	if err != nil || token == nil {
-		return err
-	}
-	if token != json.Delim('[') {
-		return errShape
-	}
-	var one series
-	for a.decoder.More() {
-		one.Metric, one.Values, one.Value = nil, one.Values[:0], [2]any{}
-		if err := a.decoder.Decode(&one); err != nil {
-			return err
-		}
-		if err := a.each(&one); err != nil {
-			return err
-		}
-	}
-	_, err = a.decoder.Token()
-	return err
-}
-
-func (a *answer) skip() error {
-	var ignored json.RawMessage
-	return a.decoder.Decode(&ignored)
-}
+var errTooMany = errors.New("the answer has too many series")

@@ -66,13 +66,13 @@ func (t *table) add(q *query, s *series) error {
 	}
 	start := float64(t.day.Unix())
 	for _, p := range s.Values {
-		hour := int((p.at-start)/3600) - 1 // the value at 01:00 is that of hour 0
-		if p.at > start && hour >= q.from && hour < q.to && p.value >= 0 && !math.IsInf(p.value, 0) {
+		hour := int((p.At-start)/3600) - 1 // the value at 01:00 is that of hour 0
+		if p.At > start && hour >= q.from && hour < q.to && p.Value >= 0 && !math.IsInf(p.Value, 0) {
 			if q.measure == KilledRequest {
-				t.kill(id, hour, p.value)
+				t.kill(id, hour, p.Value)
 				continue
 			}
-			row[hour].set(q.measure, p.value)
+			row[hour].set(q.measure, p.Value)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look"
 )
 
@@ -57,7 +58,7 @@ type pagePool struct {
 func html(w io.Writer, r *Report, _ Options) error {
 	style := look.Style(ownStyle)
 	data := pageData{
-		Title: "Capacity: " + plain(r.Cluster), Policy: look.Policy(style), Style: template.CSS(style), Head: head(r), Notes: notes(r),
+		Title: "Capacity: " + terminal.Plain(r.Cluster), Policy: look.Policy(style), Style: template.CSS(style), Head: head(r), Notes: notes(r),
 		At: r.Now.UTC().Format(time.RFC1123),
 	}
 	for i := range cluster.All {
@@ -73,7 +74,7 @@ func html(w io.Writer, r *Report, _ Options) error {
 	}
 	for i := range r.Pools {
 		p := &r.Pools[i]
-		pool := pagePool{Name: plain(p.Name), Lines: details(p)}
+		pool := pagePool{Name: terminal.Plain(p.Name), Lines: details(p)}
 		for k := range p.Resources {
 			if c := chart(&p.Resources[k]); c != "" {
 				pool.Charts = append(pool.Charts, c)

@@ -111,21 +111,13 @@ type documentChange struct {
 	Memory    float64 `json:"memory"`
 }
 
-// inUnits returns an amount in cores or bytes.
-func inUnits(res cluster.Resource, v int64) float64 {
-	if res == cluster.CPU {
-		return float64(v) / 1000
-	}
-	return float64(v)
-}
-
 func writeJSON(w io.Writer, r *Report, _ Options) error {
 	d := document{
 		APIVersion: Version, Kind: "CapacityReport", At: stamp(r.Now), Cluster: r.Cluster, Source: r.Source,
 		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: []documentPool{},
 	}
 	if u := &r.Unplaced; u.Pods > 0 {
-		d.Unplaced = &unplaced{u.Pods, inUnits(cluster.CPU, u.Requests.CPU), inUnits(cluster.Memory, u.Requests.Memory), u.Example.String()}
+		d.Unplaced = &unplaced{u.Pods, cluster.CPU.InUnits(u.Requests.CPU), cluster.Memory.InUnits(u.Requests.Memory), u.Example.String()}
 	}
 	for i := range r.Pools {
 		d.Pools = append(d.Pools, poolOf(&r.Pools[i]))
@@ -146,7 +138,7 @@ func poolOf(p *core.PoolPlan) documentPool {
 	for _, c := range p.Changes {
 		out.Changes = append(out.Changes, documentChange{
 			Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name,
-			CPU: inUnits(cluster.CPU, c.Amount.CPU), Memory: inUnits(cluster.Memory, c.Amount.Memory),
+			CPU: cluster.CPU.InUnits(c.Amount.CPU), Memory: cluster.Memory.InUnits(c.Amount.Memory),
 		})
 	}
 	return out
@@ -155,8 +147,8 @@ func poolOf(p *core.PoolPlan) documentPool {
 func resourceOf(r *core.ResourcePlan) documentResource {
 	res := r.Resource
 	out := documentResource{
-		Capacity: inUnits(res, r.Capacity), WithoutLargest: inUnits(res, r.WithoutLargest), Requested: inUnits(res, r.Requested),
-		Recoverable: inUnits(res, r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
+		Capacity: res.InUnits(r.Capacity), WithoutLargest: res.InUnits(r.WithoutLargest), Requested: res.InUnits(r.Requested),
+		Recoverable: res.InUnits(r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
 		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
 		Shortage: r.Outlook.Shortage.String(), Steps: []documentStep{}, Advice: r.Advice.String(), Message: r.AdviceText(),
 	}
@@ -164,24 +156,24 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		out.After = thresholdsOf(&r.After)
 	}
 	if r.UsedKnown {
-		used := inUnits(res, r.Used)
+		used := res.InUnits(r.Used)
 		out.Used = &used
 	}
 	if r.Fit.Node != "" {
-		out.LargestPod = &documentRoom{r.Fit.Node, inUnits(cluster.CPU, r.Fit.Free.CPU), inUnits(cluster.Memory, r.Fit.Free.Memory)}
+		out.LargestPod = &documentRoom{r.Fit.Node, cluster.CPU.InUnits(r.Fit.Free.CPU), cluster.Memory.InUnits(r.Fit.Free.Memory)}
 	}
 	if r.Outlook.Shortage == core.NoShortage {
-		slope := inUnits(res, int64(r.Outlook.Slope))
+		slope := res.InUnits(int64(r.Outlook.Slope))
 		out.GrowthPerDay = &slope
 	}
 	for _, s := range r.Outlook.Steps {
-		out.Steps = append(out.Steps, documentStep{s.Day.String(), inUnits(res, int64(s.Amount))})
+		out.Steps = append(out.Steps, documentStep{s.Day.String(), res.InUnits(int64(s.Amount))})
 	}
 	if r.GrewDays > 0 {
 		g := &r.Grew
 		out.Growth = &documentGrowth{
-			Days: r.GrewDays, Total: inUnits(res, r.GrewTotal), New: inUnits(res, g.New.Amount(res)), Gone: inUnits(res, g.Gone.Amount(res)),
-			Replicas: inUnits(res, g.Replicas.Amount(res)), PerPod: inUnits(res, g.PerPod.Amount(res)), Other: inUnits(res, r.GrewTotal-g.Explained(res)),
+			Days: r.GrewDays, Total: res.InUnits(r.GrewTotal), New: res.InUnits(g.New.Amount(res)), Gone: res.InUnits(g.Gone.Amount(res)),
+			Replicas: res.InUnits(g.Replicas.Amount(res)), PerPod: res.InUnits(g.PerPod.Amount(res)), Other: res.InUnits(r.GrewTotal - g.Explained(res)),
 		}
 	}
 	return out

@@ -5,13 +5,15 @@ package capacity
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // date returns a day for people: "9 Dec", with the year if it is not the present one.
@@ -80,14 +82,12 @@ func requested(r *core.ResourcePlan) string {
 	if r.Capacity <= 0 {
 		return text
 	}
-	text += fmt.Sprintf(" (%s)", percent(r.Share(r.Requested)))
+	text += fmt.Sprintf(" (%s)", wording.Percent(r.Share(r.Requested)))
 	if r.UsedKnown {
-		text += ", used " + percent(r.Share(r.Used))
+		text += ", used " + wording.Percent(r.Share(r.Used))
 	}
 	return text
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // number returns an amount without its unit, which is cores or GiB.
 func number(res cluster.Resource, v int64) string {
@@ -179,7 +179,7 @@ func causes(p *core.PoolPlan) string {
 		if c.Amount.Amount(res) < 0 {
 			sign = ""
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, core.AmountText(res, c.Amount.Amount(res)), c.Day))
+		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, core.AmountText(res, c.Amount.Amount(res)), c.Day))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -192,7 +192,7 @@ func causes(p *core.PoolPlan) string {
 func fits(p *core.PoolPlan) string {
 	a, b := p.Fit[0], p.Fit[1]
 	text := func(r core.Room) string {
-		return fmt.Sprintf("%s and %s on %s", core.AmountText(cluster.CPU, r.Free.CPU), core.AmountText(cluster.Memory, r.Free.Memory), plain(r.Node))
+		return fmt.Sprintf("%s and %s on %s", core.AmountText(cluster.CPU, r.Free.CPU), core.AmountText(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
 	}
 	switch {
 	case a.Node == "" && b.Node == "":
@@ -221,13 +221,13 @@ func have(n int, noun string) string {
 func notes(r *Report) []string {
 	var out []string
 	if u := &r.Unplaced; u.Pods > 0 {
-		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", are(u.Pods, "pod"), plain(u.Example.String())))
+		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", are(u.Pods, "pod"), terminal.Plain(u.Example.String())))
 	}
 	for _, n := range r.Notes {
-		out = append(out, plain(n))
+		out = append(out, terminal.Plain(n))
 	}
 	for _, m := range r.Missing {
-		out = append(out, "Incomplete: "+plain(m)+".")
+		out = append(out, "Incomplete: "+terminal.Plain(m)+".")
 	}
 	return out
 }
@@ -239,22 +239,92 @@ func head(r *Report) string {
 		nodes += r.Pools[i].Nodes
 		pods += r.Pools[i].Pods
 	}
-	return fmt.Sprintf("%s · %s, %s, %s · history of %s", plain(r.Cluster), count(len(r.Pools), "pool"), count(nodes, "node"), count(pods, "pod"), plain(r.Source))
+	return fmt.Sprintf("%s · %s, %s, %s · history of %s", terminal.Plain(r.Cluster), wording.Count(len(r.Pools), "pool"), wording.Count(nodes, "node"), wording.Count(pods, "pod"), terminal.Plain(r.Source))
 }
 
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// plain returns a name without characters that a terminal or a table would interpret.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
-			return '?'
+// rowsOf returns the table of a resource: the titles, a row per pool, and whether each row is urgent. The last column is the advice.
+func rowsOf(r *Report, i int) (titles []string, rows [][]string, urgent []bool) {
+	titles = []string{"POOL", title(cluster.All[i])}
+	for k := range r.Pools {
+		p := &r.Pools[k]
+		res := &p.Resources[i]
+		if len(rows) == 0 {
+			for _, c := range res.Outlook.Crossings {
+				titles = append(titles, wording.Percent(c.Threshold))
+			}
+			titles = append(titles, "ORDER BY", "ADVICE")
 		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+		row := []string{terminal.Plain(p.Name), requested(res)}
+		for n := range res.Outlook.Crossings {
+			row = append(row, reaches(&res.Outlook.Crossings[n], &res.Outlook, r.Now))
+		}
+		rows = append(rows, append(row, orderBy(&res.Outlook, r.Now), res.AdviceText()))
+		urgent = append(urgent, res.Advice == core.OrderNow)
+	}
+	return titles, rows, urgent
 }
+
+// table writes the report for a terminal.
+func table(w io.Writer, r *Report, o Options) error {
+	p := &printer{terminal.Printer{Width: o.Width, Colour: o.Colour}}
+	p.Line(head(r))
+	for _, n := range notes(r) {
+		p.Line("  " + n)
+	}
+	if len(r.Pools) > 0 {
+		for i := range cluster.All {
+			titles, rows, urgent := rowsOf(r, i)
+			p.Text.WriteString("\n")
+			p.table(titles, rows, urgent)
+		}
+	}
+	for i := range r.Pools {
+		lines := details(&r.Pools[i])
+		if len(lines) == 0 {
+			continue
+		}
+		p.Text.WriteString("\n" + p.Styled("1", terminal.Plain(r.Pools[i].Name)) + "\n")
+		for _, l := range lines {
+			p.Line("  " + l)
+		}
+	}
+	_, err := io.WriteString(w, p.Text.String())
+	return err
+}
+
+// A printer collects the text of tables.
+type printer struct{ terminal.Printer }
+
+// table adds a table. The last column is printed below the rows if it does not fit the width.
+func (p *printer) table(titles []string, rows [][]string, urgent []bool) {
+	all := append([][]string{titles}, rows...)
+	last := len(titles) - 1
+	var columns []terminal.Column
+	total := -terminal.Gap
+	for _, width := range terminal.Widths(all) {
+		columns = append(columns, terminal.Column{Width: width})
+		total += width + terminal.Gap
+	}
+	below := p.Width > 0 && total > p.Width
+	if below {
+		columns = columns[:last]
+		for i := range all {
+			all[i] = all[i][:last]
+		}
+	}
+	lines := terminal.Rows(columns, all)
+	p.Text.WriteString(p.Styled("1", lines[0]) + "\n")
+	for i, row := range rows {
+		s := lines[i+1]
+		if urgent[i] {
+			s = p.Styled("31", s)
+		}
+		p.Text.WriteString(s + "\n")
+		if below && row[last] != "" {
+			p.Line("    " + row[last])
+		}
+	}
+}
+
+// stamp returns the time of the report.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -21,10 +21,10 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/core/recommend"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -65,17 +65,19 @@ func cart() *explanation.Explanation {
 		},
 		Why: []explanation.Why{{
 			Container: "app", Resource: cluster.Memory, Profile: "balanced", Estimate: 1276 << 20,
-			Steps:  recommend.Steps{{Name: recommend.StepMargin, Operation: recommend.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: recommend.Evidence{Margin: 0.139, Budget: 0.02}}},
+			Steps:  derivation.Steps{{Name: derivation.StepMargin, Operation: derivation.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: derivation.Evidence{Margin: 0.139, Budget: 0.02}}},
 			Bounds: []policy.Bound{{Resource: cluster.Memory, Kind: policy.MaxAllowed, Amount: 4 << 30, Before: 1276 << 20, After: 1276 << 20}},
-			Range:  explanation.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Size: explanation.Amounts{Request: 1276 << 20, HasRequest: true},
+			Range:  explanation.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Published: 1276 << 20, Size: explanation.Amounts{Request: 1276 << 20, HasRequest: true},
 			Present: explanation.Amounts{Request: 1 << 30, HasRequest: true},
 		}},
 		WhatIf: []explanation.Counterfactual{
 			{If: explanation.If{Key: explanation.IfProfile, Value: "cost"}, Container: "app", Resource: cluster.Memory, Known: true, Target: 1180 << 20},
 			{If: explanation.If{Key: explanation.IfProfile, Value: "critical"}, Container: "app", Resource: cluster.Memory, Reason: "The history is not enough."},
 		},
-		Assumed: []string{"--min-replicas=2", "--updater-interval=1m0s"},
-		Missing: []string{"Events were not read (you have no right to list them)."},
+		Gaps: explanation.Gaps{
+			Assumed: []string{"--min-replicas=2", "--updater-interval=1m0s"},
+			Missing: []string{"Events were not read (you have no right to list them)."},
+		},
 	}
 }
 
@@ -83,7 +85,7 @@ func cart() *explanation.Explanation {
 func hostile() *explanation.Explanation {
 	const evil = "</style></title><script>alert(1)</script>\x1b[31m\u202e'\";rm -rf /`$(x)"
 	return &explanation.Explanation{
-		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Missing: []string{evil}, Assumed: []string{evil},
+		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Gaps: explanation.Gaps{Missing: []string{evil}, Assumed: []string{evil}},
 		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
 		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []plan.Gate{{Name: plan.GateNeed, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
 		You:        []explanation.Advice{{Text: evil, Command: evil}},

@@ -32,7 +32,7 @@ func WriteText(w io.Writer, e *explanation.Explanation) error {
 	t := &text{}
 	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
 	if len(e.Situations) > 0 {
-		t.paragraph("LIMITS", titles(e), " · ")
+		t.paragraph("LIMITS", each(e.Situations, func(s *explanation.Situation) string { return s.Title }), " · ")
 	}
 	t.line("")
 	t.section("NOW", e.Now)
@@ -42,26 +42,18 @@ func WriteText(w io.Writer, e *explanation.Explanation) error {
 	t.whatIf(e)
 	if len(e.Situations) > 0 {
 		t.line("THE LIMITS IN WORDS")
-		t.section("", situationTexts(e))
+		t.section("", each(e.Situations, func(s *explanation.Situation) string { return s.Text }))
 	}
 	t.section("NOTE", shortNotes(e))
 	_, err := w.Write(t.out.Bytes())
 	return err
 }
 
-// titles returns the short names of the situations.
-func titles(e *explanation.Explanation) []string {
-	var out []string
-	for i := range e.Situations {
-		out = append(out, e.Situations[i].Title)
-	}
-	return out
-}
-
-func situationTexts(e *explanation.Explanation) []string {
-	var out []string
-	for i := range e.Situations {
-		out = append(out, e.Situations[i].Text)
+// each returns what a function makes of each element.
+func each[T, R any](all []T, of func(*T) R) []R {
+	out := make([]R, 0, len(all))
+	for i := range all {
+		out = append(out, of(&all[i]))
 	}
 	return out
 }
@@ -122,31 +114,42 @@ func (t *text) section(title string, paragraphs []string) {
 // paragraph writes words with a separator. Further lines are indented.
 func (t *text) paragraph(title string, words []string, separator string) {
 	start := ""
-	if title != "" {
+	if title != "" || separator == " " {
 		start = terminal.Pad(title, indent)
-	} else if separator == " " {
-		start = terminal.Pad("", indent)
 	}
+	l := layout{hanging: indent, separator: separator, ending: strings.TrimRight(separator, " "), last: columns}
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	l.write(t, start, each(words, func(w *string) string { return plain(*w) }))
+}
+
+// A layout is how words are distributed to lines.
+type layout struct {
+	hanging   int    // the indent of all lines but the first
+	separator string // between words of a line
+	ending    string // of all lines but the last
+	last      int    // the width of a line that ends with the last word
+}
+
+// write writes words after a start.
+func (l layout) write(t *text, start string, words []string) {
 	current := start
-	empty := true
 	for i, word := range words {
-		word = plain(word)
-		last := i == len(words)-1
-		extra := separator
-		if empty {
-			extra = ""
+		room := l.last
+		if i < len(words)-1 {
+			room = columns - terminal.Width(l.ending)
 		}
-		room := columns
-		if !last && separator != " " {
-			room -= terminal.Width(strings.TrimRight(separator, " "))
+		switch {
+		case i == 0:
+		case terminal.Width(current+l.separator+word) > room:
+			t.line(current + l.ending)
+			current = terminal.Pad("", l.hanging)
+		default:
+			current += l.separator
 		}
-		if !empty && terminal.Width(current)+terminal.Width(extra)+terminal.Width(word) > room {
-			t.line(current + strings.TrimRight(separator, " "))
-			current, extra = terminal.Pad("", indent), ""
+		current += word
+		if l.separator != " " {
+			current = t.overflow(current)
 		}
-		current = t.overflow(current + extra + word)
-		empty = false
 	}
 	t.line(current)
 }
@@ -209,12 +212,7 @@ func (t *text) why(e *explanation.Explanation) {
 
 // several reports whether the sizes of several containers are explained.
 func several(e *explanation.Explanation) bool {
-	for i := range e.Why {
-		if e.Why[i].Container != e.Why[0].Container {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.Why, func(w explanation.Why) bool { return w.Container != e.Why[0].Container })
 }
 
 // columns writes a figure, what it is, and a note, which has its own line if there is no room.
@@ -234,19 +232,7 @@ func (t *text) columns(figure, what, note string) {
 
 // wrapped writes text after a start, and further lines below the text.
 func (t *text) wrapped(start, words string) {
-	current, empty := start, true
-	for _, word := range strings.Fields(words) {
-		if !empty && terminal.Width(current)+1+terminal.Width(word) > columns {
-			t.line(current)
-			current, empty = terminal.Pad("", terminal.Width(start)), true
-		}
-		if !empty {
-			current += " "
-		}
-		current += word
-		empty = false
-	}
-	t.line(current)
+	layout{hanging: terminal.Width(start), separator: " ", last: columns}.write(t, start, strings.Fields(words))
 }
 
 // whatIf writes the sizes that result from the conditions of --if, one line for each resource of a container.
@@ -256,27 +242,27 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	}
 	t.line("WHAT IF")
 	groups := counterfactuals(e)
-	if len(groups) > 1 && !slices.ContainsFunc(groups, func(g group) bool { return g.text() != groups[0].text() }) {
+	if len(groups) > 1 && !slices.ContainsFunc(groups, func(g group) bool { return g.Text() != groups[0].Text() }) {
 		groups = []group{groups[0]}
-		groups[0].name = "all"
+		groups[0].Name = "all"
 	}
 	longest := figures
 	for i := range groups {
-		longest = max(longest, min(terminal.Width(plain(groups[i].name))+2, maxNames))
+		longest = max(longest, min(terminal.Width(plain(groups[i].Name))+2, maxNames))
 	}
 	for i := range groups {
-		name := plain(groups[i].name)
+		name := plain(groups[i].Name)
 		if terminal.Width(name) > longest-2 {
 			name += "  "
 		}
-		t.wrapped("   "+terminal.Pad(name, longest), groups[i].text())
+		t.wrapped("   "+terminal.Pad(name, longest), groups[i].Text())
 	}
 	t.line("")
 }
 
 // A group are the counterfactuals of one resource of a container.
 type group struct {
-	name             string
+	Name             string
 	texts            []string
 	unknown, reasons []string // conditions under which the size is not known, and why
 }
@@ -289,9 +275,9 @@ func counterfactuals(e *explanation.Explanation) []group {
 		if several(e) {
 			name = c.Container + " " + name
 		}
-		at := slices.IndexFunc(out, func(g group) bool { return g.name == name })
+		at := slices.IndexFunc(out, func(g group) bool { return g.Name == name })
 		if at < 0 {
-			out = append(out, group{name: name})
+			out = append(out, group{Name: name})
 			at = len(out) - 1
 		}
 		if c.Known {
@@ -306,8 +292,8 @@ func counterfactuals(e *explanation.Explanation) []group {
 	return out
 }
 
-// text returns the counterfactuals as one text, with those that are not known at its end.
-func (g *group) text() string {
+// Text returns the counterfactuals as one text, with those that are not known at its end.
+func (g *group) Text() string {
 	texts := slices.Clone(g.texts)
 	if len(g.unknown) > 0 {
 		texts = append(texts, "not known: "+strings.Join(g.unknown, ", ")+". "+strings.Join(g.reasons, " "))
@@ -320,18 +306,11 @@ func (t *text) steps(e *explanation.Explanation) {
 	if len(e.Next)+len(e.IfOn) == 0 {
 		return
 	}
-	var out []string
-	for i := range e.Next {
-		if i == maxSteps {
-			out = append(out, fmt.Sprintf("%d more groups of pods: use -o json.", len(e.Next)-i))
-			break
-		}
-		out = append(out, sentence(&e.Next[i], e.At))
+	out := each(e.Next[:min(maxSteps, len(e.Next))], func(s *explanation.Step) string { return sentence(s, e.At) })
+	if more := len(e.Next) - maxSteps; more > 0 {
+		out = append(out, fmt.Sprintf("%d more groups of pods: use -o json.", more))
 	}
-	for i := range e.IfOn {
-		if i == maxSteps {
-			break
-		}
+	for i := range e.IfOn[:min(maxSteps, len(e.IfOn))] {
 		out = append(out, "With update mode "+e.IfMode.String()+", "+sentence(&e.IfOn[i], e.At))
 	}
 	t.section("NEXT", out)
@@ -344,35 +323,33 @@ var verbs = map[decision.Act]string{
 
 // sentence returns a step as text.
 func sentence(s *explanation.Step, at time.Time) string {
-	out := names(s.Pods) + ": "
-	switch {
-	case s.Act != decision.Leave:
-		out += verbs[s.Act] + " in the next pass"
-		if s.By.After(at) {
-			out += ", by " + moment(at, s.By)
-		}
-		out += "." + refused(s)
-	case s.Waits():
-		out += "WAITS"
-		if s.NotBefore.After(at) {
-			out += " until " + moment(at, s.NotBefore)
-		}
-		out += "."
-	default:
-		out += "no change"
-		if s.NotBefore.After(at) {
-			out += " before " + moment(at, s.NotBefore)
-		}
-		out += "."
+	out := names(s.Pods) + ": " + outcome(s, at, verbs[s.Act], "WAITS")
+	if s.Act == decision.Leave && !s.Waits() && s.NotBefore.After(at) {
+		out += " before " + moment(at, s.NotBefore)
 	}
-	out += " " + s.Reason
+	out += "." + refused(s) + " " + s.Reason
 	if s.Fallback != "" {
 		out += " " + s.Fallback
 	}
 	if more := s.Blocked(); len(more) > 0 {
-		out += " Also blocked by: " + gateNames(more) + "."
+		out += " Also blocked by: " + strings.Join(each(more, func(g *plan.Gate) string { return gateWords(g.Name) }), ", ") + "."
 	}
 	return out
+}
+
+// outcome returns what happens with the pods of a step, and when.
+func outcome(s *explanation.Step, at time.Time, act, waits string) string {
+	switch {
+	case s.Act != decision.Leave && s.By.After(at):
+		return act + " in the next pass, by " + moment(at, s.By)
+	case s.Act != decision.Leave:
+		return act + " in the next pass"
+	case s.Waits() && s.NotBefore.After(at):
+		return waits + " until " + moment(at, s.NotBefore)
+	case s.Waits():
+		return waits
+	}
+	return "no change"
 }
 
 // refused returns why the API server would refuse the eviction, as a sentence with a space before it; "" if it would not.
@@ -420,14 +397,6 @@ func names(pods []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(pods[:maxPods-1], ", "), len(pods)-maxPods+1)
 }
 
-func gateNames(gates []plan.Gate) string {
-	var out []string
-	for _, g := range gates {
-		out = append(out, gateWords(g.Name))
-	}
-	return strings.Join(out, ", ")
-}
-
 // advice writes what can be done. Commands have a line of their own, so that they can be copied.
 func (t *text) advice(all []explanation.Advice) {
 	if len(all) == 0 {
@@ -446,20 +415,8 @@ func (t *text) advice(all []explanation.Advice) {
 
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
-	current := terminal.Pad("", indent+2)
-	empty := true
-	for _, argument := range arguments(s) {
-		if !empty && terminal.Width(current)+1+terminal.Width(argument) > columns-2 {
-			t.line(current + ` \`)
-			current, empty = terminal.Pad("", indent+4), true
-		}
-		if !empty {
-			current += " "
-		}
-		current += argument
-		empty = false
-	}
-	t.line(current)
+	const ending = ` \`
+	layout{hanging: indent + 4, separator: " ", ending: ending, last: columns - len(ending)}.write(t, terminal.Pad("", indent+2), arguments(s))
 }
 
 // arguments splits a command at the spaces outside of quotes.

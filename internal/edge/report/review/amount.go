@@ -4,12 +4,12 @@
 package review
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // shortAmount formats an amount for people, with about three digits.
@@ -17,11 +17,11 @@ func shortAmount(res cluster.Resource, v int64) string {
 	const gib = 1 << 30
 	switch {
 	case res == cluster.CPU && v >= 1000:
-		return trimmed(float64(v)/1000, 2)
+		return wording.Trimmed(float64(v)/1000, 2)
 	case res == cluster.CPU:
 		return cluster.Format(res, v)
 	case v >= 10*gib:
-		return trimmed(float64(v)/gib, 1) + "Gi"
+		return wording.Trimmed(float64(v)/gib, 1) + "Gi"
 	case v >= gib:
 		return withDecimal(float64(v)/gib) + "Gi"
 	}
@@ -34,57 +34,32 @@ func withDecimal(v float64) string {
 	return strings.TrimSuffix(s, "0")
 }
 
-// trimmed formats a number with at most n decimals.
-func trimmed(v float64, n int) string {
-	s := strconv.FormatFloat(v, 'f', n, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
-}
-
-// total formats a sum over pods: "96 cores", "210 GiB".
+// total formats a sum over pods: "96 cores", "210 GiB". An amount that would be rounded to 0 has its smaller unit.
 func total(res cluster.Resource, v int64) string {
+	switch small := max(v, -v); {
+	case res == cluster.CPU && small > 0 && small < 5:
+		return strconv.FormatInt(v, 10) + "m"
+	case res == cluster.Memory && small > 0 && small < 10<<20:
+		return wording.Trimmed(float64(v)/(1<<20), 2) + " MiB"
+	}
 	if res == cluster.CPU {
 		cores := float64(v) / 1000
 		if math.Abs(cores) >= 10 {
-			return grouped(cores) + " cores"
+			return wording.Grouped(cores) + " cores"
 		}
-		return trimmed(cores, 2) + " cores"
+		return wording.Trimmed(cores, 2) + " cores"
 	}
 	gib := float64(v) / (1 << 30)
 	if math.Abs(gib) >= 10 {
-		return grouped(gib) + " GiB"
+		return wording.Grouped(gib) + " GiB"
 	}
-	return trimmed(gib, 2) + " GiB"
-}
-
-// grouped formats a number without decimals, with a comma between groups of three digits.
-func grouped(v float64) string {
-	s := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	if math.Round(v) < 0 {
-		return "-" + s
-	}
-	return s
+	return wording.Trimmed(gib, 2) + " GiB"
 }
 
 // price formats money, without decimals unless it is small.
 func price(v float64) string {
-	if math.Abs(v) < 10 && v != 0 {
+	if math.Abs(v) < 10 && math.Abs(v) >= 0.005 {
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return grouped(v)
-}
-
-func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
-
-// count returns a number and a noun, in the plural unless the number is 1.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return grouped(float64(n)) + " " + noun
+	return wording.Grouped(v)
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 )
@@ -21,26 +19,20 @@ const Version = "podfit.dev/recommend/v1"
 
 // A document is a report in JSON. Amounts are Kubernetes quantities.
 type document struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	At         string         `json:"at"`
-	Cluster    string         `json:"cluster"`
-	Source     string         `json:"source"`
-	Window     string         `json:"window,omitempty"`
-	Profiles   []string       `json:"profiles"`
-	Complete   bool           `json:"complete"`
-	Missing    []string       `json:"missing"`
-	Notes      []string       `json:"notes,omitempty"`
-	Prices     *documentPrice `json:"prices"` // null without prices
-	Summary    summary        `json:"summary"`
-	Containers []core.Record  `json:"containers"`
-	Groups     []groupRow     `json:"groups,omitempty"` // with --group-by
-}
-
-type documentPrice struct {
-	Currency string `json:"currency"`
-	From     string `json:"from"`
-	Assumed  bool   `json:"assumed"`
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	At         string            `json:"at"`
+	Cluster    string            `json:"cluster"`
+	Source     string            `json:"source"`
+	Window     string            `json:"window,omitempty"`
+	Profiles   []string          `json:"profiles"`
+	Complete   bool              `json:"complete"`
+	Missing    []string          `json:"missing"`
+	Notes      []string          `json:"notes,omitempty"`
+	Prices     *core.PriceSource `json:"prices"` // null without prices
+	Summary    summary           `json:"summary"`
+	Containers []core.Record     `json:"containers"`
+	Groups     []groupRow        `json:"groups,omitempty"` // with --group-by
 }
 
 type summary struct {
@@ -48,6 +40,7 @@ type summary struct {
 	Pods        int              `json:"pods"`
 	Nodes       int              `json:"nodes"`
 	AtRisk      int              `json:"workloadsAtRisk"`
+	Unjudged    int              `json:"workloadsNotJudged,omitempty"`
 	Without     int              `json:"containersWithoutRecommendation"`
 	Requested   *core.Quantities `json:"requested,omitempty"`
 	Used        *core.Quantities `json:"used,omitempty"`
@@ -69,7 +62,8 @@ func (p *printer) document() document {
 		d.Window = window(p.Window)
 	}
 	if p.Prices.Known() {
-		d.Prices = &documentPrice{p.Prices.Currency, p.Prices.From, p.Prices.Assumed}
+		source := p.Prices.Source()
+		d.Prices = &source
 	}
 	if p.options.Groups != nil {
 		d.Groups = p.groupRows()
@@ -97,7 +91,7 @@ func (p *printer) all() []*core.Row {
 
 func (p *printer) summary() summary {
 	s := &p.Summary
-	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
+	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
 		requested, capacity := core.QuantitiesOf(s.Requested), core.QuantitiesOf(s.Capacity)
 		out.Requested, out.Capacity = &requested, &capacity
@@ -131,22 +125,17 @@ func (p *printer) record(row *core.Row) core.Record {
 	return out
 }
 
-func (p *printer) json() {
-	data, err := json.MarshalIndent(p.document(), "", "  ")
-	p.text.Write(data)
-	p.text.WriteString("\n")
-	p.err = err
-}
-
-func (p *printer) yaml() {
-	data, err := yaml.Marshal(p.document())
-	p.text.Write(data)
+// writeJSON adds a value as JSON.
+func (p *printer) writeJSON(value any) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	p.Text.Write(data)
+	p.Text.WriteString("\n")
 	p.err = err
 }
 
 // csv writes one line for each container. Amounts are millicores and bytes.
 func (p *printer) csv() {
-	w := csv.NewWriter(&p.text)
+	w := csv.NewWriter(&p.Text)
 	header := []string{
 		"namespace", "kind", "name", "container", "vpa", "replicas", "risk", "waste", "confidence", "days",
 		"cpu_request_millicores", "cpu_target_millicores", "cpu_new_request_millicores", "cpu_limit_millicores", "cpu_new_limit_millicores",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look"
 )
 
@@ -76,7 +77,7 @@ func (p *printer) html() {
 			data.Lists = append(data.Lists, pageListOf(l))
 		}
 	}
-	p.err = pageTemplate.Execute(&p.text, data)
+	p.err = pageTemplate.Execute(&p.Text, data)
 }
 
 func trimmedLines(lines []string) []string {
@@ -90,10 +91,10 @@ func trimmedLines(lines []string) []string {
 // figures returns the four numbers at the top.
 func (p *printer) figures() []figure {
 	s := &p.Summary
-	out := []figure{{"Workloads at risk", grouped(float64(s.AtRisk)), "of " + grouped(float64(s.Workloads))}}
+	out := []figure{{"Workloads at risk", wording.Grouped(float64(s.AtRisk)), "of " + wording.Grouped(float64(s.Workloads))}}
 	out = append(out, figure{"CPU that could be freed", total(cluster.CPU, s.Freed.CPU), "requests"}, figure{"Memory that could be freed", total(cluster.Memory, s.Freed.Memory), "requests"})
 	if s.Packing.Known {
-		f := figure{"Nodes that could go", grouped(float64(s.Packing.Gone)), "of " + grouped(float64(s.Packing.Nodes))}
+		f := figure{"Nodes that could go", wording.Grouped(float64(s.Packing.Gone)), "of " + wording.Grouped(float64(s.Packing.Nodes))}
 		if p.Prices.Known() {
 			f.Detail += ", " + p.amountOfMoney(s.Packing.Money) + " a month"
 		}

@@ -5,7 +5,6 @@ package review
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -115,10 +114,7 @@ func (p *printer) krrJSON() {
 	if n := float64(len(out.Scans)); n > 0 {
 		out.Score = int((n - cost) / n * 100)
 	}
-	data, err := json.MarshalIndent(out, "", "  ")
-	p.text.Write(data)
-	p.text.WriteString("\n")
-	p.err = err
+	p.writeJSON(out)
 }
 
 func (p *printer) krrScan(row *core.Row) krrScan {
@@ -211,7 +207,7 @@ func krrDifference(before, after cluster.Resources, res cluster.Resource) string
 
 // krrCSV writes KRR's CSV format: names only in the first row of a workload.
 func (p *printer) krrCSV() {
-	w := csv.NewWriter(&p.text)
+	w := csv.NewWriter(&p.Text)
 	_ = w.Write([]string{
 		"Namespace", "Name", "Pods", "Old Pods", "Type", "Container", "Severity", "CPU Diff", "CPU Requests", "CPU Limits", "Memory Diff", "Memory Requests", "Memory Limits",
 	})

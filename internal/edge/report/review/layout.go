@@ -4,47 +4,17 @@
 package review
 
 import (
-	"fmt"
-	"strings"
-	"unicode"
-
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // A printer collects the text of a report.
 type printer struct {
+	terminal.Printer
 	*core.Report
 	options   Options
 	differing int // workloads whose pods differ from their template
-	text      strings.Builder
 	err       error
-}
-
-// line adds a line. On a terminal it is wrapped between words, and following lines are indented.
-func (p *printer) line(format string, args ...any) {
-	s := fmt.Sprintf(format, args...)
-	if p.options.Width == 0 {
-		p.text.WriteString(s + "\n")
-		return
-	}
-	indent := len(s) - len(strings.TrimLeft(s, " "))
-	for i, part := range terminal.Wrap(strings.TrimLeft(s, " "), max(p.options.Width-indent-2, 20)) {
-		if i > 0 {
-			p.text.WriteString("  ")
-		}
-		p.text.WriteString(strings.Repeat(" ", indent) + part + "\n")
-	}
-}
-
-// bold returns s in bold if the output has colours.
-func (p *printer) bold(s string) string { return p.colour("1", s) }
-
-func (p *printer) colour(code, s string) string {
-	if !p.options.Colour || s == "" {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
 // A column is a column of a table.
@@ -66,19 +36,19 @@ func (p *printer) table(columns []column, rows [][]string, colours []string) {
 	widths := terminal.Widths(all)
 	below := p.fit(columns, widths)
 	lines := tableLines(columns, widths, all, below)
-	p.text.WriteString(p.bold(lines[0]) + "\n")
+	p.Text.WriteString(p.Styled("1", lines[0]) + "\n")
 	for k, row := range rows {
 		line := lines[k+1]
-		if len(colours) > k && colours[k] != "" {
-			line = p.colour(colours[k], line)
+		if len(colours) > k {
+			line = p.Styled(colours[k], line)
 		}
-		p.text.WriteString(line + "\n")
+		p.Text.WriteString(line + "\n")
 		for i := range columns {
 			if !below || !columns[i].below || row[i] == "" {
 				continue
 			}
-			for _, part := range terminal.Wrap(row[i], max(p.options.Width-4, 20)) {
-				p.text.WriteString("    " + part + "\n")
+			for _, part := range terminal.Wrap(row[i], max(p.Width-4, 20)) {
+				p.Text.WriteString("    " + part + "\n")
 			}
 		}
 	}
@@ -87,7 +57,7 @@ func (p *printer) table(columns []column, rows [][]string, colours []string) {
 // fit shortens widths to the terminal, and reports whether the columns that may be below are printed there. Text of these columns is never
 // cut.
 func (p *printer) fit(columns []column, widths []int) (below bool) {
-	if p.options.Width == 0 {
+	if p.Width == 0 {
 		return false
 	}
 	over := func(below bool) int {
@@ -97,7 +67,7 @@ func (p *printer) fit(columns []column, widths []int) (below bool) {
 				sum += widths[i] + terminal.Gap
 			}
 		}
-		return sum - p.options.Width
+		return sum - p.Width
 	}
 	spare := 0 // what columns can give
 	for i, c := range columns {
@@ -137,12 +107,4 @@ func tableLines(columns []column, widths []int, rows [][]string, below bool) []s
 	return terminal.Rows(printed, cells)
 }
 
-// plain returns a name without characters that a terminal or a table would interpret.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
+func plain(s string) string { return terminal.Plain(s) }

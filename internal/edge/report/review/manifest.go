@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // templates are the kinds whose pod template a strategic merge patch can change: the API version, and the fields that lead to the template.
@@ -73,10 +74,10 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 		last.rows = append(last.rows, row)
 	}
 	if without > 0 {
-		leftOut = append(leftOut, count(without, "container")+" without a recommendation")
+		leftOut = append(leftOut, wording.Count(without, "container")+" without a recommendation")
 	}
 	if invalid > 0 {
-		leftOut = append(leftOut, count(invalid, "container")+" with names that Kubernetes does not permit")
+		leftOut = append(leftOut, wording.Count(invalid, "container")+" with names that Kubernetes does not permit")
 	}
 	leftOut = append(leftOut, injected...)
 	for _, row := range p.ByName() {
@@ -91,12 +92,14 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 // resourcesOf returns the changed requests and limits of a container. A limit that is removed is null.
 func resourcesOf(row *core.Row) map[string]any {
 	requests, limits := map[string]any{}, map[string]any{}
+	declared := row.Declared()
+	declare := row.Declare()
 	for _, res := range cluster.All {
-		if to, ok := row.Declare.Requests.Get(res); ok && to != row.Declared.Requests.Amount(res) {
+		if to, ok := declare.Requests.Get(res); ok && to != declared.Requests.Amount(res) {
 			requests[res.String()] = core.Quantity(res, to)
 		}
-		before, had := row.Declared.Limits.Get(res)
-		switch after, has := row.Declare.Limits.Get(res); {
+		before, had := declared.Limits.Get(res)
+		switch after, has := declare.Limits.Get(res); {
 		case had && !has:
 			limits[res.String()] = nil
 		case has && after != before:
@@ -124,12 +127,12 @@ func nested(path []string, value any) map[string]any {
 
 // comments adds the facts of the report and what is left out as comments of YAML or a shell.
 func (p *printer) comments(leftOut []string) {
-	p.text.WriteString("# " + plain(p.header()[0]) + "\n")
+	p.Text.WriteString("# " + plain(p.header()[0]) + "\n")
 	for _, note := range p.notes() {
-		p.text.WriteString("# " + strings.TrimSpace(plain(note)) + "\n")
+		p.Text.WriteString("# " + strings.TrimSpace(plain(note)) + "\n")
 	}
 	for _, s := range leftOut {
-		p.text.WriteString("# left out: " + s + "\n")
+		p.Text.WriteString("# left out: " + s + "\n")
 	}
 }
 
@@ -144,7 +147,7 @@ func (p *printer) patch() {
 			return
 		}
 		resource := strings.ToLower(m.workload.Kind)
-		fmt.Fprintf(&p.text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, quoted(string(data)))
+		fmt.Fprintf(&p.Text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, quoted(string(data)))
 	}
 }
 
@@ -180,11 +183,11 @@ func (p *printer) kustomize() {
 		}
 	}
 	if len(strict) > 0 {
-		p.text.WriteString("# ATTENTION: several namespaces have workloads with the same name: " + strings.Join(strict, ", ") + ".\n" +
+		p.Text.WriteString("# ATTENTION: several namespaces have workloads with the same name: " + strings.Join(strict, ", ") + ".\n" +
 			"# Their patches change nothing in a kustomization that sets the namespace by its field namespace. Remedy: write a component for each namespace, with -n NAMESPACE.\n")
 	}
 	p.comments(leftOut)
-	p.text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n" +
+	p.Text.WriteString("# Save it as kustomization.yaml in a folder of its own, and list the folder under components.\n" +
 		"# A patch selects its workload by name, in its namespace or without one.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
@@ -206,7 +209,7 @@ func (p *printer) kustomize() {
 		}
 		patches = append(patches, map[string]any{"target": target, "patch": string(data)})
 	}
-	p.yamlObject(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
+	p.writeYAML(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
 }
 
 // defaultNamespace is the namespace of objects that have none.
@@ -237,7 +240,7 @@ func (p *printer) helmValues() {
 	}
 	p.comments(leftOut)
 	for _, m := range all {
-		p.text.WriteString("---\n# " + shortName(m.workload) + "\n")
+		p.Text.WriteString("---\n# " + shortName(m.workload) + "\n")
 		values := map[string]any{}
 		for _, row := range m.rows {
 			resources := map[string]any{"resources": resourcesAfter(row)}
@@ -247,14 +250,15 @@ func (p *printer) helmValues() {
 				values[row.Container] = resources
 			}
 		}
-		p.yamlObject(values)
+		p.writeYAML(values)
 	}
 }
 
 // resourcesAfter returns all requests and limits of a container after the change.
 func resourcesAfter(row *core.Row) map[string]any {
 	out := map[string]any{}
-	for name, amounts := range map[string]cluster.Resources{"requests": row.Declare.Requests, "limits": row.Declare.Limits} {
+	declare := row.Declare()
+	for name, amounts := range map[string]cluster.Resources{"requests": declare.Requests, "limits": declare.Limits} {
 		values := map[string]any{}
 		for _, res := range cluster.All {
 			if v, ok := amounts.Get(res); ok {
@@ -297,8 +301,8 @@ func (p *printer) vpa() {
 	}
 	p.comments(leftOut)
 	for _, o := range objects {
-		p.text.WriteString("---\n")
-		p.yamlObject(o)
+		p.Text.WriteString("---\n")
+		p.writeYAML(o)
 	}
 }
 
@@ -337,10 +341,11 @@ func (p *printer) profile(row *core.Row) string {
 	return p.Profiles[0]
 }
 
-func (p *printer) yamlObject(object map[string]any) {
-	data, err := yaml.Marshal(object)
+// writeYAML adds a value as YAML.
+func (p *printer) writeYAML(value any) {
+	data, err := yaml.Marshal(value)
 	if err != nil {
 		p.err = err
 	}
-	p.text.Write(data)
+	p.Text.Write(data)
 }

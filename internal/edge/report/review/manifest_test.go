@@ -62,7 +62,7 @@ func TestLack_cause_isTrue(t *testing.T) {
 		change func(*core.Subject)
 		want   string
 	}{
-		"no usage":         {func(s *core.Subject) { s.Evidence = core.Evidence{} }, "no usage in the window"},
+		"no usage":         {func(s *core.Subject) { s.Evidence = &core.Evidence{} }, "no usage in the window"},
 		"some minutes":     {func(s *core.Subject) { s.Evidence.Hours, s.Evidence.Samples = 0, 20 }, "not enough usage: less than 1 hour, 6 are needed"},
 		"some hours":       {func(s *core.Subject) { s.Evidence.Hours = 3 }, "not enough usage: 3 hours, 6 are needed"},
 		"not sized at all": {func(s *core.Subject) { s.Targets[0].Amount = cluster.Resources{} }, "no recommendation, although its usage is known"},

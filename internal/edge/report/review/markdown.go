@@ -8,9 +8,9 @@ import "strings"
 // markdown writes the report for a pull request or a wiki.
 func (p *printer) markdown() {
 	lines := append(p.header(), p.notes()...)
-	p.text.WriteString("## Recommended requests\n\n")
+	p.Text.WriteString("## Recommended requests\n\n")
 	for _, line := range lines {
-		p.text.WriteString(escaped(strings.TrimSpace(line)) + "\n\n")
+		p.Text.WriteString(escaped(strings.TrimSpace(line)) + "\n\n")
 	}
 	if p.options.Groups != nil {
 		columns, rows := p.groupTable()
@@ -18,12 +18,12 @@ func (p *printer) markdown() {
 		return
 	}
 	for _, list := range p.lists(false) {
-		p.text.WriteString("### " + escaped(list.title) + "\n\n")
+		p.Text.WriteString("### " + escaped(list.title) + "\n\n")
 		p.markdownTable(list.columns, list.rows)
-		p.text.WriteString("\n")
+		p.Text.WriteString("\n")
 	}
 	for _, line := range p.leftOut() {
-		p.text.WriteString(escaped(line) + "\n\n")
+		p.Text.WriteString(escaped(line) + "\n\n")
 	}
 }
 
@@ -37,12 +37,12 @@ func (p *printer) markdownTable(columns []column, rows [][]string) {
 			rule.WriteString("|---")
 		}
 	}
-	p.text.WriteString(head.String() + "|\n" + rule.String() + "|\n")
+	p.Text.WriteString(head.String() + "|\n" + rule.String() + "|\n")
 	for _, row := range rows {
 		for _, cell := range row {
-			p.text.WriteString("| " + escaped(cell) + " ")
+			p.Text.WriteString("| " + escaped(cell) + " ")
 		}
-		p.text.WriteString("|\n")
+		p.Text.WriteString("|\n")
 	}
 }
 

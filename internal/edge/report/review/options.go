@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // Options control what a report shows.
@@ -42,8 +43,8 @@ var formats = []struct {
 }{
 	{"table", func(p *printer) { p.tables(false) }},
 	{"wide", func(p *printer) { p.tables(true) }},
-	{"json", (*printer).json},
-	{"yaml", (*printer).yaml},
+	{"json", func(p *printer) { p.writeJSON(p.document()) }},
+	{"yaml", func(p *printer) { p.writeYAML(p.document()) }},
 	{"csv", (*printer).csv},
 	{"markdown", (*printer).markdown},
 	{"html", (*printer).html},
@@ -61,13 +62,13 @@ func Write(w io.Writer, format string, r *core.Report, o Options) error {
 		if f.name != format {
 			continue
 		}
-		p := &printer{Report: r, options: o}
+		p := &printer{Printer: terminal.Printer{Width: o.Width, Colour: o.Colour}, Report: r, options: o}
 		p.differing = p.otherTemplates()
 		f.write(p)
 		if p.err != nil {
 			return fmt.Errorf("write report: %w", p.err)
 		}
-		if _, err := io.WriteString(w, p.text.String()); err != nil {
+		if _, err := io.WriteString(w, p.Text.String()); err != nil {
 			return fmt.Errorf("write report: %w", err)
 		}
 		return nil

@@ -44,7 +44,7 @@ func subject(w cluster.Workload, container string, pods int, requests, limits, t
 	for i := range pods {
 		s.Places = append(s.Places, core.Place{Pod: fmt.Sprintf("%s-%d", w.Name, i), Node: i % 2, Requests: requests})
 	}
-	s.Evidence = core.Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000, Used: cluster.Amounts(target.CPU/2, target.Memory/2)}
+	s.Evidence = &core.Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000, Used: cluster.Amounts(target.CPU/2, target.Memory/2)}
 	return s
 }
 
@@ -451,5 +451,67 @@ func TestPatch_commands_haveTheSameChangesAsKustomize(t *testing.T) {
 	}
 	if n != 5 {
 		t.Errorf("got %d commands, want 5", n)
+	}
+}
+
+// What a person reads adds up, and what is not known is not 0.
+func TestAmounts_smallOnes_areNotShownAsZero(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{total(cluster.CPU, 3), "3m"}, {total(cluster.CPU, -4), "-4m"}, {total(cluster.CPU, 0), "0 cores"}, {total(cluster.CPU, 1510), "1.51 cores"},
+		{total(cluster.Memory, 3<<20), "3 MiB"}, {total(cluster.Memory, 1<<30), "1 GiB"}, {price(-0.001), "0"}, {price(-0.01), "-0.01"}, {price(0), "0"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+	row := &core.Row{Confidence: core.High}
+	row.Places = []core.Place{{Pod: "a"}}
+	row.Requests, row.Request = cluster.Amounts(100, 363<<20-5000), cluster.Amounts(100, 363<<20)
+	if got := changed(row, cluster.Memory); got != "keep" {
+		t.Errorf("a difference that is not shown: %q", got)
+	}
+}
+
+// A container that uses far less than it requests is not one without waste only because its request is kept. Without enough usage, no statement
+// says that there is no risk.
+func TestText_unknownOrKept_isNoGoodNews(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	text := func(subjects ...core.Subject) string {
+		var out strings.Builder
+		r := core.New(core.Config{Cluster: "c", Source: "s", Profiles: []string{"default"}, Now: at}, subjects)
+		if err := Write(&out, "table", r, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	subject := func(name string, e core.Evidence) core.Subject {
+		return core.Subject{
+			Workload: cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: name}, Container: "app", Places: []core.Place{{Pod: name, Node: -1, Requests: cluster.Amounts(500, 1<<28)}},
+			Requests: cluster.Amounts(500, 1<<28), Targets: []core.Target{{Profile: "default", Amount: cluster.Amounts(25, 1<<28)}}, Evidence: &e,
+		}
+	}
+	enough := core.Evidence{From: at.AddDate(0, 0, -10), To: at, Hours: 240, Samples: 14400}
+	young := core.Evidence{From: at.Add(-40 * time.Minute), To: at, Samples: 40}
+	kept := subject("kept", core.Evidence{Provisional: true, Samples: 10, From: at.Add(-time.Hour), To: at})
+	kept.Kept[0] = core.Kept{Reason: core.Provisional}
+	for name, c := range map[string]struct {
+		text           string
+		want, unwanted []string
+	}{
+		"provisional": {text(kept), []string{"No risk was seen while usage was read.", "1 container whose requests are kept, although less may do"}, []string{"without risk and waste", "No workload is at risk"}},
+		"all young":   {text(subject("young", young)), []string{"Whether workloads are at risk is not known yet. Whether requests can be freed is not known yet."}, []string{"No workload is at risk", "No requests"}},
+		"some young":  {text(subject("old", enough), subject("young", young)), []string{"None of 1 workload with enough usage is at risk; 1 without are not judged."}, []string{"No workload is at risk"}},
+		"none young":  {text(subject("old", enough)), []string{"No workload is at risk."}, nil},
+	} {
+		for _, w := range c.want {
+			if !strings.Contains(c.text, w) {
+				t.Errorf("%s: %q is missing in\n%s", name, w, c.text)
+			}
+		}
+		for _, w := range c.unwanted {
+			if strings.Contains(c.text, w) {
+				t.Errorf("%s: %q is in\n%s", name, w, c.text)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,35 +12,35 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // tables writes the report for a terminal.
 func (p *printer) tables(wide bool) {
 	for _, s := range p.header() {
-		p.line("%s", s)
+		p.Line(s)
 	}
 	for _, s := range p.notes() {
-		p.line("%s", s)
+		p.Line(s)
 	}
 	if p.options.Groups != nil {
 		columns, rows := p.groupTable()
-		p.text.WriteString("\n")
+		p.Text.WriteString("\n")
 		p.table(columns, rows, nil)
 		return
 	}
 	for _, l := range p.lists(wide) {
 		l.columns[0].title = l.title
-		p.text.WriteString("\n")
+		p.Text.WriteString("\n")
 		p.table(l.columns, l.rows, l.colours)
 	}
 	if left := p.leftOut(); len(left) > 0 {
-		p.line("%s", strings.Join(left, "    "))
+		p.Line(strings.Join(left, "    "))
 	}
 }
 
 // header returns the lines with the facts about the whole report.
 func (p *printer) header() []string {
-	s := &p.Summary
 	facts := []string{plain(p.Cluster), strings.Join(p.counts(), ", "), plain(p.Source)}
 	if p.Window > 0 {
 		facts[2] += ", " + window(p.Window)
@@ -52,25 +53,35 @@ func (p *printer) header() []string {
 	if p.onlyUsage() {
 		return append(lines, "  Requests are not known, only usage: this is what the containers should request.")
 	}
-	risk := "No workload is at risk."
-	switch {
+	return append(lines, "  "+p.risk()+" "+p.freed())
+}
+
+// risk returns the sentence about workloads at risk. What is not known is no good news.
+func (p *printer) risk() string {
+	s := &p.Summary
+	switch judged := s.Workloads - s.Unjudged; {
 	case s.AtRisk == 1:
-		risk = "1 workload is at risk."
+		return "1 workload is at risk."
 	case s.AtRisk > 1:
-		risk = fmt.Sprintf("%s are at risk.", count(s.AtRisk, "workload"))
+		return fmt.Sprintf("%s are at risk.", wording.Count(s.AtRisk, "workload"))
+	case s.Unjudged > 0 && judged == 0:
+		return "Whether workloads are at risk is not known yet."
+	case s.Unjudged > 0:
+		return fmt.Sprintf("None of %s with enough usage is at risk; %d without are not judged.", wording.Count(judged, "workload"), s.Unjudged)
+	case p.provisional():
+		return "No risk was seen while usage was read."
 	}
-	lines = append(lines, "  "+risk+" "+p.freed())
-	return lines
+	return "No workload is at risk."
 }
 
 func (p *printer) counts() []string {
 	s := &p.Summary
-	counts := []string{count(s.Workloads, "workload")}
+	counts := []string{wording.Count(s.Workloads, "workload")}
 	if s.Pods > 0 {
-		counts = append(counts, count(s.Pods, "pod"))
+		counts = append(counts, wording.Count(s.Pods, "pod"))
 	}
 	if s.Nodes > 0 {
-		counts = append(counts, count(s.Nodes, "node"))
+		counts = append(counts, wording.Count(s.Nodes, "node"))
 	}
 	return counts
 }
@@ -106,6 +117,9 @@ func (p *printer) freed() string {
 		if p.provisional() || len(p.Rows) > 0 && s.Young == len(p.Rows) {
 			return "Whether requests can be freed is not known yet."
 		}
+		if s.Young > 0 {
+			return "No requests of the other containers can be freed."
+		}
 		return "No requests can be freed."
 	}
 	text := fmt.Sprintf("%s and %s could be freed", total(cluster.CPU, s.Freed.CPU), total(cluster.Memory, s.Freed.Memory))
@@ -116,7 +130,7 @@ func (p *printer) freed() string {
 		}
 		return text + "."
 	}
-	text += fmt.Sprintf(": up to %d of %s", k.Gone, count(k.Nodes, "node"))
+	text += fmt.Sprintf(": up to %d of %s", k.Gone, wording.Count(k.Nodes, "node"))
 	if p.Prices.Known() {
 		text += fmt.Sprintf(", %s a month", p.amountOfMoney(k.Money))
 	}
@@ -134,7 +148,7 @@ func (p *printer) amountOfMoney(v float64) string {
 	return text
 }
 
-func ratio(part, whole int64) string { return percent(float64(part) / float64(whole)) }
+func ratio(part, whole int64) string { return wording.Percent(float64(part) / float64(whole)) }
 
 // notes returns what a reader must know before relying on the numbers.
 func (p *printer) notes() []string {
@@ -144,7 +158,7 @@ func (p *printer) notes() []string {
 	}
 	if n := p.differing; n > 0 {
 		notes = append(notes, fmt.Sprintf("  The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
-			count(n, "workload")))
+			wording.Count(n, "workload")))
 	}
 	for _, n := range p.Notes {
 		notes = append(notes, "  "+plain(n))
@@ -170,12 +184,7 @@ func (p *printer) otherTemplates() int {
 }
 
 func (p *printer) provisional() bool {
-	for i := range p.Rows {
-		if p.Rows[i].Evidence.Provisional {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
 }
 
 // A list is a table of a report.
@@ -194,7 +203,7 @@ func (p *printer) lists(wide bool) []list {
 	case p.options.Sort == SortMoney:
 		return []list{p.list("BY MONEY", p.top(p.ByMoney()), wide)}
 	}
-	risks, waste, _ := p.sections()
+	risks, waste, _, _ := p.sections()
 	var out []list
 	if len(risks) > 0 {
 		out = append(out, p.risks(p.top(risks), wide))
@@ -207,16 +216,12 @@ func (p *printer) lists(wide bool) []list {
 
 // onlyUsage reports whether no present requests are known, as with a trace.
 func (p *printer) onlyUsage() bool {
-	for i := range p.Rows {
-		if len(p.Rows[i].Places) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
 }
 
-// sections returns the rows at risk, the rows with waste, and the number of rows with neither.
-func (p *printer) sections() (risks, waste []*core.Row, rest int) {
+// sections returns the rows at risk, the rows with waste, the number of rows with neither, and that of rows whose requests are above their
+// target and stay, so that it cannot be said that nothing is wasted.
+func (p *printer) sections() (risks, waste []*core.Row, rest, kept int) {
 	for i := range p.Rows {
 		if p.Rows[i].Risk >= core.SeverityMedium {
 			risks = append(risks, &p.Rows[i])
@@ -226,31 +231,37 @@ func (p *printer) sections() (risks, waste []*core.Row, rest int) {
 		switch {
 		case row.Waste > core.Harmless && p.Money(row) >= p.options.MinSaving:
 			waste = append(waste, row)
-		case row.Risk < core.SeverityMedium && row.Confidence > core.None:
+		case row.Risk >= core.SeverityMedium || row.Confidence == core.None:
+		case row.KeepsMore():
+			kept++
+		default:
 			rest++
 		}
 	}
-	return risks, waste, rest
+	return risks, waste, rest, kept
 }
 
 // leftOut returns what the lists do not contain, and how to see it.
 func (p *printer) leftOut() []string {
 	if p.options.Sort != SortRisk && p.options.Sort != "" || p.onlyUsage() {
 		if hidden := len(p.Rows) - len(p.top(p.ByName())); hidden > 0 {
-			return []string{fmt.Sprintf("…%s more (--top 0 lists them)", grouped(float64(hidden)))}
+			return []string{fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden)))}
 		}
 		return nil
 	}
-	risks, waste, rest := p.sections()
+	risks, waste, rest, kept := p.sections()
 	var parts []string
 	if hidden := len(risks) + len(waste) - len(p.top(risks)) - len(p.top(waste)); hidden > 0 {
-		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", grouped(float64(hidden))))
+		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden))))
 	}
 	if p.Summary.Young > 0 {
-		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", count(p.Summary.Young, "container")))
+		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", wording.Count(p.Summary.Young, "container")))
+	}
+	if kept > 0 {
+		parts = append(parts, fmt.Sprintf("%s whose requests are kept, although less may do (--sort name lists them)", wording.Count(kept, "container")))
 	}
 	if rest > 0 {
-		parts = append(parts, fmt.Sprintf("%s without risk and waste (--sort name lists them)", count(rest, "container")))
+		parts = append(parts, fmt.Sprintf("%s without risk and waste (--sort name lists them)", wording.Count(rest, "container")))
 	}
 	return parts
 }
@@ -345,7 +356,7 @@ func (p *printer) risks(rows []*core.Row, wide bool) list {
 }
 
 // narrow reports whether the terminal has no room for all columns.
-func (p *printer) narrow() bool { return p.options.Width > 0 && p.options.Width < 100 }
+func (p *printer) narrow() bool { return p.Width > 0 && p.Width < 100 }
 
 // waste returns the list of waste.
 func (p *printer) waste(rows []*core.Row, wide bool) list {
@@ -375,10 +386,13 @@ func (p *printer) saving(row *core.Row) string {
 	if p.Prices.Known() {
 		return price(p.Money(row))
 	}
-	if row.Freed.CPU == 0 && row.Freed.Memory == 0 {
-		return "–"
+	var parts []string
+	for _, res := range cluster.All {
+		if v := row.Freed.Amount(res); v != 0 {
+			parts = append(parts, total(res, v))
+		}
 	}
-	return total(cluster.CPU, row.Freed.CPU) + ", " + total(cluster.Memory, row.Freed.Memory)
+	return cmp.Or(strings.Join(parts, ", "), "–")
 }
 
 // list returns a list of rows of all kinds.
@@ -420,19 +434,19 @@ func change(row *core.Row, res cluster.Resource) string {
 
 // changed returns the change of a request: "500m → 633m", "keep", or why there is none.
 func changed(row *core.Row, res cluster.Resource) string {
-	i := index(res)
+	kept := row.KeptFor(res)
 	before, had := row.Requests.Get(res)
 	after, has := row.Request.Get(res)
 	switch {
-	case row.Kept[i].IsKept() && row.Confidence > core.None:
-		return keeping(row.Kept[i].Reason)
+	case kept.IsKept() && row.Confidence > core.None:
+		return keeping(kept.Reason)
 	case row.Confidence == core.None && had:
 		return shortAmount(res, before)
 	case row.Confidence == core.None || !has:
 		return "–"
 	case len(row.Places) == 0:
 		return shortAmount(res, after)
-	case had && before == after:
+	case had && shortAmount(res, before) == shortAmount(res, after): // a difference that is not shown is none for a person
 		return "keep"
 	}
 	from := "none"
@@ -490,18 +504,11 @@ func confidence(row *core.Row) string {
 	return fmt.Sprintf("%s, %d h", row.Confidence, row.Evidence.Hours)
 }
 
-func index(res cluster.Resource) int {
-	if res == cluster.CPU {
-		return 0
-	}
-	return 1
-}
-
 // window formats the length of the history.
 func window(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
-		return count(int(d/day), "day")
+		return wording.Count(int(d/day), "day")
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }

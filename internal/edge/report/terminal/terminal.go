@@ -1,12 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal lays out text by the columns of a terminal that it takes: it measures, pads, cuts and wraps text, and aligns tables. It
-// does not know what the text says, and writes nothing.
+// Package terminal lays out text by the columns of a terminal that it takes: it measures, pads, cuts and wraps text, aligns tables, and
+// collects the lines of a report. It does not know what the text says, and writes nothing.
 package terminal
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -28,6 +29,47 @@ func Wrap(s string, width int) []string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return lines
+}
+
+// Plain returns a name without characters that a terminal or a table would interpret.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// A Printer collects the text of a report.
+type Printer struct {
+	Width  int  // columns of the terminal; 0: unlimited
+	Colour bool // use ANSI colours
+	Text   strings.Builder
+}
+
+// Line adds a line. On a terminal it is wrapped between words. Following lines have the indent of the first and two blanks more.
+func (p *Printer) Line(s string) {
+	if p.Width == 0 {
+		p.Text.WriteString(s + "\n")
+		return
+	}
+	words := strings.TrimLeft(s, " ")
+	indent := s[:len(s)-len(words)]
+	for i, part := range Wrap(words, max(p.Width-len(indent)-2, 20)) {
+		if i > 0 {
+			p.Text.WriteString("  ")
+		}
+		p.Text.WriteString(indent + part + "\n")
+	}
+}
+
+// Styled returns a text with an ANSI code if the terminal has colours.
+func (p *Printer) Styled(code, s string) string {
+	if !p.Colour || s == "" || code == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
 // Widths returns the width of each column of a table.

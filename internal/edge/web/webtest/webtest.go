@@ -79,6 +79,13 @@ func (s *Source) SetPlan(p *v1alpha1.CapacityPlanStatus, problem string) {
 	s.state.Plan, s.state.PlanProblem = p, problem
 }
 
+// Show makes the source return a state.
+func (s *Source) Show(state web.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
+}
+
 // FailHistory makes History return an error.
 func (s *Source) FailHistory(err error) {
 	s.mu.Lock()
@@ -259,6 +266,10 @@ func add(w *overview.World, pods *[]*cluster.Pod, autoscalers *[]*cluster.Autosc
 			a.Advice = append(a.Advice, cluster.Advice{Container: c.name, Estimate: cluster.Estimate{
 				Lower: cluster.Amounts(target.CPU*95/100, target.Memory*95/100), Target: target, Upper: cluster.Amounts(target.CPU*108/100, target.Memory*108/100),
 			}, Uncapped: target})
+			if w.Evidence == nil {
+				w.Evidence = make(map[usage.Ref]*review.Evidence)
+			}
+			w.Evidence[usage.Ref{Workload: key, Container: c.name}] = &review.Evidence{From: Now.AddDate(0, 0, -14), To: Now, Hours: 330, Samples: 20160}
 			if c.hpa {
 				a.Horizontal = []*cluster.HorizontalAutoscaler{{Key: a.Key, Target: key, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 70}}}}
 			}

@@ -146,23 +146,23 @@ func (c *chain) retire(cert *x509.Certificate) {
 // early reports whether a certificate is not valid yet: it is from a replica whose clock is ahead by more than clockSlack.
 func early(cert *x509.Certificate, now time.Time) bool { return now.Before(cert.NotBefore) }
 
-// isEarly reports whether the signer, the next CA or the serving certificate is not valid yet.
-func (c chain) isEarly(now time.Time) bool {
-	return c.signer.cert != nil && early(c.signer.cert, now) || c.next.cert != nil && early(c.next.cert, now) || c.leaf != nil && early(c.leaf.Leaf, now)
-}
-
-// validFrom returns the time at which all certificates of the chain are valid.
-func (c chain) validFrom() time.Time {
+// notBefore returns the time from which all certificates of the chain that do not only stay trusted are valid.
+func (c chain) notBefore() time.Time {
 	var from time.Time
-	for _, a := range []authority{c.signer, c.next} {
-		if a.cert != nil {
-			from = latest(from, a.cert.NotBefore)
+	for _, cert := range []*x509.Certificate{c.signer.cert, c.next.cert, c.served()} {
+		if cert != nil {
+			from = latest(from, cert.NotBefore)
 		}
 	}
-	if c.leaf != nil {
-		from = latest(from, c.leaf.Leaf.NotBefore)
-	}
 	return from
+}
+
+// served returns the serving certificate, or nil.
+func (c chain) served() *x509.Certificate {
+	if c.leaf == nil {
+		return nil
+	}
+	return c.leaf.Leaf
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -240,52 +240,23 @@ func (c chain) trusted() []*x509.Certificate {
 
 // newAuthority returns a CA that is valid from now on until a time.
 func newAuthority(now, until time.Time) (authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return authority{}, fmt.Errorf("create the key of a CA: %w", err)
-	}
-	serial, err := serialNumber()
-	if err != nil {
-		return authority{}, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
-		// Clients that look up an issuer by its subject distinguish CAs by the serial number.
-		Subject:               pkix.Name{CommonName: "vpa_webhook_ca", SerialNumber: serial.Text(16)},
-		NotBefore:             now.Add(-clockSlack),
+		Subject:               pkix.Name{CommonName: "vpa_webhook_ca"},
 		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return authority{}, fmt.Errorf("create a CA: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return authority{}, fmt.Errorf("parse the new CA: %w", err)
-	}
-	return authority{cert: cert, key: key}, nil
+	return authority{}.issue(template, now, "CA", "")
 }
 
 // sign returns a new serving certificate for DNS names and IP addresses. It is valid until a time, or until the CA expires.
 func (a authority) sign(now, until time.Time, names []string) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("create the key of a certificate: %w", err)
-	}
-	serial, err := serialNumber()
-	if err != nil {
-		return nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
-		NotBefore:    now.Add(-clockSlack),
-		NotAfter:     earliest(until, a.cert.NotAfter),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotAfter:    earliest(until, a.cert.NotAfter),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if len(names[0]) <= 64 { // the maximum length of a common name
 		template.Subject.CommonName = names[0]
@@ -297,15 +268,37 @@ func (a authority) sign(now, until time.Time, names []string) (*tls.Certificate,
 			template.DNSNames = append(template.DNSNames, n)
 		}
 	}
+	leaf, err := a.issue(template, now, "certificate", " for "+names[0])
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key, Leaf: leaf.cert}, nil
+}
+
+// issue returns a certificate with a new key. The zero authority issues a CA, which signs itself. kind and purpose are for errors.
+func (a authority) issue(template *x509.Certificate, now time.Time, kind, purpose string) (authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return authority{}, fmt.Errorf("create the key of a %s: %w", kind, err)
+	}
+	if template.SerialNumber, err = serialNumber(); err != nil {
+		return authority{}, err
+	}
+	template.NotBefore = now.Add(-clockSlack)
+	if a.cert == nil {
+		// Clients that look up an issuer by its subject distinguish CAs by the serial number.
+		template.Subject.SerialNumber = template.SerialNumber.Text(16)
+		a = authority{cert: template, key: key}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return nil, fmt.Errorf("create a certificate for %s: %w", names[0], err)
+		return authority{}, fmt.Errorf("create a %s%s: %w", kind, purpose, err)
 	}
-	leaf, err := x509.ParseCertificate(der)
+	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("parse the new certificate: %w", err)
+		return authority{}, fmt.Errorf("parse the new %s: %w", kind, err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+	return authority{cert: cert, key: key}, nil
 }
 
 func serialNumber() (*big.Int, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -26,22 +27,16 @@ var ownLabels = []struct {
 
 // ownPodsExpression returns a CEL expression that is false for podfit's own pods.
 func ownPodsExpression(namespace string) string {
-	expression := fmt.Sprintf(`!(request.namespace == %s && request.resource.group == "" && request.resource.resource == "pods" && `+
-		`has(object.metadata.labels) && (`, strconv.Quote(namespace))
-	for i, l := range ownLabels {
-		if i > 0 {
-			expression += " || "
+	var labels []string
+	for _, l := range ownLabels {
+		var values []string
+		for _, value := range l.values {
+			values = append(values, strconv.Quote(value))
 		}
-		expression += fmt.Sprintf("%q in object.metadata.labels && object.metadata.labels[%q] in [", l.label, l.label)
-		for j, value := range l.values {
-			if j > 0 {
-				expression += ", "
-			}
-			expression += strconv.Quote(value)
-		}
-		expression += "]"
+		labels = append(labels, fmt.Sprintf("%q in object.metadata.labels && object.metadata.labels[%q] in [%s]", l.label, l.label, strings.Join(values, ", ")))
 	}
-	return expression + "))"
+	return fmt.Sprintf(`!(request.namespace == %q && request.resource.group == "" && request.resource.resource == "pods" && `+
+		`has(object.metadata.labels) && (%s))`, namespace, strings.Join(labels, " || "))
 }
 
 // excludeOwnPods adds podfit's match condition to a webhook, or removes it. Other conditions stay.

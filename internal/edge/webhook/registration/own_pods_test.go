@@ -70,7 +70,7 @@ func TestRegistrar_configurationWasEmpty_isEmptyAfterRemove(t *testing.T) {
 	if did, err := r.Ensure(t.Context(), []byte("CA")); err != nil || did != Created {
 		t.Fatalf("change %v, %v", did, err)
 	}
-	if did, err := r.Remove(t.Context()); err != nil || did != Removed {
+	if did, err := r.Remove(t.Context()); err != nil || did != Emptied {
 		t.Errorf("change %v, %v", did, err)
 	}
 	if n := len(registered(t, client).Webhooks); n != 0 {

@@ -99,6 +99,8 @@ const (
 	Created
 	Patched
 	Removed
+	Emptied // the configuration exists without the webhook
+	Absent  // there was none to remove
 )
 
 // Ensure creates or corrects the webhook configuration. bundle is the CAs that the API server must trust, in PEM.
@@ -150,7 +152,7 @@ func (r *Registrar) create(ctx context.Context, bundle []byte) (Change, error) {
 func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	live, err := r.client.Get(ctx, ConfigurationName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Removed, nil
+		return Absent, nil
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
@@ -167,13 +169,7 @@ func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	err = r.client.Delete(ctx, ConfigurationName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
 	})
-	switch {
-	case err == nil:
-		return Removed, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // another controller has changed it
-		return Unchanged, nil
-	}
-	return Unchanged, fmt.Errorf("delete webhook configuration %s: %w", ConfigurationName, err)
+	return outcome(Removed, "delete", err)
 }
 
 // empty removes the only webhook from a configuration.
@@ -185,13 +181,18 @@ func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.Mut
 		return Unchanged, err
 	}
 	_, err = r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return outcome(Emptied, "patch", err)
+}
+
+// outcome returns the change that a request of Remove has made.
+func outcome(change Change, verb string, err error) (Change, error) {
 	switch {
 	case err == nil:
-		return Removed, nil
+		return change, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // another controller has changed it
 		return Unchanged, nil
 	}
-	return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
+	return Unchanged, fmt.Errorf("%s webhook configuration %s: %w", verb, ConfigurationName, err)
 }
 
 // mergePatch returns the difference between two configurations. It contains the resource version, so that the API server rejects it

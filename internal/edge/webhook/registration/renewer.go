@@ -122,10 +122,10 @@ func (r *CertificateRenewer) current(secret *corev1.Secret, now time.Time) chain
 
 // warnEarly logs that the Secret contains certificates that are not valid yet.
 func (r *CertificateRenewer) warnEarly(c chain, now time.Time) {
-	isEarly := c.isEarly(now)
+	isEarly := now.Before(c.notBefore())
 	if isEarly && !r.warnedEarly {
 		r.log.Warn("Certificates of the webhook are not valid yet; the clocks of the replicas differ, or a clock was set back",
-			slog.String("secret", r.secret), slog.Time("until", c.validFrom()), slog.String("remedy", "synchronize the clocks of the nodes"))
+			slog.String("secret", r.secret), slog.Time("until", c.notBefore()), slog.String("remedy", "synchronize the clocks of the nodes"))
 	}
 	r.warnedEarly = isEarly
 }

@@ -1,0 +1,267 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"cmp"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A measure is the size of a type, a package or the module, for tools/counts.
+type measure struct {
+	name  string
+	count int
+}
+
+// largest returns the n largest counts, equal ones by name.
+func largest(counts map[string]int, n int) []measure {
+	var all []measure
+	for name, count := range counts {
+		all = append(all, measure{name, count})
+	}
+	slices.SortFunc(all, func(a, b measure) int { return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.name, b.name)) })
+	return all[:min(n, len(all))]
+}
+
+// measures counts what makes code hard to read.
+type measures struct {
+	set     *token.FileSet
+	info    *types.Info
+	product map[string]bool // files of the product: without generated files and packages for tests
+
+	lines    map[string]int // by package
+	methods  map[string]int // by type
+	fields   map[string]int // by type
+	returns  map[string]int // by package
+	parallel map[string]int // assignments of several values that are no swaps, by package
+	calls    map[string]map[[2]string]bool
+}
+
+// measureModule measures all packages of the module.
+func measureModule(t *testing.T) *measures {
+	t.Helper()
+	ta, files := checked(t)
+	m := &measures{
+		set: ta.set, info: ta.info, product: map[string]bool{}, lines: map[string]int{}, methods: map[string]int{}, fields: map[string]int{},
+		returns: map[string]int{}, parallel: map[string]int{}, calls: map[string]map[[2]string]bool{},
+	}
+	var of []*ast.File
+	for _, f := range files {
+		name := m.set.Position(f.Package).Filename
+		p := packageOf(name)
+		if strings.HasPrefix(filepath.Base(name), "zz_generated") || strings.HasSuffix(p, "/kubetest") || strings.HasSuffix(p, "/webtest") || p == "deploy" {
+			continue
+		}
+		m.product[name] = true
+		of = append(of, f)
+	}
+	for _, f := range of {
+		m.read(f)
+	}
+	return m
+}
+
+// packageOf returns the path of the package of a file below the root of the module, without "internal/".
+func packageOf(file string) string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return file
+	}
+	dir, err := filepath.Rel(root, filepath.Dir(file))
+	if err != nil {
+		return file
+	}
+	return strings.TrimPrefix(filepath.ToSlash(dir), "internal/")
+}
+
+// read measures one file.
+func (m *measures) read(f *ast.File) {
+	name := m.set.Position(f.Package).Filename
+	p := packageOf(name)
+	m.lines[p] += m.set.File(f.Package).LineCount()
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv != nil {
+				m.methods[p+"."+receiverOf(n)]++
+			}
+		case *ast.TypeSpec:
+			if s, ok := n.Type.(*ast.StructType); ok {
+				m.fields[p+"."+n.Name.Name] = s.Fields.NumFields()
+			}
+		case *ast.ReturnStmt:
+			m.returns[p]++
+		case *ast.AssignStmt:
+			if len(n.Lhs) > 1 && len(n.Rhs) == len(n.Lhs) && !isSwap(n) {
+				m.parallel[p]++
+			}
+		case *ast.Ident:
+			m.call(p, name, m.info.Uses[n])
+		}
+		return true
+	})
+}
+
+// receiverOf returns the name of the type of a method.
+func receiverOf(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return ""
+		}
+	}
+}
+
+// isSwap reports whether an assignment has the same expressions on both sides.
+func isSwap(n *ast.AssignStmt) bool {
+	text := func(list []ast.Expr) []string {
+		var out []string
+		for _, e := range list {
+			out = append(out, types.ExprString(e))
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(text(n.Lhs), text(n.Rhs))
+}
+
+// call records that a file uses what another file of its package declares.
+func (m *measures) call(p, from string, used types.Object) {
+	if used == nil || used.Pkg() == nil {
+		return
+	}
+	if v, ok := used.(*types.Var); ok && v.IsField() {
+		return
+	}
+	to := m.set.Position(used.Pos()).Filename
+	if to == from || !m.product[to] || packageOf(to) != p {
+		return
+	}
+	if m.calls[p] == nil {
+		m.calls[p] = map[[2]string]bool{}
+	}
+	m.calls[p][[2]string{filepath.Base(from), filepath.Base(to)}] = true
+}
+
+// back returns how many of the arrows between the files of a package run back in the order of files with the fewest of them, as far as a
+// greedy search finds it (Eades, Lin, Smyth 1993).
+func back(arrows map[[2]string]bool) int {
+	in, out := map[string]int{}, map[string]int{}
+	left := map[string]bool{}
+	for a := range arrows {
+		out[a[0]]++
+		in[a[1]]++
+		left[a[0]], left[a[1]] = true, true
+	}
+	place := map[string]int{}
+	first, last := 0, len(left)
+	for len(left) > 0 {
+		names := slices.Sorted(maps.Keys(left))
+		next := slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(rank(in[a], out[a]), rank(in[b], out[b])) })
+		if out[next] == 0 {
+			last--
+			place[next] = last
+		} else {
+			place[next] = first
+			first++
+		}
+		delete(left, next)
+		for a := range arrows {
+			if a[0] == next {
+				in[a[1]]--
+			}
+			if a[1] == next {
+				out[a[0]]--
+			}
+		}
+	}
+	n := 0
+	for a := range arrows {
+		if place[a[0]] > place[a[1]] {
+			n++
+		}
+	}
+	return n
+}
+
+// rank orders files by what is placed next: a file that uses no other that is left, one that no other uses, or the one with the most uses.
+func rank(in, out int) int {
+	const certain = 1 << 20
+	switch {
+	case out == 0:
+		return 2 * certain
+	case in == 0:
+		return certain
+	}
+	return out - in
+}
+
+// largestProduct is the limit of the lines of the product: main.go, api and internal, without tests and generated files.
+const largestProduct = 93_500
+
+// tools/counts prints what this test logs.
+func TestMeasures_ofTheModule_areWithinTheirLimits(t *testing.T) {
+	m := measureModule(t)
+	total, parallel := 0, 0
+	for _, n := range m.lines {
+		total += n
+	}
+	for _, n := range m.parallel {
+		parallel += n
+	}
+	t.Logf("%d lines, at most %d", total, largestProduct)
+	if total > largestProduct || total < largestProduct/2 {
+		t.Errorf("the product has %d lines, at most %d are allowed", total, largestProduct)
+	}
+	t.Logf("%.1f parallel assignments per 1,000 lines", float64(parallel)*1000/float64(total))
+	t.Logf("%d returns in core/policy", m.returns["core/policy"])
+	for _, of := range []struct {
+		what   string
+		counts map[string]int
+	}{{"lines of packages", m.lines}, {"methods of types", m.methods}, {"fields of types", m.fields}} {
+		t.Logf("the largest %s:", of.what)
+		for _, x := range largest(of.counts, 15) {
+			t.Logf("  %6d %s", x.count, x.name)
+		}
+	}
+	t.Log("arrows between files that run back, of packages with 30 arrows or more:")
+	for _, p := range slices.Sorted(maps.Keys(m.calls)) {
+		if all := len(m.calls[p]); all >= 30 {
+			n := back(m.calls[p])
+			t.Logf("  %3d of %3d (%2d %%) %s", n, all, 100*n/all, p)
+		}
+	}
+}
+
+func TestBack_knownGraphs_fewestArrows(t *testing.T) {
+	for want, text := range map[int]string{
+		0: "ab bc ac cd",
+		1: "ab bc ca cd",
+		2: "ab ba cd dc bc",
+	} {
+		arrows := map[[2]string]bool{}
+		for _, a := range strings.Fields(text) {
+			arrows[[2]string{a[:1], a[1:]}] = true
+		}
+		if got := back(arrows); got != want {
+			t.Errorf("%s: %d arrows run back, want %d", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package compatibility
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Each difference has a test and a row in docs/migrate.md, and is listed once.
+func TestDifferences_each_hasTestAndRow(t *testing.T) {
+	tests, rows := allTests(t), userRows(t)
+	listed := map[string]bool{}
+	for _, d := range slices.Concat(Table, keptTable) {
+		name, part, _ := strings.Cut(d.Test, "/")
+		if in, ok := tests[name]; !ok || part != "" && !in.has(t, part) {
+			t.Errorf("%q has no test %s", d.Name, d.Test)
+		}
+		if listed[d.Name] {
+			t.Errorf("%q is listed twice", d.Name)
+		}
+		listed[d.Name] = true
+		if weakness, ok := rows[d.Name]; !ok || weakness != d.Weakness {
+			t.Errorf("docs/migrate.md has no row for %q with weakness %q", d.Name, d.Weakness)
+		}
+		if slices.Contains([]string{d.Name, d.Upstream, d.Podfit, d.Why}, "") {
+			t.Errorf("%q has an empty field", d.Name)
+		}
+	}
+	for name := range rows {
+		if !listed[name] {
+			t.Errorf("%q in docs/migrate.md is in no table", name)
+		}
+	}
+	stay, err := os.ReadFile("../../docs/scope.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= weaknesses; n++ {
+		w := fmt.Sprintf("W-%02d", n)
+		mended := slices.ContainsFunc(slices.Concat(Table, keptTable), func(d Deviation) bool { return d.Weakness == w })
+		if mended == bytes.Contains(stay, []byte("**"+w)) {
+			t.Errorf("%s must either be fixed by a difference or be listed in docs/scope.md; fixed by a difference: %v", w, mended)
+		}
+	}
+}
+
+// weaknesses is the number of upstream's weaknesses, numbered from W-01.
+const weaknesses = 29
+
+// userRows returns the rows of docs/migrate.md: the number of the weakness by the name of the difference.
+func userRows(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := bytes.Cut(text, []byte("## Where podfit differs"))
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (?:([WS]-\d\d) )?([^|]+) \|`).FindAllSubmatch(tables, -1) {
+		rows[string(m[2])] = string(m[1])
+	}
+	return rows
+}
+
+// A home is the file of a test.
+type home struct {
+	folder string
+	text   []byte
+}
+
+// has reports whether a test has a part with that name: a case of a table, or a transcript.
+func (h home) has(t *testing.T, part string) bool {
+	t.Helper()
+	if bytes.Contains(h.text, []byte(strconv.Quote(part))) {
+		return true
+	}
+	for _, pattern := range []string{"testdata", "testdata/*"} {
+		found, err := filepath.Glob(filepath.Join(h.folder, pattern, part+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// allTests returns the files of all tests in internal/ and test/differential, by name.
+func allTests(t *testing.T) map[string]home {
+	t.Helper()
+	tests := map[string]home{}
+	for _, root := range []string{"../../test/differential", ".."} {
+		if err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+			if err != nil {
+				return err
+			}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+					tests[fn.Name.Name] = home{filepath.Dir(path), text}
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tests
+}

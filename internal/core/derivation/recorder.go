@@ -1,0 +1,259 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package derivation
+
+import (
+	"math"
+
+	"podfit.dev/podfit/internal/core/hourly"
+)
+
+// A Recorder does the operations of an algorithm on one amount and, unless it is nil, records them as steps.
+type Recorder struct {
+	steps *Steps
+	unit  float64 // of the amount, in millicores or bytes: 1000 while an amount is in cores
+
+	// The peaks of a memory level and the boundaries of its days, the newest first, for the times of evidence.
+	Peaks *hourly.Peaks
+	Days  []Day
+}
+
+// A Day has the hours of a day: [From, Before).
+type Day struct{ From, Before int }
+
+// A Bound is one of the amounts of an estimate.
+type Bound uint8
+
+// The amounts of an estimate.
+const (
+	Target Bound = iota
+	Lower
+	Upper
+)
+
+// steps returns where the steps of an amount are written; nil if d is nil.
+func (d *Derivation) steps(of Bound) *Steps {
+	switch {
+	case d == nil:
+		return nil
+	case of == Lower:
+		return &d.Lower
+	case of == Upper:
+		return &d.Upper
+	}
+	return &d.Target
+}
+
+// Begin returns a Recorder that replaces the steps of an amount; nil if d is nil. Amounts are in units of millicores or bytes.
+func (d *Derivation) Begin(of Bound, unit float64) *Recorder {
+	to := d.steps(of)
+	if to == nil {
+		return nil
+	}
+	*to = nil
+	return &Recorder{steps: to, unit: unit}
+}
+
+// Continue returns a Recorder that appends to the steps of an amount, nil if there are none.
+func (d *Derivation) Continue(of Bound) *Recorder {
+	to := d.steps(of)
+	if to == nil || len(*to) == 0 {
+		return nil
+	}
+	return &Recorder{steps: to, unit: 1}
+}
+
+// linear appends a step on the linear scale from one amount to another, which it returns. Without a recorder it only returns it.
+func (r *Recorder) linear(name StepName, op Operation, before, operand, after float64) float64 {
+	if r != nil {
+		r.appendLinear(name, op, before, operand, after)
+	}
+	return after
+}
+
+func (r *Recorder) appendLinear(name StepName, op Operation, before, operand, after float64) {
+	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value, operand: operand}
+	switch op {
+	case Multiply:
+		step.Factor = operand
+	case Ceil, Truncate, Humanize:
+	case RoundUp:
+		step.Amount = operand
+	default:
+		step.Amount = operand * r.unit
+	}
+	*r.steps = append(*r.steps, step)
+}
+
+// integral appends a step on whole amounts.
+func (r *Recorder) integral(name StepName, op Operation, before, operand, after int64) int64 {
+	if r != nil {
+		r.appendLinear(name, op, float64(before), float64(operand), float64(after))
+	}
+	return after
+}
+
+// logarithmic appends a step on the scale of hourly.Level.
+func (r *Recorder) logarithmic(name StepName, op Operation, before, operand, after float64) float64 {
+	if r != nil {
+		r.appendLogarithmic(name, op, before, operand, after)
+	}
+	return after
+}
+
+func (r *Recorder) appendLogarithmic(name StepName, op Operation, before, operand, after float64) {
+	step := Step{Name: name, Operation: op, Result: amountOf(after) * r.unit, Changed: before != after || op == Value, operand: operand, log: true}
+	if op == Multiply {
+		step.Factor = math.Exp2(operand / hourly.Step)
+	} else {
+		step.Amount = amountOf(operand) * r.unit
+	}
+	*r.steps = append(*r.steps, step)
+}
+
+// amountOf converts a position on the scale of hourly.Level, where 0 is no sample.
+func amountOf(position float64) float64 {
+	if position == 0 {
+		return 0
+	}
+	return hourly.Amount(position)
+}
+
+// Evidence returns the evidence of the last step, to be set.
+func (r *Recorder) Evidence() *Evidence { return r.EvidenceBefore(0) }
+
+// EvidenceBefore returns the evidence of the step that is a number of steps before the last one.
+func (r *Recorder) EvidenceBefore(last int) *Evidence {
+	return &(*r.steps)[len(*r.steps)-1-last].Evidence
+}
+
+// Amount converts an amount to millicores or bytes.
+func (r *Recorder) Amount(v float64) float64 { return v * r.unit }
+
+// Value begins with an amount.
+func (r *Recorder) Value(name StepName, v float64) float64 { return r.linear(name, Value, 0, v, v) }
+
+// Add adds to an amount.
+func (r *Recorder) Add(name StepName, v, by float64) float64 {
+	return r.linear(name, Add, v, by, v+by)
+}
+
+// Multiply multiplies an amount.
+func (r *Recorder) Multiply(name StepName, v, factor float64) float64 {
+	return r.linear(name, Multiply, v, factor, float64(v*factor))
+}
+
+// Raise raises an amount to at least another one.
+func (r *Recorder) Raise(name StepName, v, least float64) float64 {
+	return r.linear(name, Max, v, least, max(v, least))
+}
+
+// Lower lowers an amount to at most another one.
+func (r *Recorder) Lower(name StepName, v, most float64) float64 {
+	return r.linear(name, Min, v, most, min(v, most))
+}
+
+// Keep records that a decided amount replaces one that was computed from the present history.
+func (r *Recorder) Keep(name StepName, v, decided float64) {
+	r.linear(name, Keep, v, decided, decided)
+}
+
+// Ceil rounds up to a whole amount.
+func (r *Recorder) Ceil(v float64) int64 { return r.rounded(Ceil, v, Whole(math.Ceil(v))) }
+
+// Truncate rounds down to a whole amount.
+func (r *Recorder) Truncate(v float64) int64 { return r.rounded(Truncate, v, Whole(v)) }
+
+// rounded appends the rounding to a whole amount.
+func (r *Recorder) rounded(op Operation, before float64, after int64) int64 {
+	r.linear(StepUnit, op, before, 0, float64(after))
+	return after
+}
+
+// ToMillicores converts cores; amounts of memory have the factor 1 and do not change.
+func (r *Recorder) ToMillicores(v, factor float64) float64 {
+	after := float64(v * factor)
+	if r != nil {
+		r.converted(v, factor, after)
+	}
+	return after
+}
+
+// converted appends the conversion to millicores. From then on, amounts are in millicores.
+func (r *Recorder) converted(v, factor, after float64) {
+	if factor == 1 {
+		return
+	}
+	r.unit = 1
+	r.linear(StepUnit, Multiply, v, factor, after)
+	(*r.steps)[len(*r.steps)-1].Changed = false
+}
+
+// Whole begins with a whole amount.
+func (r *Recorder) Whole(name StepName, v int64) int64 { return r.integral(name, Value, 0, v, v) }
+
+// AddWhole adds to a whole amount.
+func (r *Recorder) AddWhole(name StepName, v, by int64) int64 {
+	return r.integral(name, Add, v, by, v+by)
+}
+
+// RaiseWhole raises a whole amount to at least another one.
+func (r *Recorder) RaiseWhole(name StepName, v, least int64) int64 {
+	return r.integral(name, Max, v, least, max(v, least))
+}
+
+// LowerWhole lowers a whole amount to at most another one.
+func (r *Recorder) LowerWhole(name StepName, v, most int64) int64 {
+	return r.integral(name, Min, v, most, min(v, most))
+}
+
+// Scale multiplies a whole amount and truncates the result.
+func (r *Recorder) Scale(name StepName, v int64, factor float64) int64 {
+	return r.Truncate(r.Multiply(name, float64(v), factor))
+}
+
+// RoundUp rounds up to a multiple of a unit.
+func (r *Recorder) RoundUp(v, unit int64) int64 {
+	if unit <= 1 {
+		return roundUp(v, unit)
+	}
+	return r.integral(StepRound, RoundUp, v, unit, roundUp(v, unit))
+}
+
+// Humanize rounds memory as humanized does.
+func (r *Recorder) Humanize(v int64) int64 {
+	return r.integral(StepRound, Humanize, v, 0, humanized(v))
+}
+
+// Level begins with a position on the scale of hourly.Level.
+func (r *Recorder) Level(name StepName, position float64) float64 {
+	return r.logarithmic(name, Value, 0, position, position)
+}
+
+// Shift multiplies an amount by adding to its position on the logarithmic scale of hourly.Level, and records the step.
+func (r *Recorder) Shift(name StepName, position, by float64) float64 {
+	return r.logarithmic(name, Multiply, position, by, position+by)
+}
+
+// RaiseLevel raises an amount on the scale of hourly.Level.
+func (r *Recorder) RaiseLevel(name StepName, position, least float64) float64 {
+	return r.logarithmic(name, Max, position, least, max(position, least))
+}
+
+// PeakOf sets the number of hours in [from, before), and the newest of them with the highest peak, as evidence of the last step.
+func (r *Recorder) PeakOf(peaks *hourly.Peaks, from, before int) {
+	if r == nil {
+		return
+	}
+	e := r.Evidence()
+	e.Hours = before - from
+	e.HourOf(peaks, peaks.Max(from, before), from, before)
+}
+
+// HourOfDay sets the hour of a day (an index of Days) whose peak has a level.
+func (r *Recorder) HourOfDay(e *Evidence, day int, level hourly.Level) {
+	if day >= 0 && day < len(r.Days) {
+		e.HourOf(r.Peaks, level, r.Days[day].From, r.Days[day].Before)
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// hoursOf returns a Sizing whose history has one sample per minute of the last hours.
+func hoursOf(a *cluster.Autoscaler, hours int) *Sizing {
+	store := usage.NewStore(usage.DefaultConfig())
+	store.Track(podOf("cart-0"))
+	for at := noon.Add(-time.Duration(hours) * time.Hour); at.Before(noon); at = at.Add(time.Minute) {
+		store.Tick(at)
+		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-0"}, Container: "app", At: at, CPU: 0.1, Memory: 1e8, Has: cluster.Both})
+	}
+	return &Sizing{Now: noon, Autoscaler: a, Histories: store.All(cart)}
+}
+
+// A recommendation that podfit recommend refuses is not judged by podfit explain either, and nobody is told to apply it. What cannot be
+// read is no better.
+func TestExplain_recommendationIsTooYoungOrUnread_isNotJudgedAndNotUrged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mode  cluster.Mode
+		hours int
+		lack  string
+		want  string // "": it is judged
+	}{
+		"3 hours":           {cluster.Off, 3, "", "not enough usage: 3 hours, 6 are needed"},
+		"3 hours, Initial":  {cluster.Initial, 3, "", "not enough usage: 3 hours, 6 are needed"},
+		"3 hours, Recreate": {cluster.Recreate, 3, "", "not enough usage: 3 hours, 6 are needed"},
+		"30 hours":          {cluster.Off, 30, "", ""},
+		"usage is unread":   {cluster.Off, 30, review.UnreadUsage, review.UnreadUsage},
+		"profile is unread": {cluster.Off, 0, "whether night is a SizingProfile is not known", "whether night is a SizingProfile is not known"},
+	} {
+		in := quietInput("cart-0")
+		in.Autoscaler.Mode, in.Lack = tt.mode, tt.lack
+		in.Autoscaler.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(114, 1<<28)}}}
+		if tt.hours > 0 {
+			in.Sizing = hoursOf(in.Autoscaler, tt.hours)
+			e := review.StoredEvidence(in.Autoscaler, "app", in.Sizing.Histories[0], noon)
+			if got := e.Lacking(); tt.lack == "" && got != tt.want {
+				t.Errorf("%s: podfit recommend says %q, want %q", name, got, tt.want)
+			}
+		}
+		e := Explain(in)
+		if got := slices.Contains(e.Now, "The recommendation is not judged yet: "+tt.want+"."); got != (tt.want != "") {
+			t.Errorf("%s: NOW is %q", name, e.Now)
+		}
+		urged := slices.ContainsFunc(e.You, func(a Advice) bool { return strings.Contains(a.Command, `"updateMode":"InPlaceOrRecreate"`) })
+		if urged != (tt.want == "" && !tt.mode.Updates()) {
+			t.Errorf("%s: YOU is %q", name, e.You)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import "podfit.dev/podfit/internal/core/cluster"
+
+// Nodes returns the smallest node that pods may run on.
+type Nodes struct {
+	known     bool
+	all       []cluster.Node
+	byName    map[string]*cluster.Node
+	selectors []cluster.NodeSelector
+	least     map[cluster.Place]NodeSizes // of the smallest without taint
+}
+
+// NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
+// changes often, and a request must not change with it.
+func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
+	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]NodeSizes{}}
+	for i := range all {
+		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
+			n.all = append(n.all, all[i])
+		}
+	}
+	for i := range n.all {
+		n.byName[n.all[i].Name] = &n.all[i]
+	}
+	return n
+}
+
+// Known reports whether the nodes of the cluster are known, although all may be cordoned.
+func (n *Nodes) Known() bool { return n.known }
+
+// Smallest returns the CPU of the smallest node that any of the pods may run on, or zero values if there are no live pods or no nodes for
+// them. A pod may run on its current node, and on nodes without taints that match its node selector and required node affinity.
+// Tolerations are ignored. If the affinity is not evaluated, only its current node counts.
+func (n *Nodes) Smallest(pods []*cluster.Pod) NodeSizes {
+	var least NodeSizes
+	for _, p := range pods {
+		if !p.Live() {
+			continue
+		}
+		least = least.smaller(n.open(p.Place))
+		if on := n.byName[p.Node]; on != nil {
+			least = least.smaller(sizesOf(on))
+		}
+	}
+	return least
+}
+
+// NodeSizes is the CPU of the smallest node that the pods of a workload may run on, in millicores; 0: not known. The two may be of
+// different nodes.
+type NodeSizes struct{ Allocatable, Capacity int64 }
+
+// Of returns the CPU of a base.
+func (n NodeSizes) Of(base cluster.NodeBase) int64 {
+	if base == cluster.OfCapacity {
+		return n.Capacity
+	}
+	return n.Allocatable
+}
+
+// sizesOf returns the CPU of a node. A node that does not report its capacity counts with what is allocatable.
+func sizesOf(n *cluster.Node) NodeSizes {
+	return NodeSizes{Allocatable: n.Allocatable.CPU, Capacity: max(n.Capacity.CPU, n.Allocatable.CPU)}
+}
+
+// smaller returns the smaller known size of each base.
+func (n NodeSizes) smaller(o NodeSizes) NodeSizes {
+	smaller := func(a, b int64) int64 {
+		if a == 0 || b > 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return NodeSizes{smaller(n.Allocatable, o.Allocatable), smaller(n.Capacity, o.Capacity)}
+}
+
+// open returns the CPU of the smallest node without taints that a place allows.
+func (n *Nodes) open(place cluster.Place) NodeSizes {
+	least, known := n.least[place]
+	if known {
+		return least
+	}
+	var selector cluster.NodeSelector
+	if place >= cluster.Selected {
+		if i := int(place - cluster.Selected); i < len(n.selectors) {
+			selector = n.selectors[i]
+		} else {
+			place = cluster.Somewhere // the selector is newer than the list
+		}
+	}
+	for i := range n.all {
+		if c := &n.all[i]; place != cluster.Somewhere && !c.Tainted && c.Matches(selector) {
+			least = least.smaller(sizesOf(c))
+		}
+	}
+	n.least[place] = least
+	return least
+}

@@ -1,0 +1,142 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
+)
+
+// Rooms are the room on all nodes.
+type Rooms struct {
+	Known bool             // false: some nodes or pods are not known
+	Nodes map[string]*Room // by name
+
+	sizes  *Sizes
+	usable map[Key][]*Room  // nodes that accept new pods, by name
+	full   map[roomKey]bool // what no node has room for; the room on nodes only shrinks while it is given away
+}
+
+// A roomKey identifies replacements that have room on the same nodes.
+type roomKey struct {
+	nodes Key
+	size  room.Amount
+}
+
+// A Room is the room on one node.
+type Room struct {
+	Node    *cluster.Node
+	Pods    []*cluster.Pod
+	Free    room.Amount // allocatable minus what the pods hold according to the kubelet: room for resizes
+	Open    room.Amount // allocatable minus what the scheduler counts, which includes resizes that wait: room for new pods
+	Leaving bool        // a pod terminates
+	Unknown bool        // a pod has an overhead that is not known
+}
+
+// TakesPods reports whether new pods may run on the node.
+func (r *Room) TakesPods() bool { return r.Node.Ready && !r.Node.Cordoned }
+
+// RoomsOf returns the room on all nodes, from one look at all pods. Without nodes or pods, it is not known.
+func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
+	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, usable: map[Key][]*Room{}, full: map[roomKey]bool{}}
+	if !r.Known {
+		return r
+	}
+	r.Nodes = make(map[string]*Room, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		r.Nodes[n.Name] = &Room{Node: n, Free: room.Of(n.Allocatable), Open: room.Of(n.Allocatable)}
+	}
+	for _, p := range pods {
+		n := r.Nodes[p.Node]
+		if n == nil || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			continue
+		}
+		n.Pods = append(n.Pods, p)
+		n.Free = n.Free.Sub(Held(p))
+		n.Open = n.Open.Sub(Counted(p))
+		n.Leaving = n.Leaving || p.Deleting
+		n.Unknown = n.Unknown || p.Overhead
+	}
+	return r
+}
+
+// Take reserves room for the replacement of a pod on a node that has it: its own one, where the room of the pod itself counts, because the
+// eviction frees it, or else another one that is known to accept it. It returns false if no node has room.
+func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
+	key := roomKey{KeyOf(p), size}
+	if n := r.Nodes[p.Node]; n != nil && n.TakesPods() && r.sizes.MayReturn(p, n.Node) {
+		open := n.Open.Add(Counted(p))
+		if open.Holds(size) {
+			n.Open = n.Open.Sub(Counted(p).Lacking(size)) // what becomes free is not given to others before the pod is gone
+			return true
+		}
+	}
+	if p.Tied || r.full[key] {
+		return false
+	}
+	for _, n := range r.Usable(key.nodes) {
+		if n.Node.Name != p.Node && n.Open.Holds(size) {
+			n.Open = n.Open.Sub(size)
+			return true
+		}
+	}
+	r.full[key] = true
+	return false
+}
+
+// Usable returns the nodes that take new pods, and accept a pod by their labels and taints, by name.
+func (r *Rooms) Usable(key Key) []*Room {
+	if known, ok := r.usable[key]; ok {
+		return known
+	}
+	var out []*Room
+	accepts, _ := r.sizes.Accepting(key)
+	for _, n := range r.Nodes {
+		if n.TakesPods() && accepts(n.Node) {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
+	r.usable[key] = out
+	return out
+}
+
+// Held returns what a pod takes of its node for the kubelet, which has allocated the present requests to a pod whose resize waits.
+// While it is not known which requests the kubelet has allocated, it is the larger of the present and the new ones.
+func Held(p *cluster.Pod) room.Amount {
+	waits := p.Resize != nil && (p.Resize.State == cluster.ResizeDeferred || p.Resize.State == cluster.ResizeInfeasible)
+	return Sum(p, waits)
+}
+
+// Counted returns what the scheduler counts for a pod: the larger of its present and its new requests, unless its node can never
+// provide the new ones.
+func Counted(p *cluster.Pod) room.Amount {
+	return Sum(p, p.Resize != nil && p.Resize.State == cluster.ResizeInfeasible)
+}
+
+// Sum returns the requests of a pod. If present is true, these are the ones with which it runs; otherwise, each is the larger of that and the one
+// in the spec.
+func Sum(p *cluster.Pod, present bool) room.Amount {
+	spec := room.Of(change.Total(p, nil))
+	var fits []policy.Fitted
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Applied != nil && c.Role == cluster.Regular {
+			fits = append(fits, policy.Fitted{Container: c.Name, Requests: c.Applied.Requests})
+		}
+	}
+	if fits == nil {
+		return spec
+	}
+	now := room.Of(change.Total(p, fits))
+	if present {
+		return now
+	}
+	return room.Amount{CPU: max(now.CPU, spec.CPU), Memory: max(now.Memory, spec.Memory)}
+}

@@ -1,0 +1,121 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package placement tells which nodes may take a pod: by the size of nodes that exist or may be added (Sizes), and by the room that the pods on
+// them leave (Rooms). It knows labels, taints and requests. What else the scheduler checks, such as pod affinity, is not known: the caller uses
+// only the own node of such pods (cluster.Pod.Tied).
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
+)
+
+// Sizes tell whether a pod would fit on an empty node.
+type Sizes struct {
+	Unknown     bool           // no node is known, so that all pods count as placeable
+	nodes       []cluster.Node // nodes that accept new pods
+	selectors   []cluster.NodeSelector
+	tolerations []cluster.Tolerations
+	largest     map[Key][]cluster.Resources
+	byName      map[string]cluster.Resources
+	fleet       *fleet.Fleet // nil if nodes that can be added are not known
+}
+
+// A Key identifies the nodes that may take a pod.
+type Key struct {
+	place     cluster.Place
+	tolerance cluster.Tolerance
+}
+
+// KeyOf returns the key of a pod.
+func KeyOf(p *cluster.Pod) Key { return Key{p.Place, p.Tolerance} }
+
+// SizesOf returns the sizes of nodes, and of those that a fleet can add. Pods refer to the lists of selectors and tolerations.
+func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations []cluster.Tolerations, f *fleet.Fleet) *Sizes {
+	s := &Sizes{
+		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations,
+		largest: map[Key][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
+	}
+	for _, n := range nodes {
+		if n.Ready && !n.Cordoned {
+			s.nodes = append(s.nodes, n)
+			s.byName[n.Name] = n.Allocatable
+		}
+	}
+	return s
+}
+
+// Fit reports whether a pod with the given requests fits on a node, or on one that can be added. A pod of a DaemonSet is replaced on its own node. For other
+// pods, node selector, required node affinity and tolerations count. If these are not known, only the own node does, and those that accept every pod.
+func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
+	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
+	if s.Unknown {
+		return true
+	}
+	key := KeyOf(p)
+	_, known := s.Accepting(key)
+	own := p.Controller.Kind == "DaemonSet"
+	if own || !known {
+		if n, ok := s.byName[p.Node]; !ok || fits(n) {
+			return true
+		}
+	}
+	return !own && (slices.ContainsFunc(s.largestFor(key), fits) || known && s.fleet.CanAdd(p, size))
+}
+
+// largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in
+// both resources. The result is sorted: CPU falls, memory rises.
+func (s *Sizes) largestFor(key Key) []cluster.Resources {
+	largest, known := s.largest[key]
+	if known {
+		return largest
+	}
+	accepts, _ := s.Accepting(key)
+	var usable []cluster.Resources
+	for i := range s.nodes {
+		if n := &s.nodes[i]; accepts(n) {
+			usable = append(usable, n.Allocatable)
+		}
+	}
+	slices.SortFunc(usable, func(a, b cluster.Resources) int {
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
+	})
+	for _, n := range usable {
+		if len(largest) == 0 || n.Memory > largest[len(largest)-1].Memory {
+			largest = append(largest, n)
+		}
+	}
+	s.largest[key] = largest
+	return largest
+}
+
+// Accepting returns whether a node is known to accept a pod by its labels and taints, and whether that is known for every node. It is not if
+// the node selector or the tolerations of the pod are not evaluated or not listed.
+func (s *Sizes) Accepting(key Key) (accepts func(*cluster.Node) bool, known bool) {
+	var selector cluster.NodeSelector
+	i := int(key.place) - int(cluster.Selected)
+	switch {
+	case key.place == cluster.Somewhere, i >= len(s.selectors):
+		return func(*cluster.Node) bool { return false }, false
+	case i >= 0:
+		selector = s.selectors[i]
+	}
+	var tolerations cluster.Tolerations
+	i = int(key.tolerance) - int(cluster.FirstListed)
+	listed := i < len(s.tolerations)
+	if i >= 0 && listed {
+		tolerations = s.tolerations[i]
+	}
+	all := key.tolerance == cluster.AnyTaint
+	return func(n *cluster.Node) bool { return n.Matches(selector) && (all || tolerations.Tolerate(n.Taints)) }, all || listed
+}
+
+// MayReturn reports whether the replacement of a pod may run on the node of the pod, which accepted the pod itself.
+func (s *Sizes) MayReturn(p *cluster.Pod, own *cluster.Node) bool {
+	accepts, known := s.Accepting(KeyOf(p))
+	return !known || accepts(own)
+}

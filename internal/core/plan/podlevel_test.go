@@ -1,0 +1,68 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+)
+
+// A pod reserves its pod-level request on the node. So it has the recommended size only if that request has it, too.
+func TestPlan_podLevelRequestAboveWhatContainersNeed_isLowered(t *testing.T) {
+	need, level := cluster.Amounts(413, 517<<20), cluster.Amounts(1000, 1<<30)
+	for name, requests := range map[string]cluster.Resources{
+		"pod-level resources only":             {},
+		"the container has its target already": need,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for mode, act := range map[cluster.Mode]decision.Act{cluster.InPlaceOrRecreate: decision.Resize, cluster.Recreate: decision.Evict} {
+				w, b := podLevelWorld(mode, requests, level, need)
+				d := Plan(noon, w, b)[0]
+				if d.Do != act {
+					t.Fatalf("%s: %s because %s, want %s", mode, d.Do, d.Reason, act)
+				}
+				if got := admissible.PodLevelOf(d.Pod, d.With).Requests; got != need {
+					t.Errorf("%s: pod-level requests %v, want %v", mode, got, need)
+				}
+				if change.Grows(d.Pod, d.With) || !change.Shrinks(d.Pod, d.With) {
+					t.Errorf("%s: the pod counts as one that grows on its node", mode)
+				}
+			}
+		})
+	}
+}
+
+func TestPlan_podLevelRequestWithinRange_podIsLeft(t *testing.T) {
+	need := cluster.Amounts(413, 517<<20)
+	w, b := podLevelWorld(cluster.Recreate, need, cluster.Amounts(420, 520<<20), need)
+	w.Governed[0].Autoscaler.Advice[0].Upper = cluster.Amounts(500, 600<<20)
+	if d := Plan(noon, w, b)[0]; d.Do != decision.Leave || d.Reason.Code != decision.SmallChange {
+		t.Errorf("%s because %s", d.Do, d.Reason)
+	}
+}
+
+func podLevelWorld(mode cluster.Mode, requests, level, need cluster.Resources) (World, Budget) {
+	top := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "cart"}
+	pod := &cluster.Pod{
+		Key: cluster.Key{Namespace: "shop", Name: "cart-0"}, UID: "1", Controller: top, Top: top, Node: "n",
+		Phase: cluster.Running, Ready: true, QoS: cluster.Burstable, Created: noon.AddDate(0, 0, -2), Started: noon.AddDate(0, 0, -2),
+		ReadySince: noon.AddDate(0, 0, -1), PodLevel: &cluster.PodResources{Requests: level},
+		Containers: []cluster.Container{{Name: "app", Requests: requests}},
+	}
+	a := &cluster.Autoscaler{
+		Key: cluster.Key{Namespace: "shop", Name: "cart"}, Target: top, Mode: mode, Created: noon.Add(-48 * time.Hour),
+		Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: need, Target: need, Upper: need}}},
+	}
+	b := DefaultBudget()
+	b.MinReplicas, b.InPlace = 1, true
+	return World{
+		Governed: []cluster.Governed{{Autoscaler: a, Pods: []*cluster.Pod{pod}}},
+		Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
+	}, b
+}

@@ -1,0 +1,136 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quota tells whether the ResourceQuotas of a namespace would refuse a new size of a pod. Where podfit may read them, a Book has what they
+// leave, and what the decisions of a pass reserve of it. Where it may not, Siblings conclude from refused resizes of other pods of the workload.
+// It decides only about quotas; the caller decides what to do instead.
+package quota
+
+import (
+	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// A Change is a new size of a pod.
+type Change struct {
+	Pod        *cluster.Pod
+	With       []policy.Fitted
+	InPlace    bool // the update mode resizes pods in place
+	WasResized bool // the pod was resized in place before
+}
+
+// A Book is what the quotas of the namespaces leave, and what the decisions of a pass reserve of them, so that no two use the same. It is not safe
+// for concurrent use.
+type Book struct {
+	limits   map[string]policy.Limits
+	reserved map[string][]cluster.PodResources // of each quota of a namespace
+}
+
+// NewBook returns a book without reservations.
+func NewBook(limits map[string]policy.Limits) *Book {
+	return &Book{limits: limits, reserved: map[string][]cluster.PodResources{}}
+}
+
+// IsKnown reports whether the quotas of a namespace are known.
+func (b *Book) IsKnown(namespace string) bool { return b.limits[namespace].Quotas != nil }
+
+// Replacement returns why the replacement of an evicted pod would not get the new requests: the admission controller does not change a pod that
+// would exceed a quota. It refuses nothing if the quotas are not known.
+//
+// The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
+// the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
+// nothing, unless it was resized in place: its template may be so small that the quota admits the replacement at once, with that size.
+func (b *Book) Replacement(c *Change) (decision.Reason, bool) {
+	v, known := b.view(c)
+	if !known {
+		return decision.Reason{}, false
+	}
+	r := v.tooMany
+	if !r.Refused() {
+		r = v.beside()
+	}
+	// The pod has the requests of its template if the admission controller has not changed it and the mode does not resize. After a resize, its
+	// requests do not show how large it was created.
+	asTemplate, wasResized := !c.Pod.Sized && !c.InPlace, c.Pod.IsResizing() || c.WasResized
+	if !r.Refused() || (asTemplate || !v.grows() && !wasResized) && v.fitsAfterwards() {
+		return decision.Reason{}, false
+	}
+	return decision.Reason{Code: decision.OverQuota, Text: v.text(r, v.beside)}, true
+}
+
+// Resize returns why a quota would refuse a resize. It refuses nothing if the quotas are not known.
+func (b *Book) Resize(c *Change) (decision.Reason, bool) {
+	v, known := b.view(c)
+	if !known {
+		return decision.Reason{}, false
+	}
+	v.fitted = b.whileResized(c)
+	r := v.tooMany
+	if !r.Refused() {
+		r = v.inPlace()
+	}
+	return decision.Reason{Code: decision.OverQuota, Text: v.text(r, v.inPlace)}, r.Refused()
+}
+
+// AdmitsBeside reports whether the quotas admit one more pod of the new size beside all others, as far as they are known.
+func (b *Book) AdmitsBeside(c *Change) bool {
+	v, known := b.view(c)
+	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused()
+}
+
+// Reserve reserves what an action needs of each quota of the namespace, and returns it for Release. It stays reserved until the next pass, unless
+// the API server refuses the action.
+func (b *Book) Reserve(c *Change, do decision.Act) []cluster.PodResources {
+	v, known := b.view(c)
+	if !known {
+		return nil
+	}
+	if do == decision.Resize {
+		v.fitted = b.whileResized(c)
+	}
+	grows := v.fitted.Growth(&v.own)
+	takes := atLeastNone(grows)
+	if (do == decision.Evict || do == decision.Surge) && !v.beside().Refused() {
+		takes = v.fitted.Most()
+	}
+	out := make([]cluster.PodResources, len(v.quotas))
+	for i := range v.quotas {
+		if v.fitted.Counted(&v.quotas[i]) != cluster.No {
+			v.reserved[i] = sum(v.reserved[i], takes)
+			out[i] = takes
+		}
+	}
+	b.reserved[c.Pod.Namespace] = v.reserved
+	return out
+}
+
+// Release returns what an action had reserved that is not done.
+func (b *Book) Release(namespace string, takes []cluster.PodResources) {
+	of := b.reserved[namespace]
+	for i := range takes {
+		of[i] = difference(of[i], takes[i])
+	}
+}
+
+// Reserved returns what is reserved of each quota of a namespace.
+func (b *Book) Reserved(namespace string) []cluster.PodResources { return b.reserved[namespace] }
+
+// Growth returns what a quota counts for a pod with new requests in addition to its current ones.
+func (b *Book) Growth(p *cluster.Pod, with []policy.Fitted) cluster.PodResources {
+	standing := StandingOf(p)
+	fitted, own := admissible.DemandOf(b.limits[p.Namespace], p, standing, with), admissible.DemandOf(policy.Limits{}, p, standing, nil)
+	return fitted.Growth(&own)
+}
+
+// StandingOf returns which quota scopes are known for a pod. Built-in controllers of long-running pods create no pods with a
+// deadline. The priority class and affinity of a pod are not stored: a quota with such a scope is assumed to count the pod.
+func StandingOf(p *cluster.Pod) cluster.Standing {
+	type kind struct{ group, kind string }
+	switch (kind{p.Controller.Group, p.Controller.Kind}) {
+	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
+		return cluster.Standing{Terminating: cluster.No}
+	}
+	return cluster.Standing{}
+}

@@ -1,0 +1,87 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rescue tells which OOM-killed containers get more memory at once, and which pods may be deleted for that.
+package rescue
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// An OOM rescue gives an OOM-killed container more memory at once: in place if the update mode resizes, else by eviction, else by
+// deletion. A pod that is down waits at most disruption.Limits.StuckFor for a resize that the kubelet carries out, and not at all for one
+// that the kubelet defers or that failed.
+//
+// A deletion is no eviction, so no PodDisruptionBudget is asked. Therefore a pod is deleted only if all of this holds:
+//
+//   - a PodDisruptionBudget refused its eviction, and it would not if the OOM-killed pods were ready
+//   - it is not ready, and a container was OOM-killed MinKills times in a row
+//   - its recommendation has more memory than it was killed with
+//   - no data is lost with it but that of an emptyDir, as with each eviction that the update mode allows, and its controller replaces it
+//   - no other pod of the workload was deleted whose replacement is not ready yet, unless the replacement has been running for
+//     disruption.Limits.StuckFor: the pods of some databases become ready only together
+//
+// The back-off of deletions grows while the replacements are OOM-killed too (ledger.Ledger.LastDeletion).
+
+// A Mode selects what is done for OOM-killed pods (--oom-rescue).
+type Mode uint8
+
+// The rescue modes.
+const (
+	Off        Mode = iota // upstream's rules only
+	ByEviction             // resize or evict at once
+	ByDeletion             // also delete pods that a disruption budget does not allow to be evicted
+)
+
+// MinKills is the number of consecutive OOM kills after which a pod may be deleted.
+const MinKills = 3
+
+// noticeablyMore is the factor by which the memory must grow before the next pod is deleted, if the replacement of the last one was
+// OOM-killed too.
+const noticeablyMore = 1.1
+
+// A Kill is an OOM kill of a container that gets more memory by its recommendation.
+type Kill struct {
+	Container *cluster.Container
+	Lived     time.Duration
+	To        int64 // bytes: the new limit of the container or pod, or the new request if there is no limit
+	AtLimit   bool  // the container or the pod has a memory limit; otherwise the node was short of memory
+}
+
+// KillOf returns the OOM kill within the given time for which the pod would get more memory; false if there is none.
+func KillOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) (Kill, bool) {
+	for i := range fits {
+		c := p.Container(fits[i].Container)
+		if c == nil || c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
+			continue
+		}
+		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {
+			continue
+		}
+		kill := Kill{Container: c, Lived: c.Exit.Finished.Sub(c.Exit.Started)}
+		var from int64
+		from, kill.To, kill.AtLimit = memoryOf(p, c, fits, &fits[i])
+		if change.Compare(cluster.Memory, kill.To, from) > 0 {
+			return kill, true
+		}
+	}
+	return Kill{}, false
+}
+
+// memoryOf returns the amount of memory at which a container is killed, now and with fit, and whether it is a limit. Without a limit of
+// the container or the pod it is the request, because the kernel kills the containers first that use more than they request.
+func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *policy.Fitted) (from, to int64, atLimit bool) {
+	requests, limits := c.Running()
+	if limits.Memory > 0 {
+		return limits.Memory, fit.Limits.Or(limits).Memory, true
+	}
+	if p.PodLevel != nil && p.PodLevel.Limits.Memory > 0 {
+		return p.PodLevel.Limits.Memory, admissible.PodLevelOf(p, fits).Limits.Memory, true
+	}
+	return requests.Memory, fit.Requests.Or(requests).Memory, false
+}

@@ -1,0 +1,53 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wording writes counts, numbers, shares and words of commands in one way wherever people read them. It contains no sentences.
+package wording
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Count returns a number and a noun, in the plural unless the number is 1: "1 pod", "1,200 pods".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return Grouped(float64(n)) + " " + noun
+}
+
+// Grouped formats a number without decimals, with a comma between groups of three digits.
+func Grouped(v float64) string {
+	s := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if math.Round(v) < 0 {
+		return "-" + s
+	}
+	return s
+}
+
+// Trimmed formats a number with at most n decimals.
+func Trimmed(v float64, n int) string {
+	s := strconv.FormatFloat(v, 'f', n, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// Percent formats a share without decimals.
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// ShellWord returns a word of a command for a POSIX shell.
+func ShellWord(word string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:="
+	if word != "" && strings.Trim(word, safe) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

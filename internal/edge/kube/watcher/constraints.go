@@ -1,0 +1,102 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/kube/projection"
+)
+
+// The constraints are what bounds the pods of a namespace: LimitRanges, ResourceQuotas and PodDisruptionBudgets.
+type constraints struct {
+	*base
+	limitItems store[[]projection.LimitItem]
+	limits     map[string]cluster.LimitRange // by namespace: merged from limitItems when it is looked up
+	quotas     store[cluster.Quota]
+	quotaSets  map[string]*cluster.Quotas // by namespace: merged from quotas when it is looked up
+	quotaFeed  *feed.Feed                 // nil if they are not watched
+	budgets    store[cluster.DisruptionBudget]
+	budgetFeed *feed.Feed // nil if they are not watched
+}
+
+func (c *constraints) start(b *base) {
+	c.base = b
+	c.limits = make(map[string]cluster.LimitRange)
+	c.quotaSets = make(map[string]*cluster.Quotas)
+	c.limitItems = store[[]projection.LimitItem]{mu: &b.mu, changed: func(key cluster.Key, _, _ *[]projection.LimitItem) { delete(c.limits, key.Namespace) }}
+	c.quotas = store[cluster.Quota]{mu: &b.mu, changed: func(key cluster.Key, _, _ *cluster.Quota) { delete(c.quotaSets, key.Namespace) }}
+	c.budgets = store[cluster.DisruptionBudget]{mu: &b.mu}
+}
+
+// Limits returns the combined constraints of the limit ranges of a namespace.
+func (c *constraints) Limits(namespace string) cluster.LimitRange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.limitItems.at[namespace] == nil {
+		return cluster.LimitRange{} // not stored: a review may name a namespace that does not exist
+	}
+	merged, ok := c.limits[namespace]
+	if !ok {
+		merged = projection.MergeLimits(c.limitItems.in(namespace))
+		c.limits[namespace] = merged
+	}
+	return merged
+}
+
+// maxQuotasRead is the maximum number of quotas of a namespace, of any kind, that Quotas reads while it holds the mutex.
+const maxQuotasRead = 2000
+
+// Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
+// if the quotas are unknown: not watched, not readable, or stale.
+func (c *constraints) Quotas(namespace string) *cluster.Quotas {
+	if !c.KnowsQuotas() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.quotas.at[namespace]
+	if of == nil {
+		return nil
+	}
+	known, ok := c.quotaSets[namespace]
+	if ok {
+		return known
+	}
+	if of.size > maxQuotasRead {
+		known = &cluster.Quotas{TooMany: true}
+	} else {
+		known = projection.MergeQuotas(slices.AppendSeq(make([]cluster.Quota, 0, of.size), maps.Values(c.quotas.in(namespace))))
+	}
+	c.quotaSets[namespace] = known
+	return known
+}
+
+// KnowsQuotas reports whether the ResourceQuotas of the cluster are known: watched, readable and not stale.
+func (c *constraints) KnowsQuotas() bool { return isKnown(c.quotaFeed) }
+
+// isKnown reports whether what a feed delivers is known: watched, readable and not stale.
+func isKnown(f *feed.Feed) bool {
+	if f == nil {
+		return false
+	}
+	state := f.State()
+	return state.Synced && !state.Forbidden && !state.IsStale(time.Now())
+}
+
+// DisruptionBudgets returns the PodDisruptionBudgets of a namespace, sorted by name. It returns false if they are unknown: not
+// watched, not readable, or stale.
+func (c *constraints) DisruptionBudgets(namespace string) ([]cluster.DisruptionBudget, bool) {
+	if !isKnown(c.budgetFeed) {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.budgets.in(namespace)), func(a, b cluster.DisruptionBudget) int { return strings.Compare(a.Name, b.Name) }), true
+}
