@@ -167,9 +167,10 @@ func (j *judgement) served(uid string, w *Write) bool {
 }
 
 // lived reports whether a pod was live on a node in one of the states that a write may be based on, and was not evicted by
-// podfit before.
+// podfit before the pass of the write. Live pods are counted at the start of a pass; the eviction tolerance counts the evictions of
+// the pass itself.
 func (j *judgement) lived(uid string, w *Write) bool {
-	if at, evicted := j.evictions[uid]; evicted && at.Before(w.At) {
+	if at, evicted := j.evictions[uid]; evicted && at.Before(w.At.Add(-j.Stale)) {
 		return false
 	}
 	return slices.ContainsFunc(j.lately(uid, w), func(p *Pod) bool { return p.Scheduled && !p.Deleting && !p.Gone && !p.Finished })
