@@ -52,6 +52,9 @@ type Updater interface {
 	Assumed(fs *pflag.FlagSet) []string
 }
 
+// columns is the width of texts about messages.
+const columns = 100
+
 // timeout limits the whole command.
 const timeout = 2 * time.Minute
 
@@ -80,7 +83,7 @@ func NewCommand(s process.Streams, jobs Running) *cobra.Command {
 	writeKeys(&keys)
 	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs}
 	cmd := &cobra.Command{
-		Use:   "explain KIND/NAME",
+		Use:   "explain KIND/NAME | MESSAGE",
 		Short: "Explain what has happened to a workload, what happens next and what can be done",
 		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next pass of the updater does with each pod
 and why, and what you can do, as commands to copy.
@@ -91,6 +94,9 @@ cluster that you may not read are named in the output.
 The next pass is planned by the same code as in the updater. The flags of the running updater and recommender are read from
 their Deployments; flags of this command take precedence.
 
+With the name of an event, condition or reason instead of an object, or with a text of podfit in quotes, it prints what
+that means and what to do about it, without a cluster.
+
 Conditions for --if:
 ` + keys.String(),
 		Example: `  podfit explain deploy/cart -n shop
@@ -98,9 +104,13 @@ Conditions for --if:
   podfit explain vpa/cart -n shop --min-replicas=1
   podfit explain deploy/cart -n shop --if profile=cost --if maxAllowed.memory=1Gi
   podfit explain node/n7
-  podfit explain deploy/cart -n shop -o html > cart.html`,
+  podfit explain deploy/cart -n shop -o html > cart.html
+  podfit explain BudgetSpent`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.given = cmd.Flags()
+			if asksForMessage(args) {
+				return writeMessages(s.Out, args[0], c.Output)
+			}
 			r, err := parseReference(args)
 			if err != nil {
 				return err

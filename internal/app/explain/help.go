@@ -5,6 +5,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podfit.dev/podfit/internal/app/explain/messages"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -51,6 +53,10 @@ func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]st
 	}
 	of, name, named := strings.Cut(typed, "/")
 	var out []string
+	if typed != "" && strings.ToUpper(typed[:1]) == typed[:1] && !named { // names of kinds are in lower case
+		out = slices.DeleteFunc(messages.Names(), func(name string) bool { return !strings.HasPrefix(name, typed) })
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
 	for i := range kinds {
 		switch first := kinds[i].names[0]; {
 		case !kinds[i].offered:
