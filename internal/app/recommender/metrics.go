@@ -73,7 +73,7 @@ type objectKey struct {
 // publishObjects replaces the number of VPA objects of each class. A class without objects has the value 0, as with upstream.
 func (m *Metrics) publishObjects(count map[objectKey]int) {
 	next := m.objects.Next()
-	for _, mode := range []cluster.Mode{cluster.Off, cluster.Initial, cluster.Recreate, cluster.InPlaceOrRecreate, cluster.InPlace, cluster.Auto} {
+	for _, mode := range cluster.Modes() {
 		for i := range 8 {
 			k := objectKey{mode.String(), i&1 != 0, i&2 != 0, i&4 != 0}
 			for _, api := range []string{"v1beta1", "v1beta2", "v1"} { // upstream also publishes the old API versions, always with 0 objects

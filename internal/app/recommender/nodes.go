@@ -29,7 +29,7 @@ const maxNodesExamined = 1000
 // DaemonSet are examined one by one, because each stays on its node. For other workloads, the first live pod stands for all. Without a
 // live pod the condition stays unchanged.
 func (a *advice) sayNodes() {
-	if a.to.Mode == cluster.Off || !a.governing {
+	if !a.to.Mode.Applies() || !a.governing {
 		a.report(v1alpha1.ConditionNeedsLargerNode, "", "")
 		return
 	}

@@ -56,7 +56,7 @@ type oomLoop struct {
 // updater reports the same in events, which expire; the condition stays as long as the loop.
 func (a *advice) sayOOMLoops() {
 	var loops []oomLoop
-	if a.governing || a.to.Mode == cluster.Off {
+	if a.governing || !a.to.Mode.Applies() {
 		loops = oomLoops(a.to, a.containers, a.now, a.seen.looping)
 	}
 	if len(loops) == 0 {
@@ -160,9 +160,9 @@ func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string 
 		return "With controlledValues RequestsOnly podfit does not change its limit. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."
 	case l.reason == v1alpha1.ReasonTargetAtMaximum:
 		return "The recommendation is capped by maxAllowed. Raise maxAllowed, or find out why the container needs more memory."
-	case a.Mode == cluster.Off:
+	case !a.Mode.Applies():
 		return fmt.Sprintf("With updateMode Off the recommendation is not applied. Set the memory request to at least %s in the pod template, or set another updateMode.", target)
-	case a.Mode == cluster.Initial:
+	case a.Mode.OnlyNewPods():
 		return "With updateMode Initial only new pods get the recommendation. Delete the pod, or set another updateMode."
 	case live < minReplicas:
 		return fmt.Sprintf("The workload has %d live pods. The updater evicts a ready pod only if there are at least %d, unless its flag --min-replicas has another value, "+

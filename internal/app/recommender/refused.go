@@ -19,7 +19,7 @@ import (
 func (a *advice) sayAdmission() {
 	i := slices.IndexFunc(a.pods, (*cluster.Pod).Live)
 	switch {
-	case a.to.Mode == cluster.Off:
+	case !a.to.Mode.Applies():
 		a.report(v1alpha1.ConditionRecommendationNotAdmitted, "", "")
 		return
 	case i < 0:

@@ -41,8 +41,17 @@ func ParseMode(name string) (Mode, bool) {
 	return Recreate, false
 }
 
+// Modes returns all modes, in the order of how much they change.
+func Modes() []Mode { return []Mode{Off, Initial, Recreate, InPlaceOrRecreate, InPlace, Auto} }
+
+// Applies reports whether any pod gets the recommendation in this mode.
+func (m Mode) Applies() bool { return m != Off }
+
+// OnlyNewPods reports whether the recommendation is applied at admission only.
+func (m Mode) OnlyNewPods() bool { return m == Initial }
+
 // Updates reports whether running pods are changed in this mode.
-func (m Mode) Updates() bool { return m != Off && m != Initial }
+func (m Mode) Updates() bool { return m.Applies() && !m.OnlyNewPods() }
 
 // Evicts reports whether pods may be evicted in this mode.
 func (m Mode) Evicts() bool { return m == Recreate || m == Auto || m == InPlaceOrRecreate }

@@ -124,9 +124,9 @@ func (s *Situation) notApplied(container string, request int64) string {
 		return fmt.Sprintf("The recommendation is limited to %s by maxAllowed or a limit of the node. Raise maxAllowed.", cpu(target))
 	case target <= request:
 		return fmt.Sprintf("The recommendation of %s is not above the request; it rises if the usage lasts. Set minAllowed for cpu to raise the request earlier.", cpu(target))
-	case a.Mode == cluster.Off:
+	case !a.Mode.Applies():
 		return fmt.Sprintf("The recommendation is %s, and updateMode Off does not apply it. Set the CPU request in the pod template, or set another updateMode.", cpu(target))
-	case a.Mode == cluster.Initial:
+	case a.Mode.OnlyNewPods():
 		return fmt.Sprintf("The recommendation is %s, and updateMode Initial applies it only to new pods. Delete the pods one by one, or set another updateMode.", cpu(target))
 	}
 	return fmt.Sprintf("The recommendation is %s, and the updater has not applied it to these pods. The reason of the condition Updating says why.", cpu(target))

@@ -18,7 +18,7 @@ import (
 // next returns what the next pass does with the pods: first the changes in the order of execution, then the pods that wait, then those that
 // need no change. Pods with the same reason are one step.
 func next(in *Input) []Step {
-	if a := in.Autoscaler; a != nil && a.Mode == cluster.Off && len(in.Decisions) == 0 && len(in.Pods) > 0 {
+	if a := in.Autoscaler; a != nil && !a.Mode.Applies() && len(in.Decisions) == 0 && len(in.Pods) > 0 {
 		return []Step{in.unserved(a)}
 	}
 	var out []Step

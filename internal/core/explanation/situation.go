@@ -114,7 +114,7 @@ func otherVendor(in *Input) (Situation, bool) {
 // deadlock recognizes OOM-killed pods that are not ready and that a PodDisruptionBudget does not allow to evict: they do not become ready
 // without more memory, and are not evicted before they are ready. Without a VPA that applies its recommendation, new pods get no more memory.
 func deadlock(in *Input) (Situation, bool) {
-	if in.Subject.Kind == OfNode || in.Autoscaler == nil || in.Autoscaler.Mode == cluster.Off {
+	if in.Subject.Kind == OfNode || in.Autoscaler == nil || !in.Autoscaler.Mode.Applies() {
 		return Situation{}, false
 	}
 	var stuck []string

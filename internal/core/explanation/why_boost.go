@@ -26,7 +26,7 @@ type StartupBoost struct {
 func startupBoostOf(a *cluster.Autoscaler, profile cluster.BoostLearning, container string) StartupBoost {
 	with := *a
 	with.Learning = a.Learning.Under(profile)
-	out := StartupBoost{Learning: with.Learning.On, Configured: a.HasBoost(container), Off: a.Mode == cluster.Off, Applied: with.LearntBoostOf(container)}
+	out := StartupBoost{Learning: with.Learning.On, Configured: a.HasBoost(container), Off: !a.Mode.Applies(), Applied: with.LearntBoostOf(container)}
 	if published := a.AdviceFor(container); published != nil && published.Learnt.Valid() {
 		out.Learnt = published.Learnt
 	}

@@ -99,7 +99,7 @@ func byMode(in *Input, a *cluster.Autoscaler) []Advice {
 	}
 	if !a.Mode.Updates() {
 		text := "Update mode Off does not apply the recommendation. To let podfit apply it:"
-		if a.Mode == cluster.Initial {
+		if a.Mode.OnlyNewPods() {
 			text = "Update mode Initial applies the recommendation to new pods only. To let podfit change running pods, too:"
 		}
 		return []Advice{{

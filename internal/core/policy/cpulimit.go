@@ -71,7 +71,7 @@ func (k *KeptCPULimit) Why() string {
 // Burstable. Limits of running pods are never removed, because a resize must not change the QoS class.
 func WithoutCPULimits(a *cluster.Autoscaler, l Limits, p *cluster.Pod, standing cluster.Standing) (*cluster.Pod, CPULimits) {
 	var out CPULimits
-	if !a.CPULimits.Remove || a.Mode == cluster.Off {
+	if !a.CPULimits.Remove || !a.Mode.Applies() {
 		return p, out
 	}
 	whole, wholePod := keptInWholePod(l, p)

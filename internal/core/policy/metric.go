@@ -12,7 +12,7 @@ import (
 // PreservesScalePoint reports whether an autoscaler is to change the requests on which a metric of an HPA depends: the user has opted in, no
 // other metric depends on them, and there is a recommendation for at least one of them.
 func PreservesScalePoint(a *cluster.Autoscaler, u *cluster.UtilizationTarget) bool {
-	if a == nil || !a.PreserveScalePoint || a.Mode == cluster.Off {
+	if a == nil || !a.PreserveScalePoint || !a.Mode.Applies() {
 		return false
 	}
 	for i := range a.Advice {

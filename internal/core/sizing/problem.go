@@ -66,7 +66,7 @@ func ConflictProblem(a *cluster.Autoscaler, choice *Choice, kept Assignment) Pro
 
 // ModeProblem returns the problem of an autoscaler whose profile is meant for resizes in place, and whose update mode evicts pods.
 func ModeProblem(a *cluster.Autoscaler, choice *Choice) Problem {
-	if choice.Mode != cluster.InPlaceOrRecreate || !a.Mode.Evicts() || a.Mode.Resizes() {
+	if !choice.Mode.Resizes() || !a.Mode.Evicts() || a.Mode.Resizes() {
 		return Problem{}
 	}
 	return Problem{ModeEvicts, fmt.Sprintf(

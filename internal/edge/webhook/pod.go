@@ -173,7 +173,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 		return admissible.QuotaRefusal(limits, p, standing, fits)
 	}
 	var s newSize
-	if a.Mode != cluster.Off {
+	if a.Mode.Applies() {
 		s.fits = policy.Fit(a, limits, p)
 		s.variables = policy.CPUCounts(a, limits, p, s.fits)
 	}

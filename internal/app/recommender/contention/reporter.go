@@ -120,7 +120,7 @@ func (r *Reporter) forget() {
 // Conditions returns the conditions of an autoscaler. A condition that is not known yet is not among them, so it stays as it is in the status.
 func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judge.Situation) []watcher.Condition {
 	a := situation.Autoscaler
-	if !situation.Governs && a.Mode != cluster.Off {
+	if !situation.Governs && a.Mode.Applies() {
 		var out []watcher.Condition
 		for _, kind := range []string{v1alpha1.ConditionUsageAboveRequest, v1alpha1.ConditionCPUThrottled, v1alpha1.ConditionNoCPURequest, v1alpha1.ConditionJVMSeesAllCores} {
 			out = append(out, r.condition(now, a, kind, judge.Finding{}))

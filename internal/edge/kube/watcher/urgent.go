@@ -132,7 +132,7 @@ func presentRequests(p *cluster.Pod) cluster.Resources {
 
 // autoscalerChanged signals if an autoscaler that changes pods has another recommendation or another spec than before.
 func (u *urgent) autoscalerChanged(before, now *cluster.Autoscaler) {
-	if now.Mode == cluster.Off || len(now.Advice) == 0 {
+	if !now.Mode.Applies() || len(now.Advice) == 0 {
 		return
 	}
 	if before == nil || before.Generation != now.Generation || before.MakeRoom != now.MakeRoom || !slices.EqualFunc(before.Advice, now.Advice, func(a, b cluster.Advice) bool {
