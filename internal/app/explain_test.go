@@ -441,8 +441,24 @@ func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 // applyJob applies a Deployment that runs a part of podfit, or of the upstream VPA.
 func (s *shop) applyJob(name, image, words string) {
 	s.t.Helper()
-	s.apply(deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"kube-system","name":%q,"labels":{"app.kubernetes.io/name":"vertical-pod-autoscaler"}},
-		"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"x","image":%q,"args":%s}]}}}}`, name, image, words)
+	s.applyJobIn("kube-system", name, image, words)
+}
+
+func (s *shop) applyJobIn(namespace, name, image, words string) {
+	s.t.Helper()
+	s.apply(strings.Replace(deployments, "kube-system", namespace, 1), `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%q,"labels":{"app.kubernetes.io/name":"vertical-pod-autoscaler"}},
+		"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"x","image":%q,"args":%s}]}}}}`, namespace, name, image, words)
+}
+
+// Any tenant may create a Deployment that looks like the updater. The one that counts is in the namespace of the lease.
+func TestExplain_tenantHasADeploymentThatLooksLikeTheUpdater_flagsAreThoseOfTheUpdater(t *testing.T) {
+	s := newShop(t, 1)
+	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
+	s.applyJobIn("shop", "vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--min-replicas=1"]`)
+	got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+	if !strings.Contains(got, "The flags of the updater are those of Deployment kube-system/vpa-updater") || !strings.Contains(got, "WAITS") || strings.Contains(got, "shop/vpa-updater") {
+		t.Errorf("the flags of the tenant's Deployment count, or none: %s", got)
+	}
 }
 
 // The flags of the running jobs are those of their Deployments. Flags of the command line take precedence.

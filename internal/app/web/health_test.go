@@ -106,3 +106,31 @@ func TestHealth_apiServerFails_pageSaysItIsNotKnown(t *testing.T) {
 		}
 	})
 }
+
+// A page that nobody has looked at shows the last reading first. A lease that was renewed then was not renewed since, as far as the page knows:
+// that says nothing about the part that holds it.
+func TestHealth_pageWasIdle_leasesCountFromTheReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := func(name string) overview.Lease {
+			return overview.Lease{Name: name, Found: true, Holder: "p", Renewed: time.Now(), Duration: 15 * time.Second}
+		}
+		f := &fake{}
+		f.facts.Webhook.Known, f.facts.Webhook.Registered = true, true
+		renew := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.facts.Leases, f.facts.Webhook.Lease = []overview.Lease{lease("podfit")}, lease(webhookLease)
+		}
+		s := sourceOf(f)
+		for _, idle := range []time.Duration{0, 16 * time.Second, time.Minute, 119 * time.Second} {
+			time.Sleep(idle)
+			renew()
+			for _, part := range s.State(t.Context()).Health {
+				if part.Condition != overview.Healthy {
+					t.Errorf("after %v: %+v", idle, part)
+				}
+			}
+			synctest.Wait()
+		}
+	})
+}

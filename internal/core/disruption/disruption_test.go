@@ -133,6 +133,13 @@ func TestCounter_groups_countTheStateOfThePods(t *testing.T) {
 			},
 			want: Group{Wanted: 4, Known: true, Tolerance: 2, Live: 4, Ready: 4, Least: 2},
 		},
+		"upstream's rules know no minReadySeconds": {
+			change: func(s *scene) {
+				s.Need.UpstreamRules = true
+				s.Scales[web] = cluster.Scale{Known: true, Replicas: 4, MinReady: 2 * time.Hour}
+			},
+			want: Group{Wanted: 4, Known: true, Tolerance: 2, Live: 4, Ready: 4, Least: 2},
+		},
 		"the watch still shows an evicted one": {
 			change: func(s *scene) { s.evict(noon, s.pods[0]) },
 			want:   Group{Wanted: 4, Known: true, Tolerance: 2, Live: 3, Ready: 3, Least: 2, gone: 1, Replaced: 1, open: 1},

@@ -188,6 +188,23 @@ func TestTable_freedRequests_areNotKnownBeforeThereIsUsage(t *testing.T) {
 	}
 }
 
+// Requests of a fifth of a node that could be freed are no node.
+func TestTable_freedRequestsOfPartOfANode_noNodeCanGo(t *testing.T) {
+	s := subject(deploy("shop", "cart"), "app", 2, cluster.Amounts(2000, 2*gib), cluster.Resources{}, cluster.Amounts(1800, 2*gib))
+	config := core.Config{Cluster: "c", Source: "metrics", Profiles: []string{"balanced"}, Now: now}
+	for i := range 2 {
+		name := fmt.Sprintf("n%d", i)
+		config.Nodes = append(config.Nodes, cluster.Node{Name: name, Allocatable: cluster.Amounts(2000, 4*gib), Ready: true})
+		p := cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "cart-" + name}, Top: s.Workload, Node: name, Phase: cluster.Running}
+		p.Containers = []cluster.Container{{Name: "app", Requests: cluster.Amounts(2000, 2*gib)}}
+		config.Pods = append(config.Pods, &p)
+	}
+	got := written(t, "table", core.New(config, []core.Subject{s}), Options{Top: 5})
+	if want := "could be freed, but not a whole node."; !strings.Contains(got, want) || strings.Contains(got, "up to") {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+}
+
 func TestTable_requestThatAJVMMisreads_isMarked(t *testing.T) {
 	for want, target := range map[string]int64{"1 → 800m ◆": 800, "1 → 988m ◆": 988, "keep ◆": 1000} {
 		s := subject(deploy("shop", "api"), "app", 12, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(target, gib))

@@ -130,8 +130,12 @@ func (p *printer) freed() string {
 		}
 		return text + "."
 	}
-	text += fmt.Sprintf(": up to %d of %s", k.Gone, wording.Count(k.Nodes, "node"))
-	if p.Prices.Known() {
+	if k.Gone == 0 {
+		text += ", but not a whole node"
+	} else {
+		text += fmt.Sprintf(": up to %d of %s", k.Gone, wording.Count(k.Nodes, "node"))
+	}
+	if p.Prices.Known() && k.Gone > 0 {
 		text += fmt.Sprintf(", %s a month", p.amountOfMoney(k.Money))
 	}
 	if k.Already > 0 {
