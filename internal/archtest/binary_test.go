@@ -40,7 +40,7 @@ func TestBinary_webPage_addsLittle(t *testing.T) {
 		t.Errorf("the page adds %d bytes to the binary, want at most %d; compare the output of go tool nm -size for both builds", added, pageBytes)
 	}
 	if added < pageBytes*9/10 {
-		t.Errorf("the page adds only %d bytes to the binary: lower the limit of %d, and update docs/load.md", added, pageBytes)
+		t.Errorf("the page adds only %d bytes to the binary: lower the limit of %d, and update docs/decisions/0007", added, pageBytes)
 	}
 	added = download - plain
 	t.Logf("compressed, the page adds %d bytes to %d", added, plain)
