@@ -107,9 +107,14 @@ CLOCKPKG ?= ./...
 test-clock: ## Run the tests of the root module at several times of the day, at the end of a month and on 29 February, in two time zones
 	@tools/test-clock $(CLOCKPKG)
 
+.PHONY: test-worlds
+test-worlds: ## Simulate 10,000 random clusters where replacements do not get their size, and compare with upstream (20 minutes)
+	@$(STEP) "10,000 simulated clusters" env PODFIT_DIFFERENTIAL=100 CGO_ENABLED=0 go -C test/differential test -vet=off -trimpath -count=1 \
+		-timeout 2h -v -run '^TestUpdater_replacementsAreNotSized' ./behaviour
+
 # What takes too long for each change.
 .PHONY: nightly
-nightly: test-nightly test-race test-bigendian test-clock fuzz ## Run the checks that take too long for each change
+nightly: test-nightly test-race test-bigendian test-clock test-worlds fuzz ## Run the checks that take too long for each change
 
 .PHONY: localcluster
 localcluster: ## Build the local cluster: a real control plane with simulated nodes (about 10 CPU minutes the first time)
