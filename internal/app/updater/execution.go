@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
@@ -38,14 +37,12 @@ type execution struct {
 	pass      *plan.Pass
 	evicted   map[cluster.Key]decision.Decision
 	resized   map[cluster.Key]decision.Decision
-	exhausted map[decision.Act]bool    // actions for which the rate limit allows no more in this pass
 	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
 	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
 	slowed    bool                     // a resize has waited for the rate limit in this pass
 	shrinking map[string]int           // those of inFlight that only lower requests, by node
 	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
 	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
-	allowed   map[string]bool          // pods whose refused eviction was allowed by the rate limit, and that are deleted instead, by UID
 	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
 }
 
@@ -53,11 +50,8 @@ type execution struct {
 func (e *execution) execute(ctx context.Context) {
 	e.evicted = map[cluster.Key]decision.Decision{}
 	e.resized = map[cluster.Key]decision.Decision{}
-	e.exhausted, e.allowed = map[decision.Act]bool{}, map[string]bool{}
 	e.unchecked = map[string]int{}
-	for do, limiter := range map[decision.Act]*rate.Limiter{decision.Evict: e.evicts, decision.Resize: e.resizes} {
-		e.unused[do] = max(0, min(e.unused[do], limiter.Burst()-int(limiter.Tokens())))
-	}
+	e.rates.begin()
 	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
 	e.shrinking, e.impatient = map[string]int{}, map[string]bool{}
 	e.progress.L = &e.mu
@@ -164,7 +158,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 		next := e.pass.Refused(*d, refusal)
 		for i := range next {
 			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
-				e.allowed[d.Pod.UID] = true
+				e.rates.keep(d.Pod)
 			}
 		}
 		return next
@@ -235,7 +229,7 @@ func (e *execution) needsDryRun(d *decision.Decision) (needed bool, why decision
 	}
 	why, stopped = e.pass.Unsized(*d)
 	if !stopped && e.unchecked[d.Pod.Namespace] >= maxUnanswered {
-		e.unused[laneOf(d).do]++
+		e.rates.giveBack(d)
 		why, stopped = decision.Reason{Code: decision.DryRunUnanswered}, true
 	}
 	return !stopped, why, stopped
@@ -360,69 +354,24 @@ func (e *execution) logger(d *decision.Decision) *slog.Logger {
 // waitForRate waits until the rate limit allows a decision. It returns false if the limit allows no more actions of this kind
 // in this pass, or the pass ends first. The next pass decides on these pods again.
 func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool {
-	limiter, failure := e.evicts, "EvictionRateLimiterWaitFailed"
-	if d.Do == decision.Resize {
-		limiter, failure = e.resizes, "InPlaceUpdateRateLimiterWaitFailed"
-	}
 	if ctx.Err() != nil {
 		return false
 	}
-	if d.Do == decision.Delete && e.isAllowed(d.Pod.UID) {
-		return true
+	allowed, exhausted := e.rates.take(d)
+	if allowed || exhausted {
+		return allowed
 	}
-	if e.isExhausted(d.Do) {
-		return false
-	}
-	if e.takeUnused(d) || limiter.Allow() {
-		return true
-	}
+	failure := "EvictionRateLimiterWaitFailed"
 	if d.Do == decision.Resize {
+		failure = "InPlaceUpdateRateLimiterWaitFailed"
 		e.slow()
 	}
-	// An action that the limit allows shortly before the pass ends could not be completed.
-	waiting := ctx
-	if end, ends := ctx.Deadline(); ends {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
-		defer cancel()
-	}
-	err := limiter.Wait(waiting)
-	if err == nil {
-		return true
-	}
-	if e.exhaust(d.Do) {
+	isNew, err := e.rates.wait(ctx, d)
+	if isNew {
 		e.countFailure(d, failure)
 		e.log.Debug("Rate limit reached; the remaining pods are decided on again in the next pass", slog.String("action", d.Do.String()), slog.Any("error", err))
 	}
-	return false
-}
-
-// timeToAct is how long before the end of a pass the wait for the rate limit ends.
-const timeToAct = 10 * time.Second
-
-// isAllowed reports whether the rate limit has allowed an eviction of the pod that was refused. It takes no pod away, so the deletion that
-// follows it is allowed, once.
-func (e *execution) isAllowed(uid string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	allowed := e.allowed[uid]
-	delete(e.allowed, uid)
-	return allowed
-}
-
-func (e *execution) isExhausted(do decision.Act) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.exhausted[do]
-}
-
-// exhaust notes that the rate limit allows no more actions of a kind, and reports whether that is new.
-func (e *execution) exhaust(do decision.Act) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	known := e.exhausted[do]
-	e.exhausted[do] = true
-	return !known
+	return err == nil
 }
 
 // perform resizes or replaces a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze. An error wraps one of the

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
@@ -194,8 +193,7 @@ type updater struct {
 	lease   statusLease
 	ledger  *ledger.Ledger
 	states  *updatestate.Recorder
-	evicts  *rate.Limiter
-	resizes *rate.Limiter
+	rates   *rates
 	metrics *Metrics
 	health  *process.Health
 	log     *slog.Logger
@@ -222,7 +220,6 @@ type updater struct {
 	conditions   conditionWriter              // nil: no conditions are written
 	profileNames func() ([]string, bool)      // of SizingProfiles; nil: there are none
 	summaries    *summary.Writer              // nil: no condition Updating is written
-	unused       map[decision.Act]int         // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
 }
 
 // reported is what was reported, so that it is not reported again in each pass.
@@ -249,25 +246,18 @@ type skips struct {
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
-	limit := rate.Inf
-	burst := 0
-	if c.RateLimit > 0 {
-		limit = rate.Limit(c.RateLimit)
-		burst = c.RateBurst
-	}
 	if c.DryRun {
 		events = noEvents{}
 	}
 	return &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
-		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
+		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		reported: reported{
 			dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
 			fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
 			rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
 		},
-		unused: map[decision.Act]int{}, rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
+		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
 }
 
