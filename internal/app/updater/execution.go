@@ -33,28 +33,34 @@ type execution struct {
 	exists    map[string]bool        // the governed pods, by UID
 	guard     *scalepoint.Guard      // nil: no change waits for an HPA
 
+	queues   *lanes
+	siblings *siblings
+
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
 	evicted   map[cluster.Key]decision.Decision
 	resized   map[cluster.Key]decision.Decision
-	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
-	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
-	slowed    bool                     // a resize has waited for the rate limit in this pass
-	shrinking map[string]int           // those of inFlight that only lower requests, by node
-	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
-	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
-	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
+	unchecked map[string]int // dry runs without an answer since the last one with an answer, by namespace
+}
+
+func newExecution(u *updater, now time.Time, pass *plan.Pass, governed []cluster.Governed, decisions []decision.Decision) *execution {
+	e := &execution{
+		updater: u, now: now, sizeClass: make(map[cluster.Key]string, len(governed)), exists: make(map[string]bool, len(decisions)),
+		queues: newLanes(), siblings: newSiblings(), pass: pass,
+		evicted: map[cluster.Key]decision.Decision{}, resized: map[cluster.Key]decision.Decision{}, unchecked: map[string]int{},
+	}
+	for i := range decisions {
+		e.exists[decisions[i].Pod.UID] = true
+	}
+	for i := range governed {
+		e.sizeClass[governed[i].Autoscaler.Key] = process.SizeLog2(len(governed[i].Pods))
+	}
+	return e
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
 func (e *execution) execute(ctx context.Context) {
-	e.evicted = map[cluster.Key]decision.Decision{}
-	e.resized = map[cluster.Key]decision.Decision{}
-	e.unchecked = map[string]int{}
 	e.rates.begin()
-	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
-	e.shrinking, e.impatient = map[string]int{}, map[string]bool{}
-	e.progress.L = &e.mu
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
@@ -66,36 +72,41 @@ func (e *execution) execute(ctx context.Context) {
 		}
 	}
 	e.executeCapacity(ctx)
-	queues := newLanes()
-	e.add(queues, actions)
+	e.add(actions)
 	var all errgroup.Group
 	for _, l := range everyLane {
-		all.Go(func() error { return e.executeLane(ctx, queues, l) })
+		all.Go(func() error { return e.executeLane(ctx, l) })
 	}
 	_ = all.Wait() // errors are counted and logged where they occur
 }
 
 // executeLane carries out the actions of one lane in order, a few at a time.
-func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) error {
+func (e *execution) executeLane(ctx context.Context, l lane) error {
 	var workers errgroup.Group
 	workers.SetLimit(maxWorkers)
 	if l.boost {
 		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
-	for d, more := queues.next(l); more; d, more = queues.next(l) {
+	for d, more := e.queues.next(l); more; d, more = e.queues.next(l) {
 		why, held := e.heldBy(&d)
 		allowed := held || e.waitForRate(ctx, &d)
-		e.sent(&d)
+		e.siblings.sent(&d)
 		workers.Go(func() error {
-			defer queues.done()
-			defer e.answered(&d)
-			e.afterShrinks(&d)
-			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, &turn{d, allowed, why})) })
+			defer e.queues.done()
+			defer e.siblings.answered(&d)
+			e.siblings.afterShrinks(&d)
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(e.try(ctx, &turn{d, allowed, why})) })
 			e.health.Active(time.Now())
 			return nil
 		})
 	}
 	return workers.Wait()
+}
+
+// add appends actions to the queues.
+func (e *execution) add(actions []decision.Decision) {
+	e.siblings.add(actions)
+	e.queues.add(actions)
 }
 
 // A turn is a decision that is about to be carried out.
@@ -179,6 +190,19 @@ func (e *execution) frozen(_ context.Context, d *turn) (decision.Reason, bool) {
 
 func (e *execution) awaitsHPA(_ context.Context, d *turn) (decision.Reason, bool) {
 	return decision.Reason{Code: decision.HPANotWritten}, e.guard.Holds(&d.Decision)
+}
+
+// overQuota reports whether a quota has refused a resize of the same controller since an eviction was planned, and returns the reason to
+// leave the pod. It first waits for the answers to the resizes of the controller: they show whether the quota admits the replacement.
+func (e *execution) overQuota(_ context.Context, d *turn) (decision.Reason, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass.DependsOnResizes(d.Decision) {
+		e.mu.Unlock()
+		e.siblings.afterResizes(d.Pod.Controller)
+		e.mu.Lock()
+	}
+	return e.pass.OverQuota(d.Decision)
 }
 
 func (e *execution) isHeld(_ context.Context, d *turn) (decision.Reason, bool) {
@@ -364,7 +388,7 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 	failure := "EvictionRateLimiterWaitFailed"
 	if d.Do == decision.Resize {
 		failure = "InPlaceUpdateRateLimiterWaitFailed"
-		e.slow()
+		e.siblings.slow()
 	}
 	isNew, err := e.rates.wait(ctx, d)
 	if isNew {

@@ -433,13 +433,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	pass.Learn()
 	u.pending.observe(now, decisions, u.metrics.observePending)
 	watch.Step("FilterPods")
-	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
-	for i := range decisions {
-		e.exists[decisions[i].Pod.UID] = true
-	}
-	for i := range w.Governed {
-		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
-	}
+	e := newExecution(u, now, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
 	u.reportRooms(pass.Rooms())
 	u.reportInvalidAnnotations(served)
