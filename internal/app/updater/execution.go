@@ -137,7 +137,7 @@ func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 	err := e.perform(ctx, &d.Decision)
 	if err == nil {
 		e.succeeded(&d.Decision)
-		e.releaseAfter(ctx, &d.Decision)
+		e.capacity.releaseAfter(ctx, &d.Decision)
 		return nil
 	}
 	next := e.record(e.outcome(&d.Decision, err))

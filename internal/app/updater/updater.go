@@ -92,8 +92,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u.replacements = actuation.NewReplacements(clients)
 		u.preemption.reader = clients
 		u.conditions, u.profileNames = world, world.ProfileNames
-		u.capacity = newCapacity(c, clients)
-		u.capacity.watch = world
+		u.capacity.connect(clients, world)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -249,7 +248,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	if c.DryRun {
 		events = noEvents{}
 	}
-	return &updater{
+	u := &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
 		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		reported: reported{
@@ -259,6 +258,8 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 		},
 		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
+	u.capacity = capacityProvider{config: &u.config, log: log}
+	return u
 }
 
 // An Updater runs single passes of the updater, for callers that control the time.
@@ -425,7 +426,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
-	w.Provider, w.Requests = u.provider(ctx, now)
+	w.Provider, w.Requests = u.capacity.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
