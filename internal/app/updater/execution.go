@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // execution carries out the decisions of one pass.
@@ -66,7 +64,7 @@ func (e *execution) execute(ctx context.Context) {
 		switch {
 		case d.Do == decision.Leave:
 		case e.config.DryRun:
-			e.logDryRun(&d)
+			e.report.dryRun(&d)
 		default:
 			actions = append(actions, d)
 		}
@@ -142,7 +140,7 @@ func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 	}
 	next := e.record(e.outcome(&d.Decision, err))
 	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
-		e.reportFallback(&d.Decision, kube.Answer(err))
+		e.report.fallback(&d.Decision, kube.Answer(err))
 	}
 	return next
 }
@@ -156,7 +154,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	case errors.Is(err, kube.ErrNotSent):
 		return func() []decision.Decision { return e.pass.Skipped(*d, decision.OutOfTime) }
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
-		e.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
+		e.report.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return func() []decision.Decision {
 			e.pass.Gone(*d)
 			return nil
@@ -164,7 +162,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	}
 	e.countFailure(d, failureOf(d, err))
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
-	e.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
+	e.report.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	return func() []decision.Decision {
 		next := e.pass.Refused(*d, refusal)
 		for i := range next {
@@ -239,7 +237,7 @@ func (e *execution) staysUnsized(ctx context.Context, d *turn) (decision.Reason,
 	}
 	why, stopped = e.pass.DryRun(d.Decision, replacement, failed)
 	if stopped {
-		e.logger(&d.Decision).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
+		e.report.logger(&d.Decision).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
 	}
 	return why, stopped
 }
@@ -272,7 +270,7 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 	case errors.Is(err, kube.ErrWebhook):
 		return nil, kube.Answer(err), true
 	case err != nil:
-		e.logger(d).Debug("The dry run of a replacement failed, so it is not known whether it would get the recommended requests", slog.Any("error", err))
+		e.report.logger(d).Debug("The dry run of a replacement failed, so it is not known whether it would get the recommended requests", slog.Any("error", err))
 		return nil, "", false
 	}
 	return replacement, "", true
@@ -354,27 +352,6 @@ func failureOf(d *decision.Decision, err error) string {
 	return "InPlaceUpdateError"
 }
 
-// An intent is the action that a dry run logs for a pod, and its reason.
-type intent struct {
-	do   decision.Act
-	code decision.ReasonCode
-}
-
-// logDryRun logs the action for a pod, and logs it again only when the action or its reason changes.
-func (e *execution) logDryRun(d *decision.Decision) {
-	current := intent{d.Do, d.Reason.Code}
-	if e.dryRunLogged[d.Pod.UID] == current {
-		return
-	}
-	e.dryRunLogged[d.Pod.UID] = current
-	e.logger(d).Info("Would change a pod")
-}
-
-// logger returns a logger with the attributes of a decision.
-func (e *execution) logger(d *decision.Decision) *slog.Logger {
-	return e.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
-}
-
 // waitForRate waits until the rate limit allows a decision. It returns false if the limit allows no more actions of this kind
 // in this pass, or the pass ends first. The next pass decides on these pods again.
 func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool {
@@ -429,7 +406,7 @@ func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 		// not wrap a refusal.
 		return errors.New("pod resized, but failed to remove the annotation of its startup boost: " + kube.Answer(err))
 	default:
-		e.logger(d).Warn("Resized a pod in place, but failed to annotate it", slog.String("error", kube.Answer(err)))
+		e.report.logger(d).Warn("Resized a pod in place, but failed to annotate it", slog.String("error", kube.Answer(err)))
 	}
 	return nil
 }
@@ -439,47 +416,24 @@ const annotationInPlace = "vpaInPlaceUpdated"
 
 // succeeded records a decision that was carried out, and reports it.
 func (e *execution) succeeded(d *decision.Decision) {
+	a := d.Autoscaler
+	class := e.sizeClass[a.Key]
 	e.mu.Lock()
 	e.pass.Done(*d)
 	switch d.Do {
 	case decision.Resize:
-		e.resized[d.Autoscaler.Key] = *d
-		delete(e.fallbackReported, d.Autoscaler.Key)
+		e.resized[a.Key] = *d
+		e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
 	case decision.Evict, decision.Delete:
-		e.evicted[d.Autoscaler.Key] = *d
+		e.evicted[a.Key] = *d
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
 		if d.Do == decision.Evict {
 			e.pending.evicted(e.now, d)
 		}
 	case decision.Surge, decision.Leave:
 	}
-	delete(e.heldReported, d.Autoscaler.Key)
 	e.mu.Unlock()
-
-	a := d.Autoscaler
-	class := e.sizeClass[a.Key]
-	if d.Rescue {
-		e.events.Autoscaler(a, event.OOMRescued, rescueText(d))
-	}
-	if d.Do == decision.Delete {
-		e.logger(d).Info("Deleted a pod")
-		e.events.Pod(d.Pod, event.OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
-		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
-		return
-	}
-	if d.Do == decision.Surge {
-		e.logger(d).Info("Began a surge")
-		e.events.Pod(d.Pod, event.Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
-		return
-	}
-	if d.Do == decision.Evict {
-		e.logger(d).Info("Evicted a pod")
-		e.events.Evicted(d.Pod, a)
-		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
-		return
-	}
-	e.logger(d).Info("Resized a pod in place")
-	e.events.Resized(d.Pod)
-	e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
+	e.report.changed(d)
 }
 
 // countFailure counts an attempt that failed.
@@ -493,7 +447,7 @@ func (e *execution) countFailure(d *decision.Decision, reason string) {
 	e.metrics.evictFailed.WithLabelValues(class, a.Mode.String(), reason, a.Name, a.Namespace).Inc()
 }
 
-// finish publishes what was done, and forgets pods and autoscalers that are gone.
+// finish publishes what was done.
 func (e *execution) finish() {
 	withEvicted := process.NewTally(e.metrics.withEvicted)
 	for key, d := range e.evicted {
@@ -505,9 +459,6 @@ func (e *execution) finish() {
 		withResized.Add(e.sizeClass[key], "", 1)
 	}
 	withResized.Publish(false)
-	maps.DeleteFunc(e.dryRunLogged, func(uid string, _ intent) bool { return !e.exists[uid] })
-	maps.DeleteFunc(e.fallbackReported, func(key cluster.Key, _ bool) bool { return !e.governs(key) })
-	maps.DeleteFunc(e.heldReported, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !e.governs(key) })
 }
 
 // governs reports whether an autoscaler takes part in this pass.

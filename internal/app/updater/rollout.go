@@ -18,7 +18,6 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -57,7 +56,7 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 			e.rollouts[a.Key] = shown
 		}
 		if report != shown.rolloutReport {
-			e.warnOf(a, report, shown.rolloutReport)
+			e.report.rollout(a, report, shown.rolloutReport)
 			shown.rolloutReport, shown.written = report, false
 		}
 		if e.conditions != nil && !e.config.DryRun && shown.isDue(now) {
@@ -69,19 +68,6 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 	}
 	e.writeConditions(ctx, now, due)
 	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
-}
-
-// warnOf logs what is new in a report, and writes a warning event about it.
-func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
-	if report.problem != "" && report.problem != before.problem {
-		e.log.Warn("A VPA has an invalid annotation; its condition AnnotationInvalid has the details",
-			slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
-		e.events.Autoscaler(a, event.InvalidAnnotation, report.problem)
-	}
-	if report.reverted != "" && report.reverted != before.reverted {
-		e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
-		e.events.Autoscaler(a, event.Reverted, report.reverted)
-	}
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

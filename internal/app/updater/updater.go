@@ -188,7 +188,6 @@ type updater struct {
 	budget  plan.Budget
 	world   world
 	pods    podChanger
-	events  eventRecorder
 	lease   statusLease
 	ledger  *ledger.Ledger
 	states  *updatestate.Recorder
@@ -197,7 +196,11 @@ type updater struct {
 	health  *process.Health
 	log     *slog.Logger
 
-	reported
+	report *reporter
+
+	rollouts     map[cluster.Key]*rolloutShown // what was reported last
+	rescueStates map[cluster.Key]*rescueReport // what is shown
+
 	skips
 
 	capacity capacityProvider // asks for capacity before evictions
@@ -221,21 +224,6 @@ type updater struct {
 	summaries    *summary.Writer              // nil: no condition Updating is written
 }
 
-// reported is what was reported, so that it is not reported again in each pass.
-type reported struct {
-	dryRunLogged     map[string]intent                            // the last action that a dry run logged for each pod, by UID
-	unknownSince     map[string]time.Time                         // pods whose controller has an unknown number of replicas, by UID
-	lastNotices      map[string]notice                            // pods that were left in the last pass, by UID
-	heldReported     map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
-	fallbackReported map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
-	shortReported    map[cluster.Workload]bool                    // controllers without replacements of evicted pods
-	unownedReported  map[string]bool                              // pods without a controller, by UID
-	roomReported     map[string]string                            // the plan that was logged for a node, by node
-	invalidReported  map[string]bool                              // annotations without a valid value
-	rollouts         map[cluster.Key]*rolloutShown                // what was reported last
-	rescueStates     map[cluster.Key]*rescueReport                // what is shown
-}
-
 // skips are why the last passes were skipped.
 type skips struct {
 	paused      bool      // the last pass was skipped because the status lease was not valid
@@ -245,17 +233,10 @@ type skips struct {
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
-	if c.DryRun {
-		events = noEvents{}
-	}
 	u := &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
+		config: c, budget: c.budget(), world: w, pods: pods, lease: lease, ledger: ledger.New(),
 		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
-		reported: reported{
-			dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
-			fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-			rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
-		},
+		report: newReporter(&c, events, log), rollouts: map[cluster.Key]*rolloutShown{}, rescueStates: map[cluster.Key]*rescueReport{},
 		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
 	u.capacity = capacityProvider{config: &u.config, log: log}
@@ -312,7 +293,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 // gather returns the part of the cluster that a pass decides on: the served autoscalers, their pods, and the limits, scales and
 // nodes that apply to them.
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
-	u.reportUnowned(s.Pods, served)
+	u.report.unownedPods(s.Pods, served)
 	w := plan.World{
 		Governed:    cluster.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
@@ -361,26 +342,6 @@ func (u *updater) addBudgets(budgets map[string][]cluster.DisruptionBudget, p *c
 	if all, known := u.world.DisruptionBudgets(p.Namespace); known {
 		budgets[p.Namespace] = all
 	}
-}
-
-// reportUnowned writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
-// an autoscaler to size it.
-func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscaler) {
-	autoscaled := make(map[string]bool, len(served))
-	for _, a := range served {
-		autoscaled[a.Namespace] = true
-	}
-	current := map[string]bool{}
-	for _, p := range pods {
-		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {
-			continue
-		}
-		current[p.UID] = true
-		if !u.unownedReported[p.UID] {
-			u.events.Pod(p, event.NotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
-		}
-	}
-	u.unownedReported = current
 }
 
 // pass is one pass of the loop.
@@ -436,9 +397,9 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("FilterPods")
 	e := newExecution(u, now, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
-	u.reportRooms(pass.Rooms())
-	u.reportInvalidAnnotations(served)
-	e.reportShortages(pass.Shortages())
+	u.report.planned(pass.Rooms())
+	u.report.annotations(served)
+	u.report.missing(pass.Shortages())
 	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() {
 		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
