@@ -91,7 +91,8 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		u.replacements = actuation.NewReplacements(clients)
 		u.preemption.reader = clients
-		u.conditions, u.profileNames = world, world.ProfileNames
+		u.conditions.writer = world
+		u.conditions.profileNames = world.ProfileNames
 		u.capacity.connect(clients, world)
 		u.reportUnknownRoom()
 		if !c.DryRun {
@@ -106,13 +107,13 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.summaries = summary.NewWriter(world, p.Log)
+		u.conditions.summaries = summary.NewWriter(world, p.Log)
 		if u.throttling, err = newThrottling(c, h, p.Log); err != nil {
 			return err
 		}
 		beside, stop := context.WithCancel(ctx)
 		var workers sync.WaitGroup
-		workers.Go(func() { u.summaries.Run(beside) })
+		workers.Go(func() { u.conditions.summaries.Run(beside) })
 		workers.Go(func() { u.throttling.Run(beside) })
 		defer workers.Wait()
 		defer stop()
@@ -198,9 +199,6 @@ type updater struct {
 
 	report *reporter
 
-	rollouts     map[cluster.Key]*rolloutShown // what was reported last
-	rescueStates map[cluster.Key]*rescueReport // what is shown
-
 	skips
 
 	capacity capacityProvider // asks for capacity before evictions
@@ -218,10 +216,8 @@ type updater struct {
 	waits changeAwaiter // nil: no early passes
 	cost  time.Duration // of the last pass, see passClock
 
-	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter              // nil: no conditions are written
-	profileNames func() ([]string, bool)      // of SizingProfiles; nil: there are none
-	summaries    *summary.Writer              // nil: no condition Updating is written
+	stale      func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	conditions conditionReporter
 }
 
 // skips are why the last passes were skipped.
@@ -236,10 +232,13 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	u := &updater{
 		config: c, budget: c.budget(), world: w, pods: pods, lease: lease, ledger: ledger.New(),
 		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
-		report: newReporter(&c, events, log), rollouts: map[cluster.Key]*rolloutShown{}, rescueStates: map[cluster.Key]*rescueReport{},
+		report: newReporter(&c, events, log),
 		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
 	u.capacity = capacityProvider{config: &u.config, log: log}
+	u.conditions = conditionReporter{
+		config: &u.config, health: h, log: log, rollouts: map[cluster.Key]*rolloutShown{}, rescues: map[cluster.Key]*rescueReport{},
+	}
 	return u
 }
 
@@ -415,7 +414,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	if u.config.Journal != nil {
 		u.config.Journal(now, decisions)
 	}
-	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
+	clock.waiting(func() { u.conditions.writeRescues(ctx, now, served, decisions, e.governs) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
 	u.throttling.Ask(u.ledger.ThrottlingQueries(now, w.Governed))
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
