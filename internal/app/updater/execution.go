@@ -218,7 +218,7 @@ const (
 // staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. If the API server cannot
 // tell, the pod is changed, and the back-off limits how often.
 func (e *execution) staysUnsized(ctx context.Context, d *turn) (decision.Reason, bool) {
-	if e.replacements == nil {
+	if e.actuators.replacements == nil {
 		return decision.Reason{}, false
 	}
 	needed, why, stopped := e.needsDryRun(&d.Decision)
@@ -265,7 +265,7 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 	}
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
-	replacement, err := e.replacements.DryRun(ctx, d.Pod)
+	replacement, err := e.actuators.replacements.DryRun(ctx, d.Pod)
 	switch {
 	case errors.Is(err, kube.ErrWebhook):
 		return nil, kube.Answer(err), true
@@ -278,7 +278,7 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 
 // diagnose finds out why evictions had no effect.
 func (e *execution) diagnose(ctx context.Context) {
-	if e.replacements == nil || e.config.DryRun {
+	if e.actuators.replacements == nil || e.config.DryRun {
 		return
 	}
 	var workers errgroup.Group
@@ -384,21 +384,21 @@ func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 	}
 	switch d.Do {
 	case decision.Evict:
-		return e.pods.Evict(gated, d.Pod)
+		return e.actuators.pods.Evict(gated, d.Pod)
 	case decision.Delete:
-		return e.pods.Delete(gated, d.Pod) // without asking disruption budgets
+		return e.actuators.pods.Delete(gated, d.Pod) // without asking disruption budgets
 	case decision.Surge: // the pod is removed in a later pass, when an additional pod is ready
-		return e.surges.Start(gated, e.now, d.Pod)
+		return e.actuators.surges.Start(gated, e.now, d.Pod)
 	case decision.Resize, decision.Leave:
 	}
-	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
+	if err := e.actuators.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
 	}
 	var boosts []string // annotations of startup boosts that have ended
 	for _, c := range d.Unboost {
 		boosts = append(boosts, policy.BoostAnnotation+c)
 	}
-	err = e.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
+	err = e.actuators.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
 	switch {
 	case err == nil, errors.Is(err, kube.ErrNotFound):
 	case len(boosts) > 0:

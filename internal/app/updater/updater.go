@@ -83,13 +83,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
-		}
-		if !c.ReadOnly {
+			u.actuators.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
+			u.actuators.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.actuators.pods, &u.config.Common, m.surges, h, p.Log)
 			u.rights.checker = clients
-			u.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
-		u.replacements = actuation.NewReplacements(clients)
+		u.actuators.replacements = actuation.NewReplacements(clients)
 		u.preemption.reader = clients
 		u.conditions.writer = world
 		u.conditions.profileNames = world.ProfileNames
@@ -185,52 +183,49 @@ type statusLease interface {
 
 // updater applies recommendations to running pods, one pass per tick. It is owned by one goroutine.
 type updater struct {
-	config  Config
-	budget  plan.Budget
-	world   world
-	pods    podChanger
-	lease   statusLease
-	ledger  *ledger.Ledger
-	states  *updatestate.Recorder
-	rates   *rates
-	metrics *Metrics
-	health  *process.Health
-	log     *slog.Logger
-
-	report *reporter
-
-	skips
-
-	capacity capacityProvider // asks for capacity before evictions
-	pending  pendingTimes     // of replacements
-
-	replacements replacementDryRunner // nil: replacements are not created in dry runs
-	rights       rights               // for features that upstream does not have
-
-	preemption preemption
-
-	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
-	surges      *surges.Surger       // nil: no pod is surged
-	throttling  *throttling.Observer // nil: there is no Prometheus
-
-	waits changeAwaiter // nil: no early passes
-	cost  time.Duration // of the last pass, see passClock
-
-	stale      func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	config     Config
+	budget     plan.Budget
+	world      world
+	actuators  actuators
+	ledger     *ledger.Ledger
+	states     *updatestate.Recorder
+	rates      *rates
+	metrics    *Metrics
+	health     *process.Health
+	log        *slog.Logger
+	report     *reporter
 	conditions conditionReporter
+	capacity   capacityProvider // asks for capacity before evictions
+	pending    pendingTimes     // of replacements
+	rights     rights           // for features that upstream does not have
+	preemption preemption
+	throttling *throttling.Observer // nil: there is no Prometheus
+
+	readiness
+	pace
 }
 
-// skips are why the last passes were skipped.
-type skips struct {
-	paused      bool      // the last pass was skipped because the status lease was not valid
-	outdated    bool      // the last pass was skipped because a watch was not up to date
-	wasCurrent  bool      // all watches have been up to date once
-	pausedSince time.Time // the first of the last passes that were skipped in a row; zero if the last one was not
+// actuators carry out actions.
+type actuators struct {
+	pods         podChanger
+	replacements replacementDryRunner // nil: replacements are not created in dry runs
+	scalePoints  *scalepoint.Adjuster // nil: no HPA is changed
+	surges       *surges.Surger       // nil: no pod is surged
+}
+
+// readiness is whether pods may be changed, and why the last passes were skipped.
+type readiness struct {
+	lease       statusLease
+	stale       func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	paused      bool                         // the last pass was skipped because the status lease was not valid
+	outdated    bool                         // the last pass was skipped because a watch was not up to date
+	wasCurrent  bool                         // all watches have been up to date once
+	pausedSince time.Time                    // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
 	u := &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, lease: lease, ledger: ledger.New(),
+		config: c, budget: c.budget(), world: w, actuators: actuators{pods: pods}, readiness: readiness{lease: lease}, ledger: ledger.New(),
 		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		report: newReporter(&c, events, log),
 		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
@@ -377,7 +372,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.pausedSince = time.Time{}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
+	served := u.actuators.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
@@ -401,7 +396,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.report.missing(pass.Shortages())
 	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() {
-		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
+		e.guard = u.actuators.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
 		u.states.Begin(now, u.ledger, u.budget.Delays, actedOn(decisions, pass.CapacitySteps()))
 		e.diagnose(ctx)
@@ -525,10 +520,10 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 // advanceSurges carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
 // begin.
 func (u *updater) advanceSurges(ctx context.Context, now time.Time) *surge.State {
-	if u.surges == nil {
+	if u.actuators.surges == nil {
 		return nil
 	}
-	inProgress, failed := u.surges.Advance(ctx, now)
+	inProgress, failed := u.actuators.surges.Advance(ctx, now)
 	for _, f := range failed {
 		if f.Pod != nil {
 			u.ledger.SurgeFailed(now, f.Pod, f.Reason)
