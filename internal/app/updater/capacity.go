@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -247,18 +245,15 @@ func (e *execution) executeCapacity(ctx context.Context) {
 		return
 	}
 	for _, creates := range []bool{false, true} {
-		var workers errgroup.Group
-		workers.SetLimit(maxWorkers)
+		var part []*headroom.Step
 		for i := range steps {
-			if (steps[i].Request == nil) != creates {
-				continue
+			if (steps[i].Request == nil) == creates {
+				part = append(part, &steps[i])
 			}
-			workers.Go(func() error {
-				process.Attempt(e.log, e.health, aboutStep(&steps[i]).String(), func() { e.tryCapacity(ctx, &steps[i]) })
-				return nil
-			})
 		}
-		_ = workers.Wait() // errors are logged where they occur
+		process.Each(maxWorkers, part, func(step *headroom.Step) {
+			process.Attempt(e.log, e.health, aboutStep(step).String(), func() { e.tryCapacity(ctx, step) })
+		})
 	}
 	if len(steps) > 0 {
 		e.capacity.listed = time.Time{} // the next pass reads what has changed

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -73,24 +71,18 @@ func (c *conditionReporter) write(ctx context.Context, now time.Time, due []cond
 	due = slices.DeleteFunc(due, func(w conditionWrite) bool { return !isOurs(w.autoscaler) })
 	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
 	defer cancel()
-	var workers errgroup.Group
-	workers.SetLimit(maxWorkers)
-	for _, w := range due {
-		workers.Go(func() error {
-			if ctx.Err() != nil {
-				return nil // not tried
-			}
-			key := w.autoscaler.Key.String()
-			err := errors.New("the write panicked; the log line before this one has the cause")
-			process.Attempt(c.log, c.health, key, func() { _, err = c.writer.WriteConditions(ctx, w.autoscaler, now, w.say...) })
-			w.attempt.record(now, err)
-			if err != nil {
-				c.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))
-			}
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are logged where they occur
+	process.Each(maxWorkers, due, func(w conditionWrite) {
+		if ctx.Err() != nil {
+			return // not tried
+		}
+		key := w.autoscaler.Key.String()
+		err := errors.New("the write panicked; the log line before this one has the cause")
+		process.Attempt(c.log, c.health, key, func() { _, err = c.writer.WriteConditions(ctx, w.autoscaler, now, w.say...) })
+		w.attempt.record(now, err)
+		if err != nil {
+			c.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))
+		}
+	})
 }
 
 // recommended returns whether podfit's recommender serves an autoscaler. The status of others belongs to the recommender that they name, so

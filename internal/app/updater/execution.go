@@ -71,15 +71,11 @@ func (e *execution) execute(ctx context.Context) {
 	}
 	e.executeCapacity(ctx)
 	e.add(actions)
-	var all errgroup.Group
-	for _, l := range everyLane {
-		all.Go(func() error { return e.executeLane(ctx, l) })
-	}
-	_ = all.Wait() // errors are counted and logged where they occur
+	process.Each(len(everyLane), everyLane, func(l lane) { e.executeLane(ctx, l) })
 }
 
 // executeLane carries out the actions of one lane in order, a few at a time.
-func (e *execution) executeLane(ctx context.Context, l lane) error {
+func (e *execution) executeLane(ctx context.Context, l lane) {
 	var workers errgroup.Group
 	workers.SetLimit(maxWorkers)
 	if l.boost {
@@ -98,7 +94,7 @@ func (e *execution) executeLane(ctx context.Context, l lane) error {
 			return nil
 		})
 	}
-	return workers.Wait()
+	_ = workers.Wait() // errors are counted and logged where they occur
 }
 
 // add appends actions to the queues.
@@ -281,22 +277,17 @@ func (e *execution) diagnose(ctx context.Context) {
 	if e.actuators.replacements == nil || e.config.DryRun {
 		return
 	}
-	var workers errgroup.Group
-	for _, d := range e.pass.Undiagnosed() {
-		workers.Go(func() error {
-			replacement, failed, known := e.dryRun(ctx, &d)
-			e.record(func() []decision.Decision {
-				if known {
-					e.pass.Diagnosed(d, replacement, failed)
-				} else {
-					e.pass.NotDiagnosed(d)
-				}
-				return nil
-			})
+	process.Each(maxWorkers, e.pass.Undiagnosed(), func(d decision.Decision) {
+		replacement, failed, known := e.dryRun(ctx, &d)
+		e.record(func() []decision.Decision {
+			if known {
+				e.pass.Diagnosed(d, replacement, failed)
+			} else {
+				e.pass.NotDiagnosed(d)
+			}
 			return nil
 		})
-	}
-	_ = workers.Wait() // no worker returns an error
+	})
 }
 
 // record reports the outcome of a decision to the pass.

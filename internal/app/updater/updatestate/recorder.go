@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -433,19 +431,13 @@ func (r *Recorder) releaseAll(dropped ...[]stateUpdate) {
 func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout time.Duration) {
 	ctx, cancel := process.WindUp(ctx, timeout)
 	defer cancel()
-	var workers errgroup.Group
-	workers.SetLimit(maxWrites)
-	for _, w := range writes {
-		workers.Go(func() error {
-			if ctx.Err() != nil { // a later pass writes it
-				r.release(w.turn)
-				return nil
-			}
-			w.do(ctx, w.turn)
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are counted and logged where they occur
+	process.Each(maxWrites, writes, func(w stateUpdate) {
+		if ctx.Err() != nil { // a later pass writes it
+			r.release(w.turn)
+			return
+		}
+		w.do(ctx, w.turn)
+	})
 	r.reportFailures()
 }
 
