@@ -42,10 +42,9 @@ func (e *execution) notAnnounced(ctx context.Context, d *turn) (decision.Reason,
 func (e *execution) announceRequest(ctx context.Context, step *headroom.Step) bool {
 	why, announced := e.states.Announce(ctx, e.now, step.Pod.Workload())
 	if !announced {
-		e.record(func() []decision.Decision {
-			e.pass.NotAnnounced(step, why)
-			return nil
-		})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.pass.NotAnnounced(step, why)
 	}
 	return announced
 }

@@ -277,14 +277,13 @@ func (e *execution) tryCapacity(ctx context.Context, step *headroom.Step) {
 	if errors.Is(err, kube.ErrNotSent) || errors.Is(err, kube.ErrNotFound) {
 		return // the next pass decides again
 	}
-	e.record(func() []decision.Decision {
-		if err != nil {
-			e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
-		} else {
-			e.pass.CapacityDone(step)
-		}
-		return nil
-	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
+		return
+	}
+	e.pass.CapacityDone(step)
 }
 
 // carryOut creates or deletes a request for capacity.

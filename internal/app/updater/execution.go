@@ -279,14 +279,13 @@ func (e *execution) diagnose(ctx context.Context) {
 	}
 	process.Each(maxWorkers, e.pass.Undiagnosed(), func(d decision.Decision) {
 		replacement, failed, known := e.dryRun(ctx, &d)
-		e.record(func() []decision.Decision {
-			if known {
-				e.pass.Diagnosed(d, replacement, failed)
-			} else {
-				e.pass.NotDiagnosed(d)
-			}
-			return nil
-		})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if known {
+			e.pass.Diagnosed(d, replacement, failed)
+		} else {
+			e.pass.NotDiagnosed(d)
+		}
 	})
 }
 

@@ -91,6 +91,7 @@ func (e *execution) publishOutcome(decisions []decision.Decision) {
 // A notice is what the log and the events report about a pod that is left unchanged. It is reported again only when it changes.
 type notice struct {
 	code       decision.ReasonCode
+	since      time.Time           // when the number of replicas became unknown, if code is ReplicasUnknown
 	persists   bool                // the reason usually ends by itself, and has not for longer than usual
 	refused    decision.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
 	unanswered bool                // actions on the pod have been without an answer for long, whatever the current reason is
@@ -100,8 +101,12 @@ type notice struct {
 // noticeOf also returns the reason to report if actions on the pod have been without an answer for long.
 func (e *execution) noticeOf(d *decision.Decision) (n notice, unanswered decision.Reason) {
 	n = notice{code: d.Reason.Code, refused: d.Refused.Code}
-	if d.Reason.Code == decision.ReplicasUnknown {
-		n.persists = e.report.hasBeenUnknown(e.now, d.Pod.UID, e.config.Interval)
+	if n.code == decision.ReplicasUnknown {
+		n.since = e.now
+		if last := e.report.notices[d.Pod.UID]; last.code == n.code {
+			n.since = last.since
+			n.persists = last.persists || e.now.Sub(n.since) >= e.config.Interval*9/10
+		}
 	}
 	if d.Reason.Code == decision.RescueInProgress {
 		n.persists = d.Reason.For >= rescueTakesTooLong
@@ -118,16 +123,15 @@ const rescueTakesTooLong = 15 * time.Minute
 // A reporter writes logs and events about what passes decide and do. It remembers what it has reported, so that it is not reported again in
 // each pass.
 type reporter struct {
-	log          *slog.Logger
-	events       eventRecorder
-	tables       io.Writer                 // where a dry run writes tables; nil: nowhere
-	dryRuns      map[string]intent         // the last action that a dry run logged for each pod, by UID
-	unknownSince map[string]time.Time      // pods whose controller has an unknown number of replicas, by UID
-	notices      map[string]notice         // pods that were left in the last pass, by UID
-	shortages    map[cluster.Workload]bool // controllers without replacements of evicted pods
-	unowned      map[string]bool           // pods without a controller, by UID
-	rooms        map[string]string         // the plan that was logged for a node, by node
-	invalid      map[string]bool           // annotations without a valid value
+	log       *slog.Logger
+	events    eventRecorder
+	tables    io.Writer                 // where a dry run writes tables; nil: nowhere
+	dryRuns   map[string]intent         // the last action that a dry run logged for each pod, by UID
+	notices   map[string]notice         // pods that were left in the last pass, by UID
+	shortages map[cluster.Workload]bool // controllers without replacements of evicted pods
+	unowned   map[string]bool           // pods without a controller, by UID
+	rooms     map[string]string         // the plan that was logged for a node, by node
+	invalid   map[string]bool           // annotations without a valid value
 
 	mu        sync.Mutex                                   // guards the following while pods are changed
 	held      map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
@@ -136,7 +140,7 @@ type reporter struct {
 
 func newReporter(c *Config, events eventRecorder, log *slog.Logger) *reporter {
 	r := &reporter{
-		log: log, events: events, dryRuns: map[string]intent{}, unknownSince: map[string]time.Time{},
+		log: log, events: events, dryRuns: map[string]intent{},
 		held: map[cluster.Key]map[decision.ReasonCode]bool{}, fallbacks: map[cluster.Key]bool{},
 	}
 	if c.DryRun {
@@ -144,16 +148,6 @@ func newReporter(c *Config, events eventRecorder, log *slog.Logger) *reporter {
 		r.tables = c.Tables
 	}
 	return r
-}
-
-// hasBeenUnknown reports whether the number of replicas of a pod's controller has been unknown for about an interval.
-func (r *reporter) hasBeenUnknown(now time.Time, uid string, interval time.Duration) bool {
-	last := r.notices[uid]
-	if last.code != decision.ReplicasUnknown {
-		r.unknownSince[uid] = now
-		return false
-	}
-	return last.persists || now.Sub(r.unknownSince[uid]) >= interval*9/10
 }
 
 // left logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if users may have to act.
@@ -356,7 +350,6 @@ func (r *reporter) rollout(a *cluster.Autoscaler, report, before rolloutReport) 
 // forget removes pods and autoscalers that are gone. notices are those of the pass.
 func (r *reporter) forget(notices map[string]notice, exists map[string]bool, governs func(cluster.Key) bool) {
 	r.notices = notices
-	maps.DeleteFunc(r.unknownSince, func(uid string, _ time.Time) bool { return notices[uid].code != decision.ReplicasUnknown })
 	maps.DeleteFunc(r.dryRuns, func(uid string, _ intent) bool { return !exists[uid] })
 	maps.DeleteFunc(r.fallbacks, func(key cluster.Key, _ bool) bool { return !governs(key) })
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !governs(key) })

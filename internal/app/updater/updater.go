@@ -387,7 +387,9 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	pass.Learn()
-	u.pending.observe(now, decisions, u.metrics.observePending)
+	u.pending.observe(now, decisions, func(took time.Duration, capacity string) {
+		u.metrics.pending.WithLabelValues(capacity).Observe(took.Seconds())
+	})
 	watch.Step("FilterPods")
 	e := newExecution(u, now, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
