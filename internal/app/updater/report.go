@@ -158,8 +158,7 @@ func (r *reporter) left(d *decision.Decision, n notice, unanswered decision.Reas
 	if n.code == decision.NotSmallerThanRefused {
 		r.events.ResizeSkipped(d.Pod)
 	}
-	r.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
-		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
+	r.logger(d).Info("Left a pod unchanged", slog.String("wanted", d.Wanted.String()))
 	if n.code.NeedsAttention() && !n.replacing || n.persists {
 		r.leftFor(d, d.Reason)
 	}

@@ -433,11 +433,10 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 // loadStates restores the stored states, before the first pass.
 func (u *updater) loadStates(ctx context.Context) error {
 	stored, err := u.states.Load(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		u.restore(stored)
 	}
-	u.restore(stored)
-	return nil
+	return err
 }
 
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the

@@ -395,7 +395,7 @@ func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	r.saving.Go(func() {
 		if len(soon) > 0 {
 			if !waitUntil(ctx, drop, r.unsaved.Add(saveDelay)) {
-				r.releaseAll(soon, held)
+				r.releaseAll(slices.Concat(soon, held))
 				return
 			}
 			r.unsaved = time.Time{}
@@ -427,11 +427,9 @@ func waitUntil(ctx context.Context, drop <-chan struct{}, at time.Time) bool {
 }
 
 // releaseAll removes the slots of writes that are dropped.
-func (r *Recorder) releaseAll(dropped ...[]stateUpdate) {
-	for _, writes := range dropped {
-		for _, w := range writes {
-			r.turns.release(w.turn)
-		}
+func (r *Recorder) releaseAll(dropped []stateUpdate) {
+	for _, w := range dropped {
+		r.turns.release(w.turn)
 	}
 }
 
