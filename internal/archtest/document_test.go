@@ -117,6 +117,21 @@ func TestGlossary_terms_areSortedAndUnique(t *testing.T) {
 	}
 }
 
+// mostWords is how long the pages may be that a reader must read as a whole.
+var mostWords = map[string]int{"docs/architecture.md": 2500, "README.md": 1300}
+
+func TestPages_wholeReads_areShort(t *testing.T) {
+	for page, most := range mostWords {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(strings.Fields(string(text))); n > most {
+			t.Errorf("%s has %d words, at most %d are allowed", page, n, most)
+		}
+	}
+}
+
 // onePlace lists what only some packages do, by what shows it in the source.
 var onePlace = []struct {
 	what, remedy string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 
 	"podfit.dev/podfit/internal/edge/kube/feed"
@@ -91,6 +92,19 @@ func Attempt(log *slog.Logger, h *Health, object string, do func()) {
 		}
 	}()
 	do()
+}
+
+// Each calls do for each item, at most limit of them at the same time, and waits until all calls have returned.
+func Each[T any](limit int, items []T, do func(T)) {
+	var workers errgroup.Group
+	workers.SetLimit(limit)
+	for _, item := range items {
+		workers.Go(func() error {
+			do(item)
+			return nil
+		})
+	}
+	_ = workers.Wait() // no worker returns an error
 }
 
 // Skipped counts and logs that an object was skipped because of a panic. stack is the stack at the panic.

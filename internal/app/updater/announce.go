@@ -34,31 +34,17 @@ func (e *execution) notAnnounced(ctx context.Context, d *turn) (decision.Reason,
 	if announced || !e.mustAnnounce(&d.Decision) {
 		return decision.Reason{}, false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.unused[laneOf(&d.Decision).do]++
+	e.rates.giveBack(&d.Decision)
 	return why, true
-}
-
-// takeUnused uses what an action that was not sent has taken from the rate limit. It reports whether there was one.
-func (e *execution) takeUnused(d *decision.Decision) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.unused[laneOf(d).do] == 0 {
-		return false
-	}
-	e.unused[laneOf(d).do]--
-	return true
 }
 
 // announceRequest announces a request for capacity, which precedes an eviction. It reports whether it may be created.
 func (e *execution) announceRequest(ctx context.Context, step *headroom.Step) bool {
 	why, announced := e.states.Announce(ctx, e.now, step.Pod.Workload())
 	if !announced {
-		e.record(func() []decision.Decision {
-			e.pass.NotAnnounced(step, why)
-			return nil
-		})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.pass.NotAnnounced(step, why)
 	}
 	return announced
 }

@@ -363,7 +363,7 @@ func TestAnnounce_dryRunRefuses_nothingIsAnnounced(t *testing.T) {
 			p.Created = p.Created.Add(-time.Hour)
 		}
 		u := fake.leader(t, store)
-		u.replacements = dryRuns{fake}
+		u.actuators.replacements = dryRuns{fake}
 		passes(t, u, 3*time.Minute)
 		if n := fake.count("evict"); n != 1 {
 			t.Fatalf("%d evictions, want one", n)
@@ -400,7 +400,7 @@ func TestUpdater_dryRunsOfOneNamespaceHang_othersAreNotDelayed(t *testing.T) {
 			p.Created = p.Created.Add(-time.Hour)
 		}
 		u := g.fakeCluster.leader(t, newMemoryStates())
-		u.replacements = hangingDryRuns{g.fakeCluster, "tenant"}
+		u.actuators.replacements = hangingDryRuns{g.fakeCluster, "tenant"}
 		all := g.autoscalers
 		g.autoscalers, g.admits = all[len(all)-1:], false
 		passes(t, u, 2*time.Minute) // the eviction of one workload has no effect

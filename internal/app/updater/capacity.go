@@ -9,9 +9,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -57,6 +56,8 @@ type requestWatch interface {
 
 // capacityProvider is how the updater asks for capacity before an eviction.
 type capacityProvider struct {
+	config   *Config
+	log      *slog.Logger
 	ways     map[cluster.RequestKind]*capacityWay // empty: it does not ask
 	requests capacityLister                       // nil: there are no ProvisioningRequests
 	found    []cluster.CapacityRequest            // when they were last read
@@ -67,6 +68,7 @@ type capacityProvider struct {
 	clean    bool                                 // no ProvisioningRequest is left after the feature was switched off
 	reported string                               // how capacity is asked for, as it was logged
 	logged   map[string]bool                      // steps that a dry run has logged, by the UID of the pod
+	mu       sync.Mutex                           // guards listed while pods are changed
 }
 
 // capacityWay is one way to ask for capacity.
@@ -77,28 +79,28 @@ type capacityWay struct {
 	problem string    // why it cannot be used; "" if it can
 }
 
-// newCapacity returns the ways to ask for capacity. There are none where the pods of all namespaces are not watched: free room is unknown.
-func newCapacity(c *Config, clients *kube.Clients) capacityProvider {
-	if !c.WatchesAllPods() {
-		return capacityProvider{}
+// connect sets the ways to ask for capacity. There are none where the pods of all namespaces are not watched: free room is unknown.
+func (c *capacityProvider) connect(clients *kube.Clients, watch requestWatch) {
+	if !c.config.WatchesAllPods() {
+		return
 	}
-	requests := capacity.NewProvisioningRequests(clients, c.ProvisioningClass, c.PlaceholderImage)
-	return capacityProvider{requests: requests, ways: map[cluster.RequestKind]*capacityWay{
-		cluster.PlaceholderPod:      {client: capacity.NewPlaceholders(clients, c.PlaceholderImage)},
+	requests := capacity.NewProvisioningRequests(clients, c.config.ProvisioningClass, c.config.PlaceholderImage)
+	c.requests, c.watch = requests, watch
+	c.ways = map[cluster.RequestKind]*capacityWay{
+		cluster.PlaceholderPod:      {client: capacity.NewPlaceholders(clients, c.config.PlaceholderImage)},
 		cluster.ProvisioningRequest: {client: requests},
-	}}
+	}
 }
 
 // provider returns how capacity is asked for in this pass, and the ProvisioningRequests. While that cannot be checked, the last answer
 // applies. If there is none yet, it is assumed that placeholder pods can be created, so that no pod is evicted whose replacement has no
 // room.
-func (u *updater) provider(ctx context.Context, now time.Time) (headroom.Provider, []cluster.CapacityRequest) {
-	c := &u.capacity
+func (c *capacityProvider) provider(ctx context.Context, now time.Time) (headroom.Provider, []cluster.CapacityRequest) {
 	switch {
 	case len(c.ways) == 0:
 		return headroom.NotAsked, nil
-	case u.config.CapacityBeforeEviction == capacityOff:
-		u.listLeftovers(ctx, now)
+	case c.config.CapacityBeforeEviction == capacityOff:
+		c.listLeftovers(ctx, now)
 		return headroom.NotAsked, c.found
 	}
 	for kind, way := range c.ways {
@@ -107,7 +109,7 @@ func (u *updater) provider(ctx context.Context, now time.Time) (headroom.Provide
 			interval = requestsInterval
 		}
 		if way.checked.IsZero() || now.Sub(way.checked) >= interval || now.Before(way.checked) {
-			u.checkProvider(ctx, now, kind, way)
+			c.checkProvider(ctx, now, kind, way)
 		}
 	}
 	provider := headroom.NoProvider
@@ -117,21 +119,21 @@ func (u *updater) provider(ctx context.Context, now time.Time) (headroom.Provide
 	}
 	if requests != nil && requests.known && requests.problem == "" {
 		provider |= headroom.ProvisioningRequests
-		u.listRequests(ctx, now)
+		c.listRequests(ctx, now)
 	} else {
 		c.found = nil
 	}
-	u.reportProvider(provider)
+	c.reportProvider(provider)
 	return provider, c.found
 }
 
-func (u *updater) checkProvider(ctx context.Context, now time.Time, kind cluster.RequestKind, way *capacityWay) {
+func (c *capacityProvider) checkProvider(ctx context.Context, now time.Time, kind cluster.RequestKind, way *capacityWay) {
 	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
-	problem, err := way.client.Available(ctx, u.config.DryRun)
+	problem, err := way.client.Available(ctx, c.config.DryRun)
 	way.checked = now
 	if err != nil {
-		u.log.Warn("Cannot check whether capacity can be requested; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
+		c.log.Warn("Cannot check whether capacity can be requested; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
 		return
 	}
 	way.known, way.problem = true, problem
@@ -147,8 +149,7 @@ func (c *capacityProvider) watched() (count uint64, watched bool) {
 
 // listRequests reads the ProvisioningRequests: after a change that the watch has seen, often while there are some and no watch, and else
 // rarely, because only podfit creates them.
-func (u *updater) listRequests(ctx context.Context, now time.Time) {
-	c := &u.capacity
+func (c *capacityProvider) listRequests(ctx context.Context, now time.Time) {
 	interval := providerInterval
 	changes, watched := c.watched()
 	switch {
@@ -165,7 +166,7 @@ func (u *updater) listRequests(ctx context.Context, now time.Time) {
 	found, err := c.requests.List(ctx)
 	c.listed = now
 	if err != nil {
-		u.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
+		c.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
 		return
 	}
 	c.found, c.read, c.seen = found, true, changes
@@ -190,19 +191,18 @@ func (c *capacityProvider) awaitsRequest() bool {
 
 // listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are
 // deleted after the feature is switched off.
-func (u *updater) listLeftovers(ctx context.Context, now time.Time) {
-	c := &u.capacity
+func (c *capacityProvider) listLeftovers(ctx context.Context, now time.Time) {
 	way := c.ways[cluster.ProvisioningRequest]
 	if way == nil || c.clean {
 		return
 	}
 	if !way.known {
-		u.checkProvider(ctx, now, cluster.ProvisioningRequest, way)
+		c.checkProvider(ctx, now, cluster.ProvisioningRequest, way)
 	}
 	switch {
 	case !way.known:
 	case way.problem == "":
-		u.listRequests(ctx, now)
+		c.listRequests(ctx, now)
 		c.clean = c.read && len(c.found) == 0
 	default:
 		c.clean = true
@@ -210,8 +210,7 @@ func (u *updater) listLeftovers(ctx context.Context, now time.Time) {
 }
 
 // reportProvider logs how capacity is asked for, when that changes.
-func (u *updater) reportProvider(provider headroom.Provider) {
-	c := &u.capacity
+func (c *capacityProvider) reportProvider(provider headroom.Provider) {
 	var usable, problems []string
 	for _, kind := range []cluster.RequestKind{cluster.ProvisioningRequest, cluster.PlaceholderPod} {
 		switch way := c.ways[kind]; {
@@ -228,12 +227,12 @@ func (u *updater) reportProvider(provider headroom.Provider) {
 	}
 	c.reported = report
 	if provider == headroom.NoProvider {
-		u.log.Warn("Cannot request capacity before evictions; pods whose replacement has no room are not evicted",
+		c.log.Warn("Cannot request capacity before evictions; pods whose replacement has no room are not evicted",
 			slog.String("reason", strings.Join(problems, "; ")),
 			slog.String("remedy", "kubectl apply -f deploy/rights/placeholders/placeholders.yaml (rights.placeholders=true in the chart), or set --capacity-before-eviction=off"))
 		return
 	}
-	u.log.Info("Requesting capacity for replacements before pods are evicted", slog.String("kind", strings.Join(usable, ", ")),
+	c.log.Info("Requesting capacity for replacements before pods are evicted", slog.String("kind", strings.Join(usable, ", ")),
 		slog.String("reason", strings.Join(problems, "; ")))
 }
 
@@ -242,22 +241,19 @@ func (u *updater) reportProvider(provider headroom.Provider) {
 func (e *execution) executeCapacity(ctx context.Context) {
 	steps := e.pass.CapacitySteps()
 	if e.config.DryRun {
-		e.logCapacity(steps)
+		e.capacity.logSteps(steps)
 		return
 	}
 	for _, creates := range []bool{false, true} {
-		var workers errgroup.Group
-		workers.SetLimit(maxWorkers)
+		var part []*headroom.Step
 		for i := range steps {
-			if (steps[i].Request == nil) != creates {
-				continue
+			if (steps[i].Request == nil) == creates {
+				part = append(part, &steps[i])
 			}
-			workers.Go(func() error {
-				process.Attempt(e.log, e.health, aboutStep(&steps[i]).String(), func() { e.tryCapacity(ctx, &steps[i]) })
-				return nil
-			})
 		}
-		_ = workers.Wait() // errors are logged where they occur
+		process.Each(maxWorkers, part, func(step *headroom.Step) {
+			process.Attempt(e.log, e.health, aboutStep(step).String(), func() { e.tryCapacity(ctx, step) })
+		})
 	}
 	if len(steps) > 0 {
 		e.capacity.listed = time.Time{} // the next pass reads what has changed
@@ -274,20 +270,35 @@ func aboutStep(step *headroom.Step) cluster.Key {
 
 // tryCapacity carries out one step and reports its outcome.
 func (e *execution) tryCapacity(ctx context.Context, step *headroom.Step) {
-	way := e.capacity.ways[step.Kind]
-	if way == nil || step.Request == nil && !e.announceRequest(ctx, step) {
+	if e.capacity.ways[step.Kind] == nil || step.Request == nil && !e.announceRequest(ctx, step) {
 		return
 	}
+	err := e.capacity.carryOut(ctx, step)
+	if errors.Is(err, kube.ErrNotSent) || errors.Is(err, kube.ErrNotFound) {
+		return // the next pass decides again
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
+		return
+	}
+	e.pass.CapacityDone(step)
+}
+
+// carryOut creates or deletes a request for capacity.
+func (c *capacityProvider) carryOut(ctx context.Context, step *headroom.Step) error {
+	client := c.ways[step.Kind].client
 	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
-	log := e.log.With(slog.String("pod", aboutStep(step).String()), slog.String("kind", step.Kind.String()))
+	log := c.log.With(slog.String("pod", aboutStep(step).String()), slog.String("kind", step.Kind.String()))
 	var err error
 	if step.Request == nil {
 		log = log.With(slog.String("vpa", step.Autoscaler.Key.String()), slog.String("wanted", step.Size.String()))
-		err = way.client.Create(ctx, step.Pod, step.Size)
+		err = client.Create(ctx, step.Pod, step.Size)
 	} else {
 		log = log.With(slog.String("object", step.Request.Key.String()), slog.String("reason", string(step.Release)))
-		err = way.client.Delete(ctx, step.Request)
+		err = client.Delete(ctx, step.Request)
 	}
 	switch {
 	case err == nil && step.Request == nil:
@@ -296,44 +307,35 @@ func (e *execution) tryCapacity(ctx context.Context, step *headroom.Step) {
 		log.Info("Deleted a request for capacity")
 	case errors.Is(err, kube.ErrNotSent), errors.Is(err, kube.ErrNotFound):
 		log.Debug("Failed to create or delete a request for capacity; the next pass decides whether to try again", slog.Any("error", err))
-		return // the next pass decides again
 	default:
 		log.Warn("Failed to create or delete a request for capacity", slog.String("error", kube.Answer(err)))
-		e.record(func() []decision.Decision {
-			e.pass.CapacityRefused(step, decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err)})
-			return nil
-		})
-		return
 	}
-	e.record(func() []decision.Decision {
-		e.pass.CapacityDone(step)
-		return nil
-	})
+	return err
 }
 
 // releaseAfter deletes the request for an evicted pod, so that its replacement gets the room. It comes after the eviction: before, the
 // eviction may still be refused, and other pods would take the room. If the scheduler is faster, it preempts the placeholder pod. If the
 // deletion fails, the next pass repeats it, and the garbage collector deletes the request with the evicted pod.
-func (e *execution) releaseAfter(ctx context.Context, d *decision.Decision) {
-	if d.Request == nil || d.Do != decision.Evict || e.capacity.ways[d.Request.Kind] == nil {
+func (c *capacityProvider) releaseAfter(ctx context.Context, d *decision.Decision) {
+	if d.Request == nil || d.Do != decision.Evict || c.ways[d.Request.Kind] == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
-	log := e.log.With(slog.String("pod", d.Pod.Key.String()), slog.String("object", d.Request.Key.String()),
+	log := c.log.With(slog.String("pod", d.Pod.Key.String()), slog.String("object", d.Request.Key.String()),
 		slog.String("kind", d.Request.Kind.String()))
-	if err := e.capacity.ways[d.Request.Kind].client.Delete(ctx, d.Request); err != nil {
+	if err := c.ways[d.Request.Kind].client.Delete(ctx, d.Request); err != nil {
 		log.Info("Failed to delete a request for capacity after the eviction; the next pass repeats it", slog.String("error", kube.Answer(err)))
 		return
 	}
-	e.mu.Lock()
-	e.capacity.listed = time.Time{} // the next pass reads what has changed
-	e.mu.Unlock()
+	c.mu.Lock()
+	c.listed = time.Time{} // the next pass reads what has changed
+	c.mu.Unlock()
 	log.Info("Deleted a request for capacity", slog.String("reason", string(headroom.ReleaseGone)))
 }
 
-// logCapacity logs which requests for capacity would be created, once for each pod.
-func (e *execution) logCapacity(steps []headroom.Step) {
+// logSteps logs which requests for capacity would be created, once for each pod.
+func (c *capacityProvider) logSteps(steps []headroom.Step) {
 	current := make(map[string]bool, len(steps))
 	for i := range steps {
 		step := &steps[i]
@@ -341,11 +343,11 @@ func (e *execution) logCapacity(steps []headroom.Step) {
 			continue // it belongs to the updater that is not a dry run
 		}
 		current[step.Pod.UID] = true
-		if !e.capacity.logged[step.Pod.UID] {
-			e.log.Info("Would create a request for capacity before an eviction", slog.String("pod", step.Pod.Key.String()),
+		if !c.logged[step.Pod.UID] {
+			c.log.Info("Would create a request for capacity before an eviction", slog.String("pod", step.Pod.Key.String()),
 				slog.String("kind", step.Kind.String()),
 				slog.String("vpa", step.Autoscaler.Key.String()), slog.String("wanted", step.Size.String()))
 		}
 	}
-	e.capacity.logged = current
+	c.logged = current
 }

@@ -598,12 +598,13 @@ func (c *countedRequests) RequestChanges() (uint64, bool) { return c.changes, c.
 func TestUpdater_requestsAreWatched_areReadAfterChangesOnly(t *testing.T) {
 	requests := &countedRequests{watched: true}
 	u := newTestUpdater(newFakeCluster(cluster.Recreate))
-	u.capacity = capacityProvider{requests: requests, watch: requests, ways: map[cluster.RequestKind]*capacityWay{cluster.ProvisioningRequest: {known: true}}}
+	u.capacity.requests, u.capacity.watch = requests, requests
+	u.capacity.ways = map[cluster.RequestKind]*capacityWay{cluster.ProvisioningRequest: {known: true}}
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	pass := func(after time.Duration, want int, what string) {
 		t.Helper()
 		now = now.Add(after)
-		u.listRequests(t.Context(), now)
+		u.capacity.listRequests(t.Context(), now)
 		if requests.reads != want {
 			t.Errorf("%s: read %d times, want %d", what, requests.reads, want)
 		}

@@ -210,12 +210,12 @@ func TestUpdater_autoscalerOfAnotherRecommender_getsNoWrite(t *testing.T) {
 					fake.autoscalers[0].Recommender, fake.stale = recommender, paused
 					fake.autoscalers[0].Warned = true // a condition of podfit's rollout would be due
 					u := newTestUpdater(fake)
-					u.profileNames = func() ([]string, bool) { return []string{"large-batch"}, true }
+					u.conditions.profileNames = func() ([]string, bool) { return []string{"large-batch"}, true }
 					to := &conditionLog{}
-					u.conditions, u.summaries = to, summary.NewWriter(to, fake.log)
+					u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, fake.log)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					go u.summaries.Run(ctx)
+					go u.conditions.summaries.Run(ctx)
 					for range 10 {
 						u.pass(ctx, time.Now())
 						time.Sleep(time.Minute)
@@ -238,7 +238,7 @@ func TestUpdater_recommenderOfTheProcess_decidesWhichAreServed(t *testing.T) {
 	u := newTestUpdater(fake)
 	u.config.Recommends = func(a *cluster.Autoscaler) bool { return strings.HasPrefix(a.Recommender, "team-") }
 	for name, want := range map[string]bool{"": false, "cost": false, "team-a": true} {
-		if got := u.recommended()(&cluster.Autoscaler{Recommender: name}); got != want {
+		if got := u.conditions.recommended()(&cluster.Autoscaler{Recommender: name}); got != want {
 			t.Errorf("%q is served: %v, want %v", name, got, want)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -28,6 +26,18 @@ const (
 	conditionBackoff     = time.Second
 	conditionBackoffMost = 10 * time.Minute
 )
+
+// A conditionReporter writes conditions of autoscalers.
+type conditionReporter struct {
+	config       *Config
+	writer       conditionWriter         // nil: no conditions are written
+	profileNames func() ([]string, bool) // of SizingProfiles; nil: there are none
+	summaries    *summary.Writer         // nil: no condition Updating is written
+	health       *process.Health
+	log          *slog.Logger
+	rollouts     map[cluster.Key]*rolloutShown // what was reported last
+	rescues      map[cluster.Key]*rescueReport // what is shown
+}
 
 // A conditionAttempt is the state of the write of conditions of one autoscaler. A change of the conditions sets written to false.
 type conditionAttempt struct {
@@ -54,42 +64,36 @@ type conditionWrite struct {
 	attempt    *conditionAttempt
 }
 
-// writeConditions writes conditions in parallel. What fails, for example because the object has changed, or is not done in time, is
+// write writes conditions in parallel. What fails, for example because the object has changed, or is not done in time, is
 // written by a later pass.
-func (e *execution) writeConditions(ctx context.Context, now time.Time, due []conditionWrite) {
-	isOurs := e.recommended()
+func (c *conditionReporter) write(ctx context.Context, now time.Time, due []conditionWrite) {
+	isOurs := c.recommended()
 	due = slices.DeleteFunc(due, func(w conditionWrite) bool { return !isOurs(w.autoscaler) })
 	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
 	defer cancel()
-	var workers errgroup.Group
-	workers.SetLimit(maxWorkers)
-	for _, w := range due {
-		workers.Go(func() error {
-			if ctx.Err() != nil {
-				return nil // not tried
-			}
-			key := w.autoscaler.Key.String()
-			err := errors.New("the write panicked; the log line before this one has the cause")
-			process.Attempt(e.log, e.health, key, func() { _, err = e.conditions.WriteConditions(ctx, w.autoscaler, now, w.say...) })
-			w.attempt.record(now, err)
-			if err != nil {
-				e.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))
-			}
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are logged where they occur
+	process.Each(maxWorkers, due, func(w conditionWrite) {
+		if ctx.Err() != nil {
+			return // not tried
+		}
+		key := w.autoscaler.Key.String()
+		err := errors.New("the write panicked; the log line before this one has the cause")
+		process.Attempt(c.log, c.health, key, func() { _, err = c.writer.WriteConditions(ctx, w.autoscaler, now, w.say...) })
+		w.attempt.record(now, err)
+		if err != nil {
+			c.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))
+		}
+	})
 }
 
 // recommended returns whether podfit's recommender serves an autoscaler. The status of others belongs to the recommender that they name, so
 // podfit writes nothing to them; it changes their pods as upstream's updater does.
-func (u *updater) recommended() func(*cluster.Autoscaler) bool {
-	if u.config.Recommends != nil {
-		return u.config.Recommends
+func (c *conditionReporter) recommended() func(*cluster.Autoscaler) bool {
+	if c.config.Recommends != nil {
+		return c.config.Recommends
 	}
 	var profiles []string
-	if u.profileNames != nil {
-		profiles, _ = u.profileNames()
+	if c.profileNames != nil {
+		profiles, _ = c.profileNames()
 	}
 	return func(a *cluster.Autoscaler) bool {
 		_, builtin := recommend.Builtin(a.Recommender)
@@ -97,16 +101,16 @@ func (u *updater) recommended() func(*cluster.Autoscaler) bool {
 	}
 }
 
-// summarizeUpdates sends the summaries of the pass to the writer of conditions.
+// summarizeUpdates sends the summaries of a pass to the writer of conditions.
 func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, decisions []decision.Decision) {
-	if e.summaries == nil || e.config.DryRun {
+	if e.conditions.summaries == nil || e.config.DryRun {
 		return
 	}
 	failed := map[cluster.Key]bool{}
 	for _, f := range e.pass.Failures() {
 		failed[f.Autoscaler.Key] = true
 	}
-	isOurs := e.recommended()
+	isOurs := e.conditions.recommended()
 	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
 		return !e.config.Serves(a.Namespace) || failed[a.Key] || !isOurs(a)
 	})
@@ -114,8 +118,8 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	if e.config.UpdatingCondition {
 		summaries = summary.Of(decisions)
 	}
-	e.summaries.Pace(len(e.evicted) + len(e.resized))
-	e.summaries.Update(now, all, summaries)
+	e.conditions.summaries.Pace(len(e.evicted) + len(e.resized))
+	e.conditions.summaries.Update(now, all, summaries)
 }
 
 // pauseShownAfter is how long passes are skipped before the conditions Updating show it. A restart of the admission controller, for example,
@@ -127,11 +131,11 @@ func (u *updater) summarizePause(now time.Time, why string) {
 	if u.pausedSince.IsZero() || now.Before(u.pausedSince) {
 		u.pausedSince = now
 	}
-	if u.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
+	if u.conditions.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
 		return
 	}
 	s := u.world.Snapshot()
-	isOurs := u.recommended()
+	isOurs := u.conditions.recommended()
 	all := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !u.config.Serves(a.Namespace) || !isOurs(a) })
-	u.summaries.Update(now, all, summary.Paused(cluster.Gather(u.served(s.Autoscalers), s.Pods, u.budget.StartupBoost), why))
+	u.conditions.summaries.Update(now, all, summary.Paused(cluster.Gather(u.served(s.Autoscalers), s.Pods, u.budget.StartupBoost), why))
 }

@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
@@ -23,7 +21,6 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/event"
 )
 
 // execution carries out the decisions of one pass.
@@ -34,74 +31,76 @@ type execution struct {
 	exists    map[string]bool        // the governed pods, by UID
 	guard     *scalepoint.Guard      // nil: no change waits for an HPA
 
+	queues   *lanes
+	siblings *siblings
+
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
 	evicted   map[cluster.Key]decision.Decision
 	resized   map[cluster.Key]decision.Decision
-	exhausted map[decision.Act]bool    // actions for which the rate limit allows no more in this pass
-	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
-	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
-	slowed    bool                     // a resize has waited for the rate limit in this pass
-	shrinking map[string]int           // those of inFlight that only lower requests, by node
-	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
-	unchecked map[string]int           // dry runs without an answer since the last one with an answer, by namespace
-	allowed   map[string]bool          // pods whose refused eviction was allowed by the rate limit, and that are deleted instead, by UID
-	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
+	unchecked map[string]int // dry runs without an answer since the last one with an answer, by namespace
+}
+
+func newExecution(u *updater, now time.Time, pass *plan.Pass, governed []cluster.Governed, decisions []decision.Decision) *execution {
+	e := &execution{
+		updater: u, now: now, sizeClass: make(map[cluster.Key]string, len(governed)), exists: make(map[string]bool, len(decisions)),
+		queues: newLanes(), siblings: newSiblings(), pass: pass,
+		evicted: map[cluster.Key]decision.Decision{}, resized: map[cluster.Key]decision.Decision{}, unchecked: map[string]int{},
+	}
+	for i := range decisions {
+		e.exists[decisions[i].Pod.UID] = true
+	}
+	for i := range governed {
+		e.sizeClass[governed[i].Autoscaler.Key] = process.SizeLog2(len(governed[i].Pods))
+	}
+	return e
 }
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
 func (e *execution) execute(ctx context.Context) {
-	e.evicted = map[cluster.Key]decision.Decision{}
-	e.resized = map[cluster.Key]decision.Decision{}
-	e.exhausted, e.allowed = map[decision.Act]bool{}, map[string]bool{}
-	e.unchecked = map[string]int{}
-	for do, limiter := range map[decision.Act]*rate.Limiter{decision.Evict: e.evicts, decision.Resize: e.resizes} {
-		e.unused[do] = max(0, min(e.unused[do], limiter.Burst()-int(limiter.Tokens())))
-	}
-	e.queued, e.inFlight = map[cluster.Workload]int{}, map[cluster.Workload]int{}
-	e.shrinking, e.impatient = map[string]int{}, map[string]bool{}
-	e.progress.L = &e.mu
+	e.rates.begin()
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
 		case d.Do == decision.Leave:
 		case e.config.DryRun:
-			e.logDryRun(&d)
+			e.report.dryRun(&d)
 		default:
 			actions = append(actions, d)
 		}
 	}
 	e.executeCapacity(ctx)
-	queues := newLanes()
-	e.add(queues, actions)
-	var all errgroup.Group
-	for _, l := range everyLane {
-		all.Go(func() error { return e.executeLane(ctx, queues, l) })
-	}
-	_ = all.Wait() // errors are counted and logged where they occur
+	e.add(actions)
+	process.Each(len(everyLane), everyLane, func(l lane) { e.executeLane(ctx, l) })
 }
 
 // executeLane carries out the actions of one lane in order, a few at a time.
-func (e *execution) executeLane(ctx context.Context, queues *lanes, l lane) error {
+func (e *execution) executeLane(ctx context.Context, l lane) {
 	var workers errgroup.Group
 	workers.SetLimit(maxWorkers)
 	if l.boost {
 		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
-	for d, more := queues.next(l); more; d, more = queues.next(l) {
+	for d, more := e.queues.next(l); more; d, more = e.queues.next(l) {
 		why, held := e.heldBy(&d)
 		allowed := held || e.waitForRate(ctx, &d)
-		e.sent(&d)
+		e.siblings.sent(&d)
 		workers.Go(func() error {
-			defer queues.done()
-			defer e.answered(&d)
-			e.afterShrinks(&d)
-			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(queues, e.try(ctx, &turn{d, allowed, why})) })
+			defer e.queues.done()
+			defer e.siblings.answered(&d)
+			e.siblings.afterShrinks(&d)
+			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(e.try(ctx, &turn{d, allowed, why})) })
 			e.health.Active(time.Now())
 			return nil
 		})
 	}
-	return workers.Wait()
+	_ = workers.Wait() // errors are counted and logged where they occur
+}
+
+// add appends actions to the queues.
+func (e *execution) add(actions []decision.Decision) {
+	e.siblings.add(actions)
+	e.queues.add(actions)
 }
 
 // A turn is a decision that is about to be carried out.
@@ -132,12 +131,12 @@ func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 	err := e.perform(ctx, &d.Decision)
 	if err == nil {
 		e.succeeded(&d.Decision)
-		e.releaseAfter(ctx, &d.Decision)
+		e.capacity.releaseAfter(ctx, &d.Decision)
 		return nil
 	}
 	next := e.record(e.outcome(&d.Decision, err))
 	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
-		e.reportFallback(&d.Decision, kube.Answer(err))
+		e.report.fallback(&d.Decision, kube.Answer(err))
 	}
 	return next
 }
@@ -151,7 +150,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	case errors.Is(err, kube.ErrNotSent):
 		return func() []decision.Decision { return e.pass.Skipped(*d, decision.OutOfTime) }
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
-		e.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
+		e.report.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return func() []decision.Decision {
 			e.pass.Gone(*d)
 			return nil
@@ -159,12 +158,12 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	}
 	e.countFailure(d, failureOf(d, err))
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
-	e.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
+	e.report.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	return func() []decision.Decision {
 		next := e.pass.Refused(*d, refusal)
 		for i := range next {
 			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
-				e.allowed[d.Pod.UID] = true
+				e.rates.keep(d.Pod)
 			}
 		}
 		return next
@@ -187,6 +186,19 @@ func (e *execution) awaitsHPA(_ context.Context, d *turn) (decision.Reason, bool
 	return decision.Reason{Code: decision.HPANotWritten}, e.guard.Holds(&d.Decision)
 }
 
+// overQuota reports whether a quota has refused a resize of the same controller since an eviction was planned, and returns the reason to
+// leave the pod. It first waits for the answers to the resizes of the controller: they show whether the quota admits the replacement.
+func (e *execution) overQuota(_ context.Context, d *turn) (decision.Reason, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass.DependsOnResizes(d.Decision) {
+		e.mu.Unlock()
+		e.siblings.afterResizes(d.Pod.Controller)
+		e.mu.Lock()
+	}
+	return e.pass.OverQuota(d.Decision)
+}
+
 func (e *execution) isHeld(_ context.Context, d *turn) (decision.Reason, bool) {
 	return d.held, d.held.Code == decision.NotAnnounced
 }
@@ -202,7 +214,7 @@ const (
 // staysUnsized reports whether a replacement of the pod would not get the recommended requests, where that is in doubt. If the API server cannot
 // tell, the pod is changed, and the back-off limits how often.
 func (e *execution) staysUnsized(ctx context.Context, d *turn) (decision.Reason, bool) {
-	if e.replacements == nil {
+	if e.actuators.replacements == nil {
 		return decision.Reason{}, false
 	}
 	needed, why, stopped := e.needsDryRun(&d.Decision)
@@ -221,7 +233,7 @@ func (e *execution) staysUnsized(ctx context.Context, d *turn) (decision.Reason,
 	}
 	why, stopped = e.pass.DryRun(d.Decision, replacement, failed)
 	if stopped {
-		e.logger(&d.Decision).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
+		e.report.logger(&d.Decision).Info("Not replacing a pod: a dry run shows that its replacement would not get the recommended requests")
 	}
 	return why, stopped
 }
@@ -235,7 +247,7 @@ func (e *execution) needsDryRun(d *decision.Decision) (needed bool, why decision
 	}
 	why, stopped = e.pass.Unsized(*d)
 	if !stopped && e.unchecked[d.Pod.Namespace] >= maxUnanswered {
-		e.unused[laneOf(d).do]++
+		e.rates.giveBack(d)
 		why, stopped = decision.Reason{Code: decision.DryRunUnanswered}, true
 	}
 	return !stopped, why, stopped
@@ -249,12 +261,12 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 	}
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
-	replacement, err := e.replacements.DryRun(ctx, d.Pod)
+	replacement, err := e.actuators.replacements.DryRun(ctx, d.Pod)
 	switch {
 	case errors.Is(err, kube.ErrWebhook):
 		return nil, kube.Answer(err), true
 	case err != nil:
-		e.logger(d).Debug("The dry run of a replacement failed, so it is not known whether it would get the recommended requests", slog.Any("error", err))
+		e.report.logger(d).Debug("The dry run of a replacement failed, so it is not known whether it would get the recommended requests", slog.Any("error", err))
 		return nil, "", false
 	}
 	return replacement, "", true
@@ -262,25 +274,19 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 
 // diagnose finds out why evictions had no effect.
 func (e *execution) diagnose(ctx context.Context) {
-	if e.replacements == nil || e.config.DryRun {
+	if e.actuators.replacements == nil || e.config.DryRun {
 		return
 	}
-	var workers errgroup.Group
-	for _, d := range e.pass.Undiagnosed() {
-		workers.Go(func() error {
-			replacement, failed, known := e.dryRun(ctx, &d)
-			e.record(func() []decision.Decision {
-				if known {
-					e.pass.Diagnosed(d, replacement, failed)
-				} else {
-					e.pass.NotDiagnosed(d)
-				}
-				return nil
-			})
-			return nil
-		})
-	}
-	_ = workers.Wait() // no worker returns an error
+	process.Each(maxWorkers, e.pass.Undiagnosed(), func(d decision.Decision) {
+		replacement, failed, known := e.dryRun(ctx, &d)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if known {
+			e.pass.Diagnosed(d, replacement, failed)
+		} else {
+			e.pass.NotDiagnosed(d)
+		}
+	})
 }
 
 // record reports the outcome of a decision to the pass.
@@ -336,93 +342,27 @@ func failureOf(d *decision.Decision, err error) string {
 	return "InPlaceUpdateError"
 }
 
-// An intent is the action that a dry run logs for a pod, and its reason.
-type intent struct {
-	do   decision.Act
-	code decision.ReasonCode
-}
-
-// logDryRun logs the action for a pod, and logs it again only when the action or its reason changes.
-func (e *execution) logDryRun(d *decision.Decision) {
-	current := intent{d.Do, d.Reason.Code}
-	if e.dryRunLogged[d.Pod.UID] == current {
-		return
-	}
-	e.dryRunLogged[d.Pod.UID] = current
-	e.logger(d).Info("Would change a pod")
-}
-
-// logger returns a logger with the attributes of a decision.
-func (e *execution) logger(d *decision.Decision) *slog.Logger {
-	return e.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
-}
-
 // waitForRate waits until the rate limit allows a decision. It returns false if the limit allows no more actions of this kind
 // in this pass, or the pass ends first. The next pass decides on these pods again.
 func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool {
-	limiter, failure := e.evicts, "EvictionRateLimiterWaitFailed"
-	if d.Do == decision.Resize {
-		limiter, failure = e.resizes, "InPlaceUpdateRateLimiterWaitFailed"
-	}
 	if ctx.Err() != nil {
 		return false
 	}
-	if d.Do == decision.Delete && e.isAllowed(d.Pod.UID) {
-		return true
+	allowed, exhausted := e.rates.take(d)
+	if allowed || exhausted {
+		return allowed
 	}
-	if e.isExhausted(d.Do) {
-		return false
-	}
-	if e.takeUnused(d) || limiter.Allow() {
-		return true
-	}
+	failure := "EvictionRateLimiterWaitFailed"
 	if d.Do == decision.Resize {
-		e.slow()
+		failure = "InPlaceUpdateRateLimiterWaitFailed"
+		e.siblings.slow()
 	}
-	// An action that the limit allows shortly before the pass ends could not be completed.
-	waiting := ctx
-	if end, ends := ctx.Deadline(); ends {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, end.Add(-timeToAct))
-		defer cancel()
-	}
-	err := limiter.Wait(waiting)
-	if err == nil {
-		return true
-	}
-	if e.exhaust(d.Do) {
+	isNew, err := e.rates.wait(ctx, d)
+	if isNew {
 		e.countFailure(d, failure)
 		e.log.Debug("Rate limit reached; the remaining pods are decided on again in the next pass", slog.String("action", d.Do.String()), slog.Any("error", err))
 	}
-	return false
-}
-
-// timeToAct is how long before the end of a pass the wait for the rate limit ends.
-const timeToAct = 10 * time.Second
-
-// isAllowed reports whether the rate limit has allowed an eviction of the pod that was refused. It takes no pod away, so the deletion that
-// follows it is allowed, once.
-func (e *execution) isAllowed(uid string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	allowed := e.allowed[uid]
-	delete(e.allowed, uid)
-	return allowed
-}
-
-func (e *execution) isExhausted(do decision.Act) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.exhausted[do]
-}
-
-// exhaust notes that the rate limit allows no more actions of a kind, and reports whether that is new.
-func (e *execution) exhaust(do decision.Act) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	known := e.exhausted[do]
-	e.exhausted[do] = true
-	return !known
+	return err == nil
 }
 
 // perform resizes or replaces a pod, unless a freeze has begun. The annotation completes a resize, also during a freeze. An error wraps one of the
@@ -434,21 +374,21 @@ func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 	}
 	switch d.Do {
 	case decision.Evict:
-		return e.pods.Evict(gated, d.Pod)
+		return e.actuators.pods.Evict(gated, d.Pod)
 	case decision.Delete:
-		return e.pods.Delete(gated, d.Pod) // without asking disruption budgets
+		return e.actuators.pods.Delete(gated, d.Pod) // without asking disruption budgets
 	case decision.Surge: // the pod is removed in a later pass, when an additional pod is ready
-		return e.surges.Start(gated, e.now, d.Pod)
+		return e.actuators.surges.Start(gated, e.now, d.Pod)
 	case decision.Resize, decision.Leave:
 	}
-	if err := e.pods.Resize(gated, d.Pod, d.With); err != nil {
+	if err := e.actuators.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
 	}
 	var boosts []string // annotations of startup boosts that have ended
 	for _, c := range d.Unboost {
 		boosts = append(boosts, policy.BoostAnnotation+c)
 	}
-	err = e.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
+	err = e.actuators.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
 	switch {
 	case err == nil, errors.Is(err, kube.ErrNotFound):
 	case len(boosts) > 0:
@@ -456,7 +396,7 @@ func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 		// not wrap a refusal.
 		return errors.New("pod resized, but failed to remove the annotation of its startup boost: " + kube.Answer(err))
 	default:
-		e.logger(d).Warn("Resized a pod in place, but failed to annotate it", slog.String("error", kube.Answer(err)))
+		e.report.logger(d).Warn("Resized a pod in place, but failed to annotate it", slog.String("error", kube.Answer(err)))
 	}
 	return nil
 }
@@ -466,47 +406,24 @@ const annotationInPlace = "vpaInPlaceUpdated"
 
 // succeeded records a decision that was carried out, and reports it.
 func (e *execution) succeeded(d *decision.Decision) {
+	a := d.Autoscaler
+	class := e.sizeClass[a.Key]
 	e.mu.Lock()
 	e.pass.Done(*d)
 	switch d.Do {
 	case decision.Resize:
-		e.resized[d.Autoscaler.Key] = *d
-		delete(e.fallbackReported, d.Autoscaler.Key)
+		e.resized[a.Key] = *d
+		e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
 	case decision.Evict, decision.Delete:
-		e.evicted[d.Autoscaler.Key] = *d
+		e.evicted[a.Key] = *d
+		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
 		if d.Do == decision.Evict {
 			e.pending.evicted(e.now, d)
 		}
 	case decision.Surge, decision.Leave:
 	}
-	delete(e.heldReported, d.Autoscaler.Key)
 	e.mu.Unlock()
-
-	a := d.Autoscaler
-	class := e.sizeClass[a.Key]
-	if d.Rescue {
-		e.events.Autoscaler(a, event.OOMRescued, rescueText(d))
-	}
-	if d.Do == decision.Delete {
-		e.logger(d).Info("Deleted a pod")
-		e.events.Pod(d.Pod, event.OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
-		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
-		return
-	}
-	if d.Do == decision.Surge {
-		e.logger(d).Info("Began a surge")
-		e.events.Pod(d.Pod, event.Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
-		return
-	}
-	if d.Do == decision.Evict {
-		e.logger(d).Info("Evicted a pod")
-		e.events.Evicted(d.Pod, a)
-		e.metrics.evicted.WithLabelValues(class, a.Mode.String(), a.Name, a.Namespace).Inc()
-		return
-	}
-	e.logger(d).Info("Resized a pod in place")
-	e.events.Resized(d.Pod)
-	e.metrics.resized.WithLabelValues(class, a.Name, a.Namespace).Inc()
+	e.report.changed(d)
 }
 
 // countFailure counts an attempt that failed.
@@ -520,7 +437,7 @@ func (e *execution) countFailure(d *decision.Decision, reason string) {
 	e.metrics.evictFailed.WithLabelValues(class, a.Mode.String(), reason, a.Name, a.Namespace).Inc()
 }
 
-// finish publishes what was done, and forgets pods and autoscalers that are gone.
+// finish publishes what was done.
 func (e *execution) finish() {
 	withEvicted := process.NewTally(e.metrics.withEvicted)
 	for key, d := range e.evicted {
@@ -532,9 +449,6 @@ func (e *execution) finish() {
 		withResized.Add(e.sizeClass[key], "", 1)
 	}
 	withResized.Publish(false)
-	maps.DeleteFunc(e.dryRunLogged, func(uid string, _ intent) bool { return !e.exists[uid] })
-	maps.DeleteFunc(e.fallbackReported, func(key cluster.Key, _ bool) bool { return !e.governs(key) })
-	maps.DeleteFunc(e.heldReported, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !e.governs(key) })
 }
 
 // governs reports whether an autoscaler takes part in this pass.

@@ -53,7 +53,7 @@ func TestAnnounce_holdEndsDuringADryRun_rateLimitIsKept(t *testing.T) {
 		g.config.RateLimit, g.config.RateBurst = 1e-6, 12
 		store := &pausedStates{newMemoryStates(), map[string]bool{}, 0}
 		u := g.fakeCluster.leader(t, store)
-		u.replacements = slowDryRuns{hangingDryRuns{g.fakeCluster, "none"}, func(p *cluster.Pod) time.Duration {
+		u.actuators.replacements = slowDryRuns{hangingDryRuns{g.fakeCluster, "none"}, func(p *cluster.Pod) time.Duration {
 			if store.hang[p.Top.Name] {
 				return time.Second
 			}

@@ -160,7 +160,7 @@ func (y *hpaCluster) start() *updater { return y.startWith(y) }
 // startWith starts an updater that writes HPAs to a writer.
 func (y *hpaCluster) startWith(writer scalepoint.Writer) *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.scalePoints = scalepoint.New(y, writer, &u.config.Common, u.budget.StartupBoost, u.health, y.log)
+	u.actuators.scalePoints = scalepoint.New(y, writer, &u.config.Common, u.budget.StartupBoost, u.health, y.log)
 	return u
 }
 

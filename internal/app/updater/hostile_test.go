@@ -37,7 +37,7 @@ func TestUpdater_passEndsBeforeRequestIsSent_reasonIsOutOfTime(t *testing.T) {
 		}
 		u := server.work(t, time.Minute)
 		for _, p := range server.pods {
-			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
+			if why := u.report.notices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
 				t.Errorf("%s was never tried, but its reason is %s, want OutOfTime", p.Name, why)
 			}
 		}
@@ -131,7 +131,7 @@ func TestUpdater_clientRateLimitEndsPass_reasonIsOutOfTime(t *testing.T) {
 		}
 		wrong := map[decision.ReasonCode]int{}
 		for _, p := range server.pods {
-			if why := u.lastNotices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
+			if why := u.report.notices[p.UID].code; server.attempts["resize "+p.Name] == 0 && why != decision.OutOfTime {
 				wrong[why]++
 			}
 		}

@@ -89,11 +89,6 @@ func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
 	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
 }
 
-// observePending records for how long a replacement was Pending.
-func (m *Metrics) observePending(took time.Duration, capacity string) {
-	m.pending.WithLabelValues(capacity).Observe(took.Seconds())
-}
-
 // publishDecisions replaces the numbers of decisions by those of a pass.
 func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 	next := m.decisions.Next()

@@ -100,6 +100,12 @@ var waitsForPods = map[decision.ReasonCode]bool{
 	decision.AwaitingReplacement: true, decision.ReplacementMissing: true, decision.RescueInProgress: true,
 }
 
+// pace is what the time of the next pass depends on.
+type pace struct {
+	waits changeAwaiter // nil: no early passes
+	cost  time.Duration // of the last pass, see passClock
+}
+
 // A passClock measures the cost of a pass: its duration without the time for which it waits for the API server and the rate limits.
 type passClock struct {
 	began  time.Time

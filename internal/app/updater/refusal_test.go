@@ -381,7 +381,7 @@ func TestUpdater_podsAreGone_stateIsForgotten(t *testing.T) {
 		u := server.work(t, 3*time.Hour)
 		server.pods, server.autoscalers = nil, nil
 		u.pass(t.Context(), time.Now())
-		if n := len(u.lastNotices) + len(u.dryRunLogged) + len(u.shortReported) + len(u.heldReported) + len(u.fallbackReported); n != 0 {
+		if n := len(u.report.notices) + len(u.report.dryRuns) + len(u.report.shortages) + len(u.report.held) + len(u.report.fallbacks); n != 0 {
 			t.Errorf("%d entries are kept for pods that are gone", n)
 		}
 	})

@@ -5,9 +5,11 @@ package updater
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -74,144 +76,230 @@ func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 // publishOutcome publishes the decisions after they were carried out, and reports why pods were left unchanged.
 func (e *execution) publishOutcome(decisions []decision.Decision) {
 	e.metrics.publishDecisions(decisions)
-	current := make(map[string]notice, len(e.lastNotices))
+	current := make(map[string]notice, len(e.report.notices))
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Do == decision.Leave {
-			n := e.noticeOf(d)
+			n, unanswered := e.noticeOf(d)
 			current[d.Pod.UID] = n
-			e.reportLeft(d, n)
+			e.report.left(d, n, unanswered)
 		}
 	}
-	e.lastNotices = current
-	maps.DeleteFunc(e.unknownSince, func(uid string, _ time.Time) bool { return current[uid].code != decision.ReplicasUnknown })
+	e.report.forget(current, e.exists, e.governs)
 }
 
 // A notice is what the log and the events report about a pod that is left unchanged. It is reported again only when it changes.
 type notice struct {
 	code       decision.ReasonCode
+	since      time.Time           // when the number of replicas became unknown, if code is ReplicasUnknown
 	persists   bool                // the reason usually ends by itself, and has not for longer than usual
 	refused    decision.ReasonCode // why the resize was refused in this pass, if code is why the pod is not evicted instead
 	unanswered bool                // actions on the pod have been without an answer for long, whatever the current reason is
 	replacing  bool                // there are too few pods because the updater has evicted one that is being replaced
 }
 
-func (e *execution) noticeOf(d *decision.Decision) notice {
-	n := notice{code: d.Reason.Code, refused: d.Refused.Code}
-	if d.Reason.Code == decision.ReplicasUnknown {
-		n.persists = e.hasBeenUnknown(d.Pod.UID)
+// noticeOf also returns the reason to report if actions on the pod have been without an answer for long.
+func (e *execution) noticeOf(d *decision.Decision) (n notice, unanswered decision.Reason) {
+	n = notice{code: d.Reason.Code, refused: d.Refused.Code}
+	if n.code == decision.ReplicasUnknown {
+		n.since = e.now
+		if last := e.report.notices[d.Pod.UID]; last.code == n.code {
+			n.since = last.since
+			n.persists = last.persists || e.now.Sub(n.since) >= e.config.Interval*9/10
+		}
 	}
 	if d.Reason.Code == decision.RescueInProgress {
 		n.persists = d.Reason.For >= rescueTakesTooLong
 	}
-	_, n.unanswered = e.pass.Unanswered(*d)
+	unanswered, n.unanswered = e.pass.Unanswered(*d)
 	n.replacing = n.code == decision.TooFewReplicas && e.ledger.Missing(d.Pod.Controller) > 0
-	return n
+	return n, unanswered
 }
 
 // rescueTakesTooLong is how long OOM-killed pods may wait for the replacement of a deleted pod before an event is written. The wait ends
 // after plan.Budget.StuckFor unless the replacement does not start, for example because no node has room for it.
 const rescueTakesTooLong = 15 * time.Minute
 
-// hasBeenUnknown reports whether the number of replicas of a pod's controller has been unknown for about an interval.
-func (e *execution) hasBeenUnknown(uid string) bool {
-	last := e.lastNotices[uid]
-	if last.code != decision.ReplicasUnknown {
-		e.unknownSince[uid] = e.now
-		return false
-	}
-	return last.persists || e.now.Sub(e.unknownSince[uid]) >= e.config.Interval*9/10
+// A reporter writes logs and events about what passes decide and do. It remembers what it has reported, so that it is not reported again in
+// each pass.
+type reporter struct {
+	log       *slog.Logger
+	events    eventRecorder
+	tables    io.Writer                 // where a dry run writes tables; nil: nowhere
+	dryRuns   map[string]intent         // the last action that a dry run logged for each pod, by UID
+	notices   map[string]notice         // pods that were left in the last pass, by UID
+	shortages map[cluster.Workload]bool // controllers without replacements of evicted pods
+	unowned   map[string]bool           // pods without a controller, by UID
+	rooms     map[string]string         // the plan that was logged for a node, by node
+	invalid   map[string]bool           // annotations without a valid value
+
+	mu        sync.Mutex                                   // guards the following while pods are changed
+	held      map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
+	fallbacks map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
 }
 
-// reportLeft logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if
-// users may have to act.
-func (e *execution) reportLeft(d *decision.Decision, n notice) {
-	if d.Wanted.Code == decision.Fits || e.lastNotices[d.Pod.UID] == n {
+func newReporter(c *Config, events eventRecorder, log *slog.Logger) *reporter {
+	r := &reporter{
+		log: log, events: events, dryRuns: map[string]intent{},
+		held: map[cluster.Key]map[decision.ReasonCode]bool{}, fallbacks: map[cluster.Key]bool{},
+	}
+	if c.DryRun {
+		r.events = noEvents{}
+		r.tables = c.Tables
+	}
+	return r
+}
+
+// left logs why a pod that should change is left, when the reason is new. It writes an event for the autoscaler if users may have to act.
+func (r *reporter) left(d *decision.Decision, n notice, unanswered decision.Reason) {
+	if d.Wanted.Code == decision.Fits || r.notices[d.Pod.UID] == n {
 		return
 	}
 	if n.code == decision.NotSmallerThanRefused {
-		e.events.ResizeSkipped(d.Pod)
+		r.events.ResizeSkipped(d.Pod)
 	}
-	e.log.Info("Left a pod unchanged", slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()),
-		slog.String("reason", d.Reason.String()), slog.String("wanted", d.Wanted.String()))
+	r.logger(d).Info("Left a pod unchanged", slog.String("wanted", d.Wanted.String()))
 	if n.code.NeedsAttention() && !n.replacing || n.persists {
-		e.reportHeld(d, d.Reason)
+		r.leftFor(d, d.Reason)
 	}
 	if n.refused.NeedsAttention() {
-		e.reportHeld(d, d.Refused)
+		r.leftFor(d, d.Refused)
 	}
 	if n.unanswered {
-		reason, _ := e.pass.Unanswered(*d)
-		e.reportHeld(d, reason)
+		r.leftFor(d, unanswered)
 	}
 }
 
-// reportHeld writes an event with the reason why a pod is left unchanged: one for each autoscaler and reason until a pod is changed.
-func (e *execution) reportHeld(d *decision.Decision, reason decision.Reason) {
-	reported := e.heldReported[d.Autoscaler.Key]
+// leftFor writes an event with the reason why a pod is left unchanged: one for each autoscaler and reason until a pod is changed.
+func (r *reporter) leftFor(d *decision.Decision, reason decision.Reason) {
+	reported := r.held[d.Autoscaler.Key]
 	if reported[reason.Code] {
 		return
 	}
 	if reported == nil {
 		reported = map[decision.ReasonCode]bool{}
-		e.heldReported[d.Autoscaler.Key] = reported
+		r.held[d.Autoscaler.Key] = reported
 	}
 	reported[reason.Code] = true
-	e.events.Autoscaler(d.Autoscaler, event.UpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
+	r.events.Autoscaler(d.Autoscaler, event.UpdateHeld, "Pod "+d.Pod.Name+" is not updated. "+reason.String())
 }
 
-// reportFallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.
-func (e *execution) reportFallback(d *decision.Decision, refusal string) {
-	e.mu.Lock()
-	reported := e.fallbackReported[d.Autoscaler.Key]
-	e.fallbackReported[d.Autoscaler.Key] = true
-	e.mu.Unlock()
+// fallback writes an event when pods are evicted because they cannot be resized: one until a resize succeeds.
+func (r *reporter) fallback(d *decision.Decision, refusal string) {
+	r.mu.Lock()
+	reported := r.fallbacks[d.Autoscaler.Key]
+	r.fallbacks[d.Autoscaler.Key] = true
+	r.mu.Unlock()
 	if !reported {
-		e.events.Autoscaler(d.Autoscaler, event.ResizeRefused,
+		r.events.Autoscaler(d.Autoscaler, event.ResizeRefused,
 			"Pod "+d.Pod.Name+" will be evicted, because the API server refused to resize it: "+strings.TrimRight(refusal, ". ")+".")
 	}
 }
 
-// reportShortages reports controllers whose pods are missing after an eviction, once until all exist.
-func (e *execution) reportShortages(shortages []ledger.Shortage) {
+// changed reports a decision that was carried out.
+func (r *reporter) changed(d *decision.Decision) {
+	a := d.Autoscaler
+	r.mu.Lock()
+	if d.Do == decision.Resize {
+		delete(r.fallbacks, a.Key)
+	}
+	delete(r.held, a.Key)
+	r.mu.Unlock()
+	if d.Rescue {
+		r.events.Autoscaler(a, event.OOMRescued, rescueText(d))
+	}
+	switch d.Do {
+	case decision.Delete:
+		r.logger(d).Info("Deleted a pod")
+		r.events.Pod(d.Pod, event.OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+	case decision.Surge:
+		r.logger(d).Info("Began a surge")
+		r.events.Pod(d.Pod, event.Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
+	case decision.Evict:
+		r.logger(d).Info("Evicted a pod")
+		r.events.Evicted(d.Pod, a)
+	case decision.Resize, decision.Leave:
+		r.logger(d).Info("Resized a pod in place")
+		r.events.Resized(d.Pod)
+	}
+}
+
+// An intent is the action that a dry run logs for a pod, and its reason.
+type intent struct {
+	do   decision.Act
+	code decision.ReasonCode
+}
+
+// dryRun logs the action for a pod, and logs it again only when the action or its reason changes.
+func (r *reporter) dryRun(d *decision.Decision) {
+	current := intent{d.Do, d.Reason.Code}
+	if r.dryRuns[d.Pod.UID] == current {
+		return
+	}
+	r.dryRuns[d.Pod.UID] = current
+	r.logger(d).Info("Would change a pod")
+}
+
+// missing reports controllers whose pods are missing after an eviction, once until all exist.
+func (r *reporter) missing(shortages []ledger.Shortage) {
 	current := make(map[cluster.Workload]bool, len(shortages))
 	for _, s := range shortages {
 		current[s.Controller] = true
-		if e.shortReported[s.Controller] {
+		if r.shortages[s.Controller] {
 			continue
 		}
-		e.log.Warn("Pods are missing after an eviction", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
+		r.log.Warn("Pods are missing after an eviction", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
-			e.events.Autoscaler(s.Autoscaler, event.ReplacementMissing, fmt.Sprintf(
+			r.events.Autoscaler(s.Autoscaler, event.ReplacementMissing, fmt.Sprintf(
 				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again. "+
 					"Check its events for the cause, such as a ResourceQuota or an admission webhook.",
 				s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, s.Since.UTC().Format(time.RFC3339)))
 		}
 	}
-	e.shortReported = current
+	r.shortages = current
 }
 
-// reportRooms logs the plans for nodes that are too full for the resizes of their pods, before the first step: a record for each node and one
+// unownedPods writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
+// an autoscaler to size it.
+func (r *reporter) unownedPods(pods []*cluster.Pod, served []*cluster.Autoscaler) {
+	autoscaled := make(map[string]bool, len(served))
+	for _, a := range served {
+		autoscaled[a.Namespace] = true
+	}
+	current := map[string]bool{}
+	for _, p := range pods {
+		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {
+			continue
+		}
+		current[p.UID] = true
+		if !r.unowned[p.UID] {
+			r.events.Pod(p, event.NotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
+		}
+	}
+	r.unowned = current
+}
+
+// planned logs the plans for nodes that are too full for the resizes of their pods, before the first step: a record for each node and one
 // for each step in its order, when the plan is new. A dry run also writes them as tables.
-func (u *updater) reportRooms(plans []room.Plan) {
+func (r *reporter) planned(plans []room.Plan) {
 	current := make(map[string]string, len(plans))
 	for _, p := range plans {
 		key := p.Key()
 		current[p.Node] = key
-		if u.roomReported[p.Node] == key {
+		if r.rooms[p.Node] == key {
 			continue
 		}
 		rows := p.Rows()
-		u.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("free", p.Free.String()), slog.Int("count", len(rows)))
-		for i, r := range rows {
-			u.log.Info("Planned step for a node with too little room", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", r.Action),
-				slog.String("pod", r.Pod), slog.String("from", r.From), slog.String("to", r.To), slog.String("reason", r.Reason))
+		r.log.Info("Node has too little room for the resizes of its pods", slog.String("node", p.Node), slog.String("free", p.Free.String()), slog.Int("count", len(rows)))
+		for i, row := range rows {
+			r.log.Info("Planned step for a node with too little room", slog.String("node", p.Node), slog.Int("step", i+1), slog.String("action", row.Action),
+				slog.String("pod", row.Pod), slog.String("from", row.From), slog.String("to", row.To), slog.String("reason", row.Reason))
 		}
-		if u.config.DryRun && u.config.Tables != nil {
-			fmt.Fprint(u.config.Tables, p.Table())
+		if r.tables != nil {
+			fmt.Fprint(r.tables, p.Table())
 		}
 	}
-	u.roomReported = current
+	r.rooms = current
 }
 
 // reportUnknownRoom logs that no room is made because the pods of some namespaces are not watched.
@@ -221,8 +309,8 @@ func (u *updater) reportUnknownRoom() {
 	}
 }
 
-// reportInvalidAnnotations logs annotations of autoscalers without a valid value, once for each value.
-func (u *updater) reportInvalidAnnotations(served []*cluster.Autoscaler) {
+// annotations logs those of autoscalers without a valid value, once for each value.
+func (r *reporter) annotations(served []*cluster.Autoscaler) {
 	current := map[string]bool{}
 	isNew := func(a *cluster.Autoscaler, name, value string, valid bool) bool {
 		if valid || value == "" {
@@ -230,17 +318,43 @@ func (u *updater) reportInvalidAnnotations(served []*cluster.Autoscaler) {
 		}
 		key := a.Key.String() + " " + name + " " + value
 		current[key] = true
-		return !u.invalidReported[key]
+		return !r.invalid[key]
 	}
 	for _, a := range served {
 		if _, valid := room.ParseAllowed(a.MakeRoom); isNew(a, "make-room", a.MakeRoom, valid) {
-			u.log.Warn("The annotation podfit.dev/make-room is invalid, so --make-room applies; it must be off, shrink, split or move",
+			r.log.Warn("The annotation podfit.dev/make-room is invalid, so --make-room applies; it must be off, shrink, split or move",
 				slog.String("vpa", a.Key.String()), slog.String("used", a.MakeRoom))
 		}
 		if _, valid := surge.ParseMover(a.Mover); isNew(a, "mover", a.Mover, valid) {
-			u.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
+			r.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
 				slog.String("vpa", a.Key.String()), slog.String("used", a.Mover))
 		}
 	}
-	u.invalidReported = current
+	r.invalid = current
+}
+
+// rollout logs what is new in a report, and writes a warning event about it.
+func (r *reporter) rollout(a *cluster.Autoscaler, report, before rolloutReport) {
+	if report.problem != "" && report.problem != before.problem {
+		r.log.Warn("A VPA has an invalid annotation; its condition AnnotationInvalid has the details",
+			slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
+		r.events.Autoscaler(a, event.InvalidAnnotation, report.problem)
+	}
+	if report.reverted != "" && report.reverted != before.reverted {
+		r.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
+		r.events.Autoscaler(a, event.Reverted, report.reverted)
+	}
+}
+
+// forget removes pods and autoscalers that are gone. notices are those of the pass.
+func (r *reporter) forget(notices map[string]notice, exists map[string]bool, governs func(cluster.Key) bool) {
+	r.notices = notices
+	maps.DeleteFunc(r.dryRuns, func(uid string, _ intent) bool { return !exists[uid] })
+	maps.DeleteFunc(r.fallbacks, func(key cluster.Key, _ bool) bool { return !governs(key) })
+	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !governs(key) })
+}
+
+// logger returns a logger with the attributes of a decision.
+func (r *reporter) logger(d *decision.Decision) *slog.Logger {
+	return r.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }

@@ -26,6 +26,7 @@ type conditionWriter interface {
 type rescueState struct {
 	status, reason, message string    // status is watcher.Removed if there is no condition
 	done                    time.Time // when a pod was rescued last
+	rank                    int       // 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, 0 for one that waits
 }
 
 // A rescueReport is the condition OOMRescue of an autoscaler, and whether it was written.
@@ -34,10 +35,10 @@ type rescueReport struct {
 	conditionAttempt
 }
 
-// writeRescueConditions updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
-// are left.
-func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision) {
-	if e.conditions == nil || e.config.DryRun || e.config.OOMRescue == rescueOff {
+// writeRescues updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
+// are left. governs reports whether an autoscaler takes part in the pass.
+func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision, governs func(cluster.Key) bool) {
+	if c.writer == nil || c.config.DryRun || c.config.OOMRescue == rescueOff {
 		return
 	}
 	next := map[cluster.Key]rescueState{}
@@ -49,20 +50,20 @@ func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, au
 		state, known := next[d.Autoscaler.Key]
 		this := stateOf(d, now)
 		// A pod that needs attention comes first, then one that was rescued.
-		if !known || rank(&this) > rank(&state) {
+		if !known || this.rank > state.rank {
 			next[d.Autoscaler.Key] = this
 		}
 	}
 	var due []conditionWrite
 	for _, a := range autoscalers {
-		report := e.rescueStates[a.Key]
+		report := c.rescues[a.Key]
 		if report == nil {
 			report = new(rescueReport)
-			e.rescueStates[a.Key] = report
+			c.rescues[a.Key] = report
 		}
 		state, active := next[a.Key]
 		isShown := report.status == watcher.True && now.Before(report.done.Add(rescueShown))
-		if isShown && (!active || rank(&state) == 0) {
+		if isShown && (!active || state.rank == 0) {
 			state = report.rescueState
 		}
 		if state != report.rescueState {
@@ -74,8 +75,8 @@ func (e *execution) writeRescueConditions(ctx context.Context, now time.Time, au
 			}}, &report.conditionAttempt})
 		}
 	}
-	e.writeConditions(ctx, now, due)
-	maps.DeleteFunc(e.rescueStates, func(key cluster.Key, _ *rescueReport) bool { return !e.governs(key) })
+	c.write(ctx, now, due)
+	maps.DeleteFunc(c.rescues, func(key cluster.Key, _ *rescueReport) bool { return !governs(key) })
 }
 
 // rescueReasons are the reasons of the condition OOMRescue after an action.
@@ -83,37 +84,19 @@ var rescueReasons = map[decision.Act]string{decision.Resize: v1alpha1.ReasonResi
 
 func stateOf(d *decision.Decision, now time.Time) rescueState {
 	if d.Do != decision.Leave {
-		return rescueState{status: watcher.True, reason: rescueReasons[d.Do], message: rescueText(d), done: now}
+		return rescueState{status: watcher.True, reason: rescueReasons[d.Do], message: rescueText(d), done: now, rank: 1}
 	}
 	why := d.Reason
 	why.Until = time.Time{} // changes with each attempt
+	rank := 0
+	if why.Code.NeedsAttention() {
+		rank = 2
+	}
 	return rescueState{
-		status: watcher.False, reason: d.Reason.Code.String(),
+		status: watcher.False, reason: why.Code.String(), rank: rank,
 		message: "Pod " + d.Pod.Name + " is OOM-killed and does not get more memory. " + why.String(),
 	}
 }
-
-// rank returns 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, and 0 for one that waits.
-func rank(s *rescueState) int {
-	switch {
-	case s.status == watcher.True:
-		return 1
-	case attentionNames[s.reason]:
-		return 2
-	}
-	return 0
-}
-
-// attentionNames are the names of the reasons that may need attention.
-var attentionNames = func() map[string]bool {
-	out := map[string]bool{}
-	for code := range decision.Codes() {
-		if code.NeedsAttention() {
-			out[code.String()] = true
-		}
-	}
-	return out
-}()
 
 // rescueText returns the text of the event and the condition about a rescued pod.
 func rescueText(d *decision.Decision) string {

@@ -182,7 +182,7 @@ func (y *crashCluster) during(d time.Duration) *updater {
 	ctx, cancel := context.WithTimeout(y.t.Context(), d-time.Second)
 	defer cancel()
 	u := updaterOf(y.fakeCluster, y)
-	u.world, u.conditions = y, y
+	u.world, u.conditions.writer = y, y
 	process.Every(ctx, y.config.Interval, func(ctx context.Context, now time.Time) {
 		y.step(now)
 		u.pass(ctx, now)
@@ -416,7 +416,7 @@ func TestUpdater_conditionWritesHang_passesGoOn(t *testing.T) {
 		y := newCrashCluster(t, cluster.Recreate, 1)
 		y.need, y.data = func(time.Time) int64 { return 1 << 50 }, true
 		u := updaterOf(y.fakeCluster, y)
-		u.world, u.conditions = y, hangingConditions{}
+		u.world, u.conditions.writer = y, hangingConditions{}
 		passes := 0
 		for began := time.Now(); time.Since(began) < 10*time.Minute; passes++ {
 			y.step(time.Now())

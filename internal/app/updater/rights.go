@@ -91,7 +91,7 @@ func (u *updater) checkRights(ctx context.Context, now time.Time) {
 				slog.String("remedy", "kubectl apply -f deploy/rights/"+f.component+"/"+f.component+".yaml, or set the value of the chart in docs/scope.md"))
 		}
 	}
-	u.scalePoints.Forbid(r.missing[featureTargets])
+	u.actuators.scalePoints.Forbid(r.missing[featureTargets])
 	u.budget.Rescue = rescueModes[u.config.OOMRescue]
 	if r.missing[featureRescue] && u.budget.Rescue == rescue.ByDeletion {
 		u.budget.Rescue = rescue.ByEviction

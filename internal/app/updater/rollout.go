@@ -18,7 +18,6 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -47,41 +46,28 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 	var due []conditionWrite
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
-		shown := e.rollouts[a.Key]
+		shown := e.conditions.rollouts[a.Key]
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
 		if shown == nil {
 			if report == (rolloutReport{}) && !a.Warned {
 				continue
 			}
 			shown = new(rolloutShown)
-			e.rollouts[a.Key] = shown
+			e.conditions.rollouts[a.Key] = shown
 		}
 		if report != shown.rolloutReport {
-			e.warnOf(a, report, shown.rolloutReport)
+			e.report.rollout(a, report, shown.rolloutReport)
 			shown.rolloutReport, shown.written = report, false
 		}
-		if e.conditions != nil && !e.config.DryRun && shown.isDue(now) {
+		if e.conditions.writer != nil && !e.config.DryRun && shown.isDue(now) {
 			due = append(due, conditionWrite{a, []watcher.Condition{
 				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
 				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted),
 			}, &shown.conditionAttempt})
 		}
 	}
-	e.writeConditions(ctx, now, due)
-	maps.DeleteFunc(e.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
-}
-
-// warnOf logs what is new in a report, and writes a warning event about it.
-func (e *execution) warnOf(a *cluster.Autoscaler, report, before rolloutReport) {
-	if report.problem != "" && report.problem != before.problem {
-		e.log.Warn("A VPA has an invalid annotation; its condition AnnotationInvalid has the details",
-			slog.String("vpa", a.Key.String()), slog.String("error", report.problem))
-		e.events.Autoscaler(a, event.InvalidAnnotation, report.problem)
-	}
-	if report.reverted != "" && report.reverted != before.reverted {
-		e.log.Warn("Reverted a recommendation", slog.String("vpa", a.Key.String()), slog.String("reason", report.reverted))
-		e.events.Autoscaler(a, event.Reverted, report.reverted)
-	}
+	e.conditions.write(ctx, now, due)
+	maps.DeleteFunc(e.conditions.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

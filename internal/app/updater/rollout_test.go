@@ -140,7 +140,7 @@ func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
 		y.autoscalers[0].Rules.WindowProblem = `window "x": unknown time zone "Mars/Base"`
 		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		c := &conditions{err: errors.New("conflict")}
-		u.conditions = c
+		u.conditions.writer = c
 		for range 60 { // early passes
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Second)
@@ -176,7 +176,7 @@ func TestUpdater_canaryFails_isRevertedAndReported(t *testing.T) {
 		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
 		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		c := &conditions{}
-		u.conditions = c
+		u.conditions.writer = c
 		before := y.pods[0].Containers[0].Requests
 		u.pass(t.Context(), time.Now())
 		changed := func() (out []int) {
@@ -265,7 +265,7 @@ func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
 		y.log = logged.logger()
 		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		c := &conditions{err: errors.New("denied")}
-		u.conditions = c
+		u.conditions.writer = c
 		for range 60 {
 			u.pass(t.Context(), time.Now())
 			time.Sleep(time.Second)

@@ -4,77 +4,87 @@
 package updater
 
 import (
-	"context"
+	"sync"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-// add appends actions to the queues, and counts the resizes among them.
-func (e *execution) add(queues *lanes, actions []decision.Decision) {
-	e.mu.Lock()
+// siblings are the resizes of a pass without an answer. Some actions on pods of the same controller or node wait for it.
+type siblings struct {
+	mu        sync.Mutex
+	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
+	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
+	inFlight  map[cluster.Workload]int // resizes that have left the queue and are not answered, by controller
+	slowed    bool                     // a resize has waited for the rate limit in this pass
+	shrinking map[string]int           // those of inFlight that only lower requests, by node
+	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
+}
+
+func newSiblings() *siblings {
+	s := &siblings{queued: map[cluster.Workload]int{}, inFlight: map[cluster.Workload]int{}, shrinking: map[string]int{}, impatient: map[string]bool{}}
+	s.progress.L = &s.mu
+	return s
+}
+
+// add counts the resizes among actions that are added to the queues.
+func (s *siblings) add(actions []decision.Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range actions {
 		if actions[i].Do == decision.Resize {
-			e.queued[actions[i].Pod.Controller]++
+			s.queued[actions[i].Pod.Controller]++
 		}
 	}
-	e.mu.Unlock()
-	queues.add(actions)
 }
 
 // sent notes that a resize has left its queue. It is sent as soon as a worker is free, or not at all in this pass.
-func (e *execution) sent(d *decision.Decision) {
+func (s *siblings) sent(d *decision.Decision) {
 	if d.Do != decision.Resize {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.queued[d.Pod.Controller]--
-	e.inFlight[d.Pod.Controller]++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queued[d.Pod.Controller]--
+	s.inFlight[d.Pod.Controller]++
 	if freesRoom(d) {
-		e.shrinking[d.Pod.Node]++
+		s.shrinking[d.Pod.Node]++
 	}
 }
 
 // answered notes that the outcome of a resize is recorded, or that it is not sent in this pass.
-func (e *execution) answered(d *decision.Decision) {
+func (s *siblings) answered(d *decision.Decision) {
 	if d.Do != decision.Resize {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.inFlight[d.Pod.Controller]--
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight[d.Pod.Controller]--
 	if freesRoom(d) {
-		e.shrinking[d.Pod.Node]--
+		s.shrinking[d.Pod.Node]--
 	}
-	e.progress.Broadcast()
+	s.progress.Broadcast()
 }
 
 // slow notes that resizes wait for the rate limit.
-func (e *execution) slow() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.slowed = true
-	e.progress.Broadcast()
+func (s *siblings) slow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slowed = true
+	s.progress.Broadcast()
 }
 
-// overQuota reports whether a quota has refused a resize of the same controller since an eviction was planned, and returns the reason to
-// leave the pod. It first waits for the answers to the resizes of the controller: they show whether the quota admits the replacement. A
-// resize that has not left its queue counts, too, because the resizes of a controller are sent one after the other. But while resizes
-// wait for the rate limit, only those that have left the queue count: the limit may not allow the others in this pass. Resizes never wait
-// for evictions, so the wait ends with the resizes of the pass.
-func (e *execution) overQuota(_ context.Context, d *turn) (decision.Reason, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.pass.DependsOnResizes(d.Decision) {
-		return decision.Reason{}, false
+// afterResizes waits for the answers to the resizes of a controller. A resize that has not left its queue counts, too, because the resizes
+// of a controller are sent one after the other. But while resizes wait for the rate limit, only those that have left the queue count: the
+// limit may not allow the others in this pass. Resizes never wait for evictions, so the wait ends with the resizes of the pass.
+func (s *siblings) afterResizes(controller cluster.Workload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.inFlight[controller] > 0 || s.queued[controller] > 0 && !s.slowed {
+		s.progress.Wait()
 	}
-	controller := d.Pod.Controller
-	for e.inFlight[controller] > 0 || e.queued[controller] > 0 && !e.slowed {
-		e.progress.Wait()
-	}
-	return e.pass.OverQuota(d.Decision)
 }
 
 // freesRoom reports whether growing pods wait for a resize. They do not wait for the ends of startup boosts, which are carried out a few at a
@@ -89,24 +99,24 @@ const shrinkPatience = 2 * time.Second
 
 // afterShrinks waits, before a resize that raises requests, until the resizes that only lower requests on its node are answered: the kubelet
 // would defer it otherwise. They are in front of it in the queue if it needs their room.
-func (e *execution) afterShrinks(d *decision.Decision) {
+func (s *siblings) afterShrinks(d *decision.Decision) {
 	if d.Do != decision.Resize || len(d.Unboost) > 0 || !change.Grows(d.Pod, d.With) {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	node := d.Pod.Node
-	if e.shrinking[node] == 0 || e.impatient[node] {
+	if s.shrinking[node] == 0 || s.impatient[node] {
 		return
 	}
 	timer := time.AfterFunc(shrinkPatience, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.impatient[node] = true
-		e.progress.Broadcast()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.impatient[node] = true
+		s.progress.Broadcast()
 	})
 	defer timer.Stop()
-	for e.shrinking[node] > 0 && !e.impatient[node] {
-		e.progress.Wait()
+	for s.shrinking[node] > 0 && !s.impatient[node] {
+		s.progress.Wait()
 	}
 }

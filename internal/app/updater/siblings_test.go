@@ -15,6 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -97,7 +98,7 @@ func TestUpdater_resizesOfSiblingsAreQueued_evictionWaitsForThem(t *testing.T) {
 				pods := slowQuota{fake, 5 * time.Second, kube.ErrQuota}
 				u := newUpdater(fake.config, fake, pods, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
 				if tt.rate > 0 {
-					u.resizes = rate.NewLimiter(rate.Limit(tt.rate), 1)
+					u.rates.limiters[decision.Resize] = rate.NewLimiter(rate.Limit(tt.rate), 1)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()

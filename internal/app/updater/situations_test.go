@@ -166,9 +166,9 @@ func (y *hostileCluster) change(f func(p *cluster.Pod)) {
 // during runs a pass each minute, and returns the reasons of the pods in the last four passes.
 func (y *hostileCluster) during(t *testing.T, d time.Duration) []string {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.replacements, u.rights.missing = y, y.missing
+	u.actuators.replacements, u.rights.missing = y, y.missing
 	if y.dryRuns != nil {
-		u.replacements = y.dryRuns
+		u.actuators.replacements = y.dryRuns
 	}
 	var reasons []string
 	for y.minute = range int(d / time.Minute) {

@@ -56,10 +56,10 @@ func TestSummaryWriter_writesHang_passDoesNotWait(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		u := newTestUpdater(fake)
 		to := hangingConditions{}
-		u.conditions, u.summaries = nil, summary.NewWriter(to, fake.log)
+		u.conditions.writer, u.conditions.summaries = nil, summary.NewWriter(to, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go u.summaries.Run(ctx)
+		go u.conditions.summaries.Run(ctx)
 		began := time.Now()
 		for range 3 {
 			u.pass(ctx, time.Now())
@@ -86,10 +86,10 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		u := newTestUpdater(fake)
 		to := &conditionLog{}
-		u.summaries = summary.NewWriter(to, fake.log)
+		u.conditions.summaries = summary.NewWriter(to, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go u.summaries.Run(ctx)
+		go u.conditions.summaries.Run(ctx)
 		var got []string
 		for range 4 {
 			u.pass(ctx, time.Now())
@@ -112,10 +112,10 @@ func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
 		fake.config = given(t, "--updating-condition=false")
 		u := newTestUpdater(fake)
 		to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.True}}} // an earlier updater wrote it
-		u.summaries = summary.NewWriter(to, fake.log)
+		u.conditions.summaries = summary.NewWriter(to, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go u.summaries.Run(ctx)
+		go u.conditions.summaries.Run(ctx)
 		for range 30 {
 			u.pass(ctx, time.Now())
 			time.Sleep(time.Minute)
@@ -144,10 +144,10 @@ func TestUpdater_passesAreSkipped_conditionUpdatingSaysSo(t *testing.T) {
 				fake := newFakeCluster(cluster.Recreate)
 				u := newTestUpdater(fake)
 				to := &conditionLog{}
-				u.summaries = summary.NewWriter(to, fake.log)
+				u.conditions.summaries = summary.NewWriter(to, fake.log)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go u.summaries.Run(ctx)
+				go u.conditions.summaries.Run(ctx)
 				var got []string
 				for minute := range 9 {
 					skip(fake, u, minute >= 1 && minute < 7)

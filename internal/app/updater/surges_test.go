@@ -193,7 +193,7 @@ func (y *surgeCluster) reconcile(now time.Time) {
 func (y *surgeCluster) start() *updater {
 	y.restart()
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
-	u.surges = surges.New(y, y, y, &u.config.Common, u.metrics.surges, u.health, u.log)
+	u.actuators.surges = surges.New(y, y, y, &u.config.Common, u.metrics.surges, u.health, u.log)
 	if y.states != nil {
 		u.storeIn(killedStates{y.states, &y.killer})
 		if err := u.loadStates(y.t.Context()); err != nil {

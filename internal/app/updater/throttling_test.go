@@ -65,7 +65,7 @@ func TestUpdater_throttlingOfTheCanary_decidesOrIsReportedAsUnknown(t *testing.T
 				}
 				u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 				conditions := &conditions{}
-				u.conditions = conditions
+				u.conditions.writer = conditions
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				if c.source != nil {

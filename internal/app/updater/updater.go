@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
@@ -84,17 +83,15 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName), m, h, p.Log)
 		u.stale = world.Stale
 		if !c.ReadOnly {
-			u.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
-		}
-		if !c.ReadOnly {
+			u.actuators.scalePoints = scalepoint.New(world, actuation.NewHorizontalWriter(clients), &u.config.Common, u.budget.StartupBoost, h, p.Log)
+			u.actuators.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.actuators.pods, &u.config.Common, m.surges, h, p.Log)
 			u.rights.checker = clients
-			u.surges = surges.New(world, actuation.NewDeploymentWriter(clients), u.pods, &u.config.Common, m.surges, h, p.Log)
 		}
-		u.replacements = actuation.NewReplacements(clients)
+		u.actuators.replacements = actuation.NewReplacements(clients)
 		u.preemption.reader = clients
-		u.conditions, u.profileNames = world, world.ProfileNames
-		u.capacity = newCapacity(c, clients)
-		u.capacity.watch = world
+		u.conditions.writer = world
+		u.conditions.profileNames = world.ProfileNames
+		u.capacity.connect(clients, world)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -108,13 +105,13 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.summaries = summary.NewWriter(world, p.Log)
+		u.conditions.summaries = summary.NewWriter(world, p.Log)
 		if u.throttling, err = newThrottling(c, h, p.Log); err != nil {
 			return err
 		}
 		beside, stop := context.WithCancel(ctx)
 		var workers sync.WaitGroup
-		workers.Go(func() { u.summaries.Run(beside) })
+		workers.Go(func() { u.conditions.summaries.Run(beside) })
 		workers.Go(func() { u.throttling.Run(beside) })
 		defer workers.Wait()
 		defer stop()
@@ -186,89 +183,58 @@ type statusLease interface {
 
 // updater applies recommendations to running pods, one pass per tick. It is owned by one goroutine.
 type updater struct {
-	config  Config
-	budget  plan.Budget
-	world   world
-	pods    podChanger
-	events  eventRecorder
-	lease   statusLease
-	ledger  *ledger.Ledger
-	states  *updatestate.Recorder
-	evicts  *rate.Limiter
-	resizes *rate.Limiter
-	metrics *Metrics
-	health  *process.Health
-	log     *slog.Logger
-
-	reported
-	skips
-
-	capacity capacityProvider // asks for capacity before evictions
-	pending  pendingTimes     // of replacements
-
-	replacements replacementDryRunner // nil: replacements are not created in dry runs
-	rights       rights               // for features that upstream does not have
-
+	config     Config
+	budget     plan.Budget
+	world      world
+	actuators  actuators
+	ledger     *ledger.Ledger
+	states     *updatestate.Recorder
+	rates      *rates
+	metrics    *Metrics
+	health     *process.Health
+	log        *slog.Logger
+	report     *reporter
+	conditions conditionReporter
+	capacity   capacityProvider // asks for capacity before evictions
+	pending    pendingTimes     // of replacements
+	rights     rights           // for features that upstream does not have
 	preemption preemption
+	throttling *throttling.Observer // nil: there is no Prometheus
 
-	scalePoints *scalepoint.Adjuster // nil: no HPA is changed
-	surges      *surges.Surger       // nil: no pod is surged
-	throttling  *throttling.Observer // nil: there is no Prometheus
-
-	waits changeAwaiter // nil: no early passes
-	cost  time.Duration // of the last pass, see passClock
-
-	stale        func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
-	conditions   conditionWriter              // nil: no conditions are written
-	profileNames func() ([]string, bool)      // of SizingProfiles; nil: there are none
-	summaries    *summary.Writer              // nil: no condition Updating is written
-	unused       map[decision.Act]int         // actions that the rate limit has allowed and that were not sent, because they could not be announced; at most its burst
+	readiness
+	pace
 }
 
-// reported is what was reported, so that it is not reported again in each pass.
-type reported struct {
-	dryRunLogged     map[string]intent                            // the last action that a dry run logged for each pod, by UID
-	unknownSince     map[string]time.Time                         // pods whose controller has an unknown number of replicas, by UID
-	lastNotices      map[string]notice                            // pods that were left in the last pass, by UID
-	heldReported     map[cluster.Key]map[decision.ReasonCode]bool // reasons for which pods are left, since one was changed
-	fallbackReported map[cluster.Key]bool                         // autoscalers whose pods are evicted because they cannot be resized
-	shortReported    map[cluster.Workload]bool                    // controllers without replacements of evicted pods
-	unownedReported  map[string]bool                              // pods without a controller, by UID
-	roomReported     map[string]string                            // the plan that was logged for a node, by node
-	invalidReported  map[string]bool                              // annotations without a valid value
-	rollouts         map[cluster.Key]*rolloutShown                // what was reported last
-	rescueStates     map[cluster.Key]*rescueReport                // what is shown
+// actuators carry out actions.
+type actuators struct {
+	pods         podChanger
+	replacements replacementDryRunner // nil: replacements are not created in dry runs
+	scalePoints  *scalepoint.Adjuster // nil: no HPA is changed
+	surges       *surges.Surger       // nil: no pod is surged
 }
 
-// skips are why the last passes were skipped.
-type skips struct {
-	paused      bool      // the last pass was skipped because the status lease was not valid
-	outdated    bool      // the last pass was skipped because a watch was not up to date
-	wasCurrent  bool      // all watches have been up to date once
-	pausedSince time.Time // the first of the last passes that were skipped in a row; zero if the last one was not
+// readiness is whether pods may be changed, and why the last passes were skipped.
+type readiness struct {
+	lease       statusLease
+	stale       func(now time.Time) []string // returns the watched resources that are not up to date; nil: all are
+	paused      bool                         // the last pass was skipped because the status lease was not valid
+	outdated    bool                         // the last pass was skipped because a watch was not up to date
+	wasCurrent  bool                         // all watches have been up to date once
+	pausedSince time.Time                    // the first of the last passes that were skipped in a row; zero if the last one was not
 }
 
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
-	limit := rate.Inf
-	burst := 0
-	if c.RateLimit > 0 {
-		limit = rate.Limit(c.RateLimit)
-		burst = c.RateBurst
+	u := &updater{
+		config: c, budget: c.budget(), world: w, actuators: actuators{pods: pods}, readiness: readiness{lease: lease}, ledger: ledger.New(),
+		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
+		report: newReporter(&c, events, log),
+		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
-	if c.DryRun {
-		events = noEvents{}
+	u.capacity = capacityProvider{config: &u.config, log: log}
+	u.conditions = conditionReporter{
+		config: &u.config, health: h, log: log, rollouts: map[cluster.Key]*rolloutShown{}, rescues: map[cluster.Key]*rescueReport{},
 	}
-	return &updater{
-		config: c, budget: c.budget(), world: w, pods: pods, events: events, lease: lease, ledger: ledger.New(),
-		evicts: rate.NewLimiter(limit, burst), resizes: rate.NewLimiter(limit, burst),
-		metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
-		reported: reported{
-			dryRunLogged: map[string]intent{}, lastNotices: map[string]notice{}, heldReported: map[cluster.Key]map[decision.ReasonCode]bool{},
-			fallbackReported: map[cluster.Key]bool{}, shortReported: map[cluster.Workload]bool{}, unownedReported: map[string]bool{},
-			rescueStates: map[cluster.Key]*rescueReport{}, unknownSince: map[string]time.Time{}, rollouts: map[cluster.Key]*rolloutShown{},
-		},
-		unused: map[decision.Act]int{}, rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
-	}
+	return u
 }
 
 // An Updater runs single passes of the updater, for callers that control the time.
@@ -321,7 +287,7 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 // gather returns the part of the cluster that a pass decides on: the served autoscalers, their pods, and the limits, scales and
 // nodes that apply to them.
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
-	u.reportUnowned(s.Pods, served)
+	u.report.unownedPods(s.Pods, served)
 	w := plan.World{
 		Governed:    cluster.Gather(served, s.Pods, u.budget.StartupBoost),
 		Limits:      map[string]policy.Limits{},
@@ -372,26 +338,6 @@ func (u *updater) addBudgets(budgets map[string][]cluster.DisruptionBudget, p *c
 	}
 }
 
-// reportUnowned writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
-// an autoscaler to size it.
-func (u *updater) reportUnowned(pods []*cluster.Pod, served []*cluster.Autoscaler) {
-	autoscaled := make(map[string]bool, len(served))
-	for _, a := range served {
-		autoscaled[a.Namespace] = true
-	}
-	current := map[string]bool{}
-	for _, p := range pods {
-		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {
-			continue
-		}
-		current[p.UID] = true
-		if !u.unownedReported[p.UID] {
-			u.events.Pod(p, event.NotAutoscaled, "No controller owns this pod, so no VerticalPodAutoscaler can size it.")
-		}
-	}
-	u.unownedReported = current
-}
-
 // pass is one pass of the loop.
 func (u *updater) pass(ctx context.Context, now time.Time) { u.update(ctx, now) }
 
@@ -426,7 +372,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	u.pausedSince = time.Time{}
 	watch.Step("AdmissionInit")
 	s := u.world.Snapshot()
-	served := u.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
+	served := u.actuators.scalePoints.MarkUnwritable(now, u.served(s.Autoscalers))
 	u.metrics.byAutoscaler.retain(now, s.Autoscalers)
 	watch.Step("ListVPAs")
 	w := u.gather(s, served)
@@ -435,28 +381,24 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
-	w.Provider, w.Requests = u.provider(ctx, now)
+	w.Provider, w.Requests = u.capacity.provider(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	pass.Learn()
-	u.pending.observe(now, decisions, u.metrics.observePending)
+	u.pending.observe(now, decisions, func(took time.Duration, capacity string) {
+		u.metrics.pending.WithLabelValues(capacity).Observe(took.Seconds())
+	})
 	watch.Step("FilterPods")
-	e := execution{updater: u, now: now, pass: pass, sizeClass: make(map[cluster.Key]string, len(w.Governed)), exists: make(map[string]bool, len(decisions))}
-	for i := range decisions {
-		e.exists[decisions[i].Pod.UID] = true
-	}
-	for i := range w.Governed {
-		e.sizeClass[w.Governed[i].Autoscaler.Key] = process.SizeLog2(len(w.Governed[i].Pods))
-	}
+	e := newExecution(u, now, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
-	u.reportRooms(pass.Rooms())
-	u.reportInvalidAnnotations(served)
-	e.reportShortages(pass.Shortages())
+	u.report.planned(pass.Rooms())
+	u.report.annotations(served)
+	u.report.missing(pass.Shortages())
 	u.awaitChanges(now, decisions, inProgress)
 	clock.waiting(func() {
-		e.guard = u.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
+		e.guard = u.actuators.scalePoints.Prepare(ctx, now, s, w.Governed, decisions)
 		u.restore(u.states.LoadAgain(ctx))
 		u.states.Begin(now, u.ledger, u.budget.Delays, actedOn(decisions, pass.CapacitySteps()))
 		e.diagnose(ctx)
@@ -469,7 +411,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	if u.config.Journal != nil {
 		u.config.Journal(now, decisions)
 	}
-	clock.waiting(func() { e.writeRescueConditions(ctx, now, served, decisions) })
+	clock.waiting(func() { u.conditions.writeRescues(ctx, now, served, decisions, e.governs) })
 	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
 	u.throttling.Ask(u.ledger.ThrottlingQueries(now, w.Governed))
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
@@ -491,11 +433,10 @@ func (u *updater) reportFailures(failures []plan.Failure) {
 // loadStates restores the stored states, before the first pass.
 func (u *updater) loadStates(ctx context.Context) error {
 	stored, err := u.states.Load(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		u.restore(stored)
 	}
-	u.restore(stored)
-	return nil
+	return err
 }
 
 // restore adds stored states to the ledger. Only the targets of served autoscalers can have a state that matters, which bounds the
@@ -580,10 +521,10 @@ func (u *updater) ready(ctx context.Context, now time.Time) bool {
 // advanceSurges carries out the next step of each surge in progress. It returns what the plan must know about surges; nil if no surge may
 // begin.
 func (u *updater) advanceSurges(ctx context.Context, now time.Time) *surge.State {
-	if u.surges == nil {
+	if u.actuators.surges == nil {
 		return nil
 	}
-	inProgress, failed := u.surges.Advance(ctx, now)
+	inProgress, failed := u.actuators.surges.Advance(ctx, now)
 	for _, f := range failed {
 		if f.Pod != nil {
 			u.ledger.SurgeFailed(now, f.Pod, f.Reason)

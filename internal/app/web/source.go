@@ -101,6 +101,11 @@ type source struct {
 	plans         planReader
 	log           *slog.Logger
 
+	readings
+}
+
+// readings are the values that pages are made of.
+type readings struct {
 	state   reading[*web.State]
 	samples reading[[]usage.Sample]
 	recent  reading[[]overview.Entry]
@@ -113,14 +118,11 @@ type source struct {
 
 // newSource completes a source.
 func newSource(s *source) *source {
-	s.state.log = s.log
-	s.samples.log = s.log
-	s.recent.log = s.log
-	s.surplus.log = s.log
-	s.stored.log = s.log
-	s.own.log = s.log
-	s.catalog.log = s.log
-	s.plan.log = s.log
+	for _, a := range []*attempts{
+		&s.state.attempts, &s.samples.attempts, &s.recent.attempts, &s.surplus.attempts, &s.stored.attempts, &s.own.attempts, &s.catalog.attempts, &s.plan.attempts,
+	} {
+		a.log = s.log
+	}
 	return s
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Condition says whether a part of podfit works.
@@ -187,15 +189,4 @@ func (f *Facts) webhook() Part {
 	return p
 }
 
-// elapsed returns a duration for a sentence.
-func elapsed(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d days", d/(24*time.Hour))
-}
+func elapsed(d time.Duration) string { return wording.Elapsed(d, "days") }

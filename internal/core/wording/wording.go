@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wording writes counts, numbers, shares and words of commands in one way wherever people read them. It contains no sentences.
+// Package wording writes counts, numbers, shares, durations and words of commands in one way wherever people read them. It contains no sentences.
 package wording
 
 import (
@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Count returns a number and a noun, in the plural unless the number is 1: "1 pod", "1,200 pods".
@@ -42,6 +43,19 @@ func Trimmed(v float64, n int) string {
 
 // Percent formats a share without decimals.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// Elapsed formats a duration, with a word for days: "38 s", "12 min", "5 h" or "3 d".
+func Elapsed(d time.Duration, days string) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d %s", d/(24*time.Hour), days)
+}
 
 // ShellWord returns a word of a command for a POSIX shell.
 func ShellWord(word string) string {

@@ -3,7 +3,10 @@
 
 package wording
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestWording_values_areWrittenForPeople(t *testing.T) {
 	for want, got := range map[string]string{
@@ -17,6 +20,11 @@ func TestWording_values_areWrittenForPeople(t *testing.T) {
 		"10":           Trimmed(10, 0),
 		"1":            Trimmed(1.001, 2),
 		"8 %":          Percent(0.08),
+		"0 s":          Elapsed(-time.Second, "d"),
+		"119 s":        Elapsed(119*time.Second, "d"),
+		"119 min":      Elapsed(2*time.Hour-1, "d"),
+		"47 h":         Elapsed(48*time.Hour-1, "d"),
+		"2 days":       Elapsed(48*time.Hour, "days"),
 		"deploy/web":   ShellWord("deploy/web"),
 		"--for=2m":     ShellWord("--for=2m"),
 		"''":           ShellWord(""),

@@ -4,7 +4,6 @@
 package web
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -68,17 +67,4 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// ago formats a duration: "38 s", "12 min", "5 h" or "3 d".
-func ago(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0 s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d d", d/(24*time.Hour))
-}
+func ago(d time.Duration) string { return wording.Elapsed(d, "d") }

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	judge "podfit.dev/podfit/internal/core/contention"
@@ -106,17 +104,11 @@ func (o *Observer) Run(ctx context.Context) {
 // round sends the queries of an interval. Queries that do not begin within it are among those of a later round.
 func (o *Observer) round(ctx context.Context, began time.Time) {
 	o.inRow = 0
-	var workers errgroup.Group
-	workers.SetLimit(maxConcurrent)
-	for _, w := range o.next(began) {
-		workers.Go(func() error {
-			if ctx.Err() == nil && time.Since(began) < interval {
-				process.Attempt(o.log, o.health, w.String(), func() { o.read(ctx, w) })
-			}
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are part of the answers
+	process.Each(maxConcurrent, o.next(began), func(w cluster.Workload) {
+		if ctx.Err() == nil && time.Since(began) < interval {
+			process.Attempt(o.log, o.health, w.String(), func() { o.read(ctx, w) })
+		}
+	})
 }
 
 // next returns the workloads whose query is due: half of them are those with the oldest query, and the others take turns by namespace, so that a

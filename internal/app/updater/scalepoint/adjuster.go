@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -129,7 +127,7 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 			governing[a.Target] = a
 		}
 	}
-	var jobs []hpaJob
+	var jobs []*hpaJob
 	exists := map[string]bool{}
 	for _, h := range s.source.Horizontals() {
 		exists[h.UID] = true
@@ -144,11 +142,10 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 			requests[i] = scalepoint.Request{Average: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u), Base: s.baseOf(h, u)}
 		}
 		step, due := scalepoint.Next(now, h, requests)
-		jobs = append(jobs, hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+		jobs = append(jobs, &hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
 	}
 	s.carryOut(ctx, now, jobs)
-	for i := range jobs {
-		j := &jobs[i]
+	for _, j := range jobs {
 		for k := range j.h.Utilization {
 			if u := &j.h.Utilization[k]; j.h.Of(u) != nil {
 				g.metrics[j.h.Target] = append(g.metrics[j.h.Target], guardedMetric{u, j.held})
@@ -184,10 +181,10 @@ type hpaJob struct {
 
 // carryOut carries out the steps that are due, for at most hpaTimeout, because the changes of pods wait for them. HPAs of VPAs come
 // first: anyone can create an HPA with the annotation podfit.dev/scale-point. A later pass carries out the others.
-func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
+func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []*hpaJob) {
 	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
 	defer cancel()
-	slices.SortStableFunc(jobs, func(x, y hpaJob) int {
+	slices.SortStableFunc(jobs, func(x, y *hpaJob) int {
 		switch {
 		case x.isPreserved == y.isPreserved:
 			return 0
@@ -196,21 +193,11 @@ func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []hpaJob) {
 		}
 		return 1
 	})
-	var writers errgroup.Group
-	writers.SetLimit(maxWrites)
-	for i := range jobs {
-		j := &jobs[i]
-		if !j.held {
-			continue
+	process.Each(maxWrites, jobs, func(j *hpaJob) {
+		if j.held && ctx.Err() == nil {
+			process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })
 		}
-		writers.Go(func() error {
-			if ctx.Err() == nil {
-				process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })
-			}
-			return nil
-		})
-	}
-	_ = writers.Wait() // errors are logged where they occur
+	})
 }
 
 // mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes

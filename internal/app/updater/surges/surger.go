@@ -18,8 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -127,15 +125,9 @@ func (s *Surger) Advance(ctx context.Context, now time.Time) (*surge.State, []Fa
 		gates := s.gates(pods.Autoscalers, due)
 		steps, cancel := context.WithTimeout(ctx, surgesTimeout)
 		defer cancel()
-		var workers errgroup.Group
-		workers.SetLimit(maxSteps)
-		for _, w := range due {
-			workers.Go(func() error {
-				process.Attempt(s.log, s.health, w.String(), func() { s.step(steps, now, w, pods.PodsOf(w), scaled[w], gates[w]) })
-				return nil
-			})
-		}
-		_ = workers.Wait() // errors are logged where they occur
+		process.Each(maxSteps, due, func(w cluster.Workload) {
+			process.Attempt(s.log, s.health, w.String(), func() { s.step(steps, now, w, pods.PodsOf(w), scaled[w], gates[w]) })
+		})
 	}
 	if !known {
 		return nil, s.ended

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -91,15 +89,9 @@ func (o *Observer) Run(ctx context.Context) {
 func (o *Observer) readAll(ctx context.Context, _ time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, o.interval)
 	defer cancel()
-	var workers errgroup.Group
-	workers.SetLimit(maxConcurrent)
-	for _, w := range o.next() {
-		workers.Go(func() error {
-			process.Attempt(o.log, o.health, w.String(), func() { o.read(ctx, w) })
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are part of the answers
+	process.Each(maxConcurrent, o.next(), func(w cluster.Workload) {
+		process.Attempt(o.log, o.health, w.String(), func() { o.read(ctx, w) })
+	})
 }
 
 // next returns the workloads with queries, those with the oldest answer first.

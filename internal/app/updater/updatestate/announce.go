@@ -61,7 +61,7 @@ func (r *Recorder) Held(now time.Time, w cluster.Workload) (decision.Reason, boo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.store == nil || r.unavailable || w.IsZero() {
+	if !r.isActive() || w.IsZero() {
 		return decision.Reason{}, false
 	}
 	return r.held.of(now, w)
@@ -71,7 +71,7 @@ func (r *Recorder) Held(now time.Time, w cluster.Workload) (decision.Reason, boo
 func (r *Recorder) Unannounced(now time.Time) plan.Unannounced {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.store == nil || r.unavailable {
+	if !r.isActive() {
 		return plan.Unannounced{}
 	}
 	return r.held.export(now)
@@ -88,7 +88,7 @@ func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *
 	}
 	limited, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
-	err := r.write(limited, now, state, true, r.decide(w))
+	err := r.write(limited, now, state, true, r.turns.decide(w))
 	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
 		return err
 	}

@@ -178,12 +178,12 @@ func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *led
 	for _, state := range record.Export(delays) {
 		if state.IsOfNamespace() && !r.isPruned(&state) {
 			current[state.Workload] = true
-			writes = append(writes, stateUpdate{turn: r.decide(state.Workload), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &state, false, t) }})
+			writes = append(writes, stateUpdate{turn: r.turns.decide(state.Workload), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &state, false, t) }})
 		}
 	}
 	for _, w := range r.store.Stored() {
 		if w == ledger.NamespaceState(w.Namespace) && !current[w] {
-			writes = append(writes, stateUpdate{turn: r.decide(w), do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
+			writes = append(writes, stateUpdate{turn: r.turns.decide(w), do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
 		}
 	}
 	r.writeAll(ctx, writes, endTimeout)

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -78,25 +76,30 @@ type Recorder struct {
 	exported map[cluster.Workload]ledger.State // before the actions of this pass
 	newest   map[cluster.Workload]time.Time    // what an announcement of this pass says of a workload
 	batches  map[cluster.Workload]*batch       // workloads that this pass announces together
+	turns    turns
 
 	mu          sync.Mutex                         // guards the following while pods are changed
-	unavailable bool                               // the CRD or a right is missing
-	loadAgainAt time.Time                          // if unavailable
+	loadAgainAt time.Time                          // if the CRD or a right is missing; zero if states can be stored
 	failing     bool                               // the last writes failed, which was logged
 	acting      map[cluster.Workload]*announcement // workloads that this pass acts on
 	held        holds
 	written     map[cluster.Workload]stateWrite // the last write of each object in this term
 	failures    map[cluster.Workload]stateFailure
-	slots       map[cluster.Workload]*stateSlot // objects with writes that are not done
-	decided     uint64                          // number of writes that were decided on
-	batched     map[cluster.Workload]time.Time  // when each workload was last announced in the state of its namespace
-	ungrouped   bool                            // the CRD has no field for announcements of namespaces
+	batched     map[cluster.Workload]time.Time // when each workload was last announced in the state of its namespace
+	ungrouped   bool                           // the CRD has no field for announcements of namespaces
 }
 
 // A stateFailure describes the failed writes of an object since the last successful one.
 type stateFailure struct {
 	count      int
 	retryAfter time.Time
+}
+
+// turns orders the writes of each object.
+type turns struct {
+	mu      sync.Mutex
+	slots   map[cluster.Workload]*stateSlot // objects with writes that are not done
+	decided uint64                          // number of writes that were decided on
 }
 
 // A stateSlot orders the writes of one object.
@@ -113,32 +116,32 @@ type turn struct {
 }
 
 // decide returns the turn of a new write. Earlier writes of the object that have not begun are dropped.
-func (r *Recorder) decide(w cluster.Workload) turn {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slot := r.slots[w]
+func (o *turns) decide(w cluster.Workload) turn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	slot := o.slots[w]
 	if slot == nil {
 		slot = &stateSlot{free: make(chan struct{}, 1)}
 		slot.free <- struct{}{}
-		r.slots[w] = slot
+		o.slots[w] = slot
 	}
-	r.decided++
-	slot.latest = r.decided
-	return turn{w, slot, r.decided}
+	o.decided++
+	slot.latest = o.decided
+	return turn{w, slot, o.decided}
 }
 
 // await waits until no other write of the object is in progress. It returns false if ctx ends first, or if the write is dropped. After
 // true, the caller calls end.
-func (r *Recorder) await(ctx context.Context, t turn) bool {
+func (o *turns) await(ctx context.Context, t turn) bool {
 	select {
 	case <-ctx.Done(): // a later pass writes it
-		r.release(t)
+		o.release(t)
 		return false
 	case <-t.slot.free:
 	}
-	r.mu.Lock()
+	o.mu.Lock()
 	dropped := t.slot.latest > t.number
-	r.mu.Unlock()
+	o.mu.Unlock()
 	if dropped {
 		t.slot.free <- struct{}{}
 	}
@@ -146,17 +149,17 @@ func (r *Recorder) await(ctx context.Context, t turn) bool {
 }
 
 // end lets the next write of the object begin.
-func (r *Recorder) end(t turn) {
-	r.release(t)
+func (o *turns) end(t turn) {
+	o.release(t)
 	t.slot.free <- struct{}{}
 }
 
 // release removes the slot of an object without a later write.
-func (r *Recorder) release(t turn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t.slot.latest == t.number && r.slots[t.workload] == t.slot {
-		delete(r.slots, t.workload)
+func (o *turns) release(t turn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if t.slot.latest == t.number && o.slots[t.workload] == t.slot {
+		delete(o.slots, t.workload)
 	}
 }
 
@@ -172,7 +175,7 @@ func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
 		held:  newHolds(),
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
-		failures: map[cluster.Workload]stateFailure{}, slots: map[cluster.Workload]*stateSlot{}, batched: map[cluster.Workload]time.Time{},
+		failures: map[cluster.Workload]stateFailure{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}}, batched: map[cluster.Workload]time.Time{},
 	}
 }
 
@@ -214,11 +217,11 @@ func (r *Recorder) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.unavailable {
+	if !r.loadAgainAt.IsZero() {
 		r.held = newHolds()
 		r.log.Info("UpdateStates can be stored again")
 	}
-	r.unavailable = false
+	r.loadAgainAt = time.Time{}
 	r.metrics.available.Set(1)
 	return loaded, nil
 }
@@ -226,11 +229,11 @@ func (r *Recorder) loadOnce(ctx context.Context) ([]ledger.State, error) {
 // disable records that states cannot be stored, and logs it once with the remedy. The caller holds the mutex.
 func (r *Recorder) disable(err error) {
 	r.metrics.available.Set(0)
+	isKnown := !r.loadAgainAt.IsZero()
 	r.loadAgainAt = time.Now().Add(loadAgainAfter)
-	if r.unavailable {
+	if isKnown {
 		return
 	}
-	r.unavailable = true
 	remedy := "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	if errors.Is(err, kube.ErrForbidden) {
 		remedy = "grant the updater create, delete, get, list and patch on updatestates.podfit.dev, as deploy/10-rbac.yaml does"
@@ -243,14 +246,17 @@ func (r *Recorder) disable(err error) {
 func (r *Recorder) IsActive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.store != nil && !r.unavailable
+	return r.isActive()
 }
+
+// isActive is IsActive for a caller that holds the mutex.
+func (r *Recorder) isActive() bool { return r.store != nil && r.loadAgainAt.IsZero() }
 
 // isDueToLoad reports whether it is time to check again whether states can be stored.
 func (r *Recorder) isDueToLoad() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.unavailable && !time.Now().Before(r.loadAgainAt)
+	return !r.loadAgainAt.IsZero() && !time.Now().Before(r.loadAgainAt)
 }
 
 // LoadAgain returns the stored states if they could not be stored until now. It tries that from time to time.
@@ -353,7 +359,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		u := stateUpdate{turn: r.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }}
+		u := stateUpdate{turn: r.turns.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }}
 		if !all {
 			u.heldUntil = r.heldUntil(now, &due[i])
 		}
@@ -362,7 +368,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	stored := r.store.Stored()
 	for _, w := range stored {
 		if !current[w] && (all || r.isUnused(now, w)) {
-			writes = append(writes, stateUpdate{turn: r.decide(w), mayWait: true, do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
+			writes = append(writes, stateUpdate{turn: r.turns.decide(w), mayWait: true, do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
 		}
 	}
 	for _, w := range stored {
@@ -389,7 +395,7 @@ func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	r.saving.Go(func() {
 		if len(soon) > 0 {
 			if !waitUntil(ctx, drop, r.unsaved.Add(saveDelay)) {
-				r.releaseAll(soon, held)
+				r.releaseAll(slices.Concat(soon, held))
 				return
 			}
 			r.unsaved = time.Time{}
@@ -421,11 +427,9 @@ func waitUntil(ctx context.Context, drop <-chan struct{}, at time.Time) bool {
 }
 
 // releaseAll removes the slots of writes that are dropped.
-func (r *Recorder) releaseAll(dropped ...[]stateUpdate) {
-	for _, writes := range dropped {
-		for _, w := range writes {
-			r.release(w.turn)
-		}
+func (r *Recorder) releaseAll(dropped []stateUpdate) {
+	for _, w := range dropped {
+		r.turns.release(w.turn)
 	}
 }
 
@@ -433,19 +437,13 @@ func (r *Recorder) releaseAll(dropped ...[]stateUpdate) {
 func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout time.Duration) {
 	ctx, cancel := process.WindUp(ctx, timeout)
 	defer cancel()
-	var workers errgroup.Group
-	workers.SetLimit(maxWrites)
-	for _, w := range writes {
-		workers.Go(func() error {
-			if ctx.Err() != nil { // a later pass writes it
-				r.release(w.turn)
-				return nil
-			}
-			w.do(ctx, w.turn)
-			return nil
-		})
-	}
-	_ = workers.Wait() // errors are counted and logged where they occur
+	process.Each(maxWrites, writes, func(w stateUpdate) {
+		if ctx.Err() != nil { // a later pass writes it
+			r.turns.release(w.turn)
+			return
+		}
+		w.do(ctx, w.turn)
+	})
 	r.reportFailures()
 }
 
@@ -480,10 +478,10 @@ var errWaits = errors.New("an earlier write of the object has no answer yet")
 
 // write stores a state. It returns nil if the state is stored.
 func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State, acting bool, t turn) error {
-	if !r.await(ctx, t) {
+	if !r.turns.await(ctx, t) {
 		return errors.Join(errWaits, ctx.Err())
 	}
-	defer r.end(t)
+	defer r.turns.end(t)
 	if acting && mayWait(state) && !state.IsOfNamespace() && r.isAnnounced(now, state.Workload) {
 		return nil
 	}
@@ -514,10 +512,10 @@ func (r *Recorder) isAnnounced(now time.Time, w cluster.Workload) bool {
 }
 
 func (r *Recorder) remove(ctx context.Context, now time.Time, t turn) {
-	if !r.await(ctx, t) {
+	if !r.turns.await(ctx, t) {
 		return
 	}
-	defer r.end(t)
+	defer r.turns.end(t)
 	w := t.workload
 	if err := r.store.Delete(ctx, w); err != nil {
 		r.fail(ctx, now, w, err)

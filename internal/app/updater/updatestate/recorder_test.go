@@ -108,8 +108,8 @@ func TestStates_nextPassActsBeforeTheWrites_oneWriteIsEnough(t *testing.T) {
 		}
 		r.Save(t.Context(), time.Now(), record, delays, false)
 		r.saving.Wait()
-		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(r.slots) != 0 {
-			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(r.slots), 2*len(workloads))
+		if !store.objects[workloads[0]].ActingSince.IsZero() || store.writes != 2*len(workloads) || len(r.turns.slots) != 0 {
+			t.Errorf("%d writes, acting since %v, %d objects with pending writes; want %d, never and 0", store.writes, store.objects[workloads[0]].ActingSince, len(r.turns.slots), 2*len(workloads))
 		}
 		store.announceAll(r, workloads)
 		store.checkAnnounced(workloads)

@@ -127,10 +127,10 @@ func details(p *core.PoolPlan) []string {
 		}
 	}
 	if p.Pending > 0 {
-		out = append(out, fmt.Sprintf("%s pending; their requests count.", are(p.Pending, "pod")))
+		out = append(out, fmt.Sprintf("%s pending; their requests count.", subject(p.Pending, "pod", "is", "are")))
 	}
 	if p.Unadvised > 0 {
-		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", have(p.Unadvised, "workload")))
+		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", subject(p.Unadvised, "workload", "has", "have")))
 	}
 	return out
 }
@@ -203,25 +203,19 @@ func fits(p *core.PoolPlan) string {
 	return "The largest pod that still fits: by CPU " + text(a) + ", by memory " + text(b) + "."
 }
 
-func are(n int, noun string) string {
+// subject returns a number of things and the verb that follows.
+func subject(n int, noun, singular, plural string) string {
 	if n == 1 {
-		return "1 " + noun + " is"
+		return "1 " + noun + " " + singular
 	}
-	return fmt.Sprintf("%d %ss are", n, noun)
-}
-
-func have(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " has"
-	}
-	return fmt.Sprintf("%d %ss have", n, noun)
+	return fmt.Sprintf("%d %ss %s", n, noun, plural)
 }
 
 // notes returns what a reader must know before relying on the plan.
 func notes(r *Report) []string {
 	var out []string
 	if u := &r.Unplaced; u.Pods > 0 {
-		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", are(u.Pods, "pod"), terminal.Plain(u.Example.String())))
+		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", subject(u.Pods, "pod", "is", "are"), terminal.Plain(u.Example.String())))
 	}
 	for _, n := range r.Notes {
 		out = append(out, terminal.Plain(n))

@@ -53,44 +53,44 @@ type summary struct {
 }
 
 // document returns the report as data.
-func (p *printer) document() document {
+func (c *content) document() document {
 	d := document{
-		APIVersion: Version, Kind: "Recommendations", At: p.Now.UTC().Format(time.RFC3339), Cluster: p.Cluster, Source: p.Source,
-		Profiles: p.Profiles, Complete: len(p.Missing) == 0, Missing: append([]string{}, p.Missing...), Notes: p.Notes, Summary: p.summary(), Containers: []core.Record{},
+		APIVersion: Version, Kind: "Recommendations", At: c.Now.UTC().Format(time.RFC3339), Cluster: c.Cluster, Source: c.Source,
+		Profiles: c.Profiles, Complete: len(c.Missing) == 0, Missing: append([]string{}, c.Missing...), Notes: c.Notes, Summary: c.summary(), Containers: []core.Record{},
 	}
-	if p.Window > 0 {
-		d.Window = window(p.Window)
+	if c.Window > 0 {
+		d.Window = window(c.Window)
 	}
-	if p.Prices.Known() {
-		source := p.Prices.Source()
+	if c.Prices.Known() {
+		source := c.Prices.Source()
 		d.Prices = &source
 	}
-	if p.options.Groups != nil {
-		d.Groups = p.groupRows()
+	if c.options.Groups != nil {
+		d.Groups = c.groupRows()
 	}
-	for _, row := range p.all() {
-		d.Containers = append(d.Containers, p.record(row))
+	for _, row := range c.all() {
+		d.Containers = append(d.Containers, c.record(row))
 	}
 	return d
 }
 
 // all returns the rows in the order of the options.
-func (p *printer) all() []*core.Row {
-	switch p.options.Sort {
+func (c *content) all() []*core.Row {
+	switch c.options.Sort {
 	case SortName:
-		return p.ByName()
+		return c.ByName()
 	case SortMoney:
-		return p.ByMoney()
+		return c.ByMoney()
 	}
-	rows := make([]*core.Row, len(p.Rows))
-	for i := range p.Rows {
-		rows[i] = &p.Rows[i]
+	rows := make([]*core.Row, len(c.Rows))
+	for i := range c.Rows {
+		rows[i] = &c.Rows[i]
 	}
 	return rows
 }
 
-func (p *printer) summary() summary {
-	s := &p.Summary
+func (c *content) summary() summary {
+	s := &c.Summary
 	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
 		requested, capacity := core.QuantitiesOf(s.Requested), core.QuantitiesOf(s.Capacity)
@@ -101,7 +101,7 @@ func (p *printer) summary() summary {
 		used := core.QuantitiesOf(s.Used)
 		out.Used = &used
 	}
-	if p.Prices.Known() {
+	if c.Prices.Known() {
 		out.Recoverable = core.Cents(s.Recoverable)
 		if s.Packing.Known {
 			out.NodesMoney = core.Cents(s.Packing.Money)
@@ -111,13 +111,13 @@ func (p *printer) summary() summary {
 }
 
 // record returns a row as data. Names of other tools' objects in its texts have no control characters.
-func (p *printer) record(row *core.Row) core.Record {
-	out := row.Record(p.Now, &p.Prices)
+func (c *content) record(row *core.Row) core.Record {
+	out := row.Record(c.Now, &c.Prices)
 	out.Why = plain(out.Why)
 	if row.Confidence != core.None {
-		out.Source = plain(p.Source)
+		out.Source = plain(c.Source)
 	}
-	if len(p.Profiles) > 1 {
+	if len(c.Profiles) > 1 {
 		for _, t := range row.Targets {
 			out.Profiles = append(out.Profiles, core.ProfileRecord{Profile: t.Profile, Target: core.QuantitiesOf(t.Amount)})
 		}

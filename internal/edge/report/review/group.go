@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -12,33 +13,26 @@ import (
 )
 
 // groupTable returns the totals by group.
-func (p *printer) groupTable() ([]column, [][]string) {
+func (c *content) groupTable() ([]column, [][]string) {
 	columns := []column{
-		{title: strings.ToUpper(plain(p.options.Groups.By)), least: 16}, {title: "WORKLOADS", right: true}, {title: "AT RISK", right: true}, {title: "PODS", right: true},
+		{title: strings.ToUpper(plain(c.options.Groups.By)), least: 16}, {title: "WORKLOADS", right: true}, {title: "AT RISK", right: true}, {title: "PODS", right: true},
 		{title: "CPU FREED", right: true}, {title: "MEMORY FREED", right: true},
 	}
-	if p.Prices.Known() {
-		columns = append(columns, p.moneyColumn())
+	if c.Prices.Known() {
+		columns = append(columns, c.moneyColumn())
 	}
 	var rows [][]string
-	for i := range p.options.Groups.All {
-		g := &p.options.Groups.All[i]
+	for i := range c.options.Groups.All {
+		g := &c.options.Groups.All[i]
 		row := []string{
-			groupName(g), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), total(cluster.CPU, g.Freed.CPU), total(cluster.Memory, g.Freed.Memory),
+			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), total(cluster.CPU, g.Freed.CPU), total(cluster.Memory, g.Freed.Memory),
 		}
-		if p.Prices.Known() {
+		if c.Prices.Known() {
 			row = append(row, price(g.Weight))
 		}
 		rows = append(rows, row)
 	}
 	return columns, rows
-}
-
-func groupName(g *core.Group) string {
-	if g.Name == "" {
-		return "(none)"
-	}
-	return plain(g.Name)
 }
 
 type groupRow struct {
@@ -51,12 +45,12 @@ type groupRow struct {
 }
 
 // groupRows returns the totals by group as data.
-func (p *printer) groupRows() []groupRow {
+func (c *content) groupRows() []groupRow {
 	out := []groupRow{}
-	for i := range p.options.Groups.All {
-		g := &p.options.Groups.All[i]
+	for i := range c.options.Groups.All {
+		g := &c.options.Groups.All[i]
 		row := groupRow{Name: g.Name, Workloads: g.Workloads, AtRisk: g.AtRisk, Pods: g.Pods, Freed: core.QuantitiesOf(g.Freed)}
-		if p.Prices.Known() {
+		if c.Prices.Known() {
 			row.MoneyMonth = core.Cents(g.Weight)
 		}
 		out = append(out, row)

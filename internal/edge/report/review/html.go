@@ -89,14 +89,14 @@ func trimmedLines(lines []string) []string {
 }
 
 // figures returns the four numbers at the top.
-func (p *printer) figures() []figure {
-	s := &p.Summary
+func (c *content) figures() []figure {
+	s := &c.Summary
 	out := []figure{{"Workloads at risk", wording.Grouped(float64(s.AtRisk)), "of " + wording.Grouped(float64(s.Workloads))}}
 	out = append(out, figure{"CPU that could be freed", total(cluster.CPU, s.Freed.CPU), "requests"}, figure{"Memory that could be freed", total(cluster.Memory, s.Freed.Memory), "requests"})
 	if s.Packing.Known {
 		f := figure{"Nodes that could go", wording.Grouped(float64(s.Packing.Gone)), "of " + wording.Grouped(float64(s.Packing.Nodes))}
-		if p.Prices.Known() {
-			f.Detail += ", " + p.amountOfMoney(s.Packing.Money) + " a month"
+		if c.Prices.Known() {
+			f.Detail += ", " + c.amountOfMoney(s.Packing.Money) + " a month"
 		}
 		out = append(out, f)
 	}

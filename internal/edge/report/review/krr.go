@@ -117,13 +117,13 @@ func (p *printer) krrJSON() {
 	p.writeJSON(out)
 }
 
-func (p *printer) krrScan(row *core.Row) krrScan {
+func (c *content) krrScan(row *core.Row) krrScan {
 	scan := krrScan{Object: krrObject{
 		Name: row.Workload.Name, Container: row.Container, Namespace: row.Workload.Namespace, Kind: row.Workload.Kind, Pods: []krrPod{}, Warnings: []string{},
 		Allocations: krrAllocations{Requests: krrAllocated(row.Requests), Limits: krrAllocated(row.Limits)},
 	}}
-	if p.Cluster != "" {
-		scan.Object.Cluster = &p.Cluster
+	if c.Cluster != "" {
+		scan.Object.Cluster = &c.Cluster
 	}
 	for _, place := range row.Places {
 		scan.Object.Pods = append(scan.Object.Pods, krrPod{Name: place.Pod})

@@ -4,17 +4,16 @@
 package review
 
 import (
-	core "podfit.dev/podfit/internal/core/review"
+	"strings"
+
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
-// A printer collects the text of a report.
+// A printer collects the text of a report in a format.
 type printer struct {
 	terminal.Printer
-	*core.Report
-	options   Options
-	differing int // workloads whose pods differ from their template
-	err       error
+	content
+	err error
 }
 
 // A column is a column of a table.
@@ -23,6 +22,30 @@ type column struct {
 	right bool // numbers
 	least int  // the narrowest it may become; 0: it keeps its width
 	below bool // if it does not fit beside the others, it is printed below the row
+}
+
+// tables writes the report for a terminal.
+func (p *printer) tables(wide bool) {
+	for _, s := range p.header() {
+		p.Line(s)
+	}
+	for _, s := range p.notes() {
+		p.Line(s)
+	}
+	if p.options.Groups != nil {
+		columns, rows := p.groupTable()
+		p.Text.WriteString("\n")
+		p.table(columns, rows, nil)
+		return
+	}
+	for _, l := range p.lists(wide) {
+		l.columns[0].title = l.title
+		p.Text.WriteString("\n")
+		p.table(l.columns, l.rows, l.colours)
+	}
+	if left := p.leftOut(); len(left) > 0 {
+		p.Line(strings.Join(left, "    "))
+	}
 }
 
 // table adds a table that fits the width. Columns that may become narrower are shortened first, then columns that may be below the row

@@ -40,12 +40,12 @@ type manifest struct {
 }
 
 // manifests returns the changes of all workloads, sorted, and comments about workloads that are left out.
-func (p *printer) manifests() (out []manifest, leftOut []string) {
+func (c *content) manifests() (out []manifest, leftOut []string) {
 	var last *manifest
 	unsupported := map[cluster.Workload]bool{}
 	without, invalid := 0, 0
 	var injected []string
-	for _, row := range p.ByName() {
+	for _, row := range c.ByName() {
 		if row.Confidence == core.None {
 			without++
 			continue
@@ -80,7 +80,7 @@ func (p *printer) manifests() (out []manifest, leftOut []string) {
 		leftOut = append(leftOut, wording.Count(invalid, "container")+" with names that Kubernetes does not permit")
 	}
 	leftOut = append(leftOut, injected...)
-	for _, row := range p.ByName() {
+	for _, row := range c.ByName() {
 		if unsupported[row.Workload] {
 			delete(unsupported, row.Workload)
 			leftOut = append(leftOut, shortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
@@ -172,7 +172,7 @@ func quoted(s string) string {
 func (p *printer) kustomize() {
 	all, leftOut := p.manifests()
 	same := map[cluster.Workload]int{}
-	for w := range p.workloads() {
+	for w := range p.containers() {
 		w.Namespace = ""
 		same[w]++
 	}
@@ -215,11 +215,11 @@ func (p *printer) kustomize() {
 // defaultNamespace is the namespace of objects that have none.
 const defaultNamespace = "default"
 
-// workloads returns the workloads of the report.
-func (p *printer) workloads() map[cluster.Workload]bool {
-	all := map[cluster.Workload]bool{}
-	for i := range p.Rows {
-		all[p.Rows[i].Workload] = true
+// containers returns the number of containers of each workload.
+func (c *content) containers() map[cluster.Workload]int {
+	all := map[cluster.Workload]int{}
+	for i := range c.Rows {
+		all[c.Rows[i].Workload]++
 	}
 	return all
 }
@@ -234,10 +234,7 @@ func onlyOne(w cluster.Workload, same map[cluster.Workload]int) bool {
 // the workload has several containers, they are below the name of their container, also if only one of them changes.
 func (p *printer) helmValues() {
 	all, leftOut := p.manifests()
-	containers := map[cluster.Workload]int{}
-	for i := range p.Rows {
-		containers[p.Rows[i].Workload]++
-	}
+	containers := p.containers()
 	p.comments(leftOut)
 	for _, m := range all {
 		p.Text.WriteString("---\n# " + shortName(m.workload) + "\n")
@@ -308,11 +305,11 @@ func (p *printer) vpa() {
 
 // vpaNames returns the names of the VPAs for workloads that have none: the name of the workload, with its kind if another workload or VPA of
 // the namespace has that name. Otherwise one VPA would overwrite another.
-func (p *printer) vpaNames() map[cluster.Workload]string {
+func (c *content) vpaNames() map[cluster.Workload]string {
 	users := map[cluster.Key]int{}
 	seen := map[cluster.Workload]bool{}
-	for i := range p.Rows {
-		row := &p.Rows[i]
+	for i := range c.Rows {
+		row := &c.Rows[i]
 		if seen[row.Workload] {
 			continue
 		}
@@ -334,11 +331,11 @@ func (p *printer) vpaNames() map[cluster.Workload]string {
 }
 
 // profile returns the profile of a row.
-func (p *printer) profile(row *core.Row) string {
+func (c *content) profile(row *core.Row) string {
 	if len(row.Targets) > 0 {
 		return row.Targets[0].Profile
 	}
-	return p.Profiles[0]
+	return c.Profiles[0]
 }
 
 // writeYAML adds a value as YAML.

@@ -62,7 +62,7 @@ func Write(w io.Writer, format string, r *core.Report, o Options) error {
 		if f.name != format {
 			continue
 		}
-		p := &printer{Printer: terminal.Printer{Width: o.Width, Colour: o.Colour}, Report: r, options: o}
+		p := &printer{Printer: terminal.Printer{Width: o.Width, Colour: o.Colour}, content: content{Report: r, options: o}}
 		p.differing = p.otherTemplates()
 		f.write(p)
 		if p.err != nil {

@@ -15,50 +15,33 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// tables writes the report for a terminal.
-func (p *printer) tables(wide bool) {
-	for _, s := range p.header() {
-		p.Line(s)
-	}
-	for _, s := range p.notes() {
-		p.Line(s)
-	}
-	if p.options.Groups != nil {
-		columns, rows := p.groupTable()
-		p.Text.WriteString("\n")
-		p.table(columns, rows, nil)
-		return
-	}
-	for _, l := range p.lists(wide) {
-		l.columns[0].title = l.title
-		p.Text.WriteString("\n")
-		p.table(l.columns, l.rows, l.colours)
-	}
-	if left := p.leftOut(); len(left) > 0 {
-		p.Line(strings.Join(left, "    "))
-	}
+// content is what a report says, in lines, lists and cells, whatever its format.
+type content struct {
+	*core.Report
+	options   Options
+	differing int // workloads whose pods differ from their template
 }
 
 // header returns the lines with the facts about the whole report.
-func (p *printer) header() []string {
-	facts := []string{plain(p.Cluster), strings.Join(p.counts(), ", "), plain(p.Source)}
-	if p.Window > 0 {
-		facts[2] += ", " + window(p.Window)
+func (c *content) header() []string {
+	facts := []string{plain(c.Cluster), strings.Join(c.counts(), ", "), plain(c.Source)}
+	if c.Window > 0 {
+		facts[2] += ", " + window(c.Window)
 	}
-	facts = append(facts, strings.Join(p.Profiles, ", "))
+	facts = append(facts, strings.Join(c.Profiles, ", "))
 	lines := []string{strings.Join(facts, " · ")}
-	if use := p.usage(); use != "" {
+	if use := c.usage(); use != "" {
 		lines = append(lines, "  "+use)
 	}
-	if p.onlyUsage() {
+	if c.onlyUsage() {
 		return append(lines, "  Requests are not known, only usage: this is what the containers should request.")
 	}
-	return append(lines, "  "+p.risk()+" "+p.freed())
+	return append(lines, "  "+c.risk()+" "+c.freed())
 }
 
 // risk returns the sentence about workloads at risk. What is not known is no good news.
-func (p *printer) risk() string {
-	s := &p.Summary
+func (c *content) risk() string {
+	s := &c.Summary
 	switch judged := s.Workloads - s.Unjudged; {
 	case s.AtRisk == 1:
 		return "1 workload is at risk."
@@ -68,14 +51,14 @@ func (p *printer) risk() string {
 		return "Whether workloads are at risk is not known yet."
 	case s.Unjudged > 0:
 		return fmt.Sprintf("None of %s with enough usage is at risk; %d without are not judged.", wording.Count(judged, "workload"), s.Unjudged)
-	case p.provisional():
+	case c.provisional():
 		return "No risk was seen while usage was read."
 	}
 	return "No workload is at risk."
 }
 
-func (p *printer) counts() []string {
-	s := &p.Summary
+func (c *content) counts() []string {
+	s := &c.Summary
 	counts := []string{wording.Count(s.Workloads, "workload")}
 	if s.Pods > 0 {
 		counts = append(counts, wording.Count(s.Pods, "pod"))
@@ -87,34 +70,34 @@ func (p *printer) counts() []string {
 }
 
 // usage returns the sentence about requests and real usage, relative to the nodes if the whole cluster is known.
-func (p *printer) usage() string {
-	s := &p.Summary
+func (c *content) usage() string {
+	s := &c.Summary
 	if s.Packing.Known && s.Capacity.CPU > 0 && s.Capacity.Memory > 0 {
 		text := fmt.Sprintf("Requests use %s of CPU and %s of memory", ratio(s.Requested.CPU, s.Capacity.CPU), ratio(s.Requested.Memory, s.Capacity.Memory))
 		if s.Used.Has == cluster.Both {
-			text += fmt.Sprintf("; pods really use %s and %s%s", ratio(s.Used.CPU, s.Capacity.CPU), ratio(s.Used.Memory, s.Capacity.Memory), p.peaks())
+			text += fmt.Sprintf("; pods really use %s and %s%s", ratio(s.Used.CPU, s.Capacity.CPU), ratio(s.Used.Memory, s.Capacity.Memory), c.peaks())
 		}
 		return text + "."
 	}
 	if s.Used.Has == cluster.Both && s.Reviewed.CPU > 0 && s.Reviewed.Memory > 0 {
-		return fmt.Sprintf("Pods really use %s of the requested CPU and %s of the requested memory%s.", ratio(s.Used.CPU, s.Reviewed.CPU), ratio(s.Used.Memory, s.Reviewed.Memory), p.peaks())
+		return fmt.Sprintf("Pods really use %s of the requested CPU and %s of the requested memory%s.", ratio(s.Used.CPU, s.Reviewed.CPU), ratio(s.Used.Memory, s.Reviewed.Memory), c.peaks())
 	}
 	return ""
 }
 
 // peaks returns what the share of usage is about, if it is not the mean usage.
-func (p *printer) peaks() string {
-	if p.Peaks {
+func (c *content) peaks() string {
+	if c.Peaks {
 		return " at their hourly peaks"
 	}
 	return ""
 }
 
 // freed returns the sentence about requests that could be freed and nodes that could go.
-func (p *printer) freed() string {
-	s := &p.Summary
+func (c *content) freed() string {
+	s := &c.Summary
 	if s.Freed.CPU == 0 && s.Freed.Memory == 0 {
-		if p.provisional() || len(p.Rows) > 0 && s.Young == len(p.Rows) {
+		if c.provisional() || len(c.Rows) > 0 && s.Young == len(c.Rows) {
 			return "Whether requests can be freed is not known yet."
 		}
 		if s.Young > 0 {
@@ -125,8 +108,8 @@ func (p *printer) freed() string {
 	text := fmt.Sprintf("%s and %s could be freed", total(cluster.CPU, s.Freed.CPU), total(cluster.Memory, s.Freed.Memory))
 	k := &s.Packing
 	if !k.Known {
-		if p.Prices.Known() {
-			text += fmt.Sprintf(", %s a month if nodes go with them", p.amountOfMoney(s.Recoverable))
+		if c.Prices.Known() {
+			text += fmt.Sprintf(", %s a month if nodes go with them", c.amountOfMoney(s.Recoverable))
 		}
 		return text + "."
 	}
@@ -135,8 +118,8 @@ func (p *printer) freed() string {
 	} else {
 		text += fmt.Sprintf(": up to %d of %s", k.Gone, wording.Count(k.Nodes, "node"))
 	}
-	if p.Prices.Known() && k.Gone > 0 {
-		text += fmt.Sprintf(", %s a month", p.amountOfMoney(k.Money))
+	if c.Prices.Known() && k.Gone > 0 {
+		text += fmt.Sprintf(", %s a month", c.amountOfMoney(k.Money))
 	}
 	if k.Already > 0 {
 		text += fmt.Sprintf(" (%d could go with the present requests)", k.Already)
@@ -144,9 +127,9 @@ func (p *printer) freed() string {
 	return text + "."
 }
 
-func (p *printer) amountOfMoney(v float64) string {
-	text := p.Prices.Currency + " " + price(v)
-	if p.Prices.Assumed {
+func (c *content) amountOfMoney(v float64) string {
+	text := c.Prices.Currency + " " + price(v)
+	if c.Prices.Assumed {
 		return "assumed " + text
 	}
 	return text
@@ -155,40 +138,40 @@ func (p *printer) amountOfMoney(v float64) string {
 func ratio(part, whole int64) string { return wording.Percent(float64(part) / float64(whole)) }
 
 // notes returns what a reader must know before relying on the numbers.
-func (p *printer) notes() []string {
+func (c *content) notes() []string {
 	var notes []string
-	if p.Prices.Known() && p.Prices.Assumed {
-		notes = append(notes, "  Prices are assumed: "+p.Prices.From+". Give your own with --prices or --opencost.")
+	if c.Prices.Known() && c.Prices.Assumed {
+		notes = append(notes, "  Prices are assumed: "+c.Prices.From+". Give your own with --prices or --opencost.")
 	}
-	if n := p.differing; n > 0 {
+	if n := c.differing; n > 0 {
 		notes = append(notes, fmt.Sprintf("  The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
 			wording.Count(n, "workload")))
 	}
-	for _, n := range p.Notes {
+	for _, n := range c.Notes {
 		notes = append(notes, "  "+plain(n))
 	}
-	for _, m := range p.Missing {
+	for _, m := range c.Missing {
 		notes = append(notes, "  Incomplete: "+plain(m))
 	}
-	if p.provisional() {
+	if c.provisional() {
 		notes = append(notes, "  All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
 	}
 	return notes
 }
 
 // otherTemplates returns the number of workloads whose pods differ from their template.
-func (p *printer) otherTemplates() int {
+func (c *content) otherTemplates() int {
 	found := map[cluster.Workload]bool{}
-	for i := range p.Rows {
-		if p.Rows[i].TemplateDiffers() {
-			found[p.Rows[i].Workload] = true
+	for i := range c.Rows {
+		if c.Rows[i].TemplateDiffers() {
+			found[c.Rows[i].Workload] = true
 		}
 	}
 	return len(found)
 }
 
-func (p *printer) provisional() bool {
-	return slices.ContainsFunc(p.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
+func (c *content) provisional() bool {
+	return slices.ContainsFunc(c.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
 }
 
 // A list is a table of a report.
@@ -200,40 +183,40 @@ type list struct {
 }
 
 // lists returns the tables of the report.
-func (p *printer) lists(wide bool) []list {
+func (c *content) lists(wide bool) []list {
 	switch {
-	case p.options.Sort == SortName, p.onlyUsage():
-		return []list{p.list("BY NAME", p.top(p.ByName()), wide)}
-	case p.options.Sort == SortMoney:
-		return []list{p.list("BY MONEY", p.top(p.ByMoney()), wide)}
+	case c.options.Sort == SortName, c.onlyUsage():
+		return []list{c.list("BY NAME", c.top(c.ByName()), wide)}
+	case c.options.Sort == SortMoney:
+		return []list{c.list("BY MONEY", c.top(c.ByMoney()), wide)}
 	}
-	risks, waste, _, _ := p.sections()
+	risks, waste, _, _ := c.sections()
 	var out []list
 	if len(risks) > 0 {
-		out = append(out, p.risks(p.top(risks), wide))
+		out = append(out, c.risks(c.top(risks), wide))
 	}
 	if len(waste) > 0 {
-		out = append(out, p.waste(p.top(waste), wide))
+		out = append(out, c.waste(c.top(waste), wide))
 	}
 	return out
 }
 
 // onlyUsage reports whether no present requests are known, as with a trace.
-func (p *printer) onlyUsage() bool {
-	return !slices.ContainsFunc(p.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
+func (c *content) onlyUsage() bool {
+	return !slices.ContainsFunc(c.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
 }
 
 // sections returns the rows at risk, the rows with waste, the number of rows with neither, and that of rows whose requests are above their
 // target and stay, so that it cannot be said that nothing is wasted.
-func (p *printer) sections() (risks, waste []*core.Row, rest, kept int) {
-	for i := range p.Rows {
-		if p.Rows[i].Risk >= core.SeverityMedium {
-			risks = append(risks, &p.Rows[i])
+func (c *content) sections() (risks, waste []*core.Row, rest, kept int) {
+	for i := range c.Rows {
+		if c.Rows[i].Risk >= core.SeverityMedium {
+			risks = append(risks, &c.Rows[i])
 		}
 	}
-	for _, row := range p.ByMoney() {
+	for _, row := range c.ByMoney() {
 		switch {
-		case row.Waste > core.Harmless && p.Money(row) >= p.options.MinSaving:
+		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving:
 			waste = append(waste, row)
 		case row.Risk >= core.SeverityMedium || row.Confidence == core.None:
 		case row.KeepsMore():
@@ -246,20 +229,20 @@ func (p *printer) sections() (risks, waste []*core.Row, rest, kept int) {
 }
 
 // leftOut returns what the lists do not contain, and how to see it.
-func (p *printer) leftOut() []string {
-	if p.options.Sort != SortRisk && p.options.Sort != "" || p.onlyUsage() {
-		if hidden := len(p.Rows) - len(p.top(p.ByName())); hidden > 0 {
+func (c *content) leftOut() []string {
+	if c.options.Sort != SortRisk && c.options.Sort != "" || c.onlyUsage() {
+		if hidden := len(c.Rows) - len(c.top(c.ByName())); hidden > 0 {
 			return []string{fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden)))}
 		}
 		return nil
 	}
-	risks, waste, rest, kept := p.sections()
+	risks, waste, rest, kept := c.sections()
 	var parts []string
-	if hidden := len(risks) + len(waste) - len(p.top(risks)) - len(p.top(waste)); hidden > 0 {
+	if hidden := len(risks) + len(waste) - len(c.top(risks)) - len(c.top(waste)); hidden > 0 {
 		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden))))
 	}
-	if p.Summary.Young > 0 {
-		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", wording.Count(p.Summary.Young, "container")))
+	if c.Summary.Young > 0 {
+		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", wording.Count(c.Summary.Young, "container")))
 	}
 	if kept > 0 {
 		parts = append(parts, fmt.Sprintf("%s whose requests are kept, although less may do (--sort name lists them)", wording.Count(kept, "container")))
@@ -270,40 +253,40 @@ func (p *printer) leftOut() []string {
 	return parts
 }
 
-func (p *printer) top(rows []*core.Row) []*core.Row {
-	if n := p.options.Top; n > 0 && n < len(rows) {
+func (c *content) top(rows []*core.Row) []*core.Row {
+	if n := c.options.Top; n > 0 && n < len(rows) {
 		return rows[:n]
 	}
 	return rows
 }
 
 // columns returns the columns that all lists have.
-func (p *printer) columns(wide bool) []column {
+func (c *content) columns(wide bool) []column {
 	columns := []column{
 		{title: "WORKLOAD", least: 16}, {title: "REPL", right: true}, {title: "CONTAINER", least: 8}, {title: "CPU"}, {title: "MEMORY"},
 	}
 	if wide {
 		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"})
-		if p.differing > 0 {
+		if c.differing > 0 {
 			columns = append(columns, column{title: "TEMPLATE"})
 		}
 		columns = append(columns, column{title: "VPA", least: 6})
-		for _, name := range p.Profiles[1:] {
+		for _, name := range c.Profiles[1:] {
 			columns = append(columns, column{title: strings.ToUpper(name)})
 		}
 	}
 	return columns
 }
 
-func (p *printer) cells(row *core.Row, wide bool) []string {
+func (c *content) cells(row *core.Row, wide bool) []string {
 	cells := []string{shortName(row.Workload), replicas(row), plain(row.Container), change(row, cluster.CPU), change(row, cluster.Memory)}
 	if wide {
 		cells = append(cells, limitChange(row, cluster.CPU), limitChange(row, cluster.Memory))
-		if p.differing > 0 {
+		if c.differing > 0 {
 			cells = append(cells, templateCell(row))
 		}
 		cells = append(cells, plain(row.VPA))
-		for i := range p.Profiles[1:] {
+		for i := range c.Profiles[1:] {
 			cells = append(cells, other(row, i+1))
 		}
 	}
@@ -346,10 +329,10 @@ func other(row *core.Row, i int) string {
 }
 
 // risks returns the list of risks.
-func (p *printer) risks(rows []*core.Row, wide bool) list {
-	l := list{title: "AT RISK", columns: append(p.columns(wide), column{title: "WHY", below: true})}
+func (c *content) risks(rows []*core.Row, wide bool) list {
+	l := list{title: "AT RISK", columns: append(c.columns(wide), column{title: "WHY", below: true})}
 	for _, row := range rows {
-		l.rows = append(l.rows, append(p.cells(row, wide), p.why(row)))
+		l.rows = append(l.rows, append(c.cells(row, wide), c.why(row)))
 		colour := ""
 		if row.Risk == core.SeverityHigh {
 			colour = "31"
@@ -360,35 +343,35 @@ func (p *printer) risks(rows []*core.Row, wide bool) list {
 }
 
 // narrow reports whether the terminal has no room for all columns.
-func (p *printer) narrow() bool { return p.Width > 0 && p.Width < 100 }
+func (c *content) narrow() bool { return c.options.Width > 0 && c.options.Width < 100 }
 
 // waste returns the list of waste.
-func (p *printer) waste(rows []*core.Row, wide bool) list {
-	l := list{title: "WASTE", columns: append(p.columns(wide), p.moneyColumn(), column{title: "CONFIDENCE"})}
-	if p.narrow() {
+func (c *content) waste(rows []*core.Row, wide bool) list {
+	l := list{title: "WASTE", columns: append(c.columns(wide), c.moneyColumn(), column{title: "CONFIDENCE"})}
+	if c.narrow() {
 		l.columns[len(l.columns)-1] = column{title: "CONF."}
 	}
 	for _, row := range rows {
 		sure := confidence(row)
-		if p.narrow() {
+		if c.narrow() {
 			sure, _, _ = strings.Cut(sure, ",")
 		}
-		l.rows = append(l.rows, append(p.cells(row, wide), p.saving(row), sure))
+		l.rows = append(l.rows, append(c.cells(row, wide), c.saving(row), sure))
 	}
 	return l
 }
 
-func (p *printer) moneyColumn() column {
-	if !p.Prices.Known() {
+func (c *content) moneyColumn() column {
+	if !c.Prices.Known() {
 		return column{title: "FREED"}
 	}
-	return column{title: p.Prices.Currency + "/MONTH", right: true}
+	return column{title: c.Prices.Currency + "/MONTH", right: true}
 }
 
 // saving returns the money of a row, or what it frees if there are no prices.
-func (p *printer) saving(row *core.Row) string {
-	if p.Prices.Known() {
-		return price(p.Money(row))
+func (c *content) saving(row *core.Row) string {
+	if c.Prices.Known() {
+		return price(c.Money(row))
 	}
 	var parts []string
 	for _, res := range cluster.All {
@@ -400,22 +383,22 @@ func (p *printer) saving(row *core.Row) string {
 }
 
 // list returns a list of rows of all kinds.
-func (p *printer) list(title string, rows []*core.Row, wide bool) list {
-	l := list{title: title, columns: p.columns(wide)}
-	if !p.narrow() {
-		l.columns = append(l.columns, column{title: "RISK"}, p.moneyColumn(), column{title: "CONFIDENCE"}, column{title: "WHY", below: true})
+func (c *content) list(title string, rows []*core.Row, wide bool) list {
+	l := list{title: title, columns: c.columns(wide)}
+	if !c.narrow() {
+		l.columns = append(l.columns, column{title: "RISK"}, c.moneyColumn(), column{title: "CONFIDENCE"}, column{title: "WHY", below: true})
 		for _, row := range rows {
-			l.rows = append(l.rows, append(p.cells(row, wide), row.Risk.String(), p.saving(row), confidence(row), p.why(row)))
+			l.rows = append(l.rows, append(c.cells(row, wide), row.Risk.String(), c.saving(row), confidence(row), c.why(row)))
 		}
 		return l
 	}
-	l.columns = append(l.columns, p.moneyColumn(), column{title: "WHY", below: true})
+	l.columns = append(l.columns, c.moneyColumn(), column{title: "WHY", below: true})
 	for _, row := range rows {
 		why := "confidence " + confidence(row)
-		if s := p.why(row); s != "" {
+		if s := c.why(row); s != "" {
 			why += "; " + s
 		}
-		l.rows = append(l.rows, append(p.cells(row, wide), p.saving(row), why))
+		l.rows = append(l.rows, append(c.cells(row, wide), c.saving(row), why))
 	}
 	return l
 }
@@ -493,7 +476,7 @@ func limitChange(row *core.Row, res cluster.Resource) string {
 }
 
 // why returns the findings of a row, or why there is no recommendation, and what the user must do with it.
-func (p *printer) why(row *core.Row) string { return plain(row.Why(p.Now)) }
+func (c *content) why(row *core.Row) string { return plain(row.Why(c.Now)) }
 
 // confidence returns the confidence and the days that the samples cover.
 func confidence(row *core.Row) string {
