@@ -71,3 +71,23 @@ func TestExtra_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkExtra(b *testing.B) {
+	x := sampleExtra()
+	x.starts = someStarts()
+	data := x.encode()
+	b.Run("encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			x.encode()
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := decodeExtra(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
