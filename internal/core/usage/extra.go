@@ -23,15 +23,12 @@ type extra struct {
 	starts          *startup.Starts
 }
 
-// A window is the stored form of an instance. Times are Unix nanoseconds; they are stored in whole seconds.
+// A window is the stored form of an instance. Times are stored in whole seconds.
 type window struct {
-	uid                                     uint64 // hash of the pod's UID
-	windowEnd, lastMemory, lastCPU, lastOOM int64
-	memoryPeak, oomPeak                     int64
-	used                                    bool // given to the instance of its pod; not stored
+	uid uint64 // hash of the pod's UID
+	observed
+	used bool // given to the instance of its pod; not stored
 }
-
-func (w *window) peak() int64 { return max(w.memoryPeak, w.oomPeak) }
 
 // restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {
@@ -51,12 +48,8 @@ const maxWindows = 512
 func (s *ContainerHistory) windows(now int64) []window {
 	var windows []window
 	for in := s.instances; in != nil; in = in.next {
-		w := window{
-			uid: in.pod.uid, windowEnd: in.windowEnd, memoryPeak: in.memoryPeak, oomPeak: in.oomPeak,
-			lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM,
-		}
-		if w != (window{uid: w.uid}) {
-			windows = append(windows, w)
+		if in.observed != (observed{}) {
+			windows = append(windows, window{uid: in.pod.uid, observed: in.observed})
 		}
 	}
 	if s.restored != nil {
@@ -128,13 +121,10 @@ func (s *ContainerHistory) resume(instance *instance) {
 		return
 	}
 	stored.used = true
-	own := *instance
+	own := instance.observed
+	instance.observed = stored.observed
 	instance.lastOOM = max(own.lastOOM, stored.lastOOM)
 	instance.lastCPU = max(own.lastCPU, stored.lastCPU)
-	instance.lastMemory = stored.lastMemory
-	instance.windowEnd = stored.windowEnd
-	instance.memoryPeak = stored.memoryPeak
-	instance.oomPeak = stored.oomPeak
 	// Samples observed before the checkpoint was restored have opened another window: merge the two, unless they do not overlap.
 	if p := own.peak(); p > 0 && own.windowEnd > stored.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
@@ -150,9 +140,9 @@ const (
 	extraStarts  = 3
 )
 
-// fields returns the fields of a window that are stored if they are not zero: times, then peaks. Its flags have a bit for each.
-func (w *window) fields() [6]*int64 {
-	return [...]*int64{&w.windowEnd, &w.lastMemory, &w.lastCPU, &w.lastOOM, &w.memoryPeak, &w.oomPeak}
+// fields returns what is stored if it is not zero: times, then peaks. The flags of a window have a bit for each.
+func (o *observed) fields() [6]*int64 {
+	return [...]*int64{&o.windowEnd, &o.lastMemory, &o.lastCPU, &o.lastOOM, &o.memoryPeak, &o.oomPeak}
 }
 
 const (
