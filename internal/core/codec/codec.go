@@ -70,7 +70,7 @@ func (c *Coder) take(name string, n int) []byte {
 }
 
 // advance skips n bytes of a varint, where n is what package binary returned for it.
-func (c *Coder) advance(name string, n int) bool {
+func (c *Coder) advance(name string, n int) {
 	switch {
 	case n == 0:
 		c.Fail("%s: unexpected end of data", name)
@@ -79,7 +79,6 @@ func (c *Coder) advance(name string, n int) bool {
 	default:
 		c.data = c.data[n:]
 	}
-	return n > 0
 }
 
 type integer interface {
@@ -88,40 +87,30 @@ type integer interface {
 
 // Byte encodes or decodes an integer from 0 to limit in one byte.
 func Byte[T integer](c *Coder, name string, v *T, limit byte) {
-	if c.decoding {
-		*v = T(c.byte(name, limit))
+	if !c.decoding {
+		c.data = append(c.data, byte(*v))
 		return
 	}
-	c.data = append(c.data, byte(*v))
-}
-
-func (c *Coder) byte(name string, limit byte) byte {
-	b := c.take(name, 1)
-	switch {
-	case b == nil:
-		return 0
-	case b[0] > limit:
-		c.Fail("%s must be at most %d, got %d", name, limit, b[0])
-		return 0
+	*v = 0
+	if b := c.take(name, 1); b != nil {
+		*v = T(c.upTo(name, uint64(b[0]), uint64(limit)))
 	}
-	return b[0]
 }
 
 // Uvarint encodes or decodes an integer from 0 to limit: 1 byte up to 127, 10 bytes at most.
 func Uvarint[T integer](c *Coder, name string, v *T, limit uint64) {
-	if c.decoding {
-		*v = T(c.uvarint(name, limit))
+	if !c.decoding {
+		c.data = binary.AppendUvarint(c.data, uint64(*v))
 		return
 	}
-	c.data = binary.AppendUvarint(c.data, uint64(*v))
+	u, n := binary.Uvarint(c.data)
+	c.advance(name, n)
+	*v = T(c.upTo(name, u, limit))
 }
 
-func (c *Coder) uvarint(name string, limit uint64) uint64 {
-	v, n := binary.Uvarint(c.data)
-	switch {
-	case !c.advance(name, n):
-		return 0
-	case v > limit:
+// upTo returns an integer up to limit, and 0 after an error.
+func (c *Coder) upTo(name string, v, limit uint64) uint64 {
+	if v > limit {
 		c.Fail("%s must be at most %d, got %d", name, limit, v)
 		return 0
 	}
@@ -130,66 +119,50 @@ func (c *Coder) uvarint(name string, limit uint64) uint64 {
 
 // Varint encodes or decodes an integer between two limits: 1 byte from -64 to 63, 10 bytes at most.
 func Varint[T integer](c *Coder, name string, v *T, lower, upper int64) {
-	if c.decoding {
-		*v = T(c.varint(name, lower, upper))
+	if !c.decoding {
+		c.data = binary.AppendVarint(c.data, int64(*v))
 		return
 	}
-	c.data = binary.AppendVarint(c.data, int64(*v))
-}
-
-func (c *Coder) varint(name string, lower, upper int64) int64 {
-	v, n := binary.Varint(c.data)
-	switch {
-	case !c.advance(name, n):
-		return 0
-	case v < lower || v > upper:
-		c.Fail("%s must be between %d and %d, got %d", name, lower, upper, v)
-		return 0
+	i, n := binary.Varint(c.data)
+	c.advance(name, n)
+	if i < lower || i > upper {
+		c.Fail("%s must be between %d and %d, got %d", name, lower, upper, i)
+		i = 0
 	}
-	return v
+	*v = T(i)
 }
 
 // Uint64 encodes or decodes an unsigned integer in 8 bytes.
 func (c *Coder) Uint64(name string, v *uint64) {
-	if c.decoding {
-		*v = c.uint64(name)
+	if !c.decoding {
+		c.data = binary.LittleEndian.AppendUint64(c.data, *v)
 		return
 	}
-	c.data = binary.LittleEndian.AppendUint64(c.data, *v)
-}
-
-func (c *Coder) uint64(name string) uint64 {
-	b := c.take(name, 8)
-	if b == nil {
-		return 0
+	*v = 0
+	if b := c.take(name, 8); b != nil {
+		*v = binary.LittleEndian.Uint64(b)
 	}
-	return binary.LittleEndian.Uint64(b)
 }
 
 // Float64 encodes or decodes a floating-point number between two limits, which excludes NaN, in 8 bytes.
 func (c *Coder) Float64(name string, v *float64, lower, upper float64) {
+	bits := math.Float64bits(*v)
+	c.Uint64(name, &bits)
 	if c.decoding {
-		*v = c.within(name, math.Float64frombits(c.uint64(name)), lower, upper)
-		return
+		*v = c.within(name, math.Float64frombits(bits), lower, upper)
 	}
-	c.data = binary.LittleEndian.AppendUint64(c.data, math.Float64bits(*v))
 }
 
 // Float32 encodes or decodes a floating-point number between two limits, which excludes NaN, in 4 bytes.
 func (c *Coder) Float32(name string, v *float32, lower, upper float64) {
-	if c.decoding {
-		*v = c.float32(name, lower, upper)
+	if !c.decoding {
+		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(*v))
 		return
 	}
-	c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(*v))
-}
-
-func (c *Coder) float32(name string, lower, upper float64) float32 {
-	b := c.take(name, 4)
-	if b == nil {
-		return 0
+	*v = 0
+	if b := c.take(name, 4); b != nil {
+		*v = float32(c.within(name, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), lower, upper))
 	}
-	return float32(c.within(name, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), lower, upper))
 }
 
 // within returns a number between two limits, and 0 after an error.
