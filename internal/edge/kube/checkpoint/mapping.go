@@ -17,12 +17,12 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// A mapping converts records of the updater: those of the ledger to stored ones while storing, and stored ones to those of the ledger
-// otherwise. One method describes a record for both directions.
+// A mapping converts records between stored objects and the core: to the stored form while storing, and from it otherwise. One method
+// describes a record for both directions.
 type mapping struct {
 	storing   bool
 	namespace string                     // of the object that is loaded
-	parts     map[string]json.RawMessage // of the status that is loaded. They are decoded separately, so that an invalid one affects only itself
+	parts     map[string]json.RawMessage // of the status that is loaded: they are decoded separately, so that an invalid one affects only itself
 	err       error                      // the first error of the record that is loaded
 	errs      []error                    // of the parts that cannot be decoded
 }
@@ -121,6 +121,7 @@ var (
 	errNoUID      = errors.New("no uid")
 	errNoSince    = errors.New("no since")
 	errNoLastTime = errors.New("no lastTime")
+	errNoName     = errors.New("it names no container")
 )
 
 // need records an error of a record that is loaded, unless a condition holds.
@@ -214,6 +215,15 @@ func (m *mapping) seconds(stored **metav1.Time, own *time.Time) {
 		*stored = new(metav1.NewTime(own.Truncate(time.Second)))
 	case !m.storing && *stored != nil:
 		*own = valid((*stored).Time)
+	}
+}
+
+// second converts a time with seconds that need not be valid.
+func (m *mapping) second(stored *metav1.Time, own *time.Time) {
+	if m.storing {
+		*stored = metav1.NewTime(*own)
+	} else {
+		*own = kube.Utc(*stored)
 	}
 }
 
