@@ -471,28 +471,7 @@ type CapacityRecord struct {
 
 // EvictionRecord describes the last eviction of a pod of the workload.
 type EvictionRecord struct {
-	// lastTime is the time of the eviction.
-	LastTime metav1.MicroTime `json:"lastTime"`
-
-	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server. Pods that were
-	// created later are replacements.
-	// +optional
-	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
-
-	// requested contains the requests and limits that the replacement should get. At most 32 containers.
-	// +optional
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=atomic
-	Requested []RequestedSize `json:"requested,omitempty"`
-
-	// ineffective is the number of consecutive evictions whose replacement did not get the requested resources.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Ineffective int32 `json:"ineffective,omitempty"`
-
-	// judged is true if the replacement of the last eviction was observed and ineffective counts it.
-	// +optional
-	Judged bool `json:"judged,omitempty"`
+	PriorEviction `json:",inline"`
 
 	// superseded contains what the replacement of an earlier eviction should get, if that is other and was not observed. At most 32 containers.
 	// +optional
@@ -516,12 +495,13 @@ type EvictionRecord struct {
 	Before *PriorEviction `json:"before,omitempty"`
 }
 
-// PriorEviction describes the eviction before one whose outcome is unknown.
+// PriorEviction describes an eviction. That of the field before is the last one with a known outcome.
 type PriorEviction struct {
 	// lastTime is the time of the eviction.
 	LastTime metav1.MicroTime `json:"lastTime"`
 
-	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server.
+	// newestPod is the creation time of the newest pod of the workload at that time, by the clock of the API server. Pods that were
+	// created later are replacements.
 	// +optional
 	NewestPod *metav1.MicroTime `json:"newestPod,omitempty"`
 

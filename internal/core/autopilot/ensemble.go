@@ -410,26 +410,16 @@ func (m *Models) AppendBinary(b []byte) ([]byte, error) { return codec.Append(b,
 // UnmarshalBinary reads what AppendBinary wrote. When it fails, m does not change.
 func (m *Models) UnmarshalBinary(data []byte) error { return codec.Read(data, m) }
 
-// Encode implements codec.State.
-func (m *Models) Encode(e *codec.Encoder) {
-	e.Byte(modelsVersion)
-	e.Varint(m.since)
-	m.cpu.encode(e)
-	m.memory.encode(e)
-}
-
-// Decode implements codec.State.
-func (m *Models) Decode(d *codec.Decoder) {
-	version := d.Byte("version", modelsVersion)
-	if version < 2 {
-		d.Fail("version must be between 2 and %d, got %d", modelsVersion, version)
-	}
-	m.since = 0
+// Code implements codec.State.
+func (m *Models) Code(c *codec.Coder) {
+	version := c.Version(modelsVersion, 2, modelsVersion)
 	if version >= 3 {
-		m.since = d.Varint("hour of the first sample", 0, maxStoredTime)
+		codec.Varint(c, "hour of the first sample", &m.since, 0, maxStoredTime)
+	} else {
+		m.since = 0
 	}
-	m.cpu.decode(d)
-	m.memory.decode(d)
+	m.cpu.code(c)
+	m.memory.code(c)
 }
 
 // numbers returns the weights, then limit and cost of each model.
@@ -446,81 +436,56 @@ func (x *mixture) numbers() []*float32 {
 	return out
 }
 
-// The numbers of a mixture are stored as runs: runOfZeros and the length of the run, or oneNumber and the number. Most
-// weights are zero.
-const (
-	runOfZeros = 0
-	oneNumber  = 1
-)
-
-func (x *mixture) encode(encoder *codec.Encoder) {
-	encoder.Varint(x.hour)
-	if x.hour == 0 {
-		return
-	}
-	encoder.Varint(int64(x.base))
-	encoder.Varint(int64(x.top))
-	encoder.Varint(x.until)
-	encoder.Byte(byte(x.chosen))
-	for _, bucket := range x.bound {
-		encoder.Varint(int64(bucket))
-	}
-	encoder.Float64(x.level)
-	encoder.Float64(x.raised)
-	for _, n := range x.samples {
-		encoder.Uvarint(uint64(n))
-	}
-	zeros := 0
-	flush := func() {
-		for zeros > 0 {
-			run := min(zeros, math.MaxUint8)
-			encoder.Byte(runOfZeros)
-			encoder.Byte(byte(run))
-			zeros -= run
-		}
-	}
-	for _, number := range x.numbers() {
-		if *number == 0 {
-			zeros++
-			continue
-		}
-		flush()
-		encoder.Byte(oneNumber)
-		encoder.Float32(*number)
-	}
-	flush()
-}
-
 // maxBucket is above any bucket that usage can be in.
 const maxBucket = 1000
 
-func (x *mixture) decode(decoder *codec.Decoder) {
-	*x = mixture{hour: decoder.Varint("hour", 0, maxStoredTime)}
+func (x *mixture) code(c *codec.Coder) {
+	if c.Decoding() {
+		*x = mixture{}
+	}
+	codec.Varint(c, "hour", &x.hour, 0, maxStoredTime)
 	if x.hour == 0 {
 		return
 	}
-	x.base = int32(decoder.Varint("first bucket", 0, maxBucket-buckets))
-	x.top = int32(decoder.Varint("highest bucket of the hour", 0, int64(x.base+buckets-1)))
-	x.until = decoder.Varint("time until which the level is raised", 0, maxStoredTime)
-	x.chosen = int32(decoder.Byte("chosen model", byte(models-1)))
+	codec.Varint(c, "first bucket", &x.base, 0, maxBucket-buckets)
+	codec.Varint(c, "highest bucket of the hour", &x.top, 0, int64(x.base+buckets-1))
+	codec.Varint(c, "time until which the level is raised", &x.until, 0, maxStoredTime)
+	codec.Byte(c, "chosen model", &x.chosen, byte(models-1))
 	for decay := range x.bound {
-		x.bound[decay] = int32(decoder.Varint("bucket of a limit", 0, maxBucket))
+		codec.Varint(c, "bucket of a limit", &x.bound[decay], 0, maxBucket)
 	}
-	x.level = decoder.Float64("level", 0, maxStored)
-	x.raised = decoder.Float64("raised level", 0, maxStored)
+	c.Float64("level", &x.level, 0, maxStored)
+	c.Float64("raised level", &x.raised, 0, maxStored)
 	for i := range x.samples {
-		x.samples[i] = uint16(decoder.Uvarint("samples of a bucket", math.MaxUint16))
+		codec.Uvarint(c, "samples of a bucket", &x.samples[i], math.MaxUint16)
 	}
-	numbers := x.numbers()
-	for i := 0; i < len(numbers) && decoder.Err() == nil; {
-		if decoder.Byte("kind of a run", oneNumber) == oneNumber {
-			*numbers[i] = decoder.Float32("weight, limit or cost", 0, maxStored)
+	codeNumbers(c, x.numbers())
+}
+
+// codeNumbers encodes or decodes numbers as runs: runOfZeros and the length of the run, or oneNumber and the number. Most weights are zero.
+func codeNumbers(c *codec.Coder, numbers []*float32) {
+	const (
+		runOfZeros = iota
+		oneNumber
+	)
+	for i := 0; i < len(numbers) && c.Err() == nil; {
+		run := 0
+		for !c.Decoding() && run < math.MaxUint8 && i+run < len(numbers) && *numbers[i+run] == 0 {
+			run++
+		}
+		kind := byte(runOfZeros)
+		if run == 0 {
+			kind = oneNumber
+		}
+		codec.Byte(c, "kind of a run", &kind, oneNumber)
+		if kind == oneNumber {
+			c.Float32("weight, limit or cost", numbers[i], 0, maxStored)
 			i++
 			continue
 		}
-		run := int(decoder.Byte("length of a run of zeros", math.MaxUint8))
+		codec.Byte(c, "length of a run of zeros", &run, math.MaxUint8)
 		if run == 0 || i+run > len(numbers) {
-			decoder.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
+			c.Fail("run of %d zeros in a sequence of %d numbers at %d", run, len(numbers), i)
 		}
 		i += run
 	}

@@ -100,3 +100,22 @@ func TestModels_version2_isRead(t *testing.T) {
 		t.Errorf("%+v since %v, want %+v", got, got.Since(), want)
 	}
 }
+
+func BenchmarkModels(b *testing.B) {
+	state := sampleModels()
+	data, _ := state.AppendBinary(nil)
+	b.Run("encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			data, _ = state.AppendBinary(data[:0])
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := state.UnmarshalBinary(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -12,216 +12,241 @@ import (
 	"math"
 )
 
-// An Encoder appends values to a buffer. The zero value is an empty buffer.
-type Encoder struct{ data []byte }
+// A Coder encodes or decodes values, so one function describes a format for both: it calls a method or function for each value, with its
+// name, for error messages, and its bounds, which are checked while decoding. Encoding does not change values and has no errors.
+// Decoding keeps its first error (Err); after that every value is zero.
+type Coder struct {
+	data     []byte // encoded, or left to decode
+	err      error
+	decoding bool
+}
 
-// NewEncoder returns an Encoder that appends to a buffer, which may be nil.
-func NewEncoder(data []byte) *Encoder { return &Encoder{data: data} }
+// NewEncoder returns a Coder that appends to a buffer, which may be nil.
+func NewEncoder(data []byte) *Coder { return &Coder{data: data} }
+
+// NewDecoder returns a Coder that decodes data, which it does not change.
+func NewDecoder(data []byte) *Coder { return &Coder{data: data, decoding: true} }
 
 // Data returns the buffer with everything that was appended.
-func (e *Encoder) Data() []byte { return e.data }
+func (c *Coder) Data() []byte { return c.data }
 
-// Byte appends one byte.
-func (e *Encoder) Byte(v byte) { e.data = append(e.data, v) }
-
-// Uvarint appends an unsigned integer: 1 byte up to 127, 10 bytes at most.
-func (e *Encoder) Uvarint(v uint64) { e.data = binary.AppendUvarint(e.data, v) }
-
-// Varint appends a signed integer: 1 byte from -64 to 63, 10 bytes at most.
-func (e *Encoder) Varint(v int64) { e.data = binary.AppendVarint(e.data, v) }
-
-// Uint64 appends an unsigned integer in 8 bytes.
-func (e *Encoder) Uint64(v uint64) { e.data = binary.LittleEndian.AppendUint64(e.data, v) }
-
-// Float32 appends a floating-point number in 4 bytes.
-func (e *Encoder) Float32(v float32) {
-	e.data = binary.LittleEndian.AppendUint32(e.data, math.Float32bits(v))
-}
-
-// Float64 appends a floating-point number in 8 bytes.
-func (e *Encoder) Float64(v float64) { e.Uint64(math.Float64bits(v)) }
-
-// Bytes appends a length and that many bytes.
-func (e *Encoder) Bytes(v []byte) {
-	e.Uvarint(uint64(len(v)))
-	e.data = append(e.data, v...)
-}
-
-// String appends a length and that many bytes.
-func (e *Encoder) String(v string) {
-	e.Uvarint(uint64(len(v)))
-	e.data = append(e.data, v...)
-}
-
-// A Decoder reads what an Encoder wrote. It keeps its first error (Err); after that every value is zero. The name that each
-// method takes is that of the value, for the error message.
-type Decoder struct {
-	data []byte
-	err  error
-}
-
-// NewDecoder returns a Decoder of data, which it does not change.
-func NewDecoder(data []byte) *Decoder { return &Decoder{data: data} }
+// Decoding reports whether values are decoded.
+func (c *Coder) Decoding() bool { return c.decoding }
 
 // Err returns the first error.
-func (d *Decoder) Err() error { return d.err }
+func (c *Coder) Err() error { return c.err }
 
-// Len returns how many bytes are left. It is 0 after an error.
-func (d *Decoder) Len() int { return len(d.data) }
+// Len returns how many bytes are left to decode. It is 0 after an error.
+func (c *Coder) Len() int { return len(c.data) }
 
-// Fail records an error, unless there is one already.
-func (d *Decoder) Fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf(format, args...)
+// Fail records an error while decoding, unless there is one already.
+func (c *Coder) Fail(format string, args ...any) {
+	if !c.decoding {
+		return
 	}
-	d.data = nil
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+	c.data = nil
 }
 
-// Finish returns the first error. Bytes that have not been read are an error, too; what names the whole that was decoded.
-func (d *Decoder) Finish(what string) error {
-	if d.err == nil && len(d.data) > 0 {
-		d.Fail("trailing bytes after %s", what)
+// Finish returns the first error. Bytes that have not been decoded are an error, too; what names the whole that was decoded.
+func (c *Coder) Finish(what string) error {
+	if c.err == nil && len(c.data) > 0 {
+		c.Fail("trailing bytes after %s", what)
 	}
-	return d.err
+	return c.err
 }
 
 // take returns the next n bytes, or nil when there are not so many.
-func (d *Decoder) take(name string, n int) []byte {
-	if n > len(d.data) {
-		d.Fail("%s: unexpected end of data", name)
+func (c *Coder) take(name string, n int) []byte {
+	if n > len(c.data) {
+		c.Fail("%s: unexpected end of data", name)
 		return nil
 	}
-	v := d.data[:n]
-	d.data = d.data[n:]
-	return v
-}
-
-// Byte reads one byte that is at most limit.
-func (d *Decoder) Byte(name string, limit byte) byte {
-	v := d.take(name, 1)
-	if v == nil {
-		return 0
-	}
-	if v[0] > limit {
-		d.Fail("%s must be at most %d, got %d", name, limit, v[0])
-		return 0
-	}
-	return v[0]
-}
-
-// Uvarint reads an unsigned integer that is at most limit.
-func (d *Decoder) Uvarint(name string, limit uint64) uint64 {
-	v, n := binary.Uvarint(d.data)
-	if !d.advance(name, n) {
-		return 0
-	}
-	if v > limit {
-		d.Fail("%s must be at most %d, got %d", name, limit, v)
-		return 0
-	}
-	return v
-}
-
-// Varint reads a signed integer between two limits.
-func (d *Decoder) Varint(name string, lower, upper int64) int64 {
-	v, n := binary.Varint(d.data)
-	if !d.advance(name, n) {
-		return 0
-	}
-	if v < lower || v > upper {
-		d.Fail("%s must be between %d and %d, got %d", name, lower, upper, v)
-		return 0
-	}
+	v := c.data[:n]
+	c.data = c.data[n:]
 	return v
 }
 
 // advance skips n bytes of a varint, where n is what package binary returned for it.
-func (d *Decoder) advance(name string, n int) bool {
+func (c *Coder) advance(name string, n int) {
 	switch {
 	case n == 0:
-		d.Fail("%s: unexpected end of data", name)
+		c.Fail("%s: unexpected end of data", name)
 	case n < 0:
-		d.Fail("%s: integer of more than 64 bits", name)
+		c.Fail("%s: integer of more than 64 bits", name)
 	default:
-		d.data = d.data[n:]
+		c.data = c.data[n:]
 	}
-	return n > 0
 }
 
-// Uint64 reads an unsigned integer of 8 bytes.
-func (d *Decoder) Uint64(name string) uint64 {
-	v := d.take(name, 8)
-	if v == nil {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(v)
+type integer interface {
+	~int | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Float32 reads a floating-point number of 4 bytes between two limits, which excludes NaN.
-func (d *Decoder) Float32(name string, lower, upper float64) float32 {
-	v := d.take(name, 4)
-	if v == nil {
-		return 0
+// Byte encodes or decodes an integer from 0 to limit in one byte.
+func Byte[T integer](c *Coder, name string, v *T, limit byte) {
+	if !c.decoding {
+		c.data = append(c.data, byte(*v))
+		return
 	}
-	number := math.Float32frombits(binary.LittleEndian.Uint32(v))
-	if !d.within(name, float64(number), lower, upper) {
-		return 0
+	*v = 0
+	if b := c.take(name, 1); b != nil {
+		*v = T(c.upTo(name, uint64(b[0]), uint64(limit)))
 	}
-	return number
 }
 
-// Float64 reads a floating-point number of 8 bytes between two limits, which excludes NaN.
-func (d *Decoder) Float64(name string, lower, upper float64) float64 {
-	v := d.take(name, 8)
-	if v == nil {
-		return 0
+// Uvarint encodes or decodes an integer from 0 to limit: 1 byte up to 127, 10 bytes at most.
+func Uvarint[T integer](c *Coder, name string, v *T, limit uint64) {
+	if !c.decoding {
+		c.data = binary.AppendUvarint(c.data, uint64(*v))
+		return
 	}
-	number := math.Float64frombits(binary.LittleEndian.Uint64(v))
-	if !d.within(name, number, lower, upper) {
-		return 0
-	}
-	return number
+	u, n := binary.Uvarint(c.data)
+	c.advance(name, n)
+	*v = T(c.upTo(name, u, limit))
 }
 
-func (d *Decoder) within(name string, v, lower, upper float64) bool {
+// upTo returns an integer up to limit, and 0 after an error.
+func (c *Coder) upTo(name string, v, limit uint64) uint64 {
+	if v > limit {
+		c.Fail("%s must be at most %d, got %d", name, limit, v)
+		return 0
+	}
+	return v
+}
+
+// Varint encodes or decodes an integer between two limits: 1 byte from -64 to 63, 10 bytes at most.
+func Varint[T integer](c *Coder, name string, v *T, lower, upper int64) {
+	if !c.decoding {
+		c.data = binary.AppendVarint(c.data, int64(*v))
+		return
+	}
+	i, n := binary.Varint(c.data)
+	c.advance(name, n)
+	if i < lower || i > upper {
+		c.Fail("%s must be between %d and %d, got %d", name, lower, upper, i)
+		i = 0
+	}
+	*v = T(i)
+}
+
+// Uint64 encodes or decodes an unsigned integer in 8 bytes.
+func (c *Coder) Uint64(name string, v *uint64) {
+	if !c.decoding {
+		c.data = binary.LittleEndian.AppendUint64(c.data, *v)
+		return
+	}
+	*v = 0
+	if b := c.take(name, 8); b != nil {
+		*v = binary.LittleEndian.Uint64(b)
+	}
+}
+
+// Float64 encodes or decodes a floating-point number between two limits, which excludes NaN, in 8 bytes.
+func (c *Coder) Float64(name string, v *float64, lower, upper float64) {
+	bits := math.Float64bits(*v)
+	c.Uint64(name, &bits)
+	if c.decoding {
+		*v = c.within(name, math.Float64frombits(bits), lower, upper)
+	}
+}
+
+// Float32 encodes or decodes a floating-point number between two limits, which excludes NaN, in 4 bytes.
+func (c *Coder) Float32(name string, v *float32, lower, upper float64) {
+	if !c.decoding {
+		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(*v))
+		return
+	}
+	*v = 0
+	if b := c.take(name, 4); b != nil {
+		*v = float32(c.within(name, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), lower, upper))
+	}
+}
+
+// within returns a number between two limits, and 0 after an error.
+func (c *Coder) within(name string, v, lower, upper float64) float64 {
 	if !(v >= lower && v <= upper) { // NaN is not within
-		d.Fail("%s must be between %g and %g, got %g", name, lower, upper, v)
-		return false
+		c.Fail("%s must be between %g and %g, got %g", name, lower, upper, v)
+		return 0
 	}
-	return true
+	return v
 }
 
-// Count reads the number of elements that follow: at most limit, and at most one for each byte that is left.
-func (d *Decoder) Count(name string, limit int) int {
-	n := int(d.Uvarint(name, uint64(limit)))
-	if n > len(d.data) {
-		d.Fail("%s: unexpected end of data", name)
+// Flags encodes or decodes booleans in one byte.
+func (c *Coder) Flags(name string, flags ...*bool) {
+	bits := byte(0)
+	for i, flag := range flags {
+		if *flag {
+			bits |= 1 << i
+		}
+	}
+	Byte(c, name, &bits, 1<<len(flags)-1)
+	if c.decoding {
+		for i, flag := range flags {
+			*flag = bits&(1<<i) != 0
+		}
+	}
+}
+
+// Version encodes the version of a format in one byte, or decodes and returns one between two limits.
+func (c *Coder) Version(v, oldest, newest byte) byte {
+	Byte(c, "version", &v, math.MaxUint8)
+	if v < oldest || v > newest {
+		c.Fail("version must be between %d and %d, got %d", oldest, newest, v)
+	}
+	return v
+}
+
+// Count encodes the number of elements that follow, or decodes and returns it: at most limit, and at most one for each byte that is left.
+func (c *Coder) Count(name string, n, limit int) int {
+	Uvarint(c, name, &n, uint64(limit))
+	if c.decoding && n > len(c.data) {
+		c.Fail("%s: unexpected end of data", name)
 		return 0
 	}
 	return n
 }
 
-// Bytes reads a length, which is at most limit, and that many bytes. They are a copy.
-func (d *Decoder) Bytes(name string, limit int) []byte {
-	return append([]byte(nil), d.take(name, d.Count(name, limit))...)
+// Length encodes or decodes the length of a list, which has at most limit elements. While decoding, it makes the list.
+func Length[T any](c *Coder, name string, list *[]T, limit int) {
+	n := c.Count(name, len(*list), limit)
+	if c.decoding {
+		*list = append([]T(nil), make([]T, n)...)
+	}
 }
 
-// String reads a length, which is at most limit, and that many bytes.
-func (d *Decoder) String(name string, limit int) string {
-	return string(d.take(name, d.Count(name, limit)))
+// Bytes encodes or decodes a length, which is at most limit, and that many bytes. They are a copy.
+func (c *Coder) Bytes(name string, v *[]byte, limit int) {
+	n := c.Count(name, len(*v), limit)
+	if c.decoding {
+		*v = append([]byte(nil), c.take(name, n)...)
+		return
+	}
+	c.data = append(c.data, *v...)
+}
+
+// String encodes or decodes a length, which is at most limit, and that many bytes.
+func (c *Coder) String(name string, v *string, limit int) {
+	n := c.Count(name, len(*v), limit)
+	if c.decoding {
+		*v = string(c.take(name, n))
+		return
+	}
+	c.data = append(c.data, *v...)
 }
 
 // A State is encoded and decoded as a whole. It is a pointer.
 type State interface {
-	Encode(e *Encoder)
-	Decode(d *Decoder)
+	Code(c *Coder)
 }
 
 // Append appends model state to a buffer.
 func Append(b []byte, s State) ([]byte, error) {
-	e := NewEncoder(b)
-	s.Encode(e)
-	return e.Data(), nil
+	c := NewEncoder(b)
+	s.Code(c)
+	return c.Data(), nil
 }
 
 // Read decodes model state. When it fails, the state does not change.
@@ -230,9 +255,9 @@ func Read[T any, S interface {
 	State
 }](data []byte, s S) error {
 	decoded := *s
-	d := NewDecoder(data)
-	S(&decoded).Decode(d)
-	if err := d.Finish("model state"); err != nil {
+	c := NewDecoder(data)
+	S(&decoded).Code(c)
+	if err := c.Finish("model state"); err != nil {
 		return fmt.Errorf("decode model state: %w", err)
 	}
 	*s = decoded

@@ -6,40 +6,54 @@ package codec
 import (
 	"bytes"
 	"math"
+	"reflect"
 	"testing"
 )
 
 // encoded returns one value of each kind.
 func encoded() []byte {
 	e := NewEncoder([]byte{9})
-	e.Byte(7)
-	e.Uvarint(300)
-	e.Varint(-5)
-	e.Uint64(1 << 63)
-	e.Float32(0.5)
-	e.Float64(-2.25)
-	e.Bytes([]byte{1, 2, 3})
-	e.String("adaptive/1")
+	v := values{
+		small: 7, unsigned: 300, signed: -5, wide: 1 << 63, single: 0.5, double: -2.25, raw: []byte{1, 2, 3}, text: "adaptive/1", set: true,
+		list: []int32{8, 9},
+	}
+	v.code(e)
 	return e.Data()[1:]
 }
 
 type values struct {
-	small    byte
-	unsigned uint64
-	signed   int64
-	wide     uint64
-	single   float32
-	double   float64
-	raw      []byte
-	text     string
+	small      byte
+	unsigned   uint64
+	signed     int64
+	wide       uint64
+	single     float32
+	double     float64
+	raw        []byte
+	text       string
+	clear, set bool
+	list       []int32
 }
 
-func decoded(data []byte) (values, *Decoder) {
-	d := NewDecoder(data)
-	return values{
-		small: d.Byte("small", 7), unsigned: d.Uvarint("unsigned", 300), signed: d.Varint("signed", -5, 5), wide: d.Uint64("wide"),
-		single: d.Float32("single", 0, 1), double: d.Float64("double", -3, 3), raw: d.Bytes("raw", 3), text: d.String("text", 64),
-	}, d
+func (v *values) code(c *Coder) {
+	Byte(c, "small", &v.small, 7)
+	Uvarint(c, "unsigned", &v.unsigned, 300)
+	Varint(c, "signed", &v.signed, -5, 5)
+	c.Uint64("wide", &v.wide)
+	c.Float32("single", &v.single, 0, 1)
+	c.Float64("double", &v.double, -3, 3)
+	c.Bytes("raw", &v.raw, 3)
+	c.String("text", &v.text, 64)
+	c.Flags("flags", &v.clear, &v.set)
+	Length(c, "list", &v.list, 3)
+	for i := range v.list {
+		Varint(c, "element", &v.list[i], 0, 9)
+	}
+}
+
+func decoded(data []byte) (v values, d *Coder) {
+	d = NewDecoder(data)
+	v.code(d)
+	return v, d
 }
 
 func TestDecoder_encodedValues_returnsThem(t *testing.T) {
@@ -47,13 +61,8 @@ func TestDecoder_encodedValues_returnsThem(t *testing.T) {
 	if err := d.Finish("sample"); err != nil {
 		t.Fatal(err)
 	}
-	want := values{7, 300, -5, 1 << 63, 0.5, -2.25, []byte{1, 2, 3}, "adaptive/1"}
-	if !bytes.Equal(got.raw, want.raw) {
-		t.Errorf("bytes are %v, want %v", got.raw, want.raw)
-	}
-	got.raw, want.raw = nil, nil
-	if got.small != want.small || got.unsigned != want.unsigned || got.signed != want.signed || got.wide != want.wide ||
-		got.single != want.single || got.double != want.double || got.text != want.text {
+	want := values{7, 300, -5, 1 << 63, 0.5, -2.25, []byte{1, 2, 3}, "adaptive/1", false, true, []int32{8, 9}}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("decoded %+v, want %+v", got, want)
 	}
 }
@@ -75,54 +84,45 @@ func TestDecoder_trailingBytes_reportsAnError(t *testing.T) {
 }
 
 func TestDecoder_valueOutOfRange_reportsItsNameAndLimits(t *testing.T) {
-	e := func(write func(e *Encoder)) []byte {
-		e := NewEncoder(nil)
-		write(e)
-		return e.Data()
-	}
-	for want, read := range map[string]func() error{
-		"arm must be at most 2, got 3": func() error {
-			d := NewDecoder([]byte{3})
-			d.Byte("arm", 2)
-			return d.Err()
+	nan, high := math.NaN(), float32(1.5)
+	one, three, eleven, minusThree, many := 1, 3, 11, -3, 513
+	for want, code := range map[string]struct{ write, read func(c *Coder) }{
+		"arm must be at most 2, got 3": {
+			func(c *Coder) { Byte(c, "arm", &three, 3) }, func(c *Coder) { Byte(c, "arm", new(int), 2) },
 		},
-		"hour must be at most 10, got 11": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Uvarint(11) }))
-			d.Uvarint("hour", 10)
-			return d.Err()
+		"hour must be at most 10, got 11": {
+			func(c *Coder) { Uvarint(c, "hour", &eleven, 11) }, func(c *Coder) { Uvarint(c, "hour", new(int), 10) },
 		},
-		"delta must be between -2 and 2, got -3": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Varint(-3) }))
-			d.Varint("delta", -2, 2)
-			return d.Err()
+		"delta must be between -2 and 2, got -3": {
+			func(c *Coder) { Varint(c, "delta", &minusThree, 0, 0) }, func(c *Coder) { Varint(c, "delta", new(int), -2, 2) },
 		},
-		"level must be between 0 and 1, got NaN": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Float64(math.NaN()) }))
-			d.Float64("level", 0, 1)
-			return d.Err()
+		"level must be between 0 and 1, got NaN": {
+			func(c *Coder) { c.Float64("level", &nan, 0, 0) }, func(c *Coder) { c.Float64("level", new(float64), 0, 1) },
 		},
-		"cost must be between 0 and 1, got 1.5": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Float32(1.5) }))
-			d.Float32("cost", 0, 1)
-			return d.Err()
+		"cost must be between 0 and 1, got 1.5": {
+			func(c *Coder) { c.Float32("cost", &high, 0, 0) }, func(c *Coder) { c.Float32("cost", new(float32), 0, 1) },
 		},
-		"windows must be at most 512, got 513": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Uvarint(513) }))
-			d.Count("windows", 512)
-			return d.Err()
+		"version must be between 2 and 3, got 1": {
+			func(c *Coder) { Byte(c, "version", &one, 1) }, func(c *Coder) { c.Version(3, 2, 3) },
 		},
-		"windows: unexpected end of data": func() error {
-			d := NewDecoder(e(func(e *Encoder) { e.Uvarint(3); e.Byte(0) }))
-			d.Count("windows", 512)
-			return d.Err()
+		"flags must be at most 1, got 3": {
+			func(c *Coder) { Byte(c, "flags", &three, 3) }, func(c *Coder) { c.Flags("flags", new(bool)) },
 		},
-		"hour: integer of more than 64 bits": func() error {
-			d := NewDecoder(bytes.Repeat([]byte{0xff}, 11))
-			d.Uvarint("hour", 10)
-			return d.Err()
+		"windows must be at most 512, got 513": {
+			func(c *Coder) { Uvarint(c, "windows", &many, 0) }, func(c *Coder) { c.Count("windows", 0, 512) },
+		},
+		"windows: unexpected end of data": {
+			func(c *Coder) { Uvarint(c, "windows", &three, 0); Byte(c, "", new(int), 0) }, func(c *Coder) { c.Count("windows", 0, 512) },
+		},
+		"hour: integer of more than 64 bits": {
+			func(c *Coder) { c.data = bytes.Repeat([]byte{0xff}, 11) }, func(c *Coder) { Uvarint(c, "hour", new(int), 10) },
 		},
 	} {
-		if err := read(); err == nil || err.Error() != want {
+		e := NewEncoder(nil)
+		code.write(e)
+		d := NewDecoder(e.Data())
+		code.read(d)
+		if err := d.Err(); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
@@ -130,10 +130,13 @@ func TestDecoder_valueOutOfRange_reportsItsNameAndLimits(t *testing.T) {
 
 func TestDecoder_afterAnError_keepsItAndReturnsZero(t *testing.T) {
 	d := NewDecoder([]byte{3, 1, 1, 1, 1, 1, 1, 1, 1})
-	d.Byte("first", 2)
+	before := values{small: 1}
+	Byte(d, "first", &before.small, 2)
 	first := d.Err()
-	if v := d.Uint64("second"); v != 0 || d.Len() != 0 {
-		t.Errorf("read %d after an error, %d bytes left", v, d.Len())
+	v := values{1, 2, 3, 4, 5, 6, []byte{7}, "8", true, true, []int32{9}}
+	v.code(d)
+	if !reflect.DeepEqual(v, values{}) || before.small != 0 || d.Len() != 0 {
+		t.Errorf("read %d and %+v after an error, %d bytes left", before.small, v, d.Len())
 	}
 	d.Fail("third")
 	if d.Finish("sample") != first || first == nil {
@@ -150,19 +153,12 @@ func FuzzDecoder(f *testing.F) {
 			return
 		}
 		e := NewEncoder(nil)
-		e.Byte(v.small)
-		e.Uvarint(v.unsigned)
-		e.Varint(v.signed)
-		e.Uint64(v.wide)
-		e.Float32(v.single)
-		e.Float64(v.double)
-		e.Bytes(v.raw)
-		e.String(v.text)
+		v.code(e)
 		again, d := decoded(e.Data())
 		if err := d.Finish("sample"); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(again.raw, v.raw) || again.text != v.text || again.signed != v.signed || again.double != v.double {
+		if !reflect.DeepEqual(again, v) {
 			t.Fatalf("decoded %+v, was %+v", again, v)
 		}
 	})

@@ -207,62 +207,60 @@ func (p *Peaks) Merge(o *Peaks) {
 	p.from = min(p.from, o.from)
 }
 
-// Encode appends the Peaks in the form that Decode reads.
-func (p *Peaks) Encode(encoder *codec.Encoder) {
-	encoder.Uvarint(uint64(p.end))
-	if p.end == 0 {
-		return
-	}
-	encoder.Uvarint(uint64(p.from))
-	first := max(p.end-int32(len(p.ring)), p.from)
-	for first < p.end-1 && *p.slot(first) == 0 {
-		first++
-	}
-	encoder.Uvarint(uint64(p.end - first))
-	previous := int64(0)
-	for h := first; h < p.end; h++ {
-		level := int64(*p.slot(h))
-		encoder.Varint(level - previous)
-		previous = level
-	}
-}
-
 // Bounds that decoding enforces on stored peaks.
 const (
 	maxHour   = math.MaxInt32 / 2
 	maxStored = 1 << 15 // hours of one Peaks
 )
 
-// Decode reads what Encode wrote into Peaks made with NewPeaks. When it fails (d.Err), the Peaks do not change.
-func (p *Peaks) Decode(decoder *codec.Decoder) {
-	end := int64(decoder.Uvarint("end of peaks", maxHour))
-	if decoder.Err() == nil && end == 0 {
-		*p = Peaks{room: p.room}
+// Code encodes Peaks, or decodes them into Peaks made with NewPeaks, whose room stays. When it fails (c.Err), the Peaks do not change.
+func (p *Peaks) Code(c *codec.Coder) {
+	end := p.end
+	from := p.from
+	codec.Uvarint(c, "end of peaks", &end, maxHour)
+	if end == 0 {
+		if c.Decoding() && c.Err() == nil {
+			*p = Peaks{room: p.room}
+		}
 		return
 	}
-	from := int64(decoder.Uvarint("start of peaks", maxHour))
-	count := int64(decoder.Count("number of peaks", maxStored))
+	codec.Uvarint(c, "start of peaks", &from, maxHour)
+	count := int32(c.Count("number of peaks", int(p.stored()), maxStored))
 	if from >= end || count == 0 || count > end {
-		decoder.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
+		c.Fail("peaks from hour %d to %d cannot have %d levels", from, end, count)
 	}
 	decoded := Peaks{room: p.room}
 	level := int64(0)
-	for hour := end - count; hour < end && decoder.Err() == nil; hour++ {
-		level += decoder.Varint("difference of levels", -math.MaxUint16, math.MaxUint16)
-		if level < 0 || level > math.MaxUint16 {
-			decoder.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
+	for hour := end - count; hour < end && c.Err() == nil; hour++ {
+		difference := int64(0)
+		if !c.Decoding() {
+			difference = int64(*p.slot(hour)) - level
 		}
-		if level > 0 && decoder.Err() == nil {
-			decoded.raise(int32(hour), Level(level))
+		codec.Varint(c, "difference of levels", &difference, -math.MaxUint16, math.MaxUint16)
+		level += difference
+		if level < 0 || level > math.MaxUint16 {
+			c.Fail("level of a peak must be between 0 and %d, got %d", math.MaxUint16, level)
+		}
+		if c.Decoding() && level > 0 && c.Err() == nil {
+			decoded.raise(hour, Level(level))
 		}
 	}
 	if decoded.end == 0 {
-		decoder.Fail("peaks have no level above 0")
+		c.Fail("peaks have no level above 0")
 	}
-	if decoder.Err() != nil {
+	if !c.Decoding() || c.Err() != nil {
 		return
 	}
-	decoded.advance(int32(end))
-	decoded.from = min(decoded.from, int32(from))
+	decoded.advance(end)
+	decoded.from = min(decoded.from, from)
 	*p = decoded
+}
+
+// stored returns the number of hours that are stored: from the first peak that is kept, if that is not the newest hour.
+func (p *Peaks) stored() int32 {
+	first := max(p.end-int32(len(p.ring)), p.from)
+	for first < p.end-1 && *p.slot(first) == 0 {
+		first++
+	}
+	return p.end - first
 }

@@ -103,10 +103,10 @@ func TestPeaks_randomUse_equalsReference(t *testing.T) {
 
 func checkRoundTrip(t *rapid.T, p *Peaks) {
 	e := codec.NewEncoder([]byte{7})
-	p.Encode(e)
+	p.Code(e)
 	q := NewPeaks(p.Room())
 	d := codec.NewDecoder(append(e.Data()[1:], 1, 2))
-	q.Decode(d)
+	q.Code(d)
 	if d.Err() != nil || d.Len() != 2 {
 		t.Fatalf("read back: %v, %d left", d.Err(), d.Len())
 	}
@@ -169,14 +169,14 @@ func FuzzPeaksDecode(f *testing.F) {
 		p.Observe(1000+h, float64(h))
 	}
 	good := codec.NewEncoder(nil)
-	p.Encode(good)
+	p.Code(good)
 	f.Add(good.Data())
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		q := NewPeaks(48)
 		d := codec.NewDecoder(data)
-		q.Decode(d)
+		q.Code(d)
 		if d.Err() != nil {
 			if !q.Empty() {
 				t.Fatal("a refused checkpoint left something behind")
@@ -184,10 +184,10 @@ func FuzzPeaksDecode(f *testing.F) {
 			return
 		}
 		e := codec.NewEncoder(nil)
-		q.Encode(e)
+		q.Code(e)
 		again := NewPeaks(48)
 		d = codec.NewDecoder(e.Data())
-		again.Decode(d)
+		again.Code(d)
 		if err := d.Finish("peaks"); err != nil {
 			t.Fatalf("what was accepted does not round-trip: %v", err)
 		}

@@ -167,37 +167,40 @@ func (w *Weights) percentile(share float64, load bool) float64 {
 	return last
 }
 
-// Encode appends the Weights in the form that Decode reads: the hour, then the number and the weight of each bucket that is
-// not empty, then the number of buckets as the end mark.
-func (w *Weights) Encode(encoder *codec.Encoder) {
-	encoder.Uvarint(uint64(w.hour))
-	for i, weight := range w.weight {
-		if weight != 0 {
-			encoder.Byte(w.first + byte(i))
-			encoder.Float32(weight)
+// Code encodes or decodes Weights: the hour, then the number and the weight of each bucket that is not empty, then the number of buckets as
+// the end mark. When decoding fails (c.Err), the Weights do not change.
+func (w *Weights) Code(c *codec.Coder) {
+	decoded := Weights{hour: w.hour}
+	codec.Uvarint(c, "hour of weights", &decoded.hour, maxHour)
+	if !c.Decoding() {
+		for i, weight := range w.weight {
+			if weight != 0 {
+				codeBucket(c, int(w.first)+i, weight)
+			}
 		}
+		codeBucket(c, weightBuckets, 0)
+		return
 	}
-	encoder.Byte(weightBuckets)
-}
-
-// Decode reads what Encode wrote. When it fails (d.Err), the Weights do not change.
-func (w *Weights) Decode(decoder *codec.Decoder) {
-	decoded := Weights{hour: int32(decoder.Uvarint("hour of weights", maxHour))}
 	for {
-		bucket := decoder.Byte("bucket of weights", weightBuckets)
-		if decoder.Err() != nil {
+		bucket, weight := codeBucket(c, 0, 0)
+		if c.Err() != nil {
 			return
 		}
 		if bucket == weightBuckets {
 			*w = decoded
 			return
 		}
-		weight := decoder.Float32("weight of a bucket", math.SmallestNonzeroFloat32, maxWeight)
-		if decoder.Err() != nil {
-			return
-		}
-		*decoded.at(int(bucket)) = weight
+		*decoded.at(bucket) = weight
 	}
+}
+
+// codeBucket encodes or decodes a bucket, or the end mark, which has no weight.
+func codeBucket(c *codec.Coder, bucket int, weight float32) (int, float32) {
+	codec.Byte(c, "bucket of weights", &bucket, weightBuckets)
+	if bucket < weightBuckets {
+		c.Float32("weight of a bucket", &weight, math.SmallestNonzeroFloat32, maxWeight)
+	}
+	return bucket, weight
 }
 
 // maxWeight is above any weight that a bucket can have.

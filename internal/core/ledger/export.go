@@ -75,14 +75,19 @@ type PodState struct {
 // A FailedState describes an attempt that was refused, or whose outcome is unknown.
 type FailedState struct {
 	decision.Refusal
-	Transient      int       // consecutive last attempts with a transient failure
-	Lost           time.Time // time of the last attempt without an answer
-	LostSince      time.Time // time of the first of the consecutive last attempts without an answer
-	Failing        time.Time // time of the first of the consecutive transient failures
-	Ready          int       // FailedAttempt.Ready
+	Transient int       // consecutive last attempts with a transient failure
+	Failing   time.Time // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
+	Lost      time.Time // time of the last attempt without an answer; the pod may have been evicted then
+	LostSince time.Time // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
+
+	// Ready is the largest number of other ready pods of the group, without those changed in the pass, at the attempts in a row that a
+	// disruption budget refused.
+	Ready int
+
+	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
 	OverQuota      []policy.Fitted
 	OverQuotaAt    time.Time
-	OverQuotaTotal cluster.PodResources // what the pods of the workload requested then; zero if unknown
+	OverQuotaTotal cluster.PodResources // Attempt.Total of that attempt
 }
 
 // An EvictionState is the last eviction of a pod of a workload whose replacement has not been observed with the expected requests.
@@ -104,7 +109,7 @@ type PendingState struct {
 	Autoscaler cluster.Key
 	Evicted    []EvictedPod // oldest first
 	Complete   time.Time    // since when there have been as many pods as the controller wants; zero if there are not
-	Replaced   int32        // pods created after the first of these evictions that replace pods of earlier ones
+	Replaced   int32        // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
 	Most       int32        // maximum number of pods that the controller has wanted since; 0 if it is not known
 }
 
@@ -112,7 +117,7 @@ type PendingState struct {
 type EvictedPod struct {
 	UID    string
 	At     time.Time
-	Newest time.Time // creation of the newest pod at that time, by the API server's clock
+	Newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
 }
 
 // A RoundsState describes the rounds of evictions of a workload whose recommendation keeps changing.
@@ -213,7 +218,8 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		o := l.pending[controller]
 		s := state(o.workload)
 		if len(s.Replacements) < maxPendingStates {
-			s.Replacements = append(s.Replacements, o.export(controller))
+			o.Evicted = last(o.Evicted, maxEvictedPods)
+			s.Replacements = append(s.Replacements, o.PendingState)
 		}
 	}
 	for w, r := range l.rescues {
@@ -257,9 +263,8 @@ func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
 	for uid, short := range l.lacking {
 		ref := l.pods[uid]
 		s := state(ref.workload)
-		s.Shortages = append(s.Shortages, ShortageState{
-			UID: uid, Name: ref.name, Since: short.Since, With: bounded(short.With), Parts: short.Parts, Moves: short.Moves,
-		})
+		short.UID, short.Name, short.With = uid, ref.name, bounded(short.With)
+		s.Shortages = append(s.Shortages, short)
 		changed[s] = true
 	}
 	for s := range changed {
@@ -300,13 +305,9 @@ func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *Stat
 	for key, r := range l.refusals {
 		counted := r
 		counted.Attempts = l.attemptsOf(l.pods[key.uid].workload, r)
-		add(key.uid, PodState{
-			Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With,
-			Failed: &FailedState{
-				Refusal: r.Refusal, Transient: r.Transient, Lost: r.Lost, LostSince: r.LostSince, Failing: r.Failing, Ready: r.Ready,
-				OverQuota: bounded(r.OverQuota), OverQuotaAt: r.OverQuotaAt, OverQuotaTotal: r.OverQuotaTotal,
-			},
-		})
+		failed := r.FailedState
+		failed.OverQuota = bounded(r.OverQuota)
+		add(key.uid, PodState{Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With, Failed: &failed})
 	}
 }
 
@@ -330,14 +331,6 @@ func (e *eviction) export() *EvictionState {
 	}
 	if e.before != nil {
 		out.Before = e.before.export()
-	}
-	return out
-}
-
-func (o *pendingReplacements) export(controller cluster.Workload) PendingState {
-	out := PendingState{Controller: controller, Autoscaler: o.autoscaler, Complete: o.allThere, Replaced: o.counted, Most: o.most}
-	for _, e := range last(o.evictions, maxEvictedPods) {
-		out.Evicted = append(out.Evicted, EvictedPod{UID: e.uid, At: e.at, Newest: e.newest})
 	}
 	return out
 }

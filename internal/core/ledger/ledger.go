@@ -103,7 +103,7 @@ func New() *Ledger {
 		turnRecords:         turnRecords{served: map[string]time.Time{}},
 		refusalRecords:      refusalRecords{refusals: map[refusedKey]FailedAttempt{}, progress: map[cluster.Workload]time.Time{}},
 		roundRecords:        roundRecords{rounds: map[cluster.Workload]RoundsState{}, allRounds: map[cluster.Workload]RoundsState{}},
-		roomRecords:         roomRecords{lacking: map[string]RoomShortage{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
+		roomRecords:         roomRecords{lacking: map[string]ShortageState{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
 		announcementRecords: announcementRecords{acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}},
 		evicted:             map[string]time.Time{},
 		pods:                map[string]podRef{},
@@ -206,10 +206,10 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	missing := map[cluster.Workload]bool{}
 	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
-			delete(l.pending, c.controller)
+			delete(l.pending, c.Controller)
 			continue
 		}
-		l.pending[c.controller] = c.remaining(now)
+		l.pending[c.Controller] = c.remaining(now)
 		missing[c.workload] = true
 	}
 	l.judge(now, l.Effective(ds), missing)

@@ -30,25 +30,14 @@ const (
 
 // A FailedAttempt is the last attempt on a pod that did not succeed.
 type FailedAttempt struct {
-	decision.Refusal
-	At        time.Time
-	Attempts  int             // consecutive failed attempts
-	Transient int             // consecutive last attempts with a transient failure
-	Failing   time.Time       // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
-	Lost      time.Time       // time of the last attempt without an answer; the pod may have been evicted then
-	LostSince time.Time       // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
-	With      []policy.Fitted // what a resize asked for
+	FailedState
+	At       time.Time
+	Attempts int             // consecutive failed attempts
+	With     []policy.Fitted // what a resize asked for
 
-	// Ready is the largest number of other ready pods of the group, without those changed in the pass, at the attempts in a row that a
-	// disruption budget refused. Unconfirmed is whether the only attempt with as many was made before the end of the back-off: the status
-	// of the disruption budget might not have counted the last of these pods yet.
-	Ready       int
+	// Unconfirmed is whether the only attempt with as many Ready pods was made before the end of the back-off: the status of the disruption
+	// budget might not have counted the last of these pods yet.
 	Unconfirmed bool
-
-	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
-	OverQuota      []policy.Fitted
-	OverQuotaAt    time.Time
-	OverQuotaTotal cluster.PodResources // Attempt.Total of that attempt
 }
 
 // A refusedKey identifies a refused action on a pod.
@@ -71,7 +60,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
-	next := FailedAttempt{Refusal: r, At: now, Attempts: l.attempts(d.Pod, before) + 1, Ready: max(0, ready), With: d.With}
+	next := FailedAttempt{FailedState: FailedState{Refusal: r, Ready: max(0, ready)}, At: now, Attempts: l.attempts(d.Pod, before) + 1, With: d.With}
 	if r.Kind == decision.DeniedByBudget && l.isRepeated(d, before) {
 		next.Ready, next.Unconfirmed = before.readyWith(next.Ready, d.Early)
 	}

@@ -19,19 +19,8 @@ type replacementRecords struct {
 
 // pendingReplacements are the evictions of a controller's pods whose replacements have not been observed yet.
 type pendingReplacements struct {
-	autoscaler cluster.Key
-	workload   cluster.Workload  // of the pods, see cluster.Pod.Workload
-	evictions  []pendingEviction // oldest first
-	allThere   time.Time         // since when there have been as many pods as the controller wants; zero if there are not
-	counted    int32             // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
-	most       int32             // maximum number of pods that the controller has wanted since; 0 if it is not known
-}
-
-// A pendingEviction is an eviction whose replacement has not been observed yet.
-type pendingEviction struct {
-	at     time.Time
-	uid    string    // of the pod
-	newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
+	PendingState
+	workload cluster.Workload // of the pods, see cluster.Pod.Workload
 }
 
 // maxPendingEvictions is the maximum number of pending evictions that are kept for one controller.
@@ -44,9 +33,9 @@ func (l *replacementRecords) addPending(now time.Time, d Attempt) {
 	}
 	o, ok := l.pending[d.Pod.Controller]
 	if !ok {
-		o.autoscaler, o.workload = d.Autoscaler, d.Pod.Workload()
+		o = pendingReplacements{PendingState{Controller: d.Pod.Controller, Autoscaler: d.Autoscaler}, d.Pod.Workload()}
 	}
-	o.evictions = append(slices.Clone(last(o.evictions, maxPendingEvictions-1)), pendingEviction{now, d.Pod.UID, d.newest(now)})
+	o.Evicted = append(slices.Clone(last(o.Evicted, maxPendingEvictions-1)), EvictedPod{UID: d.Pod.UID, At: now, Newest: d.newest(now)})
 	l.pending[d.Pod.Controller] = o
 }
 
@@ -86,10 +75,9 @@ type Shortage struct {
 // A replacementState compares the pending evictions of a controller with its pods.
 type replacementState struct {
 	pendingReplacements
-	controller     cluster.Workload
 	governor       *cluster.Autoscaler // nil if the autoscaler governs no pods any more
 	there, leaving int
-	evicted        int         // leaving pods that were evicted, or may have been
+	leavingEvicted int         // leaving pods that were evicted, or may have been
 	created        []time.Time // creation of the pods that were created after the first pending eviction
 	wanted         int
 	known          bool // wanted is known
@@ -102,8 +90,8 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 		return nil
 	}
 	type count struct {
-		there, leaving, evicted int
-		created                 []time.Time
+		there, leaving, leavingEvicted int
+		created                        []time.Time
 	}
 	counts := map[cluster.Workload]count{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
@@ -111,21 +99,21 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	for _, g := range v.Governed {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
-			owed := l.pending[p.Controller].evictions
+			owed := l.pending[p.Controller].Evicted
 			if len(owed) == 0 || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 				continue
 			}
 			c := counts[p.Controller]
 			if p.Deleting || l.IsEvicted(now, p) || l.MayBeEvicted(now, p) {
 				c.leaving++
-				if slices.ContainsFunc(owed, func(e pendingEviction) bool { return e.uid == p.UID }) {
-					c.evicted++
+				if slices.ContainsFunc(owed, func(e EvictedPod) bool { return e.UID == p.UID }) {
+					c.leavingEvicted++
 				}
 			} else {
 				c.there++
 				live[p.UID] = true
 			}
-			if p.Created.After(owed[0].newest) {
+			if p.Created.After(owed[0].Newest) {
 				c.created = append(c.created, p.Created)
 			}
 			counts[p.Controller] = c
@@ -135,8 +123,8 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	for _, controller := range l.MissingReplacements() {
 		o, n := l.pending[controller], counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
-		o.evictions = slices.DeleteFunc(slices.Clone(o.evictions), func(e pendingEviction) bool { return live[e.uid] })
-		c := replacementState{pendingReplacements: o, controller: controller, governor: as[o.autoscaler], there: n.there, leaving: n.leaving, evicted: n.evicted, created: n.created}
+		o.Evicted = slices.DeleteFunc(slices.Clone(o.Evicted), func(e EvictedPod) bool { return live[e.UID] })
+		c := replacementState{pendingReplacements: o, governor: as[o.Autoscaler], there: n.there, leaving: n.leaving, leavingEvicted: n.leavingEvicted, created: n.created}
 		c.wanted, c.known = v.Scales[controller].Wanted(controller, n.there)
 		c.none = v.Scales[controller].Gone || !c.known && v.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
@@ -146,10 +134,10 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 
 // isComplete reports whether the controller has all its pods again, or has no pods to evict any more.
 func (c *replacementState) isComplete(now time.Time) bool {
-	if len(c.evictions) == 0 {
+	if len(c.Evicted) == 0 {
 		return true
 	}
-	gone := c.there+c.leaving == 0 && now.Sub(last(c.evictions, 1)[0].at) > attempt.HistoryTTL
+	gone := c.there+c.leaving == 0 && now.Sub(last(c.Evicted, 1)[0].At) > attempt.HistoryTTL
 	return c.governor == nil || gone || c.none || c.known && c.there >= c.wanted && c.isSettled(now)
 }
 
@@ -157,29 +145,29 @@ func (c *replacementState) isComplete(now time.Time) bool {
 // although there are no replacements: the watch still shows the pods that the scale-down has removed. Pods that replaced others of the
 // evicted pods before do not count again.
 func (c *replacementState) isSettled(now time.Time) bool {
-	return len(c.created)-int(c.counted) >= len(c.evictions) || !c.allThere.IsZero() && !now.Before(c.allThere.Add(attempt.WatchDelay))
+	return len(c.created)-int(c.Replaced) >= len(c.Evicted) || !c.Complete.IsZero() && !now.Before(c.Complete.Add(attempt.WatchDelay))
 }
 
 // remaining returns the pending evictions without those that must have been replaced according to the number of pods.
 func (c *replacementState) remaining(now time.Time) pendingReplacements {
 	out := c.pendingReplacements
 	if c.known {
-		out.most = max(out.most, int32(c.wanted))
+		out.Most = max(out.Most, int32(c.wanted))
 	}
 	switch {
 	case !c.known || c.there < c.wanted:
-		out.allThere = time.Time{}
-	case out.allThere.IsZero():
-		out.allThere = now
+		out.Complete = time.Time{}
+	case out.Complete.IsZero():
+		out.Complete = now
 	}
 	if c.known && c.there < c.wanted {
 		missing := c.wanted - c.there
-		if c.wanted < int(out.most) { // the watch may still show pods that the scale-down removes, so only new pods show what was replaced
-			missing = max(missing, len(c.evictions)-max(0, len(c.created)-int(c.counted)))
+		if c.wanted < int(out.Most) { // the watch may still show pods that the scale-down removes, so only new pods show what was replaced
+			missing = max(missing, len(c.Evicted)-max(0, len(c.created)-int(c.Replaced)))
 		}
-		out.evictions = last(c.evictions, missing)
-		if first := out.evictions[0].newest; len(out.evictions) < len(c.evictions) {
-			out.counted = countAfter(c.created, first)
+		out.Evicted = last(c.Evicted, missing)
+		if first := out.Evicted[0].Newest; len(out.Evicted) < len(c.Evicted) {
+			out.Replaced = countAfter(c.created, first)
 		}
 	}
 	return out
@@ -198,15 +186,15 @@ func countAfter(times []time.Time, t time.Time) (n int32) {
 // are the ones without a replacement. It returns false if no pod is missing. An evicted pod is not missing while it terminates, but any
 // other pod that terminates needs a replacement of its own.
 func (c *replacementState) missingSince() (time.Time, bool) {
-	missing := c.wanted - c.there - c.evicted
+	missing := c.wanted - c.there - c.leavingEvicted
 	if !c.known || missing <= 0 {
 		return time.Time{}, false
 	}
-	return last(c.evictions, missing)[0].at, true
+	return last(c.Evicted, missing)[0].At, true
 }
 
 // last returns the last n evictions, or all when there are fewer.
-func last(evictions []pendingEviction, n int) []pendingEviction {
+func last(evictions []EvictedPod, n int) []EvictedPod {
 	return evictions[max(0, len(evictions)-n):]
 }
 
@@ -216,13 +204,13 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 	short, complete = map[cluster.Workload]Shortage{}, map[cluster.Workload]bool{}
 	for _, c := range l.replacementStates(now, v) {
 		if c.isComplete(now) {
-			complete[c.controller] = true
+			complete[c.Controller] = true
 			continue
 		}
 		if since, missing := c.missingSince(); missing && !now.Before(since.Add(within)) {
-			short[c.controller] = Shortage{
-				Controller: c.controller, Autoscaler: c.governor, Evicted: len(c.evictions),
-				Present: c.there + c.evicted, Wanted: c.wanted, Since: since,
+			short[c.Controller] = Shortage{
+				Controller: c.Controller, Autoscaler: c.governor, Evicted: len(c.Evicted),
+				Present: c.there + c.leavingEvicted, Wanted: c.wanted, Since: since,
 			}
 		}
 	}
@@ -232,13 +220,13 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 // IsMissing reports whether the replacement of an evicted or deleted pod of a controller has not been observed yet. It assumes that
 // pods are replaced in the order in which they were evicted.
 func (l *replacementRecords) IsMissing(c cluster.Workload, uid string) bool {
-	return slices.ContainsFunc(l.pending[c].evictions, func(e pendingEviction) bool { return e.uid == uid })
+	return slices.ContainsFunc(l.pending[c].Evicted, func(e EvictedPod) bool { return e.UID == uid })
 }
 
 // IsScaledDown reports whether a controller wants fewer pods than when pods were evicted whose replacements have not been observed yet.
 func (l *replacementRecords) IsScaledDown(controller cluster.Workload, wanted int) bool {
-	return wanted < int(l.pending[controller].most)
+	return wanted < int(l.pending[controller].Most)
 }
 
 // Missing returns the number of evicted pods of a controller that have no replacement yet.
-func (l *replacementRecords) Missing(c cluster.Workload) int { return len(l.pending[c].evictions) }
+func (l *replacementRecords) Missing(c cluster.Workload) int { return len(l.pending[c].Evicted) }

@@ -69,13 +69,16 @@ func (l *replacementRecords) restorePending(now time.Time, w cluster.Workload, p
 	if p.Controller.Namespace != w.Namespace || p.Autoscaler.Namespace != w.Namespace {
 		return
 	}
-	o := pendingReplacements{autoscaler: p.Autoscaler, workload: w, allThere: attempt.Past(now, p.Complete), counted: max(0, p.Replaced), most: max(0, p.Most)}
-	for _, e := range p.Evicted[max(0, len(p.Evicted)-maxPendingEvictions):] {
+	o := pendingReplacements{PendingState{
+		Controller: p.Controller, Autoscaler: p.Autoscaler, Complete: attempt.Past(now, p.Complete), Replaced: max(0, p.Replaced), Most: max(0, p.Most),
+	}, w}
+	for _, e := range last(p.Evicted, maxPendingEvictions) {
 		if !e.At.IsZero() {
-			o.evictions = append(o.evictions, pendingEviction{at: attempt.Past(now, e.At), uid: e.UID, newest: e.Newest})
+			e.At = attempt.Past(now, e.At)
+			o.Evicted = append(o.Evicted, e)
 		}
 	}
-	if len(o.evictions) > 0 {
+	if len(o.Evicted) > 0 {
 		addNew(l.pending, p.Controller, o)
 	}
 }
@@ -89,11 +92,8 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 	case p.Failed != nil && p.Failed.Kind > decision.NotReadyInTime:
 		return
 	case p.Failed != nil:
-		f := p.Failed
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, FailedAttempt{
-			Refusal: decision.Refusal{Kind: f.Kind, Text: attempt.Shortened(f.Text)}, At: at, Attempts: max(1, attempt.Count(p.Attempts)), Transient: attempt.Count(f.Transient),
-			Lost: attempt.Past(now, f.Lost), LostSince: attempt.Past(now, f.LostSince), Failing: failingSince(f.Kind, at, attempt.Past(now, f.Failing)), Ready: max(0, f.Ready), With: p.With,
-			OverQuota: f.OverQuota, OverQuotaAt: attempt.Past(now, f.OverQuotaAt), OverQuotaTotal: f.OverQuotaTotal,
+			FailedState: p.Failed.restore(now, at), At: at, Attempts: max(1, attempt.Count(p.Attempts)), With: p.With,
 		})
 	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
@@ -104,6 +104,14 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		addNew(l.evicted, p.UID, at)
 	}
 	l.pods[p.UID] = podRef{w, p.Name}
+}
+
+func (f *FailedState) restore(now, at time.Time) FailedState {
+	return FailedState{
+		Refusal: decision.Refusal{Kind: f.Kind, Text: attempt.Shortened(f.Text)}, Transient: attempt.Count(f.Transient), Ready: max(0, f.Ready),
+		Failing: failingSince(f.Kind, at, attempt.Past(now, f.Failing)), Lost: attempt.Past(now, f.Lost), LostSince: attempt.Past(now, f.LostSince),
+		OverQuota: f.OverQuota, OverQuotaAt: attempt.Past(now, f.OverQuotaAt), OverQuotaTotal: f.OverQuotaTotal,
+	}
 }
 
 // isOfOther reports whether the ledger has records of a pod for another workload.
@@ -117,7 +125,7 @@ func (l *Ledger) restoreShortage(now time.Time, w cluster.Workload, s *ShortageS
 	if s.UID == "" || since.IsZero() || l.isOfOther(s.UID, w) {
 		return
 	}
-	addNew(l.lacking, s.UID, RoomShortage{Since: since, With: s.With, Parts: attempt.Count(s.Parts), Moves: attempt.Count(s.Moves)})
+	addNew(l.lacking, s.UID, ShortageState{Since: since, With: s.With, Parts: attempt.Count(s.Parts), Moves: attempt.Count(s.Moves)})
 	l.pods[s.UID] = podRef{w, s.Name}
 }
 

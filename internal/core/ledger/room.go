@@ -11,26 +11,17 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/policy"
 )
 
 // roomRecords are the pods whose nodes are too full for them.
 type roomRecords struct {
-	lacking  map[string]RoomShortage // pods whose node was too full for their resize, by UID
-	yielding map[string]time.Time    // since when pods have left free room to other pods, by UID; not stored
-	searched attempt.Turns           // of pods, by UID: searches for moves that make room for them
-}
-
-// A RoomShortage records that the node of a pod was too full for its resize.
-type RoomShortage struct {
-	Since time.Time
-	With  []policy.Fitted // what the last resize by a part asked for
-	Parts int             // resizes by a part
-	Moves int             // pods that were evicted to make room
+	lacking  map[string]ShortageState // pods whose node was too full for their resize, by UID, without UID and name
+	yielding map[string]time.Time     // since when pods have left free room to other pods, by UID; not stored
+	searched attempt.Turns            // of pods, by UID: searches for moves that make room for them
 }
 
 // LackOfRoom returns what is recorded about a pod whose node was too full for its resize; the zero value if nothing is.
-func (l *roomRecords) LackOfRoom(p *cluster.Pod) RoomShortage { return l.lacking[p.UID] }
+func (l *roomRecords) LackOfRoom(p *cluster.Pod) ShortageState { return l.lacking[p.UID] }
 
 // IsAskedInFull reports whether a pod that was resized by a part was asked for all of its increase since.
 func (l *Ledger) IsAskedInFull(p *cluster.Pod) bool {
@@ -81,7 +72,7 @@ func (l *roomRecords) forgetShortages(ds []decision.Decision) {
 			waiting[d.Pod.UID] = d.Pod.IsDeferred() || d.Reason.Part || change.Grows(d.Pod, d.With)
 		}
 	}
-	maps.DeleteFunc(l.lacking, func(uid string, _ RoomShortage) bool { return !waiting[uid] })
+	maps.DeleteFunc(l.lacking, func(uid string, _ ShortageState) bool { return !waiting[uid] })
 }
 
 // YieldsSince returns since when a pod has left the free room on its node to other pods; zero if it has not.

@@ -401,45 +401,35 @@ func (m *Busy) UnmarshalBinary(data []byte) error { return codec.Read(data, m) }
 // busyVersion is the format of a stored Busy. Version 1 has no version, and nothing of started containers and of a decided level.
 const busyVersion = 2
 
-// Encode implements codec.State.
-func (m *Busy) Encode(e *codec.Encoder) {
-	e.Varint(-busyVersion) // version 1 begins with the day, which is not negative
-	e.Varint(int64(m.day))
-	e.Varint(int64(m.busy))
-	for _, load := range m.load {
-		e.Float32(load)
-	}
-	m.cpu.Encode(e)
-	if m.starting == nil {
-		e.Byte(0)
+// Code implements codec.State.
+func (m *Busy) Code(c *codec.Coder) {
+	version := int32(-busyVersion) // version 1 begins with the day, which is not negative
+	codec.Varint(c, "version or day", &version, -busyVersion, maxStoredInt32)
+	if version < 0 {
+		codec.Varint(c, "day", &m.day, 0, maxStoredInt32)
 	} else {
-		e.Byte(1)
-		m.starting.Encode(e)
+		m.day = version
 	}
-	m.Memo.Encode(e)
-}
-
-// Decode implements codec.State.
-func (m *Busy) Decode(d *codec.Decoder) {
-	version := 1
-	day := d.Varint("version or day", -busyVersion, maxStoredInt32)
-	if day < 0 {
-		version = -int(day)
-		day = d.Varint("day", 0, maxStoredInt32)
-	}
-	m.day = int32(day)
-	m.busy = Hours(d.Varint("busy hours", 0, int64(WholeDay)))
+	codec.Varint(c, "busy hours", &m.busy, 0, int64(WholeDay))
 	for hour := range m.load {
-		m.load[hour] = d.Float32("load of an hour", 0, maxStored)
+		c.Float32("load of an hour", &m.load[hour], 0, maxStored)
 	}
-	m.cpu.Decode(d)
-	m.starting = nil
-	if version >= busyVersion && d.Byte("whether samples of a start count", 1) == 1 {
+	m.cpu.Code(c)
+	if c.Decoding() {
+		m.starting = nil
+	}
+	counted := m.starting != nil
+	if version == -busyVersion {
+		c.Flags("whether samples of a start count", &counted)
+	}
+	if counted && c.Decoding() {
 		m.starting = new(hourly.Weights)
-		m.starting.Decode(d)
 	}
-	m.Memo.Decode(d)
+	if counted {
+		m.starting.Code(c)
+	}
+	m.Memo.Code(c)
 	if m.cpuChoice.arm > 1 {
-		d.Fail("choice of the level must be 0 or 1, got %d", m.cpuChoice.arm)
+		c.Fail("choice of the level must be 0 or 1, got %d", m.cpuChoice.arm)
 	}
 }

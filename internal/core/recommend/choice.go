@@ -180,32 +180,19 @@ func (m *Memo) chooseMemory(day int) {
 	choice.turn(day, level, known)
 }
 
-func (c *choice) encode(encoder *codec.Encoder) {
-	encoder.Byte(c.arm)
-	encoder.Uvarint(uint64(c.samples))
-	encoder.Uvarint(uint64(c.period))
+func (c *choice) code(to *codec.Coder) {
+	if to.Decoding() {
+		*c = choice{}
+	}
+	codec.Byte(to, "chosen arm", &c.arm, arms-1)
+	codec.Uvarint(to, "samples of the period", &c.samples, maxStoredInt32)
+	codec.Uvarint(to, "period", &c.period, maxStoredInt32)
 	if c.period == 0 && c.samples == 0 {
 		return
 	}
 	for a := range arms {
-		encoder.Float32(c.cost[a])
-		encoder.Float32(c.level[a])
-		encoder.Float32(c.charged[a])
-	}
-}
-
-func (c *choice) decode(decoder *codec.Decoder) {
-	*c = choice{
-		arm:     decoder.Byte("chosen arm", arms-1),
-		samples: int32(decoder.Uvarint("samples of the period", maxStoredInt32)),
-		period:  int32(decoder.Uvarint("period", maxStoredInt32)),
-	}
-	if c.period == 0 && c.samples == 0 {
-		return
-	}
-	for a := range arms {
-		c.cost[a] = decoder.Float32("cost of an arm", 0, maxStored)
-		c.level[a] = decoder.Float32("level of an arm", 0, maxStored)
-		c.charged[a] = decoder.Float32("cost of an arm in this period", 0, maxStored)
+		to.Float32("cost of an arm", &c.cost[a], 0, maxStored)
+		to.Float32("level of an arm", &c.level[a], 0, maxStored)
+		to.Float32("cost of an arm in this period", &c.charged[a], 0, maxStored)
 	}
 }

@@ -146,16 +146,16 @@ func TestModelState_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 	}
 }
 
-func encodedSize(encode func(*codec.Encoder)) int {
-	e := codec.NewEncoder(nil)
-	encode(e)
-	return len(e.Data())
+func encodedSize(code func(*codec.Coder)) int {
+	c := codec.NewEncoder(nil)
+	code(c)
+	return len(c.Data())
 }
 
 // completeWithoutLeak reports whether a state ends before its leak, which is not stored where there is none.
 func completeWithoutLeak(data []byte, cut int) bool {
 	l := sampleLeak()
-	return cut == len(data)-encodedSize(l.encode)
+	return cut == len(data)-encodedSize(l.code)
 }
 
 // What former versions stored lacks what they did not know of.
@@ -178,5 +178,26 @@ func TestModelState_ofFormerVersions_isRead(t *testing.T) {
 		if got, want := stateBytes(t, tt.read), stateBytes(t, tt.want); !bytes.Equal(got, want) {
 			t.Errorf("%s is read as\n%x\nwant\n%x", file, got, want)
 		}
+	}
+}
+
+func BenchmarkModelState(b *testing.B) {
+	for name, state := range sampleStates() {
+		data, _ := state.AppendBinary(nil)
+		b.Run(name+"/encode", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				data, _ = state.AppendBinary(data[:0])
+			}
+		})
+		b.Run(name+"/decode", func(b *testing.B) {
+			to := emptyStates()[name]
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := to.UnmarshalBinary(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

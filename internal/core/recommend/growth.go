@@ -180,33 +180,21 @@ func (l *leak) suspicion(bound float64, now time.Time) (Suspicion, bool) {
 	return s, true
 }
 
-// encode appends a suspicion; nothing, when memory is not suspected to leak. It has to be the last of what is encoded.
-func (l *leak) encode(encoder *codec.Encoder) {
-	if l.since == 0 {
+// code encodes or decodes a suspicion: nothing, when memory is not suspected to leak. It has to be the last of what is stored.
+func (l *leak) code(c *codec.Coder) {
+	if c.Decoding() {
+		*l = leak{}
+	}
+	if absent := c.Decoding() && c.Len() == 0 || !c.Decoding() && l.since == 0; absent {
 		return
 	}
-	for _, at := range l.times() {
-		encoder.Varint(*at)
+	for _, at := range [...]*int64{&l.since, &l.seen, &l.last, &l.from} {
+		codec.Varint(c, "time of a suspected leak", at, 0, maxStoredTime)
 	}
-	encoder.Float64(l.bound)
-	encoder.Float64(l.perDay)
-	encoder.Float64(l.peak)
-}
-
-func (l *leak) decode(decoder *codec.Decoder) {
-	*l = leak{}
-	if decoder.Len() == 0 {
-		return
-	}
-	for _, at := range l.times() {
-		*at = decoder.Varint("time of a suspected leak", 0, maxStoredTime)
-	}
-	l.bound = decoder.Float64("bound of a suspected leak", 0, maxStored)
-	l.perDay = decoder.Float64("growth of a suspected leak", 0, maxStored)
-	l.peak = decoder.Float64("peak of a suspected leak", 0, maxStored)
+	c.Float64("bound of a suspected leak", &l.bound, 0, maxStored)
+	c.Float64("growth of a suspected leak", &l.perDay, 0, maxStored)
+	c.Float64("peak of a suspected leak", &l.peak, 0, maxStored)
 	if l.since == 0 || l.seen < l.since || l.last < l.seen || l.from > l.since {
-		decoder.Fail("times of a suspected leak are not in order")
+		c.Fail("times of a suspected leak are not in order")
 	}
 }
-
-func (l *leak) times() [4]*int64 { return [...]*int64{&l.since, &l.seen, &l.last, &l.from} }

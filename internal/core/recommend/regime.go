@@ -93,14 +93,8 @@ func (g *regime) used(v float64, hour int) {
 // start returns the first hour of history that is used for sizing.
 func (g *regime) start(p *hourly.Peaks) int { return max(p.Since(), int(g.since)) }
 
-func (g *regime) encode(e *codec.Encoder) {
-	e.Uvarint(uint64(g.since))
-	e.Uvarint(uint64(g.until))
-	e.Float32(g.old)
-}
-
-func (g *regime) decode(d *codec.Decoder) {
-	g.since = int32(d.Uvarint("first hour after a step", maxStoredInt32))
-	g.until = int32(d.Uvarint("hour from which a step is detected", maxStoredInt32))
-	g.old = d.Float32("level before a step", 0, maxStored)
+func (g *regime) code(c *codec.Coder) {
+	codec.Uvarint(c, "first hour after a step", &g.since, maxStoredInt32)
+	codec.Uvarint(c, "hour from which a step is detected", &g.until, maxStoredInt32)
+	c.Float32("level before a step", &g.old, 0, maxStored)
 }

@@ -220,7 +220,7 @@ func TestMemo_version2_isRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := encodedSize((&regime{}).encode)
+	none := encodedSize((&regime{}).code)
 	old := append([]byte{2}, data[1:len(data)-none]...) // there is no leak after it
 	again := newBench(balanced())
 	again.use(time.Hour, always(0.1, 300*mib))
@@ -234,8 +234,8 @@ func TestMemo_version2_isRead(t *testing.T) {
 	leaking.live(12, 60)
 	m := leaking.memo()
 	data, _ = m.AppendBinary(nil)
-	tail := encodedSize(m.leak.encode)
-	old = append([]byte{2}, data[1:len(data)-tail-encodedSize(m.regime.encode)]...)
+	tail := encodedSize(m.leak.code)
+	old = append([]byte{2}, data[1:len(data)-tail-encodedSize(m.regime.code)]...)
 	old = append(old, data[len(data)-tail:]...)
 	if err := again.memo().UnmarshalBinary(old); err != nil {
 		t.Fatal(err)

@@ -314,8 +314,13 @@ func TestStarts_oneRollout_doesNotReplaceAllOthers(t *testing.T) {
 
 func encoded(s *Starts) []byte {
 	e := codec.NewEncoder(nil)
-	s.Encode(e)
+	Code(e, &s)
 	return e.Data()
+}
+
+func decoded(d *codec.Coder) (s *Starts) {
+	Code(d, &s)
+	return s
 }
 
 func TestStarts_encodedAndDecoded_areTheSame(t *testing.T) {
@@ -329,14 +334,14 @@ func TestStarts_encodedAndDecoded_areTheSame(t *testing.T) {
 		t.Errorf("the starts take %d bytes, more than documented", len(data))
 	}
 	d := codec.NewDecoder(data)
-	again := DecodeStarts(d)
+	again := decoded(d)
 	if err := d.Finish("starts"); err != nil {
 		t.Fatal(err)
 	}
 	if string(encoded(again)) != string(data) || again.Len() != kept {
 		t.Error("decoded starts differ")
 	}
-	if d := codec.NewDecoder(encoded(nil)); DecodeStarts(d) != nil || d.Finish("starts") != nil {
+	if d := codec.NewDecoder(encoded(nil)); decoded(d) != nil || d.Finish("starts") != nil {
 		t.Error("no starts are not decoded as none")
 	}
 }
@@ -349,7 +354,7 @@ func FuzzDecodeStarts(f *testing.F) {
 	f.Add([]byte{10})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := codec.NewDecoder(data)
-		s := DecodeStarts(d)
+		s := decoded(d)
 		if d.Err() != nil {
 			return
 		}
@@ -357,7 +362,7 @@ func FuzzDecodeStarts(f *testing.F) {
 			t.Errorf("learnt %+v", got)
 		}
 		again := codec.NewDecoder(encoded(s))
-		if DecodeStarts(again); again.Finish("starts") != nil {
+		if decoded(again); again.Finish("starts") != nil {
 			t.Error("accepted data cannot be encoded and decoded again")
 		}
 	})

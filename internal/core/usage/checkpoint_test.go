@@ -362,9 +362,9 @@ func FuzzExtra(f *testing.F) {
 	f.Add(extra{
 		updated: noon.Unix(), memory: seen{noon.UnixNano(), noon.Add(day).UnixNano(), 7}, oomAt: noon.UnixNano(), oomBytes: 5e8,
 		windows: []window{
-			{uid: 1, windowEnd: noon.Add(day).UnixNano(), lastMemory: noon.UnixNano(), lastCPU: noon.UnixNano(), memoryPeak: 1e8},
-			{uid: 2, lastOOM: noon.UnixNano()},
-			{uid: 3, windowEnd: noon.Add(day).UnixNano(), lastMemory: noon.UnixNano(), oomPeak: 2e8},
+			{uid: 1, observed: observed{windowEnd: noon.Add(day).UnixNano(), lastMemory: noon.UnixNano(), lastCPU: noon.UnixNano(), memoryPeak: 1e8}},
+			{uid: 2, observed: observed{lastOOM: noon.UnixNano()}},
+			{uid: 3, observed: observed{windowEnd: noon.Add(day).UnixNano(), lastMemory: noon.UnixNano(), oomPeak: 2e8}},
 		},
 		extension: []byte("more"),
 	}.encode())

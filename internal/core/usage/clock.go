@@ -63,13 +63,13 @@ func (n *seen) present(c *clock) {
 	n.last = c.present(n.last)
 }
 
-// present moves times of a restored window to the present. Its end may be in the future by one interval.
-func (w *window) present(c *clock, interval time.Duration) {
-	w.lastMemory = c.present(w.lastMemory)
-	w.lastCPU = c.present(w.lastCPU)
-	w.lastOOM = c.present(w.lastOOM)
-	if limit := c.now + int64(interval); c.now != 0 && w.windowEnd > limit {
-		w.windowEnd = limit
+// present moves times to the present. The end of the window may be in the future by one interval.
+func (o *observed) present(c *clock, interval time.Duration) {
+	o.lastMemory = c.present(o.lastMemory)
+	o.lastCPU = c.present(o.lastCPU)
+	o.lastOOM = c.present(o.lastOOM)
+	if limit := c.now + int64(interval); c.now != 0 && o.windowEnd > limit {
+		o.windowEnd = limit
 	}
 }
 
@@ -90,26 +90,23 @@ func (s *ContainerHistory) rewind(c *clock) {
 	s.Memory.Age(ages)
 	shift := int64(ages) * int64(s.Memory.HalfLife())
 	// The histogram has the peak of the current window at the end of the window: move it together with the end.
-	move := func(peak int64, end *int64) {
-		to := min(*end, c.now+int64(interval))
-		if peak > 0 && (shift > 0 || to != *end) {
-			s.Memory.SubtractNanos(float64(peak), 1, *end-shift)
+	move := func(o *observed) {
+		to := min(o.windowEnd, c.now+int64(interval))
+		if peak := o.peak(); peak > 0 && (shift > 0 || to != o.windowEnd) {
+			s.Memory.SubtractNanos(float64(peak), 1, o.windowEnd-shift)
 			s.Memory.AddNanos(float64(peak), 1, to)
 		}
-		*end = to
+		o.windowEnd = to
+		o.present(c, interval)
 	}
 	for in := s.instances; in != nil; in = in.next {
-		in.lastCPU = c.present(in.lastCPU)
-		in.lastMemory = c.present(in.lastMemory)
-		in.lastOOM = c.present(in.lastOOM)
 		in.starting = nil // its times are of the former clock
-		move(in.peak(), &in.windowEnd)
+		move(&in.observed)
 	}
 	if r := s.restored; r != nil {
 		for i := range r.windows {
 			if w := &r.windows[i]; !w.used {
-				move(w.peak(), &w.windowEnd)
-				w.present(c, interval)
+				move(&w.observed)
 			}
 		}
 		r.observedUntil = c.present(r.observedUntil)

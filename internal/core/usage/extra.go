@@ -5,7 +5,6 @@ package usage
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,15 +23,12 @@ type extra struct {
 	starts          *startup.Starts
 }
 
-// A window is the stored form of an instance. Times are Unix nanoseconds; they are stored in whole seconds.
+// A window is the stored form of an instance. Times are stored in whole seconds.
 type window struct {
-	uid                                     uint64 // hash of the pod's UID
-	windowEnd, lastMemory, lastCPU, lastOOM int64
-	memoryPeak, oomPeak                     int64
-	used                                    bool // given to the instance of its pod; not stored
+	uid uint64 // hash of the pod's UID
+	observed
+	used bool // given to the instance of its pod; not stored
 }
-
-func (w *window) peak() int64 { return max(w.memoryPeak, w.oomPeak) }
 
 // restored is restored data that waits for pods that have not been observed yet, and for an extension that does not exist yet.
 type restored struct {
@@ -52,12 +48,8 @@ const maxWindows = 512
 func (s *ContainerHistory) windows(now int64) []window {
 	var windows []window
 	for in := s.instances; in != nil; in = in.next {
-		w := window{
-			uid: in.pod.uid, windowEnd: in.windowEnd, memoryPeak: in.memoryPeak, oomPeak: in.oomPeak,
-			lastMemory: in.lastMemory, lastCPU: in.lastCPU, lastOOM: in.lastOOM,
-		}
-		if w != (window{uid: w.uid}) {
-			windows = append(windows, w)
+		if in.observed != (observed{}) {
+			windows = append(windows, window{uid: in.pod.uid, observed: in.observed})
 		}
 	}
 	if s.restored != nil {
@@ -129,13 +121,10 @@ func (s *ContainerHistory) resume(instance *instance) {
 		return
 	}
 	stored.used = true
-	own := *instance
+	own := instance.observed
+	instance.observed = stored.observed
 	instance.lastOOM = max(own.lastOOM, stored.lastOOM)
 	instance.lastCPU = max(own.lastCPU, stored.lastCPU)
-	instance.lastMemory = stored.lastMemory
-	instance.windowEnd = stored.windowEnd
-	instance.memoryPeak = stored.memoryPeak
-	instance.oomPeak = stored.oomPeak
 	// Samples observed before the checkpoint was restored have opened another window: merge the two, unless they do not overlap.
 	if p := own.peak(); p > 0 && own.windowEnd > stored.windowEnd-int64(s.rules.interval) {
 		s.Memory.SubtractNanos(float64(p), 1, own.windowEnd)
@@ -151,79 +140,59 @@ const (
 	extraStarts  = 3
 )
 
-// The flags of a window determine which of its fields are stored: the others are zero. Bits 0 to 3 are for times, bits 4 and 5
-// for peaks.
+// fields returns what is stored if it is not zero: times, then peaks. The flags of a window have a bit for each.
+func (o *observed) fields() [6]*int64 {
+	return [...]*int64{&o.windowEnd, &o.lastMemory, &o.lastCPU, &o.lastOOM, &o.memoryPeak, &o.oomPeak}
+}
+
 const (
-	firstPeakBit = 4
-	maxFlags     = 1<<6 - 1
+	firstPeak = 4 // in fields
+	maxFlags  = 1<<6 - 1
 )
 
-func (w *window) times() [4]*int64 {
-	return [...]*int64{&w.windowEnd, &w.lastMemory, &w.lastCPU, &w.lastOOM}
-}
-
-func (w *window) peaks() [2]*int64 { return [...]*int64{&w.memoryPeak, &w.oomPeak} }
-
-func (w *window) flags() byte {
+// code encodes or decodes a window. Times are stored as differences from updated, in seconds.
+func (w *window) code(c *codec.Coder, updated int64) {
+	c.Uint64("pod of a window", &w.uid)
 	flags := byte(0)
-	for bit, at := range w.times() {
-		if *at != 0 {
-			flags |= 1 << bit
+	for i, v := range w.fields() {
+		if *v != 0 {
+			flags |= 1 << i
 		}
 	}
-	for bit, peak := range w.peaks() {
-		if *peak != 0 {
-			flags |= 1 << (firstPeakBit + bit)
-		}
-	}
-	return flags
-}
-
-// encode appends a window. Times are stored as differences from updated, in seconds.
-func (w *window) encode(encoder *codec.Encoder, updated int64) {
-	encoder.Uint64(w.uid)
-	encoder.Byte(w.flags())
-	for _, at := range w.times() {
-		if *at != 0 {
-			encoder.Varint(seconds(*at) - updated)
-		}
-	}
-	for _, peak := range w.peaks() {
-		if *peak != 0 {
-			encoder.Uvarint(uint64(*peak))
-		}
-	}
-}
-
-func decodeWindow(decoder *codec.Decoder, updated int64) window {
-	decoded := window{uid: decoder.Uint64("pod of a window")}
-	flags := decoder.Byte("flags of a window", maxFlags)
+	codec.Byte(c, "flags of a window", &flags, maxFlags)
 	if flags == 0 {
-		decoder.Fail("window without a value")
+		c.Fail("window without a value")
 	}
-	for bit, at := range decoded.times() {
-		if flags&(1<<bit) != 0 {
-			distance := decoder.Varint("time of a window", 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
-			*at = (updated + distance) * int64(time.Second)
+	for i, v := range w.fields() {
+		switch {
+		case flags&(1<<i) == 0:
+		case i < firstPeak:
+			distance := seconds(*v) - updated
+			codec.Varint(c, "time of a window", &distance, 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
+			if c.Decoding() {
+				*v = (updated + distance) * int64(time.Second)
+			}
+		default:
+			codec.Uvarint(c, "peak of a window", v, maxBytes)
+			if *v == 0 {
+				c.Fail("peak of a window is zero")
+			}
 		}
 	}
-	for bit, peak := range decoded.peaks() {
-		if flags&(1<<(firstPeakBit+bit)) == 0 {
-			continue
-		}
-		*peak = int64(decoder.Uvarint("peak of a window", maxBytes))
-		if *peak == 0 {
-			decoder.Fail("peak of a window is zero")
-		}
+	if w.peak() > 0 && w.windowEnd == 0 {
+		c.Fail("window with a peak has no end")
 	}
-	if decoded.peak() > 0 && decoded.windowEnd == 0 {
-		decoder.Fail("window with a peak has no end")
-	}
-	return decoded
 }
 
 func (x extra) encode() []byte {
-	encoder := codec.NewEncoder(make([]byte, 0, 32+20*min(len(x.windows), maxWindows)+len(x.extension)))
+	x.windows = sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
+	c := codec.NewEncoder(make([]byte, 0, 32+20*len(x.windows)+len(x.extension)))
+	x.code(c)
+	return c.Data()
+}
+
+// code encodes or decodes an extra.
+func (x *extra) code(c *codec.Coder) {
 	version := byte(extraVersion)
 	switch {
 	case x.starts.Len() > 0:
@@ -231,24 +200,39 @@ func (x extra) encode() []byte {
 	case x.form != "":
 		version = extraForm
 	}
-	encoder.Byte(version)
-	encoder.Uvarint(uint64(x.updated))
-	for _, v := range []int64{seconds(x.memory.first), seconds(x.memory.last), x.memory.count, seconds(x.oomAt), x.oomBytes} {
-		encoder.Uvarint(uint64(v))
+	version = c.Version(version, extraVersion, extraStarts)
+	codec.Uvarint(c, "time of the checkpoint", &x.updated, maxSecond)
+	codeSeconds(c, "time of the first memory sample", &x.memory.first)
+	codeSeconds(c, "time of the last memory sample", &x.memory.last)
+	codec.Uvarint(c, "number of memory samples", &x.memory.count, maxCount)
+	codeSeconds(c, "time of the last OOM kill", &x.oomAt)
+	codec.Uvarint(c, "memory of the last OOM kill", &x.oomBytes, maxBytes)
+	if x.memory.first > x.memory.last {
+		c.Fail("first memory sample is later than the last")
 	}
-	windows := sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
-	encoder.Uvarint(uint64(len(windows)))
-	for i := range windows {
-		windows[i].encode(encoder, x.updated)
+	codec.Length(c, "number of windows", &x.windows, maxWindows)
+	for i := range x.windows {
+		x.windows[i].code(c, x.updated)
+		if i > 0 && x.windows[i-1].uid >= x.windows[i].uid {
+			c.Fail("windows are not sorted by pod")
+		}
 	}
 	if version != extraVersion {
-		encoder.String(x.form)
+		c.String("form of the model state", &x.form, maxForm)
 	}
-	encoder.Bytes(x.extension)
+	c.Bytes("model state", &x.extension, maxHistory)
 	if version == extraStarts {
-		x.starts.Encode(encoder)
+		startup.Code(c, &x.starts)
 	}
-	return encoder.Data()
+}
+
+// codeSeconds encodes or decodes Unix nanoseconds in whole seconds.
+func codeSeconds(c *codec.Coder, name string, at *int64) {
+	whole := seconds(*at)
+	codec.Uvarint(c, name, &whole, maxSecond)
+	if c.Decoding() {
+		*at = whole * int64(time.Second)
+	}
 }
 
 // sortedWindows sorts windows by pod, in place, and removes duplicates.
@@ -262,40 +246,10 @@ func decodeExtra(data []byte) (extra, error) {
 	if len(data) == 0 {
 		return extra{}, nil
 	}
-	decoder := codec.NewDecoder(data)
-	version := decoder.Byte("version", 255)
-	if version < extraVersion || version > extraStarts {
-		return extra{}, fmt.Errorf("unsupported version %d of extra data", version)
-	}
-	second := func(name string) int64 { return int64(decoder.Uvarint(name, maxSecond)) }
-	nanosecond := func(name string) int64 { return second(name) * int64(time.Second) }
-	decoded := extra{updated: second("time of the checkpoint")}
-	decoded.memory.first = nanosecond("time of the first memory sample")
-	decoded.memory.last = nanosecond("time of the last memory sample")
-	decoded.memory.count = int64(decoder.Uvarint("number of memory samples", maxCount))
-	decoded.oomAt = nanosecond("time of the last OOM kill")
-	decoded.oomBytes = int64(decoder.Uvarint("memory of the last OOM kill", maxBytes))
-	if decoded.memory.first > decoded.memory.last {
-		decoder.Fail("first memory sample is later than the last")
-	}
-	for range decoder.Count("number of windows", maxWindows) {
-		next := decodeWindow(decoder, decoded.updated)
-		if n := len(decoded.windows); n > 0 && decoded.windows[n-1].uid >= next.uid {
-			decoder.Fail("windows are not sorted by pod")
-		}
-		if decoder.Err() != nil {
-			break
-		}
-		decoded.windows = append(decoded.windows, next)
-	}
-	if version != extraVersion {
-		decoded.form = decoder.String("form of the model state", maxForm)
-	}
-	decoded.extension = decoder.Bytes("model state", maxHistory)
-	if version == extraStarts {
-		decoded.starts = startup.DecodeStarts(decoder)
-	}
-	if err := decoder.Finish("extension data"); err != nil {
+	var decoded extra
+	c := codec.NewDecoder(data)
+	decoded.code(c)
+	if err := c.Finish("extension data"); err != nil {
 		return extra{}, err
 	}
 	return decoded, nil

@@ -24,9 +24,9 @@ func sampleExtra() extra {
 	return extra{
 		updated: updated, memory: seen{first: at(-900), last: at(-10), count: 1234}, oomAt: at(-400), oomBytes: 5e8,
 		windows: []window{
-			{uid: 1, windowEnd: at(86_400), lastMemory: at(-10), lastCPU: at(-11), lastOOM: at(-12), memoryPeak: 1e8, oomPeak: 2e8},
-			{uid: 0x1234_5678_9abc_def0, lastOOM: at(-300)},
-			{uid: 1<<64 - 1, windowEnd: at(50), lastMemory: at(-20), memoryPeak: 3e8},
+			{uid: 1, observed: observed{windowEnd: at(86_400), lastMemory: at(-10), lastCPU: at(-11), lastOOM: at(-12), memoryPeak: 1e8, oomPeak: 2e8}},
+			{uid: 0x1234_5678_9abc_def0, observed: observed{lastOOM: at(-300)}},
+			{uid: 1<<64 - 1, observed: observed{windowEnd: at(50), lastMemory: at(-20), memoryPeak: 3e8}},
 		},
 		extension: []byte("model state"),
 	}
@@ -70,4 +70,24 @@ func TestExtra_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 			t.Errorf("%s with a trailing byte is accepted", name)
 		}
 	}
+}
+
+func BenchmarkExtra(b *testing.B) {
+	x := sampleExtra()
+	x.starts = someStarts()
+	data := x.encode()
+	b.Run("encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			x.encode()
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := decodeExtra(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -19,19 +19,24 @@ type instance struct {
 	prev, next *instance // the series' other instances
 	pod        *pod
 
-	lastCPU    int64
-	lastMemory int64 // an OOM kill sets it to the time of the kill
-	windowEnd  int64 // exclusive
-	memoryPeak int64 // bytes, of the current window
-	oomPeak    int64 // bytes that an OOM kill in the current window showed to be needed
-	lastOOM    int64 // OOM kills up to this time are ignored
-	ran        Ran
+	observed
+	ran Ran
 
 	starting *startup.Observer // nil if its start is not followed
 }
 
+// observed is what was observed of a container in one pod, as far as it is stored. Times are Unix nanoseconds; 0 is none.
+type observed struct {
+	windowEnd  int64 // exclusive
+	lastMemory int64 // an OOM kill sets it to the time of the kill
+	lastCPU    int64
+	lastOOM    int64 // OOM kills up to this time are ignored
+	memoryPeak int64 // bytes, of the current window
+	oomPeak    int64 // bytes that an OOM kill in the current window showed to be needed
+}
+
 // peak returns the peak of the current window that is in the histogram, in bytes; 0 for none.
-func (in *instance) peak() int64 { return max(in.memoryPeak, in.oomPeak) }
+func (o *observed) peak() int64 { return max(o.memoryPeak, o.oomPeak) }
 
 // addMemory adds used memory, or memory that an OOM kill showed to be needed, to the window of its time.
 func (in *instance) addMemory(bytes, at int64, oom bool) {

@@ -16,7 +16,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // annotationWindow has the state for which the status of a checkpoint has no field.
@@ -87,26 +86,18 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	if err != nil {
 		extra = nil
 	}
-	return usage.Checkpoint{
-		Workload:    o.target(&s),
-		Profile:     o.Metadata.Annotations[annotationProfile],
-		Updated:     kube.Utc(s.LastUpdateTime),
-		Version:     s.Version,
-		CPU:         loadHistogram(&s.CPUHistogram),
-		Memory:      loadHistogram(&s.MemoryHistogram),
-		FirstSample: kube.Utc(s.FirstSampleStart),
-		LastSample:  kube.Utc(s.LastSampleStart),
-		Samples:     s.TotalSamplesCount,
-		Extra:       extra,
-	}, nil
+	out := usage.Checkpoint{Profile: o.Metadata.Annotations[annotationProfile], Extra: extra}
+	new(mapping).checkpoint(&s, &out)
+	out.Workload = o.target(out.Updated)
+	return out, nil
 }
 
-// target returns the workload of a checkpoint. It is zero if upstream has written the status, because upstream does not store the
+// target returns the workload of a checkpoint that was written at a time. It is zero if upstream has written the status, because upstream does not store the
 // target.
-func (o *checkpointObject) target(s *v1.VerticalPodAutoscalerCheckpointStatus) cluster.Workload {
+func (o *checkpointObject) target(at time.Time) cluster.Workload {
 	target, updated, _ := strings.Cut(o.Metadata.Annotations[annotationTarget], " ")
 	parts := strings.SplitN(target, "/", 3)
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || updated != targetTime(kube.Utc(s.LastUpdateTime)) {
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || updated != targetTime(at) {
 		return cluster.Workload{}
 	}
 	return cluster.Workload{Group: parts[0], Kind: parts[1], Namespace: o.Metadata.Namespace, Name: parts[2]}
@@ -129,29 +120,24 @@ func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	return as
 }
 
-func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointStatus {
-	return v1.VerticalPodAutoscalerCheckpointStatus{
-		LastUpdateTime:    stored(c.Updated),
-		Version:           c.Version,
-		CPUHistogram:      storeHistogram(&c.CPU),
-		MemoryHistogram:   storeHistogram(&c.Memory),
-		FirstSampleStart:  stored(c.FirstSample),
-		LastSampleStart:   stored(c.LastSample),
-		TotalSamplesCount: c.Samples,
-	}
+func checkpointStatus(c *usage.Checkpoint) (out v1.VerticalPodAutoscalerCheckpointStatus) {
+	m := mapping{storing: true}
+	m.checkpoint(&out, c)
+	return out
 }
 
-func loadHistogram(h *v1.HistogramCheckpoint) histogram.Checkpoint {
-	return histogram.Checkpoint{Reference: kube.Utc(h.ReferenceTimestamp), Weights: h.BucketWeights, Total: h.TotalWeight}
+func (m *mapping) checkpoint(stored *v1.VerticalPodAutoscalerCheckpointStatus, own *usage.Checkpoint) {
+	m.second(&stored.LastUpdateTime, &own.Updated)
+	same(m, &stored.Version, &own.Version)
+	m.histogram(&stored.CPUHistogram, &own.CPU)
+	m.histogram(&stored.MemoryHistogram, &own.Memory)
+	m.second(&stored.FirstSampleStart, &own.FirstSample)
+	m.second(&stored.LastSampleStart, &own.LastSample)
+	same(m, &stored.TotalSamplesCount, &own.Samples)
 }
 
-func storeHistogram(h *histogram.Checkpoint) v1.HistogramCheckpoint {
-	return v1.HistogramCheckpoint{ReferenceTimestamp: stored(h.Reference), BucketWeights: h.Weights, TotalWeight: h.Total}
-}
-
-func stored(t time.Time) metav1.Time {
-	if t.IsZero() {
-		return metav1.Time{}
-	}
-	return metav1.NewTime(t)
+func (m *mapping) histogram(stored *v1.HistogramCheckpoint, own *histogram.Checkpoint) {
+	m.second(&stored.ReferenceTimestamp, &own.Reference)
+	same(m, &stored.BucketWeights, &own.Weights)
+	same(m, &stored.TotalWeight, &own.Total)
 }

@@ -20,7 +20,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
@@ -98,49 +97,35 @@ func (o *historyObject) key() (cluster.Workload, error) {
 
 // histories returns the stored histories. If a container has two, the newer one is used.
 func (o *historyObject) histories() ([]usage.History, error) {
-	var s struct {
-		Histories []json.RawMessage `json:"histories"`
-	}
 	if o.size > 0 {
 		return nil, fmt.Errorf("usage history %[1]s/%[2]s is too large: %[3]d bytes, and at most %[4]d are read. "+
 			"Install podfit's current CRDs, which bound its size, and delete it: kubectl delete usagehistory -n %[1]s %[2]s",
 			o.Metadata.Namespace, o.Metadata.Name, o.size, historyTooLarge)
 	}
+	var m mapping
 	if len(o.Status) > 0 {
-		if err := json.Unmarshal(o.Status, &s); err != nil {
+		if err := json.Unmarshal(o.Status, &m.parts); err != nil {
 			return nil, fmt.Errorf("decode status of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 		}
 	}
-	var (
-		hs   []usage.History
-		errs []error
-	)
-	if n := len(s.Histories); n > v1alpha1.MaxContainerHistories {
-		errs = append(errs, fmt.Errorf("usage history %s/%s has %d entries; the first %d are read",
-			o.Metadata.Namespace, o.Metadata.Name, n, v1alpha1.MaxContainerHistories))
-		s.Histories = s.Histories[:v1alpha1.MaxContainerHistories]
+	var all, hs []usage.History
+	list(&m, "histories", v1alpha1.MaxContainerHistories, new([]v1alpha1.ContainerHistory), &all, (*mapping).history)
+	for i := range all {
+		hs = newest(hs, all[i])
 	}
-	for i, raw := range s.Histories {
-		var c v1alpha1.ContainerHistory
-		if err := json.Unmarshal(raw, &c); err != nil || c.Container == "" {
-			errs = append(errs, fmt.Errorf("decode entry %d of usage history %s/%s: %w", i, o.Metadata.Namespace, o.Metadata.Name,
-				errors.Join(err, emptyName(c.Container))))
-			continue
-		}
-		h := usage.History{Container: c.Container, Updated: kube.Utc(c.Updated), Form: c.Format, Data: c.Data}
-		if c.LastSample != nil {
-			h.LastSample = kube.Utc(*c.LastSample)
-		}
-		hs = newest(hs, h)
+	if len(m.errs) > 0 {
+		return hs, fmt.Errorf("decode usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, errors.Join(m.errs...))
 	}
-	return hs, errors.Join(errs...)
+	return hs, nil
 }
 
-func emptyName(name string) error {
-	if name == "" {
-		return errors.New("it names no container")
-	}
-	return nil
+func (m *mapping) history(stored *v1alpha1.ContainerHistory, own *usage.History) {
+	same(m, &stored.Container, &own.Container)
+	same(m, &stored.Format, &own.Form)
+	m.second(&stored.Updated, &own.Updated)
+	m.seconds(&stored.LastSample, &own.LastSample)
+	same(m, &stored.Data, &own.Data)
+	m.need(own.Container != "", errNoName)
 }
 
 // newest adds a history to those of a workload, or replaces or leaves that of the same container, whichever is newer.
@@ -159,17 +144,12 @@ func newest(hs []usage.History, h usage.History) []usage.History {
 
 func historyStatus(hs []usage.History) v1alpha1.UsageHistoryStatus {
 	s := v1alpha1.UsageHistoryStatus{Containers: int32(len(hs))}
-	for i := range hs {
-		h := &hs[i]
-		c := v1alpha1.ContainerHistory{Container: h.Container, Format: h.Form, Updated: stored(h.Updated), Data: h.Data}
-		if !h.LastSample.IsZero() {
-			at := stored(h.LastSample)
-			c.LastSample = &at
-		}
-		s.Histories = append(s.Histories, c)
-		s.Size += int32(len(h.Data))
+	list(&mapping{storing: true}, "histories", v1alpha1.MaxContainerHistories, &s.Histories, &hs, (*mapping).history)
+	for i := range s.Histories {
+		c := &s.Histories[i]
+		s.Size += int32(len(c.Data))
 		if s.Updated == nil || s.Updated.Before(&c.Updated) {
-			s.Updated = &s.Histories[i].Updated
+			s.Updated = &c.Updated
 		}
 	}
 	return s

@@ -473,6 +473,8 @@ func FuzzUpdateState(f *testing.F) {
 	f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"2026-03-01T12:00:00.000000Z","attempts":-1}]}`))
 	for _, at := range []string{"9999-12-31T23:59:59.000000-01:00", "0000-01-01T00:00:00.000000+01:00"} { // in UTC, their years have no JSON form
 		f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"` + at + `","failingSince":"` + at + `"}],"canary":{"phase":"Watching","pod":"p","uid":"u","since":"` + at + `"}}`))
+		f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"2026-03-01T12:00:00.000000Z","nextTime":"` + at + `"}],
+			"changes":[{"time":"` + at + `"}],"waitingPods":[{"reason":"Young","pods":1,"notBefore":"` + at + `"}]}`))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o := updateStateObject{storedObject{Status: raw}}
@@ -492,5 +494,28 @@ func FuzzUpdateState(f *testing.F) {
 		l := ledger.New()
 		l.Restore(noon, []ledger.State{first})
 		l.Export(plan.DefaultBudget().Delays)
+	})
+}
+
+func BenchmarkUpdateState(b *testing.B) {
+	state := fullState()
+	raw, err := json.Marshal(updateStateStatus(&state))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("store", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			updateStateStatus(&state)
+		}
+	})
+	b.Run("load", func(b *testing.B) {
+		b.ReportAllocs()
+		o := updateStateObject{storedObject{Status: raw}}
+		for b.Loop() {
+			if _, err := o.state(state.Workload); err != nil {
+				b.Fatal(err)
+			}
+		}
 	})
 }

@@ -262,75 +262,19 @@ func (d *cachedDay) write(namespace string, content []byte) error {
 	return err
 }
 
-// encode returns the content of the file of a namespace: version, day, namespace, and rows with their cells. A cell starts with the
-// bits of the values that it has.
+// encode returns the content of the file of a namespace.
 func (t *table) encode(namespace string) []byte {
-	e := codec.NewEncoder(nil)
-	e.Uvarint(cacheVersion)
-	e.Varint(t.day.Unix())
-	e.String(namespace)
-	ids := t.sorted(namespace)
-	e.Uvarint(uint64(len(ids)))
-	for _, id := range ids {
-		for _, text := range []string{id.workload, id.kind, id.pod, id.container} {
-			e.String(text)
-		}
-		for i := range t.rows[id] {
-			c := &t.rows[id][i]
-			values := c.values()
-			values[KilledRequest] = t.killedRequest(id, i)
-			bits := byte(0)
-			for i, v := range values {
-				if v > 0 {
-					bits |= 1 << i
-				}
-			}
-			e.Byte(bits)
-			for _, v := range values {
-				if v > 0 {
-					e.Uvarint(v)
-				}
-			}
-		}
-	}
-	return e.Data()
-}
-
-func (c *cell) values() [measureCount]uint64 {
-	return [measureCount]uint64{CPU: uint64(c.cpu), Memory: c.memory, Kills: uint64(c.kills), Throttled: uint64(c.throttled)}
+	c := codec.NewEncoder(nil)
+	t.code(c, namespace)
+	return c.Data()
 }
 
 // decode adds the content of the file of a namespace. After an error the table is unchanged.
 func (t *table) decode(data []byte, namespace string) error {
-	d := codec.NewDecoder(data)
-	if version := d.Uvarint("version", math.MaxUint32); d.Err() == nil && version != cacheVersion {
-		d.Fail("version must be %d, got %d", cacheVersion, version)
-	}
-	if start := d.Varint("day", 0, math.MaxInt64); d.Err() == nil && start != t.day.Unix() {
-		d.Fail("the file is of another day")
-	}
-	if name := d.String("namespace", maxLabel); d.Err() == nil && name != namespace {
-		d.Fail("the file is of another namespace")
-	}
-	count := d.Uvarint("rows", maxRows)
 	rows := newTable(t.day)
-	for range count {
-		if d.Err() != nil {
-			break
-		}
-		id := identity{namespace: namespace}
-		for _, text := range []*string{&id.workload, &id.kind, &id.pod, &id.container} {
-			*text = d.String("label", maxLabel)
-		}
-		row := new([hoursPerDay]cell)
-		for i := range row {
-			if request := row[i].decode(d); request > 0 {
-				rows.kill(id, i, float64(request))
-			}
-		}
-		rows.rows[id] = row
-	}
-	if err := d.Finish("the file"); err != nil {
+	c := codec.NewDecoder(data)
+	rows.code(c, namespace)
+	if err := c.Finish("the file"); err != nil {
 		return err
 	}
 	if len(t.rows)+len(rows.rows) > maxRows {
@@ -341,17 +285,66 @@ func (t *table) decode(data []byte, namespace string) error {
 	return nil
 }
 
-// decode reads a cell. It returns the value of KilledRequest.
-func (c *cell) decode(d *codec.Decoder) (killedRequest uint64) {
-	bits := d.Byte("cell", 1<<measureCount-1)
-	limits := [measureCount]uint64{CPU: 1e8 + 1, Memory: 1e14 + 1, Kills: math.MaxUint16, Throttled: 1000, KilledRequest: 1e14}
-	var values [measureCount]uint64
-	for m, limit := range limits {
-		if bits&(1<<m) != 0 {
-			values[m] = d.Uvarint(Measure(m).String(), limit)
+// code encodes or decodes the content of the file of a namespace: version, day, namespace, and rows with their cells.
+func (t *table) code(c *codec.Coder, namespace string) {
+	version := uint64(cacheVersion)
+	codec.Uvarint(c, "version", &version, math.MaxUint32)
+	if version != cacheVersion {
+		c.Fail("version must be %d, got %d", cacheVersion, version)
+	}
+	start := t.day.Unix()
+	codec.Varint(c, "day", &start, 0, math.MaxInt64)
+	if start != t.day.Unix() {
+		c.Fail("the file is of another day")
+	}
+	name := namespace
+	c.String("namespace", &name, maxLabel)
+	if name != namespace {
+		c.Fail("the file is of another namespace")
+	}
+	ids := t.sorted(namespace)
+	n := c.Count("rows", len(ids), maxRows)
+	for i := 0; i < n && c.Err() == nil; i++ {
+		id := identity{namespace: namespace}
+		if !c.Decoding() {
+			id = ids[i]
+		}
+		for _, text := range []*string{&id.workload, &id.kind, &id.pod, &id.container} {
+			c.String("label", text, maxLabel)
+		}
+		if c.Decoding() {
+			t.rows[id] = new([hoursPerDay]cell)
+		}
+		row := t.rows[id]
+		for hour := range row {
+			request := t.killedRequest(id, hour)
+			row[hour].code(c, &request)
+			if c.Decoding() && request > 0 {
+				t.kill(id, hour, float64(request))
+			}
 		}
 	}
-	c.cpu, c.memory = uint32(values[CPU]), values[Memory]
-	c.kills, c.throttled = uint16(values[Kills]), uint16(values[Throttled])
-	return values[KilledRequest]
+}
+
+// code encodes or decodes a cell and the value of KilledRequest: the bits of the values that are not 0, and these values.
+func (c *cell) code(to *codec.Coder, killedRequest *uint64) {
+	values := [measureCount]uint64{
+		CPU: uint64(c.cpu), Memory: c.memory, Kills: uint64(c.kills), Throttled: uint64(c.throttled), KilledRequest: *killedRequest,
+	}
+	bits := byte(0)
+	for m, v := range values {
+		if v > 0 {
+			bits |= 1 << m
+		}
+	}
+	codec.Byte(to, "cell", &bits, 1<<measureCount-1)
+	for m, limit := range [measureCount]uint64{CPU: 1e8 + 1, Memory: 1e14 + 1, Kills: math.MaxUint16, Throttled: 1000, KilledRequest: 1e14} {
+		if bits&(1<<m) != 0 {
+			codec.Uvarint(to, Measure(m).String(), &values[m], limit)
+		}
+	}
+	if to.Decoding() {
+		*c = cell{cpu: uint32(values[CPU]), memory: values[Memory], kills: uint16(values[Kills]), throttled: uint16(values[Throttled])}
+		*killedRequest = values[KilledRequest]
+	}
 }
