@@ -194,16 +194,4 @@ func workloads(n int) string {
 }
 
 // amount returns an amount for people: "71 cores" or "120 GiB".
-func (r *ResourcePlan) amount(v int64) string { return AmountText(r.Resource, v) }
-
-// AmountText returns an amount for people: "71 cores", "0.5 cores" or "120 GiB".
-func AmountText(res cluster.Resource, v int64) string {
-	value, unit := float64(v)/1000, "cores"
-	if res == cluster.Memory {
-		value, unit = float64(v)/(1<<30), "GiB"
-	}
-	if abs(value) >= 10 || value == float64(int64(value)) {
-		return fmt.Sprintf("%.0f %s", value, unit)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
-}
+func (r *ResourcePlan) amount(v int64) string { return wording.Rounded(r.Resource, v) }

@@ -306,11 +306,11 @@ func arrow(from cluster.Resources, res cluster.Resource, to int64) string {
 	had, ok := from.Get(res)
 	switch {
 	case !ok:
-		return res.String() + " none → " + amount(res, to)
+		return res.String() + " none → " + wording.Amount(res, to)
 	case change.Compare(res, had, to) == 0:
-		return res.String() + " stays " + amount(res, had)
+		return res.String() + " stays " + wording.Amount(res, had)
 	}
-	return res.String() + " " + amount(res, had) + " → " + amount(res, to)
+	return res.String() + " " + wording.Amount(res, had) + " → " + wording.Amount(res, to)
 }
 
 // recorded describes the pods that the running updater left.

@@ -419,13 +419,13 @@ func smallCPULimit(in *Input) (Situation, bool) {
 			if limit > smallLimit && !reached {
 				continue
 			}
-			title := "small CPU limit " + amount(cluster.CPU, limit)
+			title := "small CPU limit " + wording.Amount(cluster.CPU, limit)
 			if limit > smallLimit {
-				title = "CPU limit " + amount(cluster.CPU, limit) + " reached"
+				title = "CPU limit " + wording.Amount(cluster.CPU, limit) + " reached"
 			}
 			s := Situation{Code: SmallCPULimit, Title: title, Text: fmt.Sprintf(
 				"Container %s has a CPU limit of %s, above which it is throttled. Usage never exceeds a limit, so the recommendation cannot show what the container would need without it.",
-				c.Name, amount(cluster.CPU, limit))}
+				c.Name, wording.Amount(cluster.CPU, limit))}
 			s.Advice = in.withoutLimit(c.Name)
 			return s, true
 		}
@@ -480,9 +480,9 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			}
 			unit := func(v float64) string {
 				if res == cluster.CPU {
-					return amount(res, int64(v*1000)) + " CPU"
+					return wording.Amount(res, int64(v*1000)) + " CPU"
 				}
-				return amount(res, int64(v)) + " of memory"
+				return wording.Amount(res, int64(v)) + " of memory"
 			}
 			return Situation{
 				Code: ReplicasDiffer, Title: "replicas differ",

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // evidenceTexts are what a runtime was detected by.
@@ -69,7 +70,7 @@ func (w *Why) processorsText(r *cluster.Runtime) string {
 func (w *Why) heapText(r *cluster.Runtime) string {
 	switch {
 	case r.HeapBytes > 0:
-		return fmt.Sprintf("the options of the JVM set a heap of %s; another request does not change it", format(cluster.Memory, float64(r.HeapBytes)))
+		return fmt.Sprintf("the options of the JVM set a heap of %s; another request does not change it", wording.Figure(cluster.Memory, float64(r.HeapBytes)))
 	case w.Restarts:
 		return "" // a resize restarts the container, and so the JVM notices it
 	case r.HeapPercent > 0:

@@ -28,18 +28,18 @@ type Line struct {
 // Title returns what is explained, such as "1276Mi OF MEMORY (was 1024Mi)".
 func (w *Why) Title() string {
 	name := strings.ToUpper(w.Resource.String())
-	size := format(w.Resource, float64(w.Range.Target))
+	size := wording.Figure(w.Resource, float64(w.Range.Target))
 	switch {
 	case w.Horizontal.IsLeft() && w.Present.HasRequest:
-		return fmt.Sprintf("%s STAYS %s (would be %s)", name, format(w.Resource, float64(w.Present.Request)), size)
+		return fmt.Sprintf("%s STAYS %s (would be %s)", name, wording.Figure(w.Resource, float64(w.Present.Request)), size)
 	case w.Horizontal.IsLeft():
 		return fmt.Sprintf("%s IS NOT SET (would be %s)", name, size)
 	}
 	if w.Size.HasRequest {
-		size = format(w.Resource, float64(w.Size.Request))
+		size = wording.Figure(w.Resource, float64(w.Size.Request))
 	}
-	if w.Present.HasRequest && format(w.Resource, float64(w.Present.Request)) != size {
-		return fmt.Sprintf("%s OF %s (was %s)", size, name, format(w.Resource, float64(w.Present.Request)))
+	if w.Present.HasRequest && wording.Figure(w.Resource, float64(w.Present.Request)) != size {
+		return fmt.Sprintf("%s OF %s (was %s)", size, name, wording.Figure(w.Resource, float64(w.Present.Request)))
 	}
 	return fmt.Sprintf("%s OF %s", size, name)
 }
@@ -111,7 +111,7 @@ func (w *Why) shows(s *derivation.Step) bool {
 	case derivation.StepUnit:
 		return false
 	case derivation.StepKept:
-		return s.Changed && format(w.Resource, s.Evidence.Amount) != format(w.Resource, s.Result)
+		return s.Changed && wording.Figure(w.Resource, s.Evidence.Amount) != wording.Figure(w.Resource, s.Result)
 	default:
 		visible := s.Operation != derivation.Multiply || math.Abs(s.Factor-1) >= 0.0005
 		return s.Changed && visible || alwaysShown[s.Name]
@@ -125,7 +125,7 @@ var alwaysShown = map[derivation.StepName]bool{
 
 // figure returns the first column of a step.
 func figure(s *derivation.Step, res cluster.Resource) string {
-	amount := format(res, s.Amount)
+	amount := wording.Figure(res, s.Amount)
 	switch s.Operation {
 	case derivation.Value:
 		return peak(res, s.Amount)
@@ -138,7 +138,7 @@ func figure(s *derivation.Step, res cluster.Resource) string {
 	case derivation.Min:
 		return "≤ " + amount
 	case derivation.Keep, derivation.Ceil, derivation.Truncate, derivation.RoundUp, derivation.Humanize:
-		return "→ " + format(res, s.Result)
+		return "→ " + wording.Figure(res, s.Result)
 	}
 	return ""
 }
@@ -184,7 +184,7 @@ var stepTexts = map[derivation.StepName]stepText{
 		return "peak of 24 hours, and " + percent(s.Evidence.Margin), hours(s.Evidence)
 	},
 	derivation.StepGrowth: func(s *derivation.Step, res cluster.Resource) (string, string) {
-		return fmt.Sprintf("grows %s a day since %s", format(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
+		return fmt.Sprintf("grows %s a day since %s", wording.Figure(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
 	},
 	derivation.StepRaised: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "raised: a kill, or usage above it", "until " + moment(s.Evidence.Until)
@@ -285,7 +285,7 @@ func second(s *derivation.Step, is string) (what, note string) {
 func kept(s *derivation.Step, res cluster.Resource) (what, note string) {
 	e := &s.Evidence
 	what = "kept since " + moment(e.From)
-	now := format(res, e.Amount)
+	now := wording.Figure(res, e.Amount)
 	switch e.Kept {
 	case derivation.KeptSmall:
 		note = fmt.Sprintf("a new %s is within %s", now, percent(e.Share))
@@ -332,13 +332,13 @@ func boundText(b policy.Bound) string {
 		name = string(b.Kind)
 	}
 	if b.Amount > 0 {
-		name += " " + format(b.Resource, float64(b.Amount))
+		name += " " + wording.Figure(b.Resource, float64(b.Amount))
 	}
 	switch {
 	case b.After > b.Before:
-		return fmt.Sprintf("%s raises it to %s", name, format(b.Resource, float64(b.After)))
+		return fmt.Sprintf("%s raises it to %s", name, wording.Figure(b.Resource, float64(b.After)))
 	case b.After < b.Before:
-		return fmt.Sprintf("%s lowers it to %s", name, format(b.Resource, float64(b.After)))
+		return fmt.Sprintf("%s lowers it to %s", name, wording.Figure(b.Resource, float64(b.After)))
 	case b.Amount > 0:
 		return name + " ok"
 	case b.Kind == policy.MinAllowed, b.Kind == policy.MaxAllowed:
@@ -352,8 +352,8 @@ func (w *Why) nodeLine() Line {
 	for _, b := range w.Bounds {
 		if b.Kind == policy.NodeShare && b.Changed() {
 			return Line{
-				Figure: "→ " + format(w.Resource, float64(b.After)),
-				What:   fmt.Sprintf("a pod may have %s, in proportion", format(w.Resource, float64(b.Amount))), Note: w.Node.String(),
+				Figure: "→ " + wording.Figure(w.Resource, float64(b.After)),
+				What:   fmt.Sprintf("a pod may have %s, in proportion", wording.Figure(w.Resource, float64(b.Amount))), Note: w.Node.String(),
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func (w *Why) result() Line {
 	if w.Size.HasRequest {
 		v = w.Size.Request
 	}
-	line := Line{Figure: "= " + format(w.Resource, float64(v))}
+	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(v))}
 	if texts := w.BoundTexts(); len(texts) > 0 {
 		line.What = "bounds: " + strings.Join(texts, ", ")
 	}
@@ -376,22 +376,22 @@ func (w *Why) result() Line {
 // sizeLine is the line about the limit, a recommendation in the status that differs, and the size outside of low hours.
 func (w *Why) sizeLine() Line {
 	var texts []string
-	switch limit := format(w.Resource, float64(w.Size.Limit)); {
+	switch limit := wording.Figure(w.Resource, float64(w.Size.Limit)); {
 	case !w.Size.HasRequest:
 	case !w.Size.HasLimit:
 		texts = append(texts, "no limit")
 	case w.LimitsKept:
 		texts = append(texts, fmt.Sprintf("limit stays %s, by the policy", limit))
 	case w.Present.HasLimit && w.Present.Limit != w.Size.Limit:
-		texts = append(texts, fmt.Sprintf("limit %s → %s, in proportion", format(w.Resource, float64(w.Present.Limit)), limit))
+		texts = append(texts, fmt.Sprintf("limit %s → %s, in proportion", wording.Figure(w.Resource, float64(w.Present.Limit)), limit))
 	default:
 		texts = append(texts, "limit "+limit)
 	}
 	if w.Published != w.Range.Target {
-		texts = append(texts, fmt.Sprintf("the VPA's status has %s", format(w.Resource, float64(w.Published))))
+		texts = append(texts, fmt.Sprintf("the VPA's status has %s", wording.Figure(w.Resource, float64(w.Published))))
 	}
 	if w.Usual > 0 {
-		texts = append(texts, fmt.Sprintf("outside of the low hours: %s", format(w.Resource, float64(w.Usual))))
+		texts = append(texts, fmt.Sprintf("outside of the low hours: %s", wording.Figure(w.Resource, float64(w.Usual))))
 	}
 	if len(texts) == 0 {
 		return Line{}
@@ -418,7 +418,7 @@ func (w *Why) horizontalLine() Line {
 	}
 	what := fmt.Sprintf("HPA %s scales at %d %% of the request", w.Metric.HPA.Name, w.Metric.Metric.Percent)
 	if w.Present.HasRequest {
-		what += fmt.Sprintf(": %s a pod", format(w.Resource, float64(w.Present.Request)*float64(w.Metric.Metric.Percent)/100))
+		what += fmt.Sprintf(": %s a pod", wording.Figure(w.Resource, float64(w.Present.Request)*float64(w.Metric.Metric.Percent)/100))
 	}
 	return Line{What: what + "; " + horizontalNotes[w.Horizontal]}
 }
@@ -474,7 +474,7 @@ func (c *Counterfactual) Text() string {
 	if c.Size.HasRequest {
 		request = c.Size.Request
 	}
-	text := name + " " + format(c.Resource, float64(request))
+	text := name + " " + wording.Figure(c.Resource, float64(request))
 	switch {
 	case c.Killed == Yes:
 		return text + ": OOM-killed again"

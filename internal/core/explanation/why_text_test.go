@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // constants returns the values of the constants of a type in a file.
@@ -96,7 +97,7 @@ func TestFormat_anyAmount_isShort(t *testing.T) {
 		{cluster.Memory, 2048 * gib, "2Ti"},
 		{cluster.Memory, math.Inf(1), "909.5Ti"},
 	} {
-		if got := format(c.res, c.v); got != c.want {
+		if got := wording.Figure(c.res, c.v); got != c.want {
 			t.Errorf("%g of %s is %q, want %q", c.v, c.res, got, c.want)
 		}
 	}

@@ -47,21 +47,8 @@ func since(now time.Time, before string, at time.Time) string {
 	return before + clock(now, at)
 }
 
-// amount returns a readable amount: memory in MiB below 10 GiB.
-func amount(res cluster.Resource, v int64) string {
-	const mi = 1 << 20
-	const gi = 1 << 30
-	switch {
-	case res == cluster.Memory && v >= mi && v < 10*gi && v%gi != 0:
-		return fmt.Sprintf("%.0fMi", float64(v)/mi)
-	case res == cluster.Memory && v >= 10*gi && v%gi != 0:
-		return fmt.Sprintf("%.1fGi", float64(v)/gi)
-	}
-	return cluster.Format(res, v)
-}
-
 func short(r cluster.Resources) string {
-	return amount(cluster.CPU, r.CPU) + " CPU, " + amount(cluster.Memory, r.Memory)
+	return wording.Amount(cluster.CPU, r.CPU) + " CPU, " + wording.Amount(cluster.Memory, r.Memory)
 }
 
 // span returns a readable duration.
@@ -75,40 +62,8 @@ func span(d time.Duration) string {
 	return text
 }
 
-// format returns an amount for a person: CPU in millicores or cores, memory in MiB with three digits at least, GiB from 10 GiB on.
-func format(res cluster.Resource, v float64) string {
-	const mi, gi = 1 << 20, 1 << 30
-	if math.IsNaN(v) || v < 0 {
-		v = 0
-	}
-	v = min(v, 1e15)
-	switch {
-	case res == cluster.CPU && v < 10 && v != math.Trunc(v):
-		return wording.Trimmed(v, 1) + "m"
-	case res == cluster.CPU && v < 10_000:
-		return cluster.Format(res, int64(math.Round(v)))
-	case res == cluster.CPU && v >= 1e6:
-		return wording.Trimmed(v/1000, 0)
-	case res == cluster.CPU:
-		return wording.Trimmed(v/1000, 1)
-	case v >= 1000*gi:
-		return wording.Trimmed(v/(1<<40), 1) + "Ti"
-	case v >= 10*gi:
-		return wording.Trimmed(v/gi, 1) + "Gi"
-	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
-		return wording.Trimmed(v/gi, 0) + "Gi"
-	case v >= 100*mi:
-		return wording.Trimmed(v/mi, 0) + "Mi"
-	case v >= mi:
-		return wording.Trimmed(v/mi, 1) + "Mi"
-	case v >= 1<<10:
-		return wording.Trimmed(v/(1<<10), 0) + "Ki"
-	}
-	return wording.Trimmed(v, 0)
-}
-
 // peak formats a stored peak. It is rounded up by at most 0.07 % (hourly.Level), so the middle of this range is shown.
-func peak(res cluster.Resource, v float64) string { return format(res, v*(1-0.00034)) }
+func peak(res cluster.Resource, v float64) string { return wording.Figure(res, v*(1-0.00034)) }
 
 func number(v float64) string { return wording.Trimmed(v, 1) }
 

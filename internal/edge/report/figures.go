@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // figures are the figures of one resource of an outcome: their names in CSV, and their titles and formats in tables.
@@ -53,7 +54,7 @@ func totals(c *replay.Comparison, res cluster.Resource) []column {
 			add(f.title, f.rank, func(s replay.Summary) string { return f.format(f.value(s)) })
 		}
 	}
-	add("footprint", 0, func(s replay.Summary) string { return amount(res, s.Footprint) })
+	add("footprint", 0, func(s replay.Summary) string { return wording.Measured(res, s.Footprint) })
 	if c.Prices.Given() {
 		add(costTitle(c.Prices), 0, func(s replay.Summary) string { return fixed(2)(money(c.Prices, res, s)) })
 	}
@@ -101,25 +102,3 @@ func fixed(n int) func(float64) string {
 
 // percent formats a ratio as a percentage with two decimals.
 func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + " %" }
-
-// amount formats cores or bytes with a unit.
-func amount(res cluster.Resource, v float64) string {
-	if res == cluster.CPU {
-		switch {
-		case v == 0:
-			return "0 cores"
-		case v < 0.01:
-			return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
-		case v < 1:
-			return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
-		}
-		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
-	}
-	switch {
-	case v >= 10<<30:
-		return strconv.FormatFloat(v/(1<<30), 'f', 1, 64) + " GiB"
-	case v >= 1<<30:
-		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + " GiB"
-	}
-	return strconv.FormatFloat(v/(1<<20), 'f', 0, 64) + " MiB"
-}

@@ -177,12 +177,12 @@ func cardCells(outcome replay.Outcome) []string {
 	}
 	memory := outcome.Memory
 	daysAbove := memory.Days - int(memory.FreeDays*float64(memory.Days)+0.5)
-	cell(memory.Days > 0, amount(cluster.Memory, memory.Footprint))
+	cell(memory.Days > 0, wording.Measured(cluster.Memory, memory.Footprint))
 	cell(memory.Days > 0, fixed(3)(memory.MeanSlack))
 	cell(memory.Days > 0, fmt.Sprintf("%d of %d", daysAbove, memory.Days))
 	cell(memory.Days > 0, fixed(2)(memory.Changes))
 	cpu := outcome.CPU
-	cell(cpu.Days > 0, amount(cluster.CPU, cpu.Footprint))
+	cell(cpu.Days > 0, wording.Measured(cluster.CPU, cpu.Footprint))
 	cell(cpu.Days > 0, fixed(3)(cpu.MeanSlack))
 	cell(cpu.Days > 0, fixed(2)(cpu.Above))
 	cell(cpu.Days > 0, percent(cpu.Shortfall))

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // palette has the colours of recommenders, in their order; it repeats. The colours can be distinguished with colour
@@ -203,7 +204,7 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) s
 	var out canvas
 	out.open(560, 190, fmt.Sprintf("%s of %s, container %s", res, w.Key, w.Containers[container]))
 	day := func(v float64) string { return time.Unix(int64(v), 0).UTC().Format("2 Jan") }
-	out.axes(f, midnights(first, last), amountTicks(res, f.y1), day, func(v float64) string { return amount(res, v) })
+	out.axes(f, midnights(first, last), amountTicks(res, f.y1), day, func(v float64) string { return wording.Measured(res, v) })
 	var path strings.Builder
 	for k := range chartColumns {
 		if math.IsInf(low[k], 1) {

@@ -121,10 +121,10 @@ func workloadCells(c *replay.Comparison, w *replay.WorkloadResult, n int) []stri
 	cells[0] = pods(w)
 	cells[1] = bestOf(c, w)
 	if s := outcome.Memory; s.Days > 0 {
-		copy(cells[2:], []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), amount(cluster.Memory, s.Footprint)})
+		copy(cells[2:], []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), wording.Measured(cluster.Memory, s.Footprint)})
 	}
 	if s := outcome.CPU; s.Days > 0 {
-		copy(cells[5:], []string{fixed(3)(s.MeanSlack), fixed(3)(s.Above), amount(cluster.CPU, s.Footprint)})
+		copy(cells[5:], []string{fixed(3)(s.MeanSlack), fixed(3)(s.Above), wording.Measured(cluster.CPU, s.Footprint)})
 	}
 	if c.Prices.Given() {
 		cells[8] = fixed(2)(outcome.Money)

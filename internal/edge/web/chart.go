@@ -151,7 +151,7 @@ func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 	var best overview.Peak
 	flush := func() {
 		if best.Value > 0 {
-			c.Table = append(c.Table, tableRow{best.At.Format("Mon, 2 Jan"), best.At.Format("15:04"), number(best.Value / scale)})
+			c.Table = append(c.Table, tableRow{best.At.Format("Mon, 2 Jan"), best.At.Format("15:04"), wording.Number(best.Value / scale)})
 		}
 		best = overview.Peak{}
 	}
@@ -197,7 +197,7 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 	c.Head = []string{"From, " + c.Data.Unit, "To, " + c.Data.Unit, "Share"}
 	for _, b := range buckets {
 		c.Data.Buckets = append(c.Data.Buckets, bucket{rounded(b.From / scale), rounded(b.To / scale), rounded(b.Share)})
-		c.Table = append(c.Table, tableRow{number(b.From / scale), number(b.To / scale), fmt.Sprintf("%.1f %%", b.Share*100)})
+		c.Table = append(c.Table, tableRow{wording.Number(b.From / scale), wording.Number(b.To / scale), fmt.Sprintf("%.1f %%", b.Share*100)})
 	}
 	c.Note = "The profile stores a histogram and no times: the checkpoint shows how often which usage occurred, with less weight for old samples."
 	if !stored.First.IsZero() {
@@ -271,7 +271,7 @@ func (c chartView) LimitOutside() string {
 	if c.Data.Limit == nil || *c.Data.Limit <= c.Data.Top {
 		return ""
 	}
-	return number(*c.Data.Limit) + " " + c.Data.Unit
+	return wording.Number(*c.Data.Limit) + " " + c.Data.Unit
 }
 
 // minimumSpan is the shortest time that a chart shows, in seconds.

@@ -143,12 +143,12 @@ func (v overviewView) FreedTitle() string {
 	case v.Freed.r.CPU <= 0 && v.Freed.r.Memory <= 0:
 		return title + "nothing" + already
 	}
-	text := title + totalText(v.Freed.r)
+	text := title + wording.Totals(v.Freed.r)
 	if v.Removable > v.Already {
 		text += ", up to " + wording.Count(v.Removable, "node")
 	}
 	if v.Currency != "" {
-		text += ", " + v.Currency + " " + number(v.Money) + " a month"
+		text += ", " + v.Currency + " " + wording.Number(v.Money) + " a month"
 	}
 	return text + already
 }

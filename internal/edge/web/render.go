@@ -21,10 +21,10 @@ import (
 // functions are those that templates call.
 var functions = template.FuncMap{
 	"amount":  formatAmount,
-	"cores":   func(a amounts) string { return number(float64(a.r.CPU) / 1000) },
-	"gib":     func(a amounts) string { return number(float64(a.r.Memory) / (1 << 30)) },
-	"total":   func(a amounts) string { return totalText(a.r) },
-	"number":  number,
+	"cores":   func(a amounts) string { return wording.Number(float64(a.r.CPU) / 1000) },
+	"gib":     func(a amounts) string { return wording.Number(float64(a.r.Memory) / (1 << 30)) },
+	"total":   func(a amounts) string { return wording.Totals(a.r) },
+	"number":  wording.Number,
 	"count":   func(n int) string { return wording.Grouped(float64(n)) },
 	"plural":  wording.Count,
 	"lower":   strings.ToLower,
@@ -43,7 +43,7 @@ type item struct{ Root, Path, ID, Text, Section string }
 func formatAmount(a amounts, name string) string {
 	res, _ := cluster.ParseResource(name)
 	if v, ok := a.r.Get(res); ok {
-		return amount(res, v)
+		return wording.Spaced(res, v)
 	}
 	return "–"
 }

@@ -179,9 +179,9 @@ func (v workloadView) Change(resource string) string {
 func changeText(res cluster.Resource, request int64, requested bool, target int64) string {
 	before := "none"
 	if requested {
-		before = amount(res, request)
+		before = wording.Spaced(res, request)
 	}
-	return before + " → " + amount(res, target)
+	return before + " → " + wording.Spaced(res, target)
 }
 
 // An entryView is a decision in a list.

@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // The API server refuses a request above its limit, and a change of the template of a Job.
@@ -57,7 +58,7 @@ func TestRounded_anyNumber_staysANumber(t *testing.T) {
 
 func TestNumber_halves_areRoundedUp(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1.255: "1.25", 12.04: "12", 99.96: "100", 100.5: "101", 250.5: "251", 1234.5: "1,235"} {
-		if got := number(v); got != want {
+		if got := wording.Number(v); got != want {
 			t.Errorf("%v: got %s, want %s", v, got, want)
 		}
 	}

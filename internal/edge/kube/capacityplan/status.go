@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // Status returns the status of a plan with the histories of its pools, without the time of the update. before are the conditions of the
@@ -154,7 +155,7 @@ func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition 
 				order = append(order, name+": "+r.AdviceText())
 			}
 			if !r.CanLoseANode() {
-				lost = append(lost, fmt.Sprintf("%s: requested %s, %s remain without the largest node", name, capacity.AmountText(r.Resource, r.Requested), capacity.AmountText(r.Resource, r.WithoutLargest)))
+				lost = append(lost, fmt.Sprintf("%s: requested %s, %s remain without the largest node", name, wording.Rounded(r.Resource, r.Requested), wording.Rounded(r.Resource, r.WithoutLargest)))
 			}
 			if r.Outlook.Shortage != capacity.NoShortage {
 				unforeseen = append(unforeseen, name+": "+r.Outlook.Shortage.String())
@@ -187,7 +188,7 @@ func aboveText(r *capacity.ResourcePlan) string {
 		if c.State == capacity.Above {
 			text = fmt.Sprintf("has %d %% requested, above %d %% since %s", percent(r.Share(r.Requested)), percent(c.Threshold), c.Since)
 			if r.Recoverable > 0 {
-				text += fmt.Sprintf("; %s could be given back", capacity.AmountText(r.Resource, r.Recoverable))
+				text += fmt.Sprintf("; %s could be given back", wording.Rounded(r.Resource, r.Recoverable))
 			}
 		}
 	}

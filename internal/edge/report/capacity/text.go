@@ -91,7 +91,7 @@ func requested(r *core.ResourcePlan) string {
 
 // number returns an amount without its unit, which is cores or GiB.
 func number(res cluster.Resource, v int64) string {
-	text, _, _ := strings.Cut(core.AmountText(res, v), " ")
+	text, _, _ := strings.Cut(wording.Rounded(res, v), " ")
 	return text
 }
 
@@ -123,7 +123,7 @@ func details(p *core.PoolPlan) []string {
 	for i := range p.Resources {
 		if r := &p.Resources[i]; !r.CanLoseANode() {
 			out = append(out, fmt.Sprintf("Cannot lose a node: %s of %s are requested, and %s remain without the largest node.",
-				core.AmountText(r.Resource, r.Requested), r.Resource, core.AmountText(r.Resource, r.WithoutLargest)))
+				wording.Rounded(r.Resource, r.Requested), r.Resource, wording.Rounded(r.Resource, r.WithoutLargest)))
 		}
 	}
 	if p.Pending > 0 {
@@ -144,7 +144,7 @@ func grew(r *core.ResourcePlan) string {
 	if total < 0 {
 		verb, total = "fell by", -total
 	}
-	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, core.AmountText(r.Resource, total), r.GrewDays)
+	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, wording.Rounded(r.Resource, total), r.GrewDays)
 	var parts []string
 	for _, part := range []struct {
 		name  string
@@ -179,7 +179,7 @@ func causes(p *core.PoolPlan) string {
 		if c.Amount.Amount(res) < 0 {
 			sign = ""
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, core.AmountText(res, c.Amount.Amount(res)), c.Day))
+		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, wording.Rounded(res, c.Amount.Amount(res)), c.Day))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -192,7 +192,7 @@ func causes(p *core.PoolPlan) string {
 func fits(p *core.PoolPlan) string {
 	a, b := p.Fit[0], p.Fit[1]
 	text := func(r core.Room) string {
-		return fmt.Sprintf("%s and %s on %s", core.AmountText(cluster.CPU, r.Free.CPU), core.AmountText(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
+		return fmt.Sprintf("%s and %s on %s", wording.Rounded(cluster.CPU, r.Free.CPU), wording.Rounded(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
 	}
 	switch {
 	case a.Node == "" && b.Node == "":

@@ -105,7 +105,7 @@ func (c *content) freed() string {
 		}
 		return "No requests can be freed."
 	}
-	text := fmt.Sprintf("%s and %s could be freed", total(cluster.CPU, s.Freed.CPU), total(cluster.Memory, s.Freed.Memory))
+	text := fmt.Sprintf("%s and %s could be freed", wording.Total(cluster.CPU, s.Freed.CPU), wording.Total(cluster.Memory, s.Freed.Memory))
 	k := &s.Packing
 	if !k.Known {
 		if c.Prices.Known() {
@@ -307,7 +307,7 @@ func templateCell(row *core.Row) string {
 	for _, res := range cluster.All {
 		part := "none"
 		if v, ok := row.Template.Requests.Get(res); ok {
-			part = shortAmount(res, v)
+			part = wording.Cell(res, v)
 		}
 		parts = append(parts, part)
 	}
@@ -322,7 +322,7 @@ func other(row *core.Row, i int) string {
 	var parts []string
 	for _, res := range cluster.All {
 		if v, ok := row.Targets[i].Amount.Get(res); ok {
-			parts = append(parts, shortAmount(res, v))
+			parts = append(parts, wording.Cell(res, v))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -376,7 +376,7 @@ func (c *content) saving(row *core.Row) string {
 	var parts []string
 	for _, res := range cluster.All {
 		if v := row.Freed.Amount(res); v != 0 {
-			parts = append(parts, total(res, v))
+			parts = append(parts, wording.Total(res, v))
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), "–")
@@ -428,19 +428,19 @@ func changed(row *core.Row, res cluster.Resource) string {
 	case kept.IsKept() && row.Confidence > core.None:
 		return keeping(kept.Reason)
 	case row.Confidence == core.None && had:
-		return shortAmount(res, before)
+		return wording.Cell(res, before)
 	case row.Confidence == core.None || !has:
 		return "–"
 	case len(row.Places) == 0:
-		return shortAmount(res, after)
-	case had && shortAmount(res, before) == shortAmount(res, after): // a difference that is not shown is none for a person
+		return wording.Cell(res, after)
+	case had && wording.Cell(res, before) == wording.Cell(res, after): // a difference that is not shown is none for a person
 		return "keep"
 	}
 	from := "none"
 	if had {
-		from = shortAmount(res, before)
+		from = wording.Cell(res, before)
 	}
-	text := from + " → " + shortAmount(res, after)
+	text := from + " → " + wording.Cell(res, after)
 	if after > before {
 		text += " ▲"
 	}
@@ -468,11 +468,11 @@ func limitChange(row *core.Row, res cluster.Resource) string {
 	case !had && !has:
 		return "–"
 	case had && !has:
-		return shortAmount(res, before) + " → none"
+		return wording.Cell(res, before) + " → none"
 	case had && before == after:
-		return shortAmount(res, before)
+		return wording.Cell(res, before)
 	}
-	return shortAmount(res, before) + " → " + shortAmount(res, after)
+	return wording.Cell(res, before) + " → " + wording.Cell(res, after)
 }
 
 // why returns the findings of a row, or why there is no recommendation, and what the user must do with it.

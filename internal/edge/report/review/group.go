@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // groupTable returns the totals by group.
@@ -25,7 +26,7 @@ func (c *content) groupTable() ([]column, [][]string) {
 	for i := range c.options.Groups.All {
 		g := &c.options.Groups.All[i]
 		row := []string{
-			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), total(cluster.CPU, g.Freed.CPU), total(cluster.Memory, g.Freed.Memory),
+			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), wording.Total(cluster.CPU, g.Freed.CPU), wording.Total(cluster.Memory, g.Freed.Memory),
 		}
 		if c.Prices.Known() {
 			row = append(row, price(g.Weight))

@@ -92,7 +92,7 @@ func trimmedLines(lines []string) []string {
 func (c *content) figures() []figure {
 	s := &c.Summary
 	out := []figure{{"Workloads at risk", wording.Grouped(float64(s.AtRisk)), "of " + wording.Grouped(float64(s.Workloads))}}
-	out = append(out, figure{"CPU that could be freed", total(cluster.CPU, s.Freed.CPU), "requests"}, figure{"Memory that could be freed", total(cluster.Memory, s.Freed.Memory), "requests"})
+	out = append(out, figure{"CPU that could be freed", wording.Total(cluster.CPU, s.Freed.CPU), "requests"}, figure{"Memory that could be freed", wording.Total(cluster.Memory, s.Freed.Memory), "requests"})
 	if s.Packing.Known {
 		f := figure{"Nodes that could go", wording.Grouped(float64(s.Packing.Gone)), "of " + wording.Grouped(float64(s.Packing.Nodes))}
 		if c.Prices.Known() {

@@ -28,6 +28,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -474,8 +475,8 @@ func TestPatch_commands_haveTheSameChangesAsKustomize(t *testing.T) {
 // What a person reads adds up, and what is not known is not 0.
 func TestAmounts_smallOnes_areNotShownAsZero(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{total(cluster.CPU, 3), "3m"}, {total(cluster.CPU, -4), "-4m"}, {total(cluster.CPU, 0), "0 cores"}, {total(cluster.CPU, 1510), "1.51 cores"},
-		{total(cluster.Memory, 3<<20), "3 MiB"}, {total(cluster.Memory, 1<<30), "1 GiB"}, {price(-0.001), "0"}, {price(-0.01), "-0.01"}, {price(0), "0"},
+		{wording.Total(cluster.CPU, 3), "3m"}, {wording.Total(cluster.CPU, -4), "-4m"}, {wording.Total(cluster.CPU, 0), "0 cores"}, {wording.Total(cluster.CPU, 1510), "1.51 cores"},
+		{wording.Total(cluster.Memory, 3<<20), "3 MiB"}, {wording.Total(cluster.Memory, 1<<30), "1 GiB"}, {price(-0.001), "0"}, {price(-0.01), "-0.01"}, {price(0), "0"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

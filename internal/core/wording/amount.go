@@ -1,0 +1,199 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wording
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+const (
+	mi = 1 << 20
+	gi = 1 << 30
+)
+
+// How amounts are written, by where people read them. Texts that name a request as it is in a manifest use cluster.Format. 1.5 GiB is
+//
+//	1536Mi     Amount, Figure  explanations; up to 10 GiB without a decimal, so that they can be compared
+//	1.5Gi      Cell            tables on a terminal
+//	1.5 Gi     Spaced          the page
+//	1.5 GiB    Total, Totals   sums over pods
+//	1.5 GiB    Rounded         capacity plans
+//	1.50 GiB   Measured        results of backtests
+
+// Amount returns a readable amount: memory in MiB below 10 GiB.
+func Amount(res cluster.Resource, v int64) string {
+	switch {
+	case res == cluster.Memory && v >= mi && v < 10*gi && v%gi != 0:
+		return fmt.Sprintf("%.0fMi", float64(v)/mi)
+	case res == cluster.Memory && v >= 10*gi && v%gi != 0:
+		return fmt.Sprintf("%.1fGi", float64(v)/gi)
+	}
+	return cluster.Format(res, v)
+}
+
+// Figure returns an amount for a person: CPU in millicores or cores, memory in MiB with three digits at least, GiB from 10 GiB on.
+func Figure(res cluster.Resource, v float64) string {
+	if math.IsNaN(v) || v < 0 {
+		v = 0
+	}
+	v = min(v, 1e15)
+	switch {
+	case res == cluster.CPU && v < 10 && v != math.Trunc(v):
+		return Trimmed(v, 1) + "m"
+	case res == cluster.CPU && v < 10_000:
+		return cluster.Format(res, int64(math.Round(v)))
+	case res == cluster.CPU && v >= 1e6:
+		return Trimmed(v/1000, 0)
+	case res == cluster.CPU:
+		return Trimmed(v/1000, 1)
+	case v >= 1000*gi:
+		return Trimmed(v/(1<<40), 1) + "Ti"
+	case v >= 10*gi:
+		return Trimmed(v/gi, 1) + "Gi"
+	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
+		return Trimmed(v/gi, 0) + "Gi"
+	case v >= 100*mi:
+		return Trimmed(v/mi, 0) + "Mi"
+	case v >= mi:
+		return Trimmed(v/mi, 1) + "Mi"
+	case v >= 1<<10:
+		return Trimmed(v/(1<<10), 0) + "Ki"
+	}
+	return Trimmed(v, 0)
+}
+
+// Cell formats an amount for people, with about three digits.
+func Cell(res cluster.Resource, v int64) string {
+	switch {
+	case res == cluster.CPU && v >= 1000:
+		return Trimmed(float64(v)/1000, 2)
+	case res == cluster.CPU:
+		return cluster.Format(res, v)
+	case v >= 10*gi:
+		return Trimmed(float64(v)/gi, 1) + "Gi"
+	case v >= gi:
+		return withDecimal(float64(v)/gi) + "Gi"
+	}
+	return strconv.FormatInt((v+1<<20-1)>>20, 10) + "Mi"
+}
+
+// withDecimal formats a number with one or two decimals.
+func withDecimal(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 2, 64)
+	return strings.TrimSuffix(s, "0")
+}
+
+// Spaced formats an amount with its unit: "650m", or "1.4" cores, or "1.25 Gi". It has the digits that podfit recommend prints.
+func Spaced(res cluster.Resource, v int64) string {
+	switch {
+	case res == cluster.CPU && v >= 1000:
+		return Trimmed(float64(v)/1000, 2)
+	case res == cluster.Memory && v >= 10*gi:
+		return Trimmed(float64(v)/gi, 1) + " Gi"
+	case res == cluster.Memory && v >= gi:
+		return Trimmed(float64(v)/gi, 2) + " Gi"
+	case res == cluster.Memory && v >= mi:
+		return strconv.FormatInt((v+mi-1)/mi, 10) + " Mi"
+	}
+	text := strings.Replace(cluster.Format(res, v), ".0", "", 1)
+	if res == cluster.Memory {
+		if at := strings.IndexAny(text, "KMGT"); at > 0 {
+			return text[:at] + " " + text[at:]
+		}
+		return text + " B"
+	}
+	return text
+}
+
+// Total formats a sum over pods: "96 cores", "210 GiB". An amount that would be rounded to 0 has its smaller unit.
+func Total(res cluster.Resource, v int64) string {
+	switch small := max(v, -v); {
+	case res == cluster.CPU && small > 0 && small < 5:
+		return strconv.FormatInt(v, 10) + "m"
+	case res == cluster.Memory && small > 0 && small < 10<<20:
+		return Trimmed(float64(v)/(1<<20), 2) + " MiB"
+	}
+	if res == cluster.CPU {
+		cores := float64(v) / 1000
+		if math.Abs(cores) >= 10 {
+			return Grouped(cores) + " cores"
+		}
+		return Trimmed(cores, 2) + " cores"
+	}
+	inGiB := float64(v) / gi
+	if math.Abs(inGiB) >= 10 {
+		return Grouped(inGiB) + " GiB"
+	}
+	return Trimmed(inGiB, 2) + " GiB"
+}
+
+// Totals formats a sum over pods: "1.5 cores, 3 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
+func Totals(r cluster.Resources) string {
+	var parts []string
+	switch {
+	case r.CPU >= 100:
+		parts = append(parts, Number(float64(r.CPU)/1000)+" cores")
+	case r.CPU > 0:
+		parts = append(parts, Spaced(cluster.CPU, r.CPU))
+	}
+	switch {
+	case r.Memory >= 100<<20:
+		parts = append(parts, Number(float64(r.Memory)/(1<<30))+" GiB")
+	case r.Memory > 0:
+		parts = append(parts, Spaced(cluster.Memory, r.Memory)+"B")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Number formats a number with three significant digits, and thousands with a comma.
+func Number(v float64) string {
+	switch {
+	case v >= 100:
+		return Grouped(math.Round(v)) // a half is rounded up, not to the even number
+	case v >= 10:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+	case v == 0:
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+// Rounded returns an amount for people: "71 cores", "0.5 cores" or "120 GiB".
+func Rounded(res cluster.Resource, v int64) string {
+	value, unit := float64(v)/1000, "cores"
+	if res == cluster.Memory {
+		value, unit = float64(v)/(1<<30), "GiB"
+	}
+	if math.Abs(value) >= 10 || value == float64(int64(value)) {
+		return fmt.Sprintf("%.0f %s", value, unit)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+// Measured formats cores or bytes with a unit.
+func Measured(res cluster.Resource, v float64) string {
+	if res == cluster.CPU {
+		switch {
+		case v == 0:
+			return "0 cores"
+		case v < 0.01:
+			return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
+		case v < 1:
+			return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
+		}
+		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
+	}
+	switch {
+	case v >= 10<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 1, 64) + " GiB"
+	case v >= 1<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + " GiB"
+	}
+	return strconv.FormatFloat(v/(1<<20), 'f', 0, 64) + " MiB"
+}
