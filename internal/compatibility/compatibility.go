@@ -105,5 +105,6 @@ type Deviation struct {
 	Flag, Ours, Theirs string
 	Kept               string
 
-	Test string // shows podfit's behaviour, and upstream's if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
+	Test      string // shows podfit's behaviour, and upstream's if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
+	TheirTest string // shows upstream's behaviour, if Test does not
 }

@@ -5,6 +5,7 @@ package compatibility
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -24,9 +25,11 @@ func TestDifferences_each_hasTestAndRow(t *testing.T) {
 	tests, rows := allTests(t), userRows(t)
 	listed := map[string]bool{}
 	for _, d := range slices.Concat(Table, keptTable) {
-		name, part, _ := strings.Cut(d.Test, "/")
-		if in, ok := tests[name]; !ok || part != "" && !in.has(t, part) {
-			t.Errorf("%q has no test %s", d.Name, d.Test)
+		for _, test := range []string{d.Test, cmp.Or(d.TheirTest, d.Test)} {
+			name, part, _ := strings.Cut(test, "/")
+			if in, ok := tests[name]; !ok || part != "" && !in.has(t, part) {
+				t.Errorf("%q has no test %s", d.Name, test)
+			}
 		}
 		if listed[d.Name] {
 			t.Errorf("%q is listed twice", d.Name)

@@ -31,6 +31,9 @@ type stormCluster struct {
 
 	evicted []time.Time
 	vain    []time.Time // evictions whose replacements have the old size
+	tried   []time.Time // dry runs of replacements; the updater makes them if withDryRuns is set
+
+	withDryRuns bool
 }
 
 func newStormCluster(replicas int) *stormCluster {
@@ -117,6 +120,21 @@ func (y *stormCluster) Evict(_ context.Context, p *cluster.Pod) error {
 	return nil
 }
 
+// DryRun returns the replacement of a pod as the webhook sizes it now.
+func (y *stormCluster) DryRun(_ context.Context, p *cluster.Pod) (*cluster.Pod, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.tried = append(y.tried, time.Now())
+	q := *p
+	q.Containers = slices.Clone(p.Containers)
+	memory := int64(1 << 30)
+	if y.sizes(time.Since(y.began)) {
+		memory = y.autoscalers[0].Advice[0].Target.Memory
+	}
+	q.Containers[0].Requests = cluster.Amounts(100, memory)
+	return &q, nil
+}
+
 func (y *stormCluster) Scale(cluster.Workload) cluster.Scale {
 	return cluster.Scale{Known: true, Replicas: int32(len(y.pods))}
 }
@@ -128,6 +146,9 @@ func (y *stormCluster) during(t *testing.T, d time.Duration) {
 	start := func() *updater {
 		u := updaterOf(y.fakeCluster, y)
 		u.world = y
+		if y.withDryRuns {
+			u.replacements = y
+		}
 		u.storeIn(store)
 		if err := u.loadStates(t.Context()); err != nil {
 			t.Fatal(err)
@@ -218,6 +239,41 @@ func (y *stormCluster) until(end time.Duration) {
 			return 2 << 30
 		}
 		return 4 << 30
+	}
+}
+
+// With working dry runs of the replacement, only the first rescue is without effect, and a dry run comes before each later one: while it shows the
+// old size, no pod is evicted, also after the back-off. When it shows the new size, the rescues continue.
+func TestRescue_dryRunsShowTheOldSize_noPodIsEvictedUntilTheyShowTheNewOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+	const works = 40 * time.Minute // from the start; the webhook sizes new pods from then on
+	for name, change := range map[string]func(*stormCluster){
+		"updater runs":                  func(*stormCluster) {},
+		"updater restarts every minute": func(y *stormCluster) { y.every = time.Minute },
+		"old size is below the bounds":  func(y *stormCluster) { y.lower = 3 << 29 },
+		"target grows": func(y *stormCluster) {
+			y.wants = func(s time.Duration) int64 { return 2<<30 + int64(s/(8*time.Minute))<<28 }
+		},
+	} {
+		for replicas, first := range map[int]int{1: 1, 3: 1, 10: 2} { // pods that are evicted before the effect of an eviction is known
+			t.Run(fmt.Sprint(name, "/", replicas), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					y := newStormCluster(replicas)
+					y.withDryRuns = true
+					y.sizes = func(since time.Duration) bool { return since >= works }
+					change(y)
+					y.during(t, works+35*time.Minute)
+					if len(y.vain) != first || len(y.tried) == 0 || !y.tried[0].After(y.vain[first-1]) {
+						t.Errorf("evictions without effect after %v, want %d; dry runs after %v", y.since(y.vain), first, y.since(y.tried))
+					}
+					if len(y.evicted) == len(y.vain) {
+						t.Errorf("no pod is evicted although dry runs show the new size; dry runs after %v", y.since(y.tried))
+					}
+				})
+			})
+		}
 	}
 }
 
