@@ -12,7 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-// siblings are the resizes of a pass without an answer. Some actions on pods of the same controller or node wait for it.
+// siblings are the resizes of a pass that have no answer yet. Some actions on pods of the same controller or node wait for them.
 type siblings struct {
 	mu        sync.Mutex
 	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
