@@ -57,7 +57,7 @@ func (p *Pass) MustAnnounce(d decision.Decision) bool {
 func notAnnounced(do decision.Act) func(*candidate) (decision.Reason, bool) {
 	return func(t *candidate) (decision.Reason, bool) {
 		r, blocked := t.w.Unannounced.Of(t.d.Pod.Workload())
-		return r, blocked && t.mustAnnounce(t.d, do, t.needsCanary())
+		return r, blocked && t.mustAnnounce(t.d, do, t.canary.IsNeeded(t.d.Decision))
 	}
 }
 

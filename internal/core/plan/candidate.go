@@ -38,6 +38,7 @@ func (t *decider) take() {
 		return
 	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	stuck, isStuck := t.rescue.Stuck(t.d.Decision)
 	switch {
 	case t.d.Wanted.Code == decision.BoostOver:
 		t.try(decision.Resize, unboost, decision.Fits)
@@ -45,10 +46,10 @@ func (t *decider) take() {
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replaceUnscheduled, decision.Fits)
-	case t.resizeStalled():
+	case t.rescue.IsStalled(t.d.Decision):
 		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
-	case t.d.Rescue && t.isStuckResizing():
-		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
+	case isStuck:
+		t.evictOr(stuck.Code, stuck)
 	case t.d.Wanted.Code == decision.LargerNode:
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.ResizeImpossible})
 	case p.Phase != cluster.Pending && p.IsResizing():
@@ -71,7 +72,7 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
 	t.pass.reserve(t.d, do)
 	t.pass.radius.Plan(t.d.Pod)
-	t.beCanary()
+	t.d.canary = t.canary.Choose(t.d.Decision)
 	switch do {
 	case decision.Evict:
 		t.probe(t.d)
@@ -124,7 +125,7 @@ func (t *decider) inPlace() {
 	case !t.d.Rescue && !isAnyRunning(p):
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescueWaitsUntil()}) // the kubelet has not reported a state yet
+		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
@@ -206,7 +207,7 @@ func (t *decider) whileResizing() {
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
-		r.Until = t.rescueWaitsUntil()
+		r.Until = t.rescue.WaitsUntil(t.d.Decision)
 	case cluster.ResizeInfeasible:
 		r.Code, failed = decision.ResizeImpossible, true
 		again = inPlaceOnly && change.AsksLess(p, with, 0)

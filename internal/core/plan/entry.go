@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
@@ -33,8 +34,8 @@ type entry struct {
 	taken      bool                   // the decision is counted in the budget of its group
 	unanswered bool                   // a resize of the pod had no answer in this pass, so that its budget stays spent
 	health     disruption.Health
-	again      bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
-	gates      []Gate // of World.Explained: the results of the checks
+	again      bool        // Delete: the replacement of an earlier deletion was OOM-killed, too
+	gates      []gate.Gate // of World.Explained: the results of the checks
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.

@@ -18,7 +18,7 @@ import (
 func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 	s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: a})
 	d := entry{Decision: &s.made[len(s.made)-1], refused: s.w.Ledger.LastFailureAt(p)}
-	boosted := s.b.StartupBoost && isBoosted(p) && !(a.Mode.Updates() && s.isFailedCanary(a, p)) // which is never ready, so its boost would not end
+	boosted := s.b.StartupBoost && p.IsBoosted() && !(a.Mode.Updates() && s.canaries.IsFailed(a, p)) // which is never ready, so its boost would not end
 	switch {
 	case !a.Mode.Updates() && !boosted:
 		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
@@ -27,7 +27,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
 		return d
 	}
-	a = s.held(a, p)
+	a = s.canaries.Hold(a, p)
 	d.With = policy.Fit(a, s.w.LimitsOf(p), p)
 	switch {
 	case boosted:
@@ -45,7 +45,7 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 		d.Wanted, d.Reason, d.Priority = v.Wanted, v.Instead, v.Priority
 		s.judgeIncomplete(&d)
 		s.judgeLargerNode(&d, &v)
-		s.judgeRescue(&d)
+		s.rescues.Select(d.Decision)
 		if d.Wanted.Code == decision.Fits {
 			d.Reason = s.leftToHPA(a, p, d.Reason)
 		}
@@ -77,15 +77,6 @@ func (s *pass) judgeUnscheduled(d *entry) {
 	}
 }
 
-func isBoosted(p *cluster.Pod) bool {
-	for i := range p.Containers {
-		if p.Containers[i].Boosted != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // rescueBoosted makes a pod whose boost is active change if a container was OOM-killed before the pod was ready, and gets more memory. The
 // pod keeps the CPU of its boost.
 func (s *pass) rescueBoosted(d *entry, fits []policy.Fitted) bool {
@@ -104,7 +95,7 @@ func (s *pass) rescueBoosted(d *entry, fits []policy.Fitted) bool {
 		}
 	}
 	admissible.Adjust(s.w.LimitsOf(p), p, d.With)
-	s.judgeRescue(d)
+	s.rescues.Select(d.Decision)
 	if !d.Rescue {
 		d.With = nil
 		return false

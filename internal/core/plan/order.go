@@ -98,7 +98,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 	}
 	if d.canary {
 		d.canary = false
-		delete(d.scope.firsts, d.Pod.Workload())
+		d.scope.canary.End(d.Pod.Workload())
 	}
 	s.radius.Withdraw(d.Pod)
 	d.Do, d.Reason, d.Fallback, d.Request = decision.Leave, r, false, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
@@ -47,10 +48,11 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
 	p.headroom = newHeadroom(now, &w, &b)
-	p.canaries = w.Ledger.ObserveCanaries(now, p.view())
+	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
+	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
 	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
-	p.rescues = rescue.NewBook(b.RescueFor, p.counter, &p.b.Delays, w.Governed, w.Budgets)
+	p.rescues = &rescue.Book{Mode: b.Rescue, Within: b.RescueFor, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {

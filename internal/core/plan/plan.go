@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -79,7 +80,8 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	}
 	sc := &scope{pods: g.Pods, groups: s.counter.Groups(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
 	sc.open = s.counter.Open(sc.groups, g.Pods)
-	sc.siblings, sc.surge, sc.rescue = s.siblingsOf(g.Pods, judged), s.surgesOf(g.Pods), &rescue.Gate{Book: s.rescues, Pods: g.Pods}
+	sc.siblings, sc.surge = s.siblingsOf(g.Pods, judged), s.surgesOf(g.Pods)
+	sc.canary, sc.rescue = &canary.Gate{Book: s.canaries}, &rescue.Gate{Book: s.rescues, Pods: g.Pods}
 	s.scopes[g.Autoscaler] = sc
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
@@ -111,9 +113,9 @@ type pass struct {
 	sizes *placement.Sizes
 	short map[cluster.Workload]ledger.Shortage
 
-	canaries map[cluster.Workload]rollout.State // of workloads with canaries
-	radius   *radius.Book                       // nil if the amount of changes is not limited
-	closed   map[cluster.Key]windowState        // of autoscalers with candidates
+	canaries *canary.Book
+	radius   *radius.Book // nil if the amount of changes is not limited
+	windows  rollout.Windows
 	quotas   *quota.Book
 
 	scopes    map[*cluster.Autoscaler]*scope
@@ -142,13 +144,12 @@ type scope struct {
 	newest    time.Time          // when the newest of the pods was created
 	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
-	firsts map[cluster.Workload]*cluster.Pod // the pod that this pass changes as a canary
-
 	probes map[cluster.Workload][]*cluster.Pod // the pods that this pass evicts, see probe
 	open   map[cluster.Workload]int            // earlier evictions whose effect is not known
 
 	siblings *quota.Siblings
 
+	canary *canary.Gate
 	surge  *surge.Gate
 	rescue *rescue.Gate
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -320,7 +321,7 @@ var shrinkReasons = map[decision.ReasonCode]bool{decision.Fits: true, decision.P
 func (s *roomMaker) mayShrink(d *entry) bool {
 	p, mode := d.Pod, d.Autoscaler.Mode
 	if d.Do != decision.Leave || isKilled(d) || !shrinkReasons[d.Reason.Code] || s.allowedFor(d.Autoscaler) == room.Off || len(d.With) == 0 ||
-		!mode.Resizes() || mode == cluster.InPlace && !s.b.InPlace || isBoosted(p) {
+		!mode.Resizes() || mode == cluster.InPlace && !s.b.InPlace || p.IsBoosted() {
 		return false
 	}
 	if p.Phase != cluster.Running || !isAnyRunning(p) || p.IsResizing() || change.IsAsked(p, d.With) ||
@@ -346,7 +347,7 @@ func (s *roomMaker) mayMove(d *entry) bool {
 		return false
 	}
 	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted || p.Phase != cluster.Running || !p.Ready ||
-		p.Controller.Kind == "DaemonSet" || p.Controller.Kind == "Job" || isBoosted(p) {
+		p.Controller.Kind == "DaemonSet" || p.Controller.Kind == "Job" || p.IsBoosted() {
 		return false
 	}
 	if itself {
@@ -377,7 +378,7 @@ func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 	if sc := s.scopes[a]; sc != nil {
 		return sc
 	}
-	sc := &scope{effective: map[cluster.Workload]bool{}, siblings: s.siblingsOf(nil, nil), surge: s.surgesOf(nil), rescue: &rescue.Gate{Book: s.rescues}}
+	sc := &scope{effective: map[cluster.Workload]bool{}, siblings: s.siblingsOf(nil, nil), surge: s.surgesOf(nil), canary: &canary.Gate{Book: s.canaries}, rescue: &rescue.Gate{Book: s.rescues}}
 	for _, g := range s.w.Governed {
 		if g.Autoscaler != a {
 			continue
