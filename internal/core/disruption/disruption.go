@@ -284,6 +284,11 @@ func (c *Counter) addSpends(groups map[cluster.Workload]*Group, pods []*cluster.
 	}
 }
 
+// IsAwaited reports whether evicted pods of a group have no replacement yet, or one is evicted in this pass to test whether it is replaced.
+func (c *Counter) IsAwaited(controller cluster.Workload, g *Group) bool {
+	return g.Trial || c.Ledger.Missing(controller) > 0 && !c.Complete[controller]
+}
+
 // HasSpent reports whether an earlier pass has taken the budget for a change of the pod within Limits.Window.
 func (c *Counter) HasSpent(p *cluster.Pod, h Health) bool {
 	return c.Limits.Window > 0 && !h.IsDown() && c.Ledger.HasSpent(c.Now, p, h == Stuck)

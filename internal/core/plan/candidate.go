@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -75,7 +74,7 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.d.canary = t.canary.Choose(t.d.Decision)
 	switch do {
 	case decision.Evict:
-		t.probe(t.d)
+		t.backoff.Begin(t.d.Pod)
 	case decision.Surge: // takes nothing out of service
 		t.surge.Begin(t.d.Pod)
 		return
@@ -128,7 +127,7 @@ func (t *decider) inPlace() {
 		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
-	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
+	case tried && last.Kind == decision.DeniedByNode && !t.backoff.AsksEnoughLess(last, with):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
 	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
 		if t.triesAgain(last) {
@@ -170,7 +169,7 @@ func (t *decider) triesAgain(last ledger.FailedAttempt) bool {
 	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
 		return false
 	}
-	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.isAwaited(t.d.Pod.Controller, t.g)
+	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.counter.IsAwaited(t.d.Pod.Controller, t.g)
 	return !awaits && t.mayFallBack() && !t.surges(false)
 }
 
@@ -183,7 +182,7 @@ func (t *decider) mayExceedQuota(last ledger.FailedAttempt) bool {
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
 func (t *decider) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
-	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
+	if trial && t.counter.IsAwaited(t.d.Pod.Controller, t.g) {
 		t.leave(t.awaiting(last))
 		return
 	}
@@ -276,33 +275,6 @@ func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 }
 
-func (t *candidate) backingOff() (decision.Reason, bool) {
-	if r, blocked := t.notSized(t.d.Pod); r.Code == decision.NotSizedAtAdmission {
-		return r, blocked
-	}
-	n, last := t.w.Ledger.IneffectiveEvictions(t.d.Pod.Workload(), t.effective)
-	return t.back(n, last, t.b.EvictionBackoff, "eviction")
-}
-
-// undone blocks a resize during the back-off after resizes that were undone, and while the watch may not show the last one yet.
-func (t *candidate) undone() (decision.Reason, bool) {
-	if t.w.Ledger.IsAwaited(t.now, t.d.Pod) {
-		return decision.Reason{Code: decision.ResizeRunning}, true
-	}
-	if t.b.UpstreamRules {
-		return decision.Reason{}, false
-	}
-	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
-}
-
-func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (decision.Reason, bool) {
-	if n == 0 {
-		return decision.Reason{}, false
-	}
-	until := last.Add(attempt.Doubled(base, t.b.BackoffMax, n))
-	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
-}
-
 func (t *candidate) replicasUnknown() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
 }
@@ -367,13 +339,3 @@ func (t *candidate) isWaived() bool {
 }
 
 func (t *candidate) health() disruption.Health { return t.counter.Health(t.d.Pod) }
-
-// changesTooOften blocks the next round of evictions during its back-off.
-func (t *candidate) changesTooOften() (decision.Reason, bool) {
-	r, next := t.w.Ledger.NextRound(t.d.Pod)
-	if !next || r.Count < 2 {
-		return decision.Reason{}, false
-	}
-	until := r.At.Add(attempt.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
-	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, t.now.Before(until)
-}

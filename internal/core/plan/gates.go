@@ -67,7 +67,7 @@ var checks = []check{
 	{gate.Resizing, unboost, (*candidate).resizing},
 	{gate.Started, unboost, (*candidate).starting},
 	{gate.Canary, shrink, func(t *candidate) (decision.Reason, bool) { return t.canary.Awaits(t.d.Decision) }},
-	{gate.ResizeEffect, anyResize, (*candidate).undone},
+	{gate.ResizeEffect, anyResize, func(t *candidate) (decision.Reason, bool) { return t.backoff.Undone(t.d.Pod) }},
 	{gate.ResizeRefusal, anyResize, (*candidate).resizeRefused},
 	{gate.Kills, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.FewKills(t.d.Pod) }},
 	{gate.Data, deletePod, func(t *candidate) (decision.Reason, bool) {
@@ -80,11 +80,11 @@ var checks = []check{
 	{gate.NodeSize, anyEviction | anySurge | resize | rescueResize, (*candidate).unplaceable},
 	{gate.Requirements, anyReplacement, (*candidate).requirementsUnmet},
 	{gate.Replacements, anyReplacement, (*candidate).replacementMissing},
-	{gate.EvictionEffect, anyReplacement, (*candidate).backingOff},
-	{gate.Probe, replaceUnscheduled, (*candidate).probing},
-	{gate.Frequency, evict | move, (*candidate).changesTooOften},
+	{gate.EvictionEffect, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.backoff.Ineffective(t.d.Pod) }},
+	{gate.Probe, replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
+	{gate.Frequency, evict | move, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod) }},
 	{gate.Frequency, rescueEvict, func(t *candidate) (decision.Reason, bool) { return t.rescue.TooOften(t.d.Pod) }},
-	{gate.EvictionRefusal, anyEviction | replaceUnscheduled, (*candidate).evictionRefused},
+	{gate.EvictionRefusal, anyEviction | replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.EvictionRefused(t.d.Pod, t.g) }},
 	{gate.Replicas, anyEviction | anySurge | anyResize | deletePod, (*candidate).replicasUnknown},
 	{gate.MinReplicas, evict | move, (*candidate).tooFewReplicas},
 	{gate.MinReplicas, rescueEvict, (*candidate).tooFewToRescue},
@@ -92,7 +92,7 @@ var checks = []check{
 	{gate.MinReplicas, rescueResize, (*candidate).tooFewToRescueInPlace},
 	{gate.Rescue, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.InProgress(t.d.Decision) }},
 	{gate.Others, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.BudgetOfOthers(t.d.Pod) }},
-	{gate.Probe, deletePod, (*candidate).probing},
+	{gate.Probe, deletePod, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
 	{gate.Surge, anySurge, (*candidate).surging},
 	{gate.SurgeEffect, anySurge, (*candidate).surgeFailed},
 	{gate.WayBack, evict | move, func(t *candidate) (decision.Reason, bool) { return t.canary.NoWayBack(t.d.Decision) }},
@@ -106,7 +106,7 @@ var checks = []check{
 	{gate.DeletionRefusal, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.Refused(t.d.Pod) }},
 	{gate.Budget, anyEviction, (*candidate).overBudget},
 	{gate.Budget, resize | rescueResize | unboost, (*candidate).overBudgetInPlace},
-	{gate.Probe, anyEviction, (*candidate).probing},
+	{gate.Probe, anyEviction, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
 }
 
 // checksOf returns the checks of a kind, in order.

@@ -13,6 +13,19 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
+// order sorts the pods of one autoscaler in the order of decision: by priority or, while evictions have no effect, the oldest pod
+// first.
+func (s *pass) order(ds []entry) {
+	if slices.ContainsFunc(ds, func(d entry) bool { return d.scope != nil && d.scope.backoff.HadNoEffect(d.Pod.Workload()) }) {
+		slices.SortFunc(ds, func(a, b entry) int {
+			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), byPriority(a, b))
+		})
+	}
+	for i := range ds {
+		ds[i].rank = i
+	}
+}
+
 // A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
 // no namespace uses all requests and the whole rate limit for changes that are refused or fail.
 type slot struct {
@@ -82,6 +95,13 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold
 	for _, d := range inTurn(offers, s.w.Ledger.Served, func(a, b entry) int { return cmp.Or(cmp.Compare(a.rank, b.rank), byName(a, b)) }) {
 		s.decider(d).take()
 		hold(d)
+	}
+}
+
+// endProbe allows another pod to be the probe instead of this one.
+func (s *pass) endProbe(d *entry) {
+	if d.scope != nil {
+		d.scope.backoff.End(d.Pod)
 	}
 }
 

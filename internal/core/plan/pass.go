@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/backoff"
 	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -52,6 +53,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
 	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
+	p.backoffs = &backoff.Book{Counter: p.counter, Delays: &p.b.Delays}
 	p.rescues = &rescue.Book{Mode: b.Rescue, Within: b.RescueFor, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
@@ -186,12 +188,13 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
 		return wait(over)
 	}
+	if probing, waits := own.scope.backoff.Probing(own.Pod); waits {
+		return wait(probing)
+	}
 	switch {
-	case p.isProbing(own):
-		return wait(decision.Reason{Code: decision.Probing})
 	case p.decider(own).surges(false):
 		return p.surgeInstead(own, last, refused)
-	case trial && p.isAwaited(own.Pod.Controller, g):
+	case trial && p.counter.IsAwaited(own.Pod.Controller, g):
 		return wait(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 	}
 	p.vacate(own)
@@ -204,7 +207,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	if last.Kind == decision.DeniedByNode {
 		own.Reason.Fallback = decision.ResizeImpossible
 	}
-	p.probe(own)
+	own.scope.backoff.Begin(own.Pod)
 	return []decision.Decision{*own.Decision}
 }
 

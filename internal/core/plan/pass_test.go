@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -147,7 +148,7 @@ func attemptOf(w World, d decision.Decision) ledger.Attempt {
 	own := entry{Decision: &d, scope: &scope{}}
 	for _, g := range w.Governed {
 		if g.Autoscaler == d.Autoscaler {
-			own.scope.newest = newestOf(g.Pods)
+			own.scope.newest = slices.MaxFunc(g.Pods, func(a, b *cluster.Pod) int { return a.Created.Compare(b.Created) }).Created
 		}
 	}
 	return own.attempt(noon, d)

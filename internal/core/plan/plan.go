@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/backoff"
 	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -78,11 +79,7 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, groups: s.counter.Groups(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
-	sc.open = s.counter.Open(sc.groups, g.Pods)
-	sc.siblings, sc.surge = s.siblingsOf(g.Pods, judged), s.surgesOf(g.Pods)
-	sc.canary, sc.rescue = &canary.Gate{Book: s.canaries}, &rescue.Gate{Book: s.rescues, Pods: g.Pods}
-	s.scopes[g.Autoscaler] = sc
+	sc := s.newScope(g, judged)
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			d.scope = sc
@@ -97,6 +94,22 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 			s.decider(d).take()
 		}
 	}
+}
+
+// newScope returns the scope of an autoscaler. judged are the decisions on its pods, if they are made.
+func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
+	sc := &scope{
+		groups: s.counter.Groups(g.Autoscaler, g.Pods), siblings: s.siblingsOf(g.Pods, judged), canary: &canary.Gate{Book: s.canaries},
+		surge: s.surgesOf(g.Pods), rescue: &rescue.Gate{Book: s.rescues, Pods: g.Pods},
+	}
+	sc.backoff = &backoff.Gate{Book: s.backoffs, Effective: s.w.Ledger.Effective(judged), Open: s.counter.Open(sc.groups, g.Pods)}
+	for _, p := range g.Pods {
+		if p.Created.After(sc.newest) {
+			sc.newest = p.Created
+		}
+	}
+	s.scopes[g.Autoscaler] = sc
+	return sc
 }
 
 func (s *pass) candidate(d *entry) *candidate {
@@ -129,6 +142,7 @@ type pass struct {
 
 	headroom *headroom.Search
 	counter  *disruption.Counter
+	backoffs *backoff.Book
 	rescues  *rescue.Book
 
 	made []decision.Decision // of the entries, in the order in which they were judged
@@ -138,31 +152,15 @@ type pass struct {
 
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
-	pods      []*cluster.Pod
-	groups    map[cluster.Workload]*disruption.Group
-	effective map[cluster.Workload]bool
-	newest    time.Time          // when the newest of the pods was created
-	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
-
-	probes map[cluster.Workload][]*cluster.Pod // the pods that this pass evicts, see probe
-	open   map[cluster.Workload]int            // earlier evictions whose effect is not known
+	groups map[cluster.Workload]*disruption.Group
+	newest time.Time          // when the newest of the pods was created
+	queues map[queueKey][]int // decisions that wait for budget or for a probe, by rank
 
 	siblings *quota.Siblings
-
-	canary *canary.Gate
-	surge  *surge.Gate
-	rescue *rescue.Gate
-}
-
-// newestOf returns when the newest of the pods was created.
-func newestOf(pods []*cluster.Pod) time.Time {
-	var newest time.Time
-	for _, p := range pods {
-		if p.Created.After(newest) {
-			newest = p.Created
-		}
-	}
-	return newest
+	backoff  *backoff.Gate
+	canary   *canary.Gate
+	surge    *surge.Gate
+	rescue   *rescue.Gate
 }
 
 // byPriority orders decisions by need, and equal ones by name.

@@ -65,7 +65,7 @@ func (t *decider) delete() {
 	t.d.Reason.Fallback = decision.DisruptionBudget
 	t.d.again = t.rescue.IsRepeated(t.d.Pod)
 	t.pass.reserve(t.d, decision.Evict)
-	t.probe(t.d)
+	t.backoff.Begin(t.d.Pod)
 	t.rescue.Begin(t.d.Pod)
 }
 

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/placement"
-	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -378,17 +376,8 @@ func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 	if sc := s.scopes[a]; sc != nil {
 		return sc
 	}
-	sc := &scope{effective: map[cluster.Workload]bool{}, siblings: s.siblingsOf(nil, nil), surge: s.surgesOf(nil), canary: &canary.Gate{Book: s.canaries}, rescue: &rescue.Gate{Book: s.rescues}}
-	for _, g := range s.w.Governed {
-		if g.Autoscaler != a {
-			continue
-		}
-		sc.siblings, sc.surge, sc.rescue.Pods = s.siblingsOf(g.Pods, nil), s.surgesOf(g.Pods), g.Pods
-		sc.pods, sc.groups, sc.newest = g.Pods, s.counter.Groups(a, g.Pods), newestOf(g.Pods)
-		sc.open = s.counter.Open(sc.groups, g.Pods)
-	}
-	s.scopes[a] = sc
-	return sc
+	i := slices.IndexFunc(s.w.Governed, func(g cluster.Governed) bool { return g.Autoscaler == a })
+	return s.newScope(s.w.Governed[i], nil)
 }
 
 // givesBack reports whether a resize only lowers requests, so that it takes nothing out of service if it restarts no container.
