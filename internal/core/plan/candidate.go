@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/change"
@@ -121,7 +120,7 @@ func (t *decider) inPlace() {
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
-	case !t.d.Rescue && !isAnyRunning(p):
+	case !t.d.Rescue && !p.IsAnyRunning():
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
 		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet
@@ -141,13 +140,6 @@ func (t *decider) inPlace() {
 	default:
 		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	}
-}
-
-// isAnyRunning reports whether at least one container runs. Older API servers refuse to resize other pods.
-func isAnyRunning(p *cluster.Pod) bool {
-	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
-		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
-	})
 }
 
 // evictOr evicts the pod if the mode allows it, and leaves it otherwise.
@@ -171,6 +163,12 @@ func (t *decider) triesAgain(last ledger.FailedAttempt) bool {
 	}
 	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.counter.IsAwaited(t.d.Pod.Controller, t.g)
 	return !awaits && t.mayFallBack() && !t.surges(false)
+}
+
+// isShortOfRoom reports whether the pod has a part of its increase and its node has no room for the rest.
+func (t *decider) isShortOfRoom() bool {
+	_, short := t.occupancy.ShortOf(t.d.Decision)
+	return short
 }
 
 // mayExceedQuota reports whether the pod should get more than in its last refused resize, and only the reply to a resize shows whether a quota
@@ -335,7 +333,7 @@ func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
 // of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !change.Restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.occupancy.GivesBack(t.d.Decision)) && !change.Restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() disruption.Health { return t.counter.Health(t.d.Pod) }

@@ -13,7 +13,6 @@ import (
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rescue"
-	"podfit.dev/podfit/internal/core/room"
 )
 
 // An entry is a decision with what only the pass needs to know about it.
@@ -22,8 +21,6 @@ type entry struct {
 
 	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
-
-	occupies room.Amount // what its resize takes of the room for new pods on its node, see occupy
 
 	canary     bool      // the pod is the canary of its workload
 	rank       int       // position in the order in which the pods of the autoscaler are decided on

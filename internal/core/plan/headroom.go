@@ -40,7 +40,7 @@ func (s *pass) checkHeadroom(ds []entry) {
 		}
 	}
 	if s.w.Provider != headroom.NotAsked {
-		s.headroom.Begin(s.nodeRooms(), decisions)
+		s.headroom.Begin(s.occupancy.Rooms(), decisions)
 	}
 	if s.headroom.IsOn() {
 		var evictions, waiting []*entry

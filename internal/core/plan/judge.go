@@ -43,7 +43,9 @@ func (s *pass) judge(a *cluster.Autoscaler, p *cluster.Pod) entry {
 	default:
 		v := need.Of(s.now, &s.b.Rules, a, p, d.With)
 		d.Wanted, d.Reason, d.Priority = v.Wanted, v.Instead, v.Priority
-		s.judgeIncomplete(&d)
+		if rest, incomplete := s.occupancy.Incomplete(d.Decision); incomplete && d.Wanted.Code == decision.Fits {
+			d.Wanted = rest
+		}
 		s.judgeLargerNode(&d, &v)
 		s.rescues.Select(d.Decision)
 		if d.Wanted.Code == decision.Fits {

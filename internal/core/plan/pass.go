@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/quota"
 	"podfit.dev/podfit/internal/core/radius"
@@ -47,6 +48,10 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 		w.Ledger = ledger.New()
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p.occupancy = &occupancy.Book{
+		Now: now, MakeRoom: b.MakeRoom, SchedulerPreempts: w.SchedulerPreempts, DeferredFor: b.DeferredFor, Threshold: b.Threshold, InPlace: b.InPlace,
+		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,
+	}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
 	p.headroom = newHeadroom(now, &w, &b)
 	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
@@ -197,7 +202,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	case trial && p.counter.IsAwaited(own.Pod.Controller, g):
 		return wait(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 	}
-	p.vacate(own)
+	p.occupancy.Vacate(own.Pod)
 	if lacks, awaits := p.lacksHeadroom(own); awaits {
 		return wait(lacks)
 	}

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/quota"
 	"podfit.dev/podfit/internal/core/radius"
@@ -132,9 +133,8 @@ type pass struct {
 	quotas   *quota.Book
 
 	scopes    map[*cluster.Autoscaler]*scope
-	rooms     *placement.Rooms      // nil until it is needed
-	plans     []room.Plan           // of nodes that are too full for the resizes of their pods
-	plannedOn map[string]*room.Plan // by node; nil if none of its pods needs room, or it was not made
+	occupancy *occupancy.Book
+	plans     []room.Plan // of nodes that are too full for the resizes of their pods
 
 	searched []*cluster.Pod // for which moves were searched
 

@@ -4,15 +4,9 @@
 package plan
 
 import (
-	"slices"
-	"strings"
-
-	"podfit.dev/podfit/internal/core/admissible"
-	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/need"
-	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -66,7 +60,7 @@ func (s *roomMaker) applyWait(d *entry, step room.Step) {
 // askInFull resizes a pod that has a part of its increase by the rest. The scheduler counts the rest from now on.
 func (s *roomMaker) askInFull(d *entry) {
 	if s.tryResize(d) {
-		s.occupy(d)
+		s.occupancy.Occupy(d.Decision)
 	}
 }
 
@@ -75,70 +69,27 @@ func (s *roomMaker) leaveRoom(d *entry, other string) {
 	if d.Do != decision.Resize {
 		return
 	}
-	s.vacate(d)
+	s.occupancy.Vacate(d.Pod)
 	s.release(d)
-	s.withdraw(d, s.roomReserved(d, other))
+	s.withdraw(d, s.occupancy.Yields(d.Pod, other))
 	if s.withdrawn == nil {
 		s.withdrawn = map[cluster.Workload]bool{}
 	}
 	s.withdrawn[d.Pod.Controller] = true
 }
 
-// roomReserved returns the reason to leave a pod because another one gets the room first.
-func (s *pass) roomReserved(d *entry, other string) decision.Reason {
-	since := s.w.Ledger.YieldsSince(d.Pod)
-	if since.IsZero() || since.After(s.now) {
-		since = s.now
-	}
-	r := aboutPod(decision.RoomReserved, d.Pod, other)
-	r.Until = since.Add(s.b.DeferredFor)
-	return r
-}
-
-// aboutPod returns a reason about another pod, which it names openly only within one namespace.
-func aboutPod(code decision.ReasonCode, p *cluster.Pod, other string) decision.Reason {
-	if strings.HasPrefix(other, p.Namespace+"/") {
-		return decision.Reason{Code: code, Text: other}
-	}
-	return decision.Reason{Code: code, Elsewhere: other}
-}
-
-// takesRoom reports whether the resize of a pod would take room that the plan of its node reserves for another pod, and for which one.
-func (s *pass) takesRoom(d *entry) (string, bool) {
-	if d.Do != decision.Resize || !s.needsRoom(d) {
-		return "", false
-	}
-	plan := s.plannedOn[d.Pod.Node]
-	if plan == nil {
-		return "", false
-	}
-	other := plan.ReservedFor(&room.Pod{Priority: d.Pod.Priority, Urgent: isUrgent(d), Overdue: s.isOverdue(d)}, increaseOf(d))
-	return other, other != ""
-}
-
 // holdForRoom leaves a pod for which budget became free, if its resize would take the room of another pod. It returns false if the pod is not
 // left for that reason. Then its resize takes free room, too.
 func (s *pass) holdForRoom(d *entry) bool {
-	if other, takes := s.takesRoom(d); takes {
+	if r, reserved := s.occupancy.Reserved(d.Decision); reserved {
 		s.release(d)
-		s.withdraw(d, s.roomReserved(d, other))
+		s.withdraw(d, r)
 		return true
 	}
 	if d.Do == decision.Resize {
-		s.takeFreeRoom(d)
+		s.occupancy.TakeFree(d.Decision)
 	}
 	return false
-}
-
-// takeFreeRoom takes the increase of a pod, which was decided on after all others, from the free room of its node.
-func (s *pass) takeFreeRoom(d *entry) {
-	if s.rooms == nil || s.rooms.Nodes[d.Pod.Node] == nil {
-		return
-	}
-	s.occupy(d)
-	if plan := s.plannedOn[d.Pod.Node]; plan != nil {
-		plan.Give(room.Pod{ID: d.Pod.UID, Name: d.Pod.Key.String()}, increaseOf(d))
-	}
 }
 
 // applyShrink resizes a pod in place to its lower target, unless it does that anyway.
@@ -146,13 +97,7 @@ func (s *roomMaker) applyShrink(d *entry, step room.Step) {
 	if step.ForID == "" || d.Do != decision.Leave {
 		return
 	}
-	r := aboutPod(decision.MakesRoom, d.Pod, step.For)
-	for x := range change.Pairs(d.Pod, d.With, false) {
-		if !x.Limit && r.Resource == 0 && change.Compare(x.Resource, x.To, x.From) < 0 {
-			r.Resource, r.From, r.To, r.Container = x.Resource, x.From, x.To, need.NameUnlessSole(d.Pod)(x.Container.Name)
-		}
-	}
-	d.Do, d.Reason, d.Fallback = decision.Resize, r, false
+	d.Do, d.Reason, d.Fallback = decision.Resize, occupancy.ShrinkReason(d.Decision, step.For), false
 	s.reserve(d, decision.Resize)
 }
 
@@ -168,85 +113,12 @@ func (s *roomMaker) tryResize(d *entry) bool {
 
 // applyPart makes a pod grow by a part.
 func (s *roomMaker) applyPart(d *entry, step room.Step) {
-	with, ok := s.partOf(d, step)
+	with, ok := s.occupancy.Part(d.Decision, step)
 	if !ok || d.Do == decision.Leave && !s.tryResize(d) {
 		return
 	}
 	d.With, d.Fallback = with, false
 	d.Reason.Part = true
-}
-
-// partOf returns the requests and limits of the containers for growth by a part: each container gets the same share of its increase
-// of a resource. No container shrinks. It returns false if the API server would refuse them, or they change nothing.
-func (s *roomMaker) partOf(d *entry, step room.Step) ([]policy.Fitted, bool) {
-	p := d.Pod
-	out := slices.Clone(d.With)
-	for i := range out {
-		f := &out[i]
-		c := p.Container(f.Container)
-		if c == nil {
-			return nil, false
-		}
-		requests, limits := c.Running()
-		for _, res := range cluster.All {
-			share := shareOf(res, p, d.With, step)
-			unit := unitOf(d.Autoscaler, c.Name, res)
-			f.Requests = growBy(res, requests, f.Requests, share, unit)
-			f.Limits = growBy(res, limits, f.Limits, share, unit)
-		}
-	}
-	size := room.Of(change.Total(p, out)).Sub(step.From)
-	if !step.To.Sub(step.From).Holds(size) || !change.Grows(p, out) || change.IsAsked(p, out) ||
-		change.ChangesQoS(s.w.Limits[p.Namespace], p, out) || admissible.Refused(s.w.Limits[p.Namespace], p, out).Refused() {
-		return nil, false
-	}
-	return out, true
-}
-
-// shareOf returns the fraction of the increases of the containers that the pod gets now.
-func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step room.Step) float64 {
-	given := step.To.Memory - step.From.Memory
-	if res == cluster.CPU {
-		given = step.To.CPU - step.From.CPU
-	}
-	increase := int64(0)
-	for x := range change.Pairs(p, with, false) {
-		if !x.Limit && x.Resource == res {
-			increase += max(0, x.To-x.From)
-		}
-	}
-	if increase == 0 {
-		return 0
-	}
-	return min(1, float64(given)/float64(increase))
-}
-
-const mebibyte = 1 << 20
-
-// unitOf returns the unit to which amounts of a container are rounded down: whole cores if its autoscaler wants that.
-func unitOf(a *cluster.Autoscaler, container string, res cluster.Resource) int64 {
-	switch {
-	case res == cluster.Memory:
-		return mebibyte
-	case slices.Contains(a.IntegerCPU, container):
-		return 1000
-	}
-	return 1
-}
-
-// growBy returns wanted amounts with one resource set to what the container has and a share of its increase. Amounts that would
-// shrink stay as they are.
-func growBy(res cluster.Resource, had, wanted cluster.Resources, share float64, unit int64) cluster.Resources {
-	to, ok := wanted.Get(res)
-	if !ok {
-		return wanted
-	}
-	from := had.Amount(res)
-	if to <= from || share >= 1 {
-		return wanted.Set(res, max(to, from))
-	}
-	now := from + int64(float64(to-from)*share)
-	return wanted.Set(res, max(from, now-now%unit))
 }
 
 // applyMoves moves pods that make room for the same pod, or the pod itself. It moves all of them or none.
@@ -268,7 +140,7 @@ func (s *roomMaker) applyMoves(moves []room.Step) {
 		done, before = append(done, d), append(before, reason)
 	}
 	for _, step := range moves {
-		n := s.rooms.Nodes[step.Node]
+		n := s.occupancy.Rooms().Nodes[step.Node]
 		n.Open = n.Open.Sub(step.To)
 	}
 }
@@ -290,7 +162,7 @@ func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 	}
 	d.placed = true
 	if step.ForID != "" {
-		d.Reason, d.roomFor = aboutPod(decision.MovesForRoom, d.Pod, step.For), s.byUID[step.ForID].Pod
+		d.Reason, d.roomFor = occupancy.About(decision.MovesForRoom, d.Pod, step.For), s.byUID[step.ForID].Pod
 	}
 	return true
 }
