@@ -148,6 +148,29 @@ func (f *Fleet) Left(node string) (cluster.Resources, bool) {
 	return f.nodes[i].left, true
 }
 
+// fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.
+const fullNode = 0.9
+
+// HoldsBack reports whether a pod has almost all that its node can give to a pod, and the requests that it should have fit only on a larger node,
+// which exists. A nil fleet holds none back.
+func (f *Fleet) HoldsBack(p *cluster.Pod, has, wants cluster.Resources) bool {
+	if f == nil {
+		return false
+	}
+	left, known := f.Left(p.Node)
+	if !known {
+		return false
+	}
+	for _, res := range cluster.All {
+		isFull := float64(has.Amount(res)) >= fullNode*float64(left.Amount(res))
+		if isFull && wants.Amount(res) > left.Amount(res) && wants.Amount(res) > has.Amount(res) {
+			sizes := f.Of(p)
+			return sizes != nil && len(sizes.Largest) > 0 && sizes.Hold(wants)
+		}
+	}
+	return false
+}
+
 // OnNode returns the size of the node that a pod of a DaemonSet runs on, without the pod itself.
 func (f *Fleet) OnNode(node string, daemon cluster.Key) *Sizes {
 	if f.config.Unscaled {

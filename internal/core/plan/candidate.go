@@ -11,7 +11,6 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/need"
 )
 
 // A candidate is a pod that should change. Its methods are the checks, and what these ask. They decide nothing.
@@ -239,22 +238,10 @@ func (t *decider) quotaRefusedBefore() bool {
 	return failed && last.IsOverQuota(t.now, t.d.With)
 }
 
-func (t *candidate) resizing() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
-}
-
-func (t *candidate) starting() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
-}
-
 // interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
 func (t *candidate) interrupted() (decision.Reason, bool) {
 	until, interrupted := t.w.Ledger.Interrupted(t.now, t.d.Pod.Workload())
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
-}
-
-func (t *candidate) sameSize() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.SameSize}, change.SameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
@@ -267,14 +254,6 @@ func (t *candidate) unplaceable() (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	return decision.Reason{Code: decision.NoNodeFits, Text: size.String()}, true
-}
-
-func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
-}
-
-func (t *candidate) replicasUnknown() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
 }
 
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {

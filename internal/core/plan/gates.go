@@ -7,8 +7,11 @@ import (
 	"iter"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/core/need"
 )
 
 // rulesOfPodfit are the gates that upstream does not have, and that Budget.UpstreamRules turns off. These rules are turned off where they are
@@ -59,13 +62,19 @@ const (
 
 // checks are all checks. Those of a kind run in this order, and the first one that blocks is the reason to leave the pod.
 var checks = []check{
-	{gate.Size, evict | rescueEvict | surgePod | replaceUnscheduled, (*candidate).sameSize},
+	{gate.Size, evict | rescueEvict | surgePod | replaceUnscheduled, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.SameSize}, change.SameSize(t.d.Pod, t.d.With)
+	}},
 	{gate.Interruption, move | moveBySurge, (*candidate).interrupted},
 	{gate.Window, atStart | evict | move | anySurge | resize | shrink | deletePod, (*candidate).switchedOff},
 	{gate.Interruption, atStart | shrink, (*candidate).interrupted},
 	{gate.Surge, atStart, (*candidate).underSurge},
-	{gate.Resizing, unboost, (*candidate).resizing},
-	{gate.Started, unboost, (*candidate).starting},
+	{gate.Resizing, unboost, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
+	}},
+	{gate.Started, unboost, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
+	}},
 	{gate.Canary, shrink, func(t *candidate) (decision.Reason, bool) { return t.canary.Awaits(t.d.Decision) }},
 	{gate.ResizeEffect, anyResize, func(t *candidate) (decision.Reason, bool) { return t.backoff.Undone(t.d.Pod) }},
 	{gate.ResizeRefusal, anyResize, (*candidate).resizeRefused},
@@ -74,18 +83,22 @@ var checks = []check{
 		return decision.Reason{Code: decision.DataWouldBeLost}, t.d.Pod.OwnVolume
 	}},
 	{gate.Admission, anyReplacement | anyResize, (*candidate).replacementRefused},
-	{gate.Quota, anyReplacement, (*candidate).replacementOverQuota},
-	{gate.Quota, resize | rescueResize, (*candidate).resizeOverQuota},
+	{gate.Quota, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.quotas.Replacement(t.quotaChange(t.d)) }},
+	{gate.Quota, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.quotas.Resize(t.quotaChange(t.d)) }},
 	{gate.SiblingQuota, anyEviction | anySurge, (*candidate).siblingOverQuota},
 	{gate.NodeSize, anyEviction | anySurge | resize | rescueResize, (*candidate).unplaceable},
-	{gate.Requirements, anyReplacement, (*candidate).requirementsUnmet},
+	{gate.Requirements, anyReplacement, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+	}},
 	{gate.Replacements, anyReplacement, (*candidate).replacementMissing},
 	{gate.EvictionEffect, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.backoff.Ineffective(t.d.Pod) }},
 	{gate.Probe, replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
 	{gate.Frequency, evict | move, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod) }},
 	{gate.Frequency, rescueEvict, func(t *candidate) (decision.Reason, bool) { return t.rescue.TooOften(t.d.Pod) }},
 	{gate.EvictionRefusal, anyEviction | replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.EvictionRefused(t.d.Pod, t.g) }},
-	{gate.Replicas, anyEviction | anySurge | anyResize | deletePod, (*candidate).replicasUnknown},
+	{gate.Replicas, anyEviction | anySurge | anyResize | deletePod, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
+	}},
 	{gate.MinReplicas, evict | move, (*candidate).tooFewReplicas},
 	{gate.MinReplicas, rescueEvict, (*candidate).tooFewToRescue},
 	{gate.MinReplicas, resize | shrink, (*candidate).tooFewReplicasInPlace},
@@ -93,12 +106,12 @@ var checks = []check{
 	{gate.Rescue, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.InProgress(t.d.Decision) }},
 	{gate.Others, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.BudgetOfOthers(t.d.Pod) }},
 	{gate.Probe, deletePod, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
-	{gate.Surge, anySurge, (*candidate).surging},
-	{gate.SurgeEffect, anySurge, (*candidate).surgeFailed},
+	{gate.Surge, anySurge, func(t *candidate) (decision.Reason, bool) { return t.surge.InProgress(t.d.Pod) }},
+	{gate.SurgeEffect, anySurge, func(t *candidate) (decision.Reason, bool) { return t.surge.Failed() }},
 	{gate.WayBack, evict | move, func(t *candidate) (decision.Reason, bool) { return t.canary.NoWayBack(t.d.Decision) }},
 	{gate.Canary, evict | move | replaceUnscheduled | anySurge | resize, func(t *candidate) (decision.Reason, bool) { return t.canary.Awaits(t.d.Decision) }},
 	{gate.HourlyShare, evict | move | replaceUnscheduled | anySurge | resize, (*candidate).overRadius},
-	{gate.SurgeEffect, evict | move, (*candidate).surgeNotReady},
+	{gate.SurgeEffect, evict | move, func(t *candidate) (decision.Reason, bool) { return t.surge.NotReady() }},
 	{gate.Announcement, anyEviction | replaceUnscheduled, notAnnounced(decision.Evict)},
 	{gate.Announcement, anySurge, notAnnounced(decision.Surge)},
 	{gate.Announcement, anyResize, notAnnounced(decision.Resize)},
@@ -125,7 +138,7 @@ func (t *candidate) underSurge() (decision.Reason, bool) {
 	if !t.w.Surges.Removes(t.d.Pod) {
 		return decision.Reason{}, false
 	}
-	r, _ := t.surging()
+	r, _ := t.surge.InProgress(t.d.Pod)
 	return r, true
 }
 

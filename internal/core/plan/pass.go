@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/quota"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rescue"
+	"podfit.dev/podfit/internal/core/selection"
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
@@ -60,6 +61,10 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
 	p.backoffs = &backoff.Book{Counter: p.counter, Delays: &p.b.Delays}
 	p.rescues = &rescue.Book{Mode: b.Rescue, Within: b.RescueFor, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
+	p.selector = selection.Selector{
+		Now: now, Need: &p.b.Rules, InPlace: b.InPlace, StartupBoost: b.StartupBoost, PendingFor: b.PendingFor, World: &p.w, Fleet: w.Fleet,
+		Sizes: p.sizes, Ledger: w.Ledger, Canaries: p.canaries, Occupancy: p.occupancy, Rescues: p.rescues,
+	}
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {

@@ -25,6 +25,7 @@ import (
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/selection"
 	"podfit.dev/podfit/internal/core/surge"
 )
 
@@ -33,7 +34,7 @@ import (
 // that report outcomes.
 func Plan(now time.Time, w World, b Budget) []decision.Decision { return Begin(now, w, b).Decisions() }
 
-// decide determines which pods should change (judge), and decides on these candidates by priority until the budget of their group
+// decide determines which pods should change (package selection), and decides on these candidates by priority until the budget of their group
 // is spent.
 func (s *pass) decide() []entry {
 	n := 0
@@ -65,7 +66,10 @@ func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
 	from := len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
-			ds = append(ds, s.judge(g.Autoscaler, p))
+			s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: g.Autoscaler})
+			d := &s.made[len(s.made)-1]
+			s.selector.Judge(d)
+			ds = append(ds, entry{Decision: d, refused: s.w.Ledger.LastFailureAt(p)})
 		}
 	}
 	mine := ds[len(before):]
@@ -121,11 +125,12 @@ func (s *pass) decider(d *entry) *decider { return &decider{candidate: *s.candid
 
 // A pass is the state of one call of Plan or Begin.
 type pass struct {
-	now   time.Time
-	w     World
-	b     Budget
-	sizes *placement.Sizes
-	short map[cluster.Workload]ledger.Shortage
+	now      time.Time
+	w        World
+	b        Budget
+	sizes    *placement.Sizes
+	selector selection.Selector
+	short    map[cluster.Workload]ledger.Shortage
 
 	canaries *canary.Book
 	radius   *radius.Book // nil if the amount of changes is not limited

@@ -23,16 +23,6 @@ func (s *pass) siblingsOf(pods []*cluster.Pod, judged []decision.Decision) *quot
 // knowsQuotas reports whether the quotas of the pod's namespace are known.
 func (t *candidate) knowsQuotas() bool { return t.quotas.IsKnown(t.d.Pod.Namespace) }
 
-// replacementOverQuota blocks an eviction whose replacement would not get the new requests because of a ResourceQuota.
-func (t *candidate) replacementOverQuota() (decision.Reason, bool) {
-	return t.quotas.Replacement(t.quotaChange(t.d))
-}
-
-// resizeOverQuota blocks a resize that a ResourceQuota would refuse.
-func (t *candidate) resizeOverQuota() (decision.Reason, bool) {
-	return t.quotas.Resize(t.quotaChange(t.d))
-}
-
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of another pod.
 func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	if t.b.UpstreamRules || t.knowsQuotas() {

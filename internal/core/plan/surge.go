@@ -19,15 +19,6 @@ func (t *decider) surges(forRoom bool) bool {
 	return t.surge.Replaces(t.d.Decision, forRoom) && t.quotas.AdmitsBeside(t.quotaChange(t.d)) // the additional pod counts beside all others
 }
 
-// surging blocks a surge while another one of the workload is in progress.
-func (t *candidate) surging() (decision.Reason, bool) { return t.surge.InProgress(t.d.Pod) }
-
-// surgeFailed blocks a surge during the back-off after one of the workload failed.
-func (t *candidate) surgeFailed() (decision.Reason, bool) { return t.surge.Failed() }
-
-// surgeNotReady blocks an eviction during the back-off after a surge whose additional pod was not ready in time.
-func (t *candidate) surgeNotReady() (decision.Reason, bool) { return t.surge.NotReady() }
-
 // endSurge lets the pass begin a surge for another pod of the workload.
 func (s *pass) endSurge(d *entry) {
 	if d.scope != nil {
