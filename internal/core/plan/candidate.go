@@ -67,7 +67,7 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
-	t.pass.reserve(t.d, do)
+	t.quotas.Reserve(t.d.Decision, do)
 	t.pass.radius.Plan(t.d.Pod)
 	t.d.canary = t.canary.Choose(t.d.Decision)
 	switch do {

@@ -23,7 +23,7 @@ func (p *Pass) Unsized(d decision.Decision) (decision.Reason, bool) {
 // DryRun records the replacement of a pod in a dry run: its containers or, if it is nil, why it would not be created. If it would not get
 // the recommended requests, DryRun returns why the decision is not carried out, as Unsized does.
 func (p *Pass) DryRun(d decision.Decision, replacement *cluster.Pod, failed string) (decision.Reason, bool) {
-	if p.w.Ledger.DryRun(p.now, p.entries[p.at(d)].attempt(p.now, d), replacement, failed) {
+	if p.w.Ledger.DryRun(p.now, p.entryOf(d.Pod).attempt(p.now, d), replacement, failed) {
 		return decision.Reason{}, false
 	}
 	r, _ := p.backoffs.NotSized(d.Pod)
@@ -43,7 +43,7 @@ func (p *Pass) NotDiagnosed(d decision.Decision) {
 // effect get the cause as their reason.
 func (p *Pass) Diagnosed(d decision.Decision, replacement *cluster.Pod, failed string) {
 	w := d.Pod.Workload()
-	if p.w.Ledger.DryRun(p.now, p.entries[p.at(d)].attempt(p.now, d), replacement, failed) {
+	if p.w.Ledger.DryRun(p.now, p.entryOf(d.Pod).attempt(p.now, d), replacement, failed) {
 		return
 	}
 	for i := range p.entries {

@@ -27,9 +27,8 @@ type entry struct {
 	slot       slot      // position in the order of execution
 	refused    time.Time // when an action on the pod was last refused; zero if none was
 	scope      *scope
-	reserves   []cluster.PodResources // what it reserved of each quota of its namespace
-	taken      bool                   // the decision is counted in the budget of its group
-	unanswered bool                   // a resize of the pod had no answer in this pass, so that its budget stays spent
+	taken      bool // the decision is counted in the budget of its group
+	unanswered bool // a resize of the pod had no answer in this pass, so that its budget stays spent
 	health     disruption.Health
 	again      bool        // Delete: the replacement of an earlier deletion was OOM-killed, too
 	gates      []gate.Gate // of World.Explained: the results of the checks
@@ -49,4 +48,17 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 		a.Memory = kill.To
 	}
 	return a
+}
+
+// leave leaves the pod instead of changing it.
+func (d *entry) leave(r decision.Reason) {
+	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
+}
+
+// group returns the pods with which the pod shares a budget, or nil if it was never a candidate.
+func (d *entry) group() *disruption.Group {
+	if d.scope == nil {
+		return nil
+	}
+	return d.scope.groups[d.Pod.Controller]
 }

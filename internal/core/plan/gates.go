@@ -83,8 +83,8 @@ var checks = []check{
 		return decision.Reason{Code: decision.DataWouldBeLost}, t.d.Pod.OwnVolume
 	}},
 	{gate.Admission, anyReplacement | anyResize, (*candidate).replacementRefused},
-	{gate.Quota, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.quotas.Replacement(t.quotaChange(t.d)) }},
-	{gate.Quota, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.quotas.Resize(t.quotaChange(t.d)) }},
+	{gate.Quota, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.quotas.Replacement(t.d.Decision) }},
+	{gate.Quota, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.quotas.Resize(t.d.Decision) }},
 	{gate.SiblingQuota, anyEviction | anySurge, (*candidate).siblingOverQuota},
 	{gate.NodeSize, anyEviction | anySurge | resize | rescueResize, (*candidate).unplaceable},
 	{gate.Requirements, anyReplacement, func(t *candidate) (decision.Reason, bool) {

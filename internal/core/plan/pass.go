@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
@@ -48,13 +49,13 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = ledger.New()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits, w.Ledger), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.occupancy = &occupancy.Book{
 		Now: now, MakeRoom: b.MakeRoom, SchedulerPreempts: w.SchedulerPreempts, DeferredFor: b.DeferredFor, Threshold: b.Threshold, InPlace: b.InPlace,
 		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,
 	}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
-	p.headroom = newHeadroom(now, &w, &b)
+	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}, w.Ledger.Headroom(), w.Requests, w.Pods)
 	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
 	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
@@ -114,12 +115,12 @@ func (s *pass) view() ledger.View {
 
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d decision.Decision) {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	p.w.Ledger.Done(p.now, own.attempt(p.now, d))
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
-		p.group(own).Changed++
+		own.group().Changed++
 	}
 	p.spend(own)
 }
@@ -127,11 +128,10 @@ func (p *Pass) Done(d decision.Decision) {
 // Refused reports that the API server refused a decision, or that its outcome is unknown. It returns the decisions that take its
 // place: an eviction of the pod if its resize was refused and the mode allows it, else the change of another pod of the group.
 func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decision {
-	at := p.at(d)
-	own := &p.entries[at]
+	own := p.entryOf(d.Pod)
 	tried := own.attempt(p.now, d)
 	ready := 0
-	if g := p.group(own); g != nil {
+	if g := own.group(); g != nil {
 		ready, tried.Replicas = p.counter.ReadyBeside(g, d.Pod)-g.Changed, g.Wanted
 	}
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
@@ -167,9 +167,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.endCanary(own)
 	}
 	if d.Do == decision.Evict && d.Reason.Fallback == decision.ResizeRefused && r.Kind != decision.OutcomeIsUnknown {
-		p.group(own).Trial = false
+		own.group().Trial = false
 	}
-	p.leave(own, why)
+	own.leave(why)
 	if r.Kind == decision.DeniedByNode {
 		own.Reason = decision.Reason{Code: decision.NotSmallerThanRefused}
 	}
@@ -187,12 +187,12 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 // replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
 // decisions that take the place of the resize.
 func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
-	g := p.group(own)
+	g := own.group()
 	own.unanswered = refused == decision.OutcomeIsUnknown
 	trial := last.Kind.LeavesReplacementOpen() && !p.b.UpstreamRules
 	wait := func(why decision.Reason) []decision.Decision {
 		p.endCanary(own)
-		p.leave(own, why)
+		own.leave(why)
 		return p.settle(own, refused)
 	}
 	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
@@ -239,7 +239,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 // surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
 func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
 	next := p.settle(d, refused)
-	p.leave(d, last.Reason(p.b.Delays, decision.Resize))
+	d.leave(last.Reason(p.b.Delays, decision.Resize))
 	because := decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
 		because = decision.ResizeImpossible
@@ -255,8 +255,8 @@ func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decisio
 // not in service.
 func (p *Pass) Gone(d decision.Decision) {
 	p.w.Ledger.MarkServed(p.now, d.Pod)
-	p.endCanary(&p.entries[p.at(d)])
-	p.leave(&p.entries[p.at(d)], decision.Reason{Code: decision.AlreadyGone})
+	p.endCanary(p.entryOf(d.Pod))
+	p.entryOf(d.Pod).leave(decision.Reason{Code: decision.AlreadyGone})
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
@@ -266,40 +266,30 @@ func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.
 
 // Stopped is Skipped with a reason that has more than a code.
 func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
 		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
 	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
-		p.group(own).Trial = false
+		own.group().Trial = false
 	}
 	p.endProbe(own)
 	p.endCanary(own)
 	p.endRescue(own, decision.NotReached)
 	p.endSurge(own)
-	p.leave(own, why)
+	own.leave(why)
 	return p.giveBack(own)
 }
 
-func (p *Pass) leave(d *entry, r decision.Reason) {
-	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
-}
-
-func (p *Pass) group(d *entry) *disruption.Group {
-	if d.scope == nil {
-		return nil
-	}
-	return d.scope.groups[d.Pod.Controller]
-}
-
-func (p *Pass) at(d decision.Decision) int {
+// entryOf returns the entry of a pod that has a decision.
+func (p *Pass) entryOf(pod *cluster.Pod) *entry {
 	if p.index == nil {
 		p.index = make(map[string]int, len(p.ds))
 		for i := range p.ds {
 			p.index[p.ds[i].Pod.UID] = i
 		}
 	}
-	return p.index[d.Pod.UID]
+	return &p.entries[p.index[pod.UID]]
 }
 
 // settle returns the budget of a refused decision, and the decisions that become possible, unless the action may have been carried out.
@@ -308,7 +298,7 @@ func (p *Pass) settle(d *entry, k decision.RefusalKind) []decision.Decision {
 		return p.giveBack(d)
 	}
 	if d.taken {
-		p.group(d).Changed++
+		d.group().Changed++
 	}
 	p.spend(d)
 	return nil
@@ -323,7 +313,7 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 		return p.settle(d, decision.OutcomeIsUnknown)
 	}
 	d.taken = false
-	g := p.group(d)
+	g := d.group()
 	g.GiveBack(d.health)
 	p.enqueue()
 	next := p.takeWaiting(d, d.health)
@@ -335,7 +325,7 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
 func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
-	g, key := p.group(d), queueKey{d.Pod.Controller, h}
+	g, key := d.group(), queueKey{d.Pod.Controller, h}
 	queue := d.scope.queues[key]
 	if len(queue) == 0 {
 		return nil

@@ -84,7 +84,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&p.entries[p.at(d)]); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.MayChange(p.counter.Health(d.Pod)) {
+				if g := p.entryOf(d.Pod).group(); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.MayChange(p.counter.Health(d.Pod)) {
 					t.Fatalf("%s waits for budget, but the budget is not used up", d.Pod.Key)
 				}
 			}

@@ -104,10 +104,14 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 // newScope returns the scope of an autoscaler. judged are the decisions on its pods, if they are made.
 func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 	sc := &scope{
-		groups: s.counter.Groups(g.Autoscaler, g.Pods), siblings: s.siblingsOf(g.Pods, judged), canary: &canary.Gate{Book: s.canaries},
-		surge: s.surgesOf(g.Pods), rescue: &rescue.Gate{Book: s.rescues, Pods: g.Pods},
+		groups:   s.counter.Groups(g.Autoscaler, g.Pods),
+		siblings: &quota.Siblings{Now: s.now, Pods: g.Pods, Judged: judged, Scales: s.w.Scales, Ledger: s.w.Ledger, Delays: &s.b.Delays, Book: s.quotas},
+		backoff:  &backoff.Gate{Book: s.backoffs, Effective: s.w.Ledger.Effective(judged)},
+		canary:   &canary.Gate{Book: s.canaries},
+		surge:    &surge.Gate{Now: s.now, State: s.w.Surges, Mover: s.b.Mover, Pods: g.Pods, Ledger: s.w.Ledger, Delays: &s.b.Delays},
+		rescue:   &rescue.Gate{Book: s.rescues, Pods: g.Pods},
 	}
-	sc.backoff = &backoff.Gate{Book: s.backoffs, Effective: s.w.Ledger.Effective(judged), Open: s.counter.Open(sc.groups, g.Pods)}
+	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods)
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created

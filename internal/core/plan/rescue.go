@@ -64,7 +64,7 @@ func (t *decider) delete() {
 	t.d.Do, t.d.Reason, t.d.Fallback = decision.Delete, t.d.Wanted, false
 	t.d.Reason.Fallback = decision.DisruptionBudget
 	t.d.again = t.rescue.IsRepeated(t.d.Pod)
-	t.pass.reserve(t.d, decision.Evict)
+	t.quotas.Reserve(t.d.Decision, decision.Evict)
 	t.backoff.Begin(t.d.Pod)
 	t.rescue.Begin(t.d.Pod)
 }
@@ -75,7 +75,7 @@ func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
 	if d.scope == nil {
 		return false
 	}
-	p.leave(d, last.Reason(p.b.Delays, decision.Evict))
+	d.leave(last.Reason(p.b.Delays, decision.Evict))
 	p.decider(d).delete()
 	return d.Do == decision.Delete
 }

@@ -98,7 +98,7 @@ func (s *roomMaker) applyShrink(d *entry, step room.Step) {
 		return
 	}
 	d.Do, d.Reason, d.Fallback = decision.Resize, occupancy.ShrinkReason(d.Decision, step.For), false
-	s.reserve(d, decision.Resize)
+	s.quotas.Reserve(d.Decision, decision.Resize)
 }
 
 // tryResize resizes a pod that is left, if no check blocks that. It keeps the reason to leave the pod otherwise.

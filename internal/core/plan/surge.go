@@ -3,20 +3,11 @@
 
 package plan
 
-import (
-	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/surge"
-)
-
-// surgesOf tells which pods of one autoscaler may be surged.
-func (s *pass) surgesOf(pods []*cluster.Pod) *surge.Gate {
-	return &surge.Gate{Now: s.now, State: s.w.Surges, Mover: s.b.Mover, Pods: pods, Ledger: s.w.Ledger, Delays: &s.b.Delays}
-}
+import "podfit.dev/podfit/internal/core/decision"
 
 // surges reports whether a surge replaces the pod, and not an eviction. forRoom is true if the pod moves to make room.
 func (t *decider) surges(forRoom bool) bool {
-	return t.surge.Replaces(t.d.Decision, forRoom) && t.quotas.AdmitsBeside(t.quotaChange(t.d)) // the additional pod counts beside all others
+	return t.surge.Replaces(t.d.Decision, forRoom) && t.quotas.AdmitsBeside(t.d.Decision) // the additional pod counts beside all others
 }
 
 // endSurge lets the pass begin a surge for another pod of the workload.
