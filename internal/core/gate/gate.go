@@ -64,6 +64,14 @@ type Gate struct {
 	Reason  decision.Reason // why the gate blocks; of a gate that does not, only Need has one
 }
 
+// Of returns the result of a check, which has a reason if it blocks or not.
+func Of(name Name, r decision.Reason, blocked bool) Gate {
+	if !blocked {
+		return Gate{Name: name}
+	}
+	return Gate{Name: name, Blocked: true, Reason: r}
+}
+
 // All returns all gates of a decision in the order of their evaluation. checked are the results of the checks, of those too that would block
 // another change of the pod. If the pod is left, the reason of the first gate that blocks is the reason of the decision.
 func All(d *decision.Decision, checked []Gate) []Gate {

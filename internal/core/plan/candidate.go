@@ -6,6 +6,7 @@ package plan
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -260,7 +261,11 @@ func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
 	if r, few := t.tooFewIfEvicted(); few {
 		return r, true
 	}
-	return t.tooFew(), t.g.Below
+	required := t.b.MinReplicas
+	if n := t.d.Autoscaler.MinReplicas; n > 0 {
+		required = int(n)
+	}
+	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}, t.g.Below
 }
 
 // tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
@@ -280,14 +285,6 @@ func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	return t.tooFewReplicas()
-}
-
-func (t *candidate) tooFew() decision.Reason {
-	required := t.b.MinReplicas
-	if n := t.d.Autoscaler.MinReplicas; n > 0 {
-		required = int(n)
-	}
-	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}
 }
 
 func (t *candidate) overBudget() (decision.Reason, bool) {
@@ -316,3 +313,38 @@ func (t *candidate) isWaived() bool {
 }
 
 func (t *candidate) health() disruption.Health { return t.counter.Health(t.d.Pod) }
+
+// replacementRefused blocks a change if the API server would refuse a pod with the new requests. An eviction would have no effect:
+// the admission controller does not change such a pod.
+func (t *candidate) replacementRefused() (decision.Reason, bool) {
+	r := admissible.Refused(t.w.Limits[t.d.Pod.Namespace], t.d.Pod, t.d.With)
+	if !r.Refused() {
+		return decision.Reason{}, false
+	}
+	return decision.Reason{Code: decision.ReplacementRefused, Text: r.String()}, true
+}
+
+// resizeRefused blocks a resize during the back-off after a refusal.
+func (t *candidate) resizeRefused() (decision.Reason, bool) {
+	last, ok := t.lastResize(t.d)
+	if !ok || t.retries {
+		return decision.Reason{}, false
+	}
+	return t.backoff.ResizeRefused(last, t.d.With)
+}
+
+// awaiting returns the reason to leave a pod whose resize was refused until an evicted pod has its replacement.
+func (t *decider) awaiting(last ledger.FailedAttempt) decision.Reason {
+	if r, missing := t.replacementMissing(); missing {
+		return r
+	}
+	return decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
+}
+
+// replacementMissing blocks evictions while evicted pods have no replacement.
+func (t *candidate) replacementMissing() (decision.Reason, bool) {
+	if s, short := t.short[t.d.Pod.Controller]; short {
+		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
+	}
+	return decision.Reason{}, false
+}

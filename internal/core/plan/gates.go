@@ -152,7 +152,7 @@ func (t *decider) firstBlocked(against kind) (first decision.Reason, blocked boo
 	for c := range checksOf(against) {
 		r, blocks := t.run(c)
 		if explained {
-			t.recordGate(c.gate, r, blocks)
+			t.d.gates = append(t.d.gates, gate.Of(c.gate, r, blocks))
 		}
 		if blocks && !blocked {
 			first, blocked = r, true
@@ -175,25 +175,14 @@ func (t *decider) forgetGates(against kind) {
 	t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
 }
 
-func (t *decider) recordGate(name gate.Name, r decision.Reason, blocked bool) {
-	if !blocked {
-		r = decision.Reason{}
-	}
-	t.d.gates = append(t.d.gates, gate.Gate{Name: name, Blocked: blocked, Reason: r})
-}
-
 // Gates returns all gates of a pod of World.Explained in the order of their evaluation. If the pod is left, the reason of the first gate
 // that blocks is the reason of its decision. If it is changed, no gate blocks. It returns none for other pods.
 func (p *Pass) Gates(uid string) []gate.Gate {
-	if !p.w.Explained[uid] {
+	i := slices.IndexFunc(p.entries, func(d entry) bool { return d.Pod.UID == uid })
+	if i < 0 || !p.w.Explained[uid] {
 		return nil
 	}
-	for i := range p.entries {
-		if p.entries[i].Pod.UID == uid {
-			return gate.All(p.entries[i].Decision, p.entries[i].gates)
-		}
-	}
-	return nil
+	return gate.All(p.entries[i].Decision, p.entries[i].gates)
 }
 
 // EvictionGates returns the gates that the eviction of a pod would have to pass now. It returns none for a pod that should not change, that
@@ -207,14 +196,8 @@ func (p *Pass) EvictionGates(uid string) []gate.Gate {
 	if d.scope == nil || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() {
 		return nil
 	}
-	t := p.decider(&d)
 	d.gates = nil
-	for c := range checksOf(t.evictionKind()) {
-		r, blocked := t.run(c)
-		t.recordGate(c.gate, r, blocked)
-		if blocked && t.g == nil {
-			break
-		}
-	}
+	t := p.decider(&d)
+	t.firstBlocked(t.evictionKind())
 	return d.gates
 }

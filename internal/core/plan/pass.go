@@ -95,6 +95,12 @@ type Failure struct {
 // Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
 func (p *Pass) Failures() []Failure { return p.failures }
 
+// Unanswered reports whether actions on the pod have been without an answer for a long time, and returns the reason to report. The pod may
+// currently be left for another reason, such as the disruption budget.
+func (p *Pass) Unanswered(d decision.Decision) (decision.Reason, bool) {
+	return p.backoffs.Unanswered(d.Pod)
+}
+
 // Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
 // decisions are carried out.
 func (p *Pass) Learn() {

@@ -55,15 +55,10 @@ func (s *pass) decide() []entry {
 
 // decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
 // other autoscalers are not affected.
-func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
-			ds = before
-		}
-	}()
-	ds = before
-	from := len(s.made)
+func (s *pass) decideOn(g cluster.Governed, before []entry) (out []entry) {
+	out = before
+	defer s.noteFailure(g.Autoscaler)
+	ds, from := before, len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
 			s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: g.Autoscaler})
@@ -76,6 +71,13 @@ func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
 	slices.SortFunc(mine, byPriority)
 	s.decideCandidates(g, mine, s.made[from:])
 	return ds
+}
+
+// noteFailure records a Failure if the function that defers it panics.
+func (s *pass) noteFailure(a *cluster.Autoscaler) {
+	if cause := recover(); cause != nil {
+		s.failures = append(s.failures, Failure{Autoscaler: a, Cause: cause, Stack: string(debug.Stack())})
+	}
 }
 
 // decideCandidates decides on the pods of one autoscaler that should change, by priority. judged are the decisions of the entries, in any

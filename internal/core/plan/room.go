@@ -6,7 +6,6 @@ package plan
 import (
 	"cmp"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -130,11 +129,7 @@ func (s *roomMaker) planAll(n *placement.Room, ds []entry, needs []int) {
 
 // makeRoomOn plans on one node and applies the steps. searches is whether it searches for moves. If it panics, it records a Failure, and the node is left as it is.
 func (s *roomMaker) makeRoomOn(n *placement.Room, searches bool, blamed *cluster.Autoscaler) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.failures = append(s.failures, Failure{Autoscaler: blamed, Cause: cause, Stack: string(debug.Stack())})
-		}
-	}()
+	defer s.noteFailure(blamed)
 	r := s.occupancy.RequestFor(n)
 	var spots *placement.Spots
 	if searches {

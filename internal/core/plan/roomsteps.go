@@ -46,13 +46,19 @@ func (s *roomMaker) apply(p room.Plan) {
 	}
 }
 
-// applyWait leaves a pod whose resize would take the room of another one. A pod for which others move once the kubelet has deferred its
-// resize is asked for all of its increase.
+// applyWait leaves a pod whose resize would take the room of another one, and returns its budget. A pod for which others move once the kubelet
+// has deferred its resize is asked for all of its increase.
 func (s *roomMaker) applyWait(d *entry, step room.Step) {
 	switch {
-	case step.ForID != "":
-		s.leaveRoom(d, step.For)
-	case step.Asks && d.Reason.Code == decision.AwaitingRoom:
+	case step.ForID != "" && d.Do == decision.Resize:
+		s.occupancy.Vacate(d.Pod)
+		s.release(d)
+		s.withdraw(d, s.occupancy.Yields(d.Pod, step.For))
+		if s.withdrawn == nil {
+			s.withdrawn = map[cluster.Workload]bool{}
+		}
+		s.withdrawn[d.Pod.Controller] = true
+	case step.ForID == "" && step.Asks && d.Reason.Code == decision.AwaitingRoom:
 		s.askInFull(d)
 	}
 }
@@ -62,20 +68,6 @@ func (s *roomMaker) askInFull(d *entry) {
 	if s.tryResize(d) {
 		s.occupancy.Occupy(d.Decision)
 	}
-}
-
-// leaveRoom leaves a pod instead of resizing it, and returns its budget.
-func (s *roomMaker) leaveRoom(d *entry, other string) {
-	if d.Do != decision.Resize {
-		return
-	}
-	s.occupancy.Vacate(d.Pod)
-	s.release(d)
-	s.withdraw(d, s.occupancy.Yields(d.Pod, other))
-	if s.withdrawn == nil {
-		s.withdrawn = map[cluster.Workload]bool{}
-	}
-	s.withdrawn[d.Pod.Controller] = true
 }
 
 // holdForRoom leaves a pod for which budget became free, if its resize would take the room of another pod. It returns false if the pod is not
