@@ -224,27 +224,19 @@ func (g *Group) MayChange(h Health) bool {
 }
 
 // Take takes the change of a pod from the budget.
-func (g *Group) Take(h Health) {
-	switch h {
-	case Serving:
-		g.Spent++
-	case Stuck:
-		g.Revived++
-	case Down:
-		g.Replaced++
-	case Unstarted: // it is not in service
-	}
-}
+func (g *Group) Take(h Health) { g.add(h, 1) }
 
 // GiveBack returns the budget of a pod that was not changed.
-func (g *Group) GiveBack(h Health) {
+func (g *Group) GiveBack(h Health) { g.add(h, -1) }
+
+func (g *Group) add(h Health, n int) {
 	switch h {
 	case Serving:
-		g.Spent--
+		g.Spent += n
 	case Stuck:
-		g.Revived--
+		g.Revived += n
 	case Down:
-		g.Replaced--
+		g.Replaced += n
 	case Unstarted: // it is not in service
 	}
 }

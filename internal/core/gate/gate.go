@@ -75,26 +75,16 @@ func Of(name Name, r decision.Reason, blocked bool) Gate {
 // All returns all gates of a decision in the order of their evaluation. checked are the results of the checks, of those too that would block
 // another change of the pod. If the pod is left, the reason of the first gate that blocks is the reason of the decision.
 func All(d *decision.Decision, checked []Gate) []Gate {
-	var out []Gate
-	at, isEarly := ofReason[d.Reason.Code]
-	stopped := d.Do == decision.Leave && d.Wanted.Code == decision.Fits
-	if stopped && !isEarly {
+	early := []Gate{{Name: Mode}, {Name: Recommendation}, {Name: Controller}, {Name: Need, Reason: d.Wanted}}
+	if d.Do != decision.Leave || d.Wanted.Code != decision.Fits {
+		return append(early, ofChecks(d, checked)...)
+	}
+	at, known := ofReason[d.Reason.Code]
+	if !known {
 		at = State
 	}
-	for _, name := range early {
-		if stopped && name == at {
-			return append(out, Gate{Name: name, Blocked: true, Reason: d.Reason})
-		}
-		g := Gate{Name: name}
-		if name == Need {
-			g.Reason = d.Wanted
-		}
-		out = append(out, g)
-	}
-	if stopped {
-		return append(out[:len(out)-1], Gate{Name: State, Blocked: true, Reason: d.Reason})
-	}
-	return append(out, ofChecks(d, checked)...)
+	i := slices.IndexFunc(early, func(g Gate) bool { return g.Name == at || g.Name == Need })
+	return append(early[:i], Gate{Name: at, Blocked: true, Reason: d.Reason})
 }
 
 // ofChecks returns the gates of the checks. A reason that follows from no check, but from the state of the pod, its node or the other
@@ -120,6 +110,3 @@ var ofReason = map[decision.ReasonCode]Name{
 	decision.Fits: Need, decision.PodTooYoung: Need, decision.AutoscalerTooYoung: Need, decision.SmallChange: Need,
 	decision.SameSize: Need, decision.LeftToHPA: Need,
 }
-
-// early is the order of the gates before the checks.
-var early = []Name{Mode, Recommendation, Controller, Need}

@@ -44,4 +44,10 @@ func TestAll_decisions_gatesUpToTheReason(t *testing.T) {
 	if got := All(&decision.Decision{Wanted: wanted, Reason: decision.Reason{Code: decision.Starting}}, nil); got[len(got)-1].Name != State || got[3].Reason != wanted {
 		t.Errorf("without checks: %+v", got)
 	}
+	if got := Of(Budget, spent, false); got != (Gate{Name: Budget}) {
+		t.Errorf("a gate that does not block has a reason: %+v", got)
+	}
+	if got := Of(Budget, spent, true); got != checked[1] {
+		t.Errorf("%+v, want %+v", got, checked[1])
+	}
 }

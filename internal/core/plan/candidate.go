@@ -117,6 +117,7 @@ func (t *decider) inPlace() {
 	p, with := t.d.Pod, t.d.With
 	last, tried := t.lastResize(t.d)
 	tried = tried && !t.b.UpstreamRules // upstream tries again in each pass
+	lacks, short := t.occupancy.ShortOf(t.d.Decision)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
@@ -135,8 +136,8 @@ func (t *decider) inPlace() {
 			return
 		}
 		t.evictInstead(last)
-	case t.isShortOfRoom():
-		t.whileShortOfRoom()
+	case short:
+		t.whileShortOfRoom(lacks)
 	default:
 		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	}
@@ -158,17 +159,12 @@ const refusalTTL = 5 * time.Minute
 // triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old, or
 // was that of a smaller size. If it is refused again, the eviction takes its place in the same pass.
 func (t *decider) triesAgain(last ledger.FailedAttempt) bool {
-	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
+	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported {
 		return false
 	}
 	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.counter.IsAwaited(t.d.Pod.Controller, t.g)
-	return !awaits && t.mayFallBack() && !t.surges(false)
-}
-
-// isShortOfRoom reports whether the pod has a part of its increase and its node has no room for the rest.
-func (t *decider) isShortOfRoom() bool {
 	_, short := t.occupancy.ShortOf(t.d.Decision)
-	return short
+	return !short && !awaits && t.mayFallBack() && !t.surges(false)
 }
 
 // mayExceedQuota reports whether the pod should get more than in its last refused resize, and only the reply to a resize shows whether a quota

@@ -58,7 +58,8 @@ func (s *pass) decide() []entry {
 func (s *pass) decideOn(g cluster.Governed, before []entry) (out []entry) {
 	out = before
 	defer s.noteFailure(g.Autoscaler)
-	ds, from := before, len(s.made)
+	ds := before
+	from := len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
 			s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: g.Autoscaler})
@@ -149,8 +150,6 @@ type pass struct {
 
 	searched []*cluster.Pod // for which moves were searched
 
-	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes; nil if there are none
-
 	headroom *headroom.Search
 	counter  *disruption.Counter
 	backoffs *backoff.Book
@@ -179,25 +178,14 @@ func byPriority(a, b entry) int { return cmp.Or(byNeed(a, b), byName(a, b)) }
 
 // byNeed orders decisions by priority. Pods with a refused action come last, the least recently refused first.
 func byNeed(a, b entry) int {
-	switch {
-	case !a.refused.Equal(b.refused):
-		return a.refused.Compare(b.refused)
-	case a.Priority.Before(b.Priority):
-		return -1
-	case b.Priority.Before(a.Priority):
-		return 1
-	}
-	return 0
+	return cmp.Or(a.refused.Compare(b.refused), a.Priority.Compare(b.Priority))
 }
 
 // byExecution orders actions before pods that are left.
 func byExecution(a, b entry) int {
 	switch {
 	case a.Do != decision.Leave && b.Do != decision.Leave:
-		if c := a.slot.compare(b.slot); c != 0 {
-			return c
-		}
-		return byPriority(a, b)
+		return cmp.Or(a.slot.compare(b.slot), byPriority(a, b))
 	case a.Do != decision.Leave:
 		return -1
 	case b.Do != decision.Leave:

@@ -43,8 +43,9 @@ func (p *Pass) Rooms() []room.Plan { return p.plans }
 // A roomMaker changes the decisions of a pass on nodes that are too full for the resizes of their pods.
 type roomMaker struct {
 	*pass
-	byUID  map[string]*entry // decisions on the pods of these nodes
-	visits int               // of the searches for moves, without those of nodes whose turn it is
+	byUID     map[string]*entry         // decisions on the pods of these nodes
+	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes
+	visits    int                       // of the searches for moves, without those of nodes whose turn it is
 }
 
 func (s *roomMaker) make(ds []entry) {
@@ -58,6 +59,7 @@ func (s *roomMaker) make(ds []entry) {
 		return
 	}
 	s.byUID = map[string]*entry{}
+	s.withdrawn = map[cluster.Workload]bool{}
 	for i := range ds {
 		d := &ds[i]
 		if needs[d.Pod.Node] != nil {
@@ -234,9 +236,8 @@ func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
 // after Budget.DeferredFor, but only if its requests are outside their bounds, and if no quota refused the rest of the increase: it
 // would refuse the replacement, too. If the quotas are not known, the pod is first asked for the rest, so that a quota can refuse it. After
-// such a refusal, it is asked again when the back-off ends.
-func (t *decider) whileShortOfRoom() {
-	r, _ := t.occupancy.ShortOf(t.d.Decision)
+// such a refusal, it is asked again when the back-off ends. r is the reason to leave the pod.
+func (t *decider) whileShortOfRoom(r decision.Reason) {
 	since := t.w.Ledger.LackOfRoom(t.d.Pod).Since
 	known := t.knowsQuotas() // the checks for an eviction read known quotas
 	last, failed := t.lastResize(t.d)

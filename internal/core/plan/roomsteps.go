@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/room"
@@ -54,9 +53,6 @@ func (s *roomMaker) applyWait(d *entry, step room.Step) {
 		s.occupancy.Vacate(d.Pod)
 		s.release(d)
 		s.withdraw(d, s.occupancy.Yields(d.Pod, step.For))
-		if s.withdrawn == nil {
-			s.withdrawn = map[cluster.Workload]bool{}
-		}
 		s.withdrawn[d.Pod.Controller] = true
 	case step.ForID == "" && step.Asks && d.Reason.Code == decision.AwaitingRoom:
 		s.askInFull(d)
