@@ -23,9 +23,6 @@ type Book struct {
 
 // Hold returns the autoscaler with the recommendation that applies to a pod: the previous size, if a newer one was reverted.
 func (b *Book) Hold(a *cluster.Autoscaler, p *cluster.Pod) *cluster.Autoscaler {
-	if !a.Canary.On {
-		return a
-	}
 	return b.States[p.Workload()].Hold(b.Now, a)
 }
 
@@ -63,10 +60,10 @@ func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	first := g.chosen[p.Workload()]
-	if first == nil && d.Wanted.Code == decision.Fits {
-		return decision.Reason{Code: decision.AwaitingCanary, Text: p.Name}, true // a change only to make room for another pod is no canary
-	}
-	if first == nil || first == p {
+	switch {
+	case first == nil && d.Wanted.Code == decision.Fits: // a change only to make room for another pod is no canary
+		return decision.Reason{Code: decision.AwaitingCanary, Text: p.Name}, true
+	case first == nil || first == p:
 		return decision.Reason{}, false
 	}
 	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: g.Now.Add(a.Canary.Watch)}, true

@@ -37,6 +37,8 @@ func (t *decider) take() {
 	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
 	stuck, isStuck := t.rescue.Stuck(t.d.Decision)
+	until := t.rescue.WaitsUntil(t.d.Decision)
+	isStalled := !until.IsZero() && !t.now.Before(until) // if the mode does not evict, the pod is left with a reason that is reported
 	switch {
 	case t.d.Wanted.Code == decision.BoostOver:
 		t.try(decision.Resize, unboost, decision.Fits)
@@ -44,7 +46,7 @@ func (t *decider) take() {
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replaceUnscheduled, decision.Fits)
-	case t.rescue.IsStalled(t.d.Decision):
+	case isStalled:
 		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
 	case isStuck:
 		t.evictOr(stuck.Code, stuck)
@@ -152,6 +154,23 @@ func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
 	t.leave(r)
 }
 
+// evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
+func (t *decider) evict(because decision.ReasonCode) {
+	if t.surges(false) {
+		t.try(decision.Surge, surgePod, because)
+		return
+	}
+	t.try(decision.Evict, t.evictionKind(), because)
+	if t.d.Do == decision.Leave && t.d.Reason.Code == decision.DisruptionBudget {
+		t.delete()
+	}
+}
+
+// surges reports whether a surge replaces the pod, and not an eviction. forRoom is true if the pod moves to make room.
+func (t *decider) surges(forRoom bool) bool {
+	return t.surge.Replaces(t.d.Decision, forRoom) && t.quotas.AdmitsBeside(t.d.Decision) // the additional pod counts beside all others
+}
+
 // refusalTTL is how long the refusal of a resize counts when the pod may be evicted instead. A pod often waits longer for its turn, and
 // what refused the resize may be gone by then.
 const refusalTTL = 5 * time.Minute
@@ -177,7 +196,11 @@ func (t *decider) mayExceedQuota(last ledger.FailedAttempt) bool {
 func (t *decider) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
 	if trial && t.counter.IsAwaited(t.d.Pod.Controller, t.g) {
-		t.leave(t.awaiting(last))
+		r, missing := t.replacementMissing()
+		if !missing {
+			r = decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
+		}
+		t.leave(r)
 		return
 	}
 	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
@@ -327,14 +350,6 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	return t.backoff.ResizeRefused(last, t.d.With)
-}
-
-// awaiting returns the reason to leave a pod whose resize was refused until an evicted pod has its replacement.
-func (t *decider) awaiting(last ledger.FailedAttempt) decision.Reason {
-	if r, missing := t.replacementMissing(); missing {
-		return r
-	}
-	return decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
 }
 
 // replacementMissing blocks evictions while evicted pods have no replacement.

@@ -35,9 +35,7 @@ func (p *Pass) DryRun(d decision.Decision, replacement *cluster.Pod, failed stri
 func (p *Pass) Undiagnosed() []decision.Decision { return p.backoffs.Undiagnosed(p.ds) }
 
 // NotDiagnosed reports that a dry run for a decision of Undiagnosed did not show the cause.
-func (p *Pass) NotDiagnosed(d decision.Decision) {
-	p.w.Ledger.DryRunFailed(p.now, d.Pod.Workload())
-}
+func (p *Pass) NotDiagnosed(d decision.Decision) { p.w.Ledger.DryRunFailed(p.now, d.Pod.Workload()) }
 
 // Diagnosed reports the replacement of a pod in a dry run, as DryRun does. Pods of the workload that are left because evictions have no
 // effect get the cause as their reason.

@@ -168,9 +168,7 @@ func (t *decider) firstBlocked(against kind) (first decision.Reason, blocked boo
 func (t *decider) forgetGates(against kind) {
 	kept := 0
 	if against != atStart {
-		for range checksOf(atStart) {
-			kept++
-		}
+		kept = len(slices.Collect(checksOf(atStart)))
 	}
 	t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
 }

@@ -105,6 +105,13 @@ func (s *pass) endProbe(d *entry) {
 	}
 }
 
+// endSurge lets the pass begin a surge for another pod of the workload.
+func (s *pass) endSurge(d *entry) {
+	if d.scope != nil {
+		d.scope.surge.End(d.Pod)
+	}
+}
+
 // withdraw leaves a pod instead of changing it, and returns its budget.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
 	s.endProbe(d)

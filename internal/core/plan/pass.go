@@ -35,11 +35,12 @@ type Pass struct {
 	entries []entry        // of ds, in the same order
 	index   map[string]int // index of the decisions by pod UID
 
-	queued bool // decisions without budget are in the queues of their scope
+	queues map[queueKey][]int // decisions that wait for budget, a probe or a canary, by rank; nil until they are needed
 }
 
 // A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
+	scope      *scope
 	controller cluster.Workload
 	health     disruption.Health
 }
@@ -201,7 +202,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 		own.leave(why)
 		return p.settle(own, refused)
 	}
-	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
+	if over, blocked := p.decider(own).siblingOverQuota(); blocked { // since the decision
 		return wait(over)
 	}
 	if probing, waits := own.scope.backoff.Probing(own.Pod); waits {
@@ -331,8 +332,8 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
 func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
-	g, key := d.group(), queueKey{d.Pod.Controller, h}
-	queue := d.scope.queues[key]
+	g, key := d.group(), queueKey{d.scope, d.Pod.Controller, h}
+	queue := p.queues[key]
 	if len(queue) == 0 {
 		return nil
 	}
@@ -350,16 +351,16 @@ func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 			still = append(still, at)
 		}
 	}
-	d.scope.queues[key] = append(still, queue...)
+	p.queues[key] = append(still, queue...)
 	return next
 }
 
 // enqueue collects the decisions that wait for budget, a probe or a canary.
 func (p *Pass) enqueue() {
-	if p.queued {
+	if p.queues != nil {
 		return
 	}
-	p.queued = true
+	p.queues = map[queueKey][]int{}
 	var waiting []int
 	for i := range p.ds {
 		if d := &p.ds[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
@@ -369,11 +370,8 @@ func (p *Pass) enqueue() {
 	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.entries[a].rank, p.entries[b].rank) })
 	for _, i := range waiting {
 		d := &p.entries[i]
-		if d.scope.queues == nil {
-			d.scope.queues = map[queueKey][]int{}
-		}
-		key := queueKey{d.Pod.Controller, p.counter.Health(d.Pod)}
-		d.scope.queues[key] = append(d.scope.queues[key], i)
+		key := queueKey{d.scope, d.Pod.Controller, p.counter.Health(d.Pod)}
+		p.queues[key] = append(p.queues[key], i)
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *pass) decide() []entry {
 	s.made = make([]decision.Decision, 0, n) // entries have pointers to its elements, so it must not grow
 	ds := make([]entry, 0, n)
 	for _, g := range s.governedInOrder() {
-		ds = s.decideOn(g, ds)
+		s.decideOn(g, &ds)
 	}
 	(&roomMaker{pass: s}).make(ds)
 	s.checkHeadroom(ds)
@@ -55,23 +55,22 @@ func (s *pass) decide() []entry {
 
 // decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
 // other autoscalers are not affected.
-func (s *pass) decideOn(g cluster.Governed, before []entry) (out []entry) {
-	out = before
+func (s *pass) decideOn(g cluster.Governed, ds *[]entry) {
 	defer s.noteFailure(g.Autoscaler)
-	ds := before
+	all := *ds
 	from := len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
 			s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: g.Autoscaler})
 			d := &s.made[len(s.made)-1]
 			s.selector.Judge(d)
-			ds = append(ds, entry{Decision: d, refused: s.w.Ledger.LastFailureAt(p)})
+			all = append(all, entry{Decision: d, refused: s.w.Ledger.LastFailureAt(p)})
 		}
 	}
-	mine := ds[len(before):]
+	mine := all[len(*ds):]
 	slices.SortFunc(mine, byPriority)
 	s.decideCandidates(g, mine, s.made[from:])
-	return ds
+	*ds = all
 }
 
 // noteFailure records a Failure if the function that defers it panics.
@@ -124,47 +123,40 @@ func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 	return sc
 }
 
-func (s *pass) candidate(d *entry) *candidate {
-	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
+func (s *pass) decider(d *entry) *decider {
+	return &decider{candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}}
 }
-
-func (s *pass) decider(d *entry) *decider { return &decider{candidate: *s.candidate(d)} }
 
 // A pass is the state of one call of Plan or Begin.
 type pass struct {
 	now      time.Time
 	w        World
 	b        Budget
+	made     []decision.Decision // of the entries, in the order in which they were judged
+	scopes   map[*cluster.Autoscaler]*scope
+	failures []Failure
+
 	sizes    *placement.Sizes
 	selector selection.Selector
-	short    map[cluster.Workload]ledger.Shortage
-
-	canaries *canary.Book
-	radius   *radius.Book // nil if the amount of changes is not limited
-	windows  rollout.Windows
-	quotas   *quota.Book
-
-	scopes    map[*cluster.Autoscaler]*scope
-	occupancy *occupancy.Book
-	plans     []room.Plan // of nodes that are too full for the resizes of their pods
-
-	searched []*cluster.Pod // for which moves were searched
-
-	headroom *headroom.Search
 	counter  *disruption.Counter
+	short    map[cluster.Workload]ledger.Shortage
 	backoffs *backoff.Book
+	canaries *canary.Book
+	windows  rollout.Windows
+	radius   *radius.Book // nil if the amount of changes is not limited
+	quotas   *quota.Book
 	rescues  *rescue.Book
+	headroom *headroom.Search
 
-	made []decision.Decision // of the entries, in the order in which they were judged
-
-	failures []Failure
+	occupancy *occupancy.Book
+	plans     []room.Plan    // of nodes that are too full for the resizes of their pods
+	searched  []*cluster.Pod // for which moves were searched
 }
 
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
 	groups map[cluster.Workload]*disruption.Group
-	newest time.Time          // when the newest of the pods was created
-	queues map[queueKey][]int // decisions that wait for budget or for a probe, by rank
+	newest time.Time // when the newest of the pods was created
 
 	siblings *quota.Siblings
 	backoff  *backoff.Gate

@@ -48,5 +48,5 @@ func (p *Pass) OverQuota(d decision.Decision) (decision.Reason, bool) {
 	if !p.DependsOnResizes(d) {
 		return decision.Reason{}, false
 	}
-	return p.candidate(p.entryOf(d.Pod)).siblingOverQuota()
+	return p.decider(p.entryOf(d.Pod)).siblingOverQuota()
 }

@@ -40,18 +40,6 @@ func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
 	return t.tooFewReplicasInPlace()
 }
 
-// evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
-func (t *decider) evict(because decision.ReasonCode) {
-	if t.surges(false) {
-		t.try(decision.Surge, surgePod, because)
-		return
-	}
-	t.try(decision.Evict, t.evictionKind(), because)
-	if t.d.Do == decision.Leave && t.d.Reason.Code == decision.DisruptionBudget {
-		t.delete()
-	}
-}
-
 // delete decides on the deletion of a pod to rescue, if no check blocks it. If one does, it is the reason to leave the pod.
 func (t *decider) delete() {
 	if !t.d.Rescue || t.b.Rescue != rescue.ByDeletion || !t.rescue.IsCrashing(t.d.Pod) {

@@ -198,13 +198,14 @@ func (s *roomMaker) needOf(d *entry) room.Pod {
 
 // mayMove reports whether a pod may be evicted so that its replacement runs on another node.
 func (s *roomMaker) mayMove(d *entry) bool {
-	switch {
-	case !s.occupancy.CanMove(d.Decision):
+	if !s.occupancy.CanMove(d.Decision) {
 		return false
-	case s.occupancy.Needs(d.Decision):
-		return s.roomDecider(d).isMovable(surgePod, evict)
 	}
-	return s.roomDecider(d).isMovable(moveBySurge, move)
+	_, against := s.roomDecider(d).moves(moveBySurge, move)
+	if s.occupancy.Needs(d.Decision) {
+		_, against = s.roomDecider(d).moves(surgePod, evict)
+	}
+	return !s.isBlocked(d, against)
 }
 
 func (s *pass) isBlocked(d *entry, against kind) bool {

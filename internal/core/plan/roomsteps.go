@@ -138,11 +138,11 @@ func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 	before := d.Reason
 	t := s.roomDecider(d)
 	if step.ForID == "" { // its own resize waits for room
-		t.move(surgePod, evict, decision.ResizeWaiting)
+		do, against := t.moves(surgePod, evict)
+		t.try(do, against, decision.ResizeWaiting)
 	} else {
-		wanted := d.Wanted
-		t.move(moveBySurge, move, decision.Fits)
-		d.Wanted = wanted
+		do, against := t.moves(moveBySurge, move)
+		t.try(do, against, decision.Fits)
 	}
 	if d.Do == decision.Leave {
 		d.Reason = before
@@ -153,4 +153,13 @@ func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 		d.Reason, d.roomFor = occupancy.About(decision.MovesForRoom, d.Pod, step.For), s.byUID[step.ForID].Pod
 	}
 	return true
+}
+
+// moves returns how a pod is moved to make room: by a surge, or by an eviction, with the kind of the change. A pod that can be surged is not
+// evicted because its surge must wait, for example for another one of the workload.
+func (t *decider) moves(replace, evict kind) (decision.Act, kind) {
+	if t.surges(true) {
+		return decision.Surge, replace
+	}
+	return decision.Evict, evict
 }

@@ -162,31 +162,19 @@ func (b *Book) Stuck(d *decision.Decision) (decision.Reason, bool) {
 }
 
 // WaitsUntil returns when the rescue of a pod that is down goes on to its eviction, because the kubelet has not completed its resize
-// within disruption.Limits.StuckFor. It returns the zero time if the pod does not wait for that.
+// within disruption.Limits.StuckFor. The time counts from when the kubelet was asked, as it reports in the condition of the pod, or when podfit
+// asked, if it reports nothing. It returns the zero time if the pod does not wait for that.
 func (b *Book) WaitsUntil(d *decision.Decision) time.Time {
-	began := b.resizeBegan(d)
-	if !d.Rescue || !b.Counter.Health(d.Pod).IsDown() || began.IsZero() {
+	p := d.Pod
+	var began time.Time
+	switch {
+	case p.Resize != nil && p.Resize.State == cluster.ResizeInProgress:
+		began = p.Resize.Since
+	case !p.IsResizing() && change.IsAsked(p, d.With) && !change.SameSize(p, d.With):
+		began = b.Counter.Ledger.LastResize(p)
+	}
+	if !d.Rescue || !b.Counter.Health(p).IsDown() || began.IsZero() {
 		return time.Time{}
 	}
 	return began.Add(b.Counter.Limits.StuckFor)
-}
-
-// resizeBegan returns when the kubelet was asked for the resize of the pod that it has not completed: as it reports in the condition of
-// the pod, or when podfit asked, if it reports nothing. It returns the zero time if there is no such resize.
-func (b *Book) resizeBegan(d *decision.Decision) time.Time {
-	p := d.Pod
-	switch {
-	case p.Resize != nil && p.Resize.State == cluster.ResizeInProgress:
-		return p.Resize.Since
-	case !p.IsResizing() && change.IsAsked(p, d.With) && !change.SameSize(p, d.With):
-		return b.Counter.Ledger.LastResize(p)
-	}
-	return time.Time{}
-}
-
-// IsStalled reports whether the rescue of a pod does not wait for the kubelet any longer. If the update mode does not evict, the pod is
-// left with a reason that is reported.
-func (b *Book) IsStalled(d *decision.Decision) bool {
-	until := b.WaitsUntil(d)
-	return !until.IsZero() && !b.Counter.Now.Before(until)
 }
