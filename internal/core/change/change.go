@@ -99,21 +99,24 @@ func SameSize(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fit
 func IsAsked(p *cluster.Pod, fits []policy.Fitted) bool { return allSame(p, fits, true) }
 
 func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
-	same := true
+	return !anyPair(p, fits, spec, func(x Pair) bool { return !x.same() })
+}
+
+// anyPair reports whether a condition holds for one of the Pairs.
+func anyPair(p *cluster.Pod, fits []policy.Fitted, spec bool, holds func(Pair) bool) bool {
 	for x := range Pairs(p, fits, spec) {
-		same = same && x.same()
+		if holds(x) {
+			return true
+		}
 	}
-	return same
+	return false
 }
 
 // AsksLess reports whether fits lowers a request of the pod's spec by at least the given fraction.
 func AsksLess(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
-	less := false
-	for x := range Pairs(p, fits, true) {
-		smaller := Compare(x.Resource, x.To, x.From) < 0 && float64(x.From)-float64(x.To) >= part*float64(x.From)
-		less = less || !x.Limit && x.Had && smaller
-	}
-	return less
+	return anyPair(p, fits, true, func(x Pair) bool {
+		return !x.Limit && x.Had && Compare(x.Resource, x.To, x.From) < 0 && float64(x.From)-float64(x.To) >= part*float64(x.From)
+	})
 }
 
 // AsksLessThan reports whether a request of fits is lower than in before by at least the given fraction.
@@ -142,53 +145,32 @@ func AsksSmaller(fits, before []policy.Fitted, part float64) bool {
 
 // AsksOther reports whether fits changes a request of the pod's spec by at least the given fraction.
 func AsksOther(p *cluster.Pod, fits []policy.Fitted, part float64) bool {
-	if AsksLess(p, fits, part) {
-		return true
-	}
-	more := false
-	for x := range Pairs(p, fits, true) {
+	return AsksLess(p, fits, part) || anyPair(p, fits, true, func(x Pair) bool {
 		larger := Compare(x.Resource, x.To, x.From) > 0 && float64(x.To)-float64(x.From) >= part*float64(x.From)
-		more = more || !x.Limit && (!x.Had || larger)
-	}
-	return more
+		return !x.Limit && (!x.Had || larger)
+	})
 }
 
 // RaisesMemoryLimit reports whether fits raises a memory limit of the pod's spec.
 func RaisesMemoryLimit(p *cluster.Pod, fits []policy.Fitted) bool {
-	raised := false
-	for x := range Pairs(p, fits, true) {
-		if x.Limit && x.Resource == cluster.Memory && x.Had {
-			raised = raised || Compare(x.Resource, x.To, x.From) > 0
-		}
-	}
-	return raised
+	return anyPair(p, fits, true, func(x Pair) bool {
+		return x.Limit && x.Resource == cluster.Memory && x.Had && Compare(x.Resource, x.To, x.From) > 0
+	})
 }
 
 // Grows reports whether fits raises a request of the running pod.
 func Grows(p *cluster.Pod, fits []policy.Fitted) bool {
-	more := false
-	for x := range Pairs(p, fits, false) {
-		more = more || x.counts(p) && Compare(x.Resource, x.To, x.From) > 0
-	}
-	return more
+	return anyPair(p, fits, false, func(x Pair) bool { return x.counts(p) && Compare(x.Resource, x.To, x.From) > 0 })
 }
 
 // Shrinks reports whether fits lowers a request of the running pod and raises none.
 func Shrinks(p *cluster.Pod, fits []policy.Fitted) bool {
-	less := false
-	for x := range Pairs(p, fits, false) {
-		less = less || x.counts(p) && Compare(x.Resource, x.To, x.From) < 0
-	}
-	return less && !Grows(p, fits)
+	return !Grows(p, fits) && anyPair(p, fits, false, func(x Pair) bool { return x.counts(p) && Compare(x.Resource, x.To, x.From) < 0 })
 }
 
 // Restarts reports whether a resize to fits would restart a container.
 func Restarts(p *cluster.Pod, fits []policy.Fitted) bool {
-	restart := false
-	for x := range Pairs(p, fits, false) {
-		restart = restart || x.Container.Restart.Has(x.Resource) && (!x.Had || x.From != x.To)
-	}
-	return restart
+	return anyPair(p, fits, false, func(x Pair) bool { return x.Container.Restart.Has(x.Resource) && (!x.Had || x.From != x.To) })
 }
 
 // ChangesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -239,6 +240,16 @@ func (p *Pod) IsResizing() bool { return p.Resize != nil && p.Resize.State != No
 
 // IsDeferred reports whether a resize of the pod waits for room on its node.
 func (p *Pod) IsDeferred() bool { return p.Resize != nil && p.Resize.State == ResizeDeferred }
+
+// IsAnyRunning reports whether at least one container runs. Older API servers refuse to resize other pods.
+func (p *Pod) IsAnyRunning() bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Role == Regular && (c.Exit == nil || !c.Exit.Now) })
+}
+
+// IsBoosted reports whether a container has a CPU startup boost.
+func (p *Pod) IsBoosted() bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Boosted != nil })
+}
 
 // Serves reports whether the pod is in service: started and ready (W-14 in docs/migrate.md).
 func (p *Pod) Serves() bool { return p.Phase != Pending && p.Ready }

@@ -4,6 +4,8 @@
 package decision
 
 import (
+	"cmp"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -71,10 +73,13 @@ type Priority struct {
 	Diff float64 // relative change of the pod's requests, summed over the resources
 }
 
-// Before reports whether p comes before o: pods that should grow first, then the larger change.
-func (p Priority) Before(o Priority) bool {
+// Compare orders pods that should grow before others, and then larger changes before smaller ones.
+func (p Priority) Compare(o Priority) int {
 	if p.Up != o.Up {
-		return p.Up
+		if p.Up {
+			return -1
+		}
+		return 1
 	}
-	return p.Diff > o.Diff
+	return cmp.Compare(o.Diff, p.Diff)
 }

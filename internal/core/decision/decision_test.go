@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 )
@@ -22,8 +23,8 @@ func TestPriority_podsThatGrow_comeFirst(t *testing.T) {
 	ordered := []Priority{{Up: true, Diff: 2}, {Up: true, Diff: 1}, {Diff: 3}, {Diff: 1}}
 	for i := range ordered {
 		for j := range ordered {
-			if got := ordered[i].Before(ordered[j]); got != (i < j) {
-				t.Errorf("%+v before %+v: %t", ordered[i], ordered[j], got)
+			if got := ordered[i].Compare(ordered[j]); got != cmp.Compare(i, j) {
+				t.Errorf("%+v compared with %+v: %d", ordered[i], ordered[j], got)
 			}
 		}
 	}

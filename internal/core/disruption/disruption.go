@@ -224,27 +224,19 @@ func (g *Group) MayChange(h Health) bool {
 }
 
 // Take takes the change of a pod from the budget.
-func (g *Group) Take(h Health) {
-	switch h {
-	case Serving:
-		g.Spent++
-	case Stuck:
-		g.Revived++
-	case Down:
-		g.Replaced++
-	case Unstarted: // it is not in service
-	}
-}
+func (g *Group) Take(h Health) { g.add(h, 1) }
 
 // GiveBack returns the budget of a pod that was not changed.
-func (g *Group) GiveBack(h Health) {
+func (g *Group) GiveBack(h Health) { g.add(h, -1) }
+
+func (g *Group) add(h Health, n int) {
 	switch h {
 	case Serving:
-		g.Spent--
+		g.Spent += n
 	case Stuck:
-		g.Revived--
+		g.Revived += n
 	case Down:
-		g.Replaced--
+		g.Replaced += n
 	case Unstarted: // it is not in service
 	}
 }
@@ -282,6 +274,11 @@ func (c *Counter) addSpends(groups map[cluster.Workload]*Group, pods []*cluster.
 	for controller, g := range groups {
 		g.Revived = c.revived[controller]
 	}
+}
+
+// IsAwaited reports whether evicted pods of a group have no replacement yet, or one is evicted in this pass to test whether it is replaced.
+func (c *Counter) IsAwaited(controller cluster.Workload, g *Group) bool {
+	return g.Trial || c.Ledger.Missing(controller) > 0 && !c.Complete[controller]
 }
 
 // HasSpent reports whether an earlier pass has taken the budget for a change of the pod within Limits.Window.

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -72,13 +73,13 @@ type Input struct {
 // Plan is what the next pass does with the pods.
 type Plan struct {
 	Decisions     []decision.Decision    // a pod without VPA has none
-	Gates         map[string][]plan.Gate // by UID of the pod
-	EvictionGates map[string][]plan.Gate // of pods that wait for a resize, by UID
+	Gates         map[string][]gate.Gate // by UID of the pod
+	EvictionGates map[string][]gate.Gate // of pods that wait for a resize, by UID
 }
 
 // PlanOf returns what a pass does with some pods, by UID.
 func PlanOf(pass *plan.Pass, pods map[string]bool) Plan {
-	out := Plan{Gates: map[string][]plan.Gate{}, EvictionGates: map[string][]plan.Gate{}}
+	out := Plan{Gates: map[string][]gate.Gate{}, EvictionGates: map[string][]gate.Gate{}}
 	out.Decisions = slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool { return !pods[d.Pod.UID] })
 	for uid := range pods {
 		out.Gates[uid], out.EvictionGates[uid] = pass.Gates(uid), pass.EvictionGates(uid)
@@ -177,7 +178,7 @@ type Step struct {
 	By        time.Time   // the pass that changes the pods has begun by then; zero if they are left
 	Refused   string      // why the API server would refuse the eviction now; "" if it would not
 	Fallback  string      // what happens if the pods wait too long; "" if nothing does
-	Gates     []plan.Gate // of the first of the pods
+	Gates     []gate.Gate // of the first of the pods
 }
 
 // Advice is what a person can do.

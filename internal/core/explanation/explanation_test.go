@@ -13,8 +13,8 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/wording"
@@ -103,7 +103,7 @@ var explained = map[string]func() *Input{
 	},
 	"frozen": func() *Input {
 		in := quietInput("cart-0", "cart-1")
-		in.leave(1, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, plan.GateWindow)
+		in.leave(1, decision.Reason{Code: decision.Frozen, Text: "annotation podfit.dev/freeze of the VPA"}, gate.Window)
 		return in
 	},
 	"pod that is not ready": func() *Input {
@@ -163,9 +163,9 @@ func busyInput() *Input {
 	}
 	in.Decisions[1].Do, in.Decisions[1].Fallback = decision.Evict, false
 	in.leave(3, decision.Reason{Code: decision.ResizeWaiting, Text: "node n1 has 180Mi free", Until: minutesAgo(-5)})
-	in.leave(4, decision.Reason{Code: decision.DisruptionBudget, Text: "cart", Until: minutesAgo(-5)}, plan.GateResizing, plan.GateBudget)
+	in.leave(4, decision.Reason{Code: decision.DisruptionBudget, Text: "cart", Until: minutesAgo(-5)}, gate.Resizing, gate.Budget)
 	in.leave(5, decision.Reason{Code: decision.ResizeRunning, Until: minutesAgo(-59)})
-	in.EvictionGates[in.Pods[3].UID] = []plan.Gate{{Name: plan.GateBudget, Blocked: true, Reason: decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 6}}, {Name: plan.GateQuota}}
+	in.EvictionGates[in.Pods[3].UID] = []gate.Gate{{Name: gate.Budget, Blocked: true, Reason: decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 6}}, {Name: gate.Quota}}
 	in.protect(3, 4)
 	in.Waiting = []ledger.WaitingState{
 		{Reason: "Frozen", Pods: 1, First: "cart-3"},
@@ -308,7 +308,7 @@ func TestNext_sameReason_isOneStep(t *testing.T) {
 	in.leave(0, tooYoung)
 	in.leave(1, later)
 	in.leave(2, tooYoung)
-	in.leave(3, tooYoung, plan.GateQuota)
+	in.leave(3, tooYoung, gate.Quota)
 	var got []string
 	for _, s := range next(in) {
 		got = append(got, strings.Join(s.Pods, " "))
@@ -359,7 +359,7 @@ func TestExplain_modeOff_hasWhatHappensIfSwitchedOn(t *testing.T) {
 func TestNext_updaterIsPaused_changesWait(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")
 	in.Paused = "The updater changes no pods."
-	in.Decisions[0].Do, in.Gates["uid-cart-0"] = decision.Evict, []plan.Gate{{Name: plan.GateNeed}}
+	in.Decisions[0].Do, in.Gates["uid-cart-0"] = decision.Evict, []gate.Gate{{Name: gate.Need}}
 	s := next(in)[0]
 	if s.Act != decision.Leave || !s.Waits() || s.Code != UpdaterPaused || !s.By.IsZero() || !strings.HasPrefix(s.Reason, "The updater changes no pods. Otherwise: evict. ") {
 		t.Errorf("step %+v", s)

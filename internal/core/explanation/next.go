@@ -12,7 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 )
 
 // next returns what the next pass does with the pods: first the changes in the order of execution, then the pods that wait, then those that
@@ -53,7 +53,7 @@ func next(in *Input) []Step {
 // unserved returns the step of the pods of a VPA whose update mode is Off. The updater does not look at them, so there are no decisions.
 func (in *Input) unserved(a *cluster.Autoscaler) Step {
 	r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
-	s := Step{Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []plan.Gate{{Name: plan.GateMode, Blocked: true, Reason: r}}}
+	s := Step{Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
 	for _, p := range in.Pods {
 		s.Pods = append(s.Pods, in.nameOf(p))
 	}
@@ -103,21 +103,21 @@ func (s *Step) Waits() bool {
 	if s.Act != decision.Leave {
 		return false
 	}
-	need := slices.IndexFunc(s.Gates, func(g plan.Gate) bool { return g.Name == plan.GateNeed })
+	need := slices.IndexFunc(s.Gates, func(g gate.Gate) bool { return g.Name == gate.Need })
 	return need >= 0 && !s.Gates[need].Blocked
 }
 
 // Blocked returns the gates that block, besides the first, which is the reason of the step.
-func (s *Step) Blocked() []plan.Gate {
-	blocked := slices.DeleteFunc(slices.Clone(s.Gates), func(g plan.Gate) bool { return !g.Blocked })
+func (s *Step) Blocked() []gate.Gate {
+	blocked := slices.DeleteFunc(slices.Clone(s.Gates), func(g gate.Gate) bool { return !g.Blocked })
 	if len(blocked) == 0 {
 		return nil
 	}
 	return blocked[1:]
 }
 
-func sameGates(a, b []plan.Gate) bool {
-	return slices.EqualFunc(a, b, func(x, y plan.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked })
+func sameGates(a, b []gate.Gate) bool {
+	return slices.EqualFunc(a, b, func(x, y gate.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked })
 }
 
 // fallback describes the eviction of a pod whose resize waits, or is tried.

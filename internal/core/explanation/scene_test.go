@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -43,7 +44,7 @@ func quietInput(names ...string) *Input {
 			Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "cart"}, Target: cart, Mode: cluster.InPlaceOrRecreate},
 		},
 		Replicas: cluster.Scale{Known: true, Replicas: int32(len(names))},
-		Plan:     Plan{Gates: map[string][]plan.Gate{}, EvictionGates: map[string][]plan.Gate{}},
+		Plan:     Plan{Gates: map[string][]gate.Gate{}, EvictionGates: map[string][]gate.Gate{}},
 		Updater:  Updater{Budget: plan.Budget{DeferredFor: 5 * time.Minute, InProgressFor: time.Hour}, Interval: time.Minute},
 		Labels:   []string{"app=cart"},
 		Cluster: Cluster{
@@ -61,12 +62,12 @@ func quietInput(names ...string) *Input {
 }
 
 // leave makes the updater leave the pod with an index for a reason, although it needs another size.
-func (in *Input) leave(i int, r decision.Reason, blocked ...plan.GateName) {
+func (in *Input) leave(i int, r decision.Reason, blocked ...gate.Name) {
 	d := &in.Decisions[i]
 	d.Do, d.Reason, d.With = decision.Leave, r, sizeOf(500, 2*gib)
-	gates := []plan.Gate{{Name: plan.GateNeed}}
+	gates := []gate.Gate{{Name: gate.Need}}
 	for _, name := range blocked {
-		gates = append(gates, plan.Gate{Name: name, Blocked: true, Reason: r})
+		gates = append(gates, gate.Gate{Name: name, Blocked: true, Reason: r})
 	}
 	in.Gates[d.Pod.UID] = gates
 }

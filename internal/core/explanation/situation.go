@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/wording"
 )
@@ -197,7 +197,7 @@ func (in *Input) moveAdvice(p *cluster.Pod) Advice {
 }
 
 // blockedAt returns the reason of the first decision that a gate blocks, and false if there is none.
-func (in *Input) blockedAt(name plan.GateName) (decision.Reason, bool) {
+func (in *Input) blockedAt(name gate.Name) (decision.Reason, bool) {
 	for i := range in.Decisions {
 		for _, g := range in.Gates[in.Decisions[i].Pod.UID] {
 			if g.Blocked && g.Name == name {
@@ -219,7 +219,7 @@ func (in *Input) held(kind admissible.NoteKind) bool {
 
 func aboveNode(in *Input) (Situation, bool) {
 	s := Situation{Code: AboveNode, Title: "larger than any node"}
-	r, blocked := in.blockedAt(plan.GateNodeSize)
+	r, blocked := in.blockedAt(gate.NodeSize)
 	for i := range in.Decisions {
 		if in.Decisions[i].Reason.Code == decision.NoNodeFits {
 			r, blocked = in.Decisions[i].Reason, true
@@ -239,8 +239,8 @@ func aboveNode(in *Input) (Situation, bool) {
 
 func aboveQuota(in *Input) (Situation, bool) {
 	s := Situation{Code: AboveQuota, Title: "above the quota"}
-	r, blocked := in.blockedAt(plan.GateQuota)
-	if sibling, also := in.blockedAt(plan.GateSiblingQuota); !blocked && also {
+	r, blocked := in.blockedAt(gate.Quota)
+	if sibling, also := in.blockedAt(gate.SiblingQuota); !blocked && also {
 		r, blocked = sibling, true
 	}
 	for i := range in.Decisions {
@@ -264,7 +264,7 @@ func aboveQuota(in *Input) (Situation, bool) {
 }
 
 func singleReplica(in *Input) (Situation, bool) {
-	r, blocked := in.blockedAt(plan.GateMinReplicas)
+	r, blocked := in.blockedAt(gate.MinReplicas)
 	if !blocked {
 		return Situation{}, false
 	}

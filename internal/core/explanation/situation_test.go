@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -79,7 +79,7 @@ func addBrief(in *Input) {
 }
 
 // blocked makes a gate block the change of the first pod.
-func blocked(name plan.GateName, r decision.Reason) func(*Input) {
+func blocked(name gate.Name, r decision.Reason) func(*Input) {
 	return func(in *Input) { in.leave(0, r, name) }
 }
 
@@ -135,18 +135,18 @@ var situationTests = map[string]struct {
 	"HPA of another container":                 {edit: scaledBy(cluster.CPU, "web"), without: HorizontalScale},
 	"HPA by a resource that is not controlled": {edit: edits(scaledBy(cluster.CPU, ""), controlsMemory), without: HorizontalScale},
 	"HPA without VPA":                          {edit: func(in *Input) { in.Autoscaler = nil }, without: HorizontalScale},
-	"size above the largest node":              {edit: blocked(plan.GateNodeSize, tooLarge), applies: AboveNode},
+	"size above the largest node":              {edit: blocked(gate.NodeSize, tooLarge), applies: AboveNode},
 	"size above the node by decision":          {edit: func(in *Input) { in.leave(0, tooLarge) }, applies: AboveNode},
 	"size lowered to the node":                 {edit: noted(admissible.HeldToNode), applies: AboveNode},
 	"size lowered to maxAllowed":               {edit: noted(admissible.LoweredToMaxAllowed), without: AboveNode},
-	"size above the quota":                     {edit: blocked(plan.GateQuota, quota), applies: AboveQuota},
-	"size above the quota of another pod":      {edit: blocked(plan.GateSiblingQuota, quota), applies: AboveQuota},
+	"size above the quota":                     {edit: blocked(gate.Quota, quota), applies: AboveQuota},
+	"size above the quota of another pod":      {edit: blocked(gate.SiblingQuota, quota), applies: AboveQuota},
 	"size above the quota by decision":         {edit: func(in *Input) { in.leave(0, quota) }, applies: AboveQuota},
 	"size lowered to the quota":                {edit: noted(admissible.HeldToQuota), applies: AboveQuota},
 	"size raised to minAllowed":                {edit: noted(admissible.RaisedToMinAllowed), without: AboveQuota},
-	"one replica":                              {edit: blocked(plan.GateMinReplicas, tooFew), applies: SingleReplica},
-	"two of three replicas":                    {edit: blocked(plan.GateMinReplicas, decision.Reason{Code: decision.TooFewReplicas, Have: 2, Want: 3}), applies: SingleReplica},
-	"one replica and minReplicas 1":            {edit: blocked(plan.GateBudget, decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 1}), without: SingleReplica},
+	"one replica":                              {edit: blocked(gate.MinReplicas, tooFew), applies: SingleReplica},
+	"two of three replicas":                    {edit: blocked(gate.MinReplicas, decision.Reason{Code: decision.TooFewReplicas, Have: 2, Want: 3}), applies: SingleReplica},
+	"one replica and minReplicas 1":            {edit: blocked(gate.Budget, decision.Reason{Code: decision.BudgetSpent, Have: 1, Want: 1}), without: SingleReplica},
 	"CPU limit of 200m":                        {edit: limitCPU(200, 20), applies: SmallCPULimit},
 	"CPU limit of 201m":                        {edit: limitCPU(201, 20), without: SmallCPULimit},
 	"CPU limit that the target reaches":        {edit: limitCPU(4000, 3600), applies: SmallCPULimit},
@@ -318,7 +318,7 @@ func TestSituations_noPods_areNone(t *testing.T) {
 
 func TestSituations_quotaOnNode_showsAllNamespaces(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")
-	blocked(plan.GateQuota, quota)(in)
+	blocked(gate.Quota, quota)(in)
 	in.Subject, in.Autoscaler = Subject{Kind: OfNode, Name: "n1"}, nil
 	found := situations(in)
 	if len(found) != 1 || found[0].Advice.Command != "kubectl describe resourcequota --all-namespaces" {

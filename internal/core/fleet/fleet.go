@@ -138,14 +138,28 @@ func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) bool {
 	})
 }
 
-// Left returns the allocatable amounts of a node minus the requests of its DaemonSet pods. It returns false if the node is unknown, or if
-// pods are not scaled down to nodes.
-func (f *Fleet) Left(node string) (cluster.Resources, bool) {
-	i, known := f.byName[node]
-	if !known || f.config.Unscaled {
-		return cluster.Resources{}, false
+// fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.
+const fullNode = 0.9
+
+// HoldsBack reports whether a pod has almost all that its node can give to a pod, and the requests that it should have fit only on a larger node,
+// which exists. A nil fleet holds none back.
+func (f *Fleet) HoldsBack(p *cluster.Pod, has, wants cluster.Resources) bool {
+	if f == nil || f.config.Unscaled {
+		return false
 	}
-	return f.nodes[i].left, true
+	i, known := f.byName[p.Node]
+	if !known {
+		return false
+	}
+	left := f.nodes[i].left
+	for _, res := range cluster.All {
+		isFull := float64(has.Amount(res)) >= fullNode*float64(left.Amount(res))
+		if isFull && wants.Amount(res) > left.Amount(res) && wants.Amount(res) > has.Amount(res) {
+			sizes := f.Of(p)
+			return sizes != nil && len(sizes.Largest) > 0 && sizes.Hold(wants)
+		}
+	}
+	return false
 }
 
 // OnNode returns the size of the node that a pod of a DaemonSet runs on, without the pod itself.

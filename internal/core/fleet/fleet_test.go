@@ -134,19 +134,30 @@ func TestFleet_canAdd_nodesWithTheTaintsThatThePodTolerates(t *testing.T) {
 	}
 }
 
-func TestFleet_left_isTheRoomBesideTheDaemonSets(t *testing.T) {
-	config := Config{
-		Nodes:   []cluster.Node{{Name: "n", Allocatable: amountsOf(4, 8)}},
-		Daemons: []cluster.Daemon{{Key: cluster.Key{Namespace: "kube-system", Name: "proxy"}, Requests: amountsOf(1, 9), Tolerations: cluster.Tolerations{{Exists: true}}}},
+func TestFleet_holdsBack_podsThatFillTheirNode(t *testing.T) {
+	daemon := cluster.Daemon{Key: cluster.Key{Namespace: "kube-system", Name: "proxy"}, Requests: amountsOf(1, 1), Tolerations: cluster.Tolerations{{Exists: true}}}
+	for name, c := range map[string]struct {
+		node       string
+		has, wants cluster.Resources
+		unscaled   bool
+		want       bool
+	}{
+		"fills the room beside the DaemonSet": {node: "n", has: amountsOf(3, 1), wants: amountsOf(5, 1), want: true},
+		"half of it":                          {node: "n", has: amountsOf(2, 1), wants: amountsOf(5, 1)},
+		"should have no more":                 {node: "n", has: amountsOf(3, 1), wants: amountsOf(3, 1)},
+		"too large for every node":            {node: "n", has: amountsOf(3, 1), wants: amountsOf(9, 1)},
+		"its node is not known":               {node: "other", has: amountsOf(3, 1), wants: amountsOf(5, 1)},
+		"pods are not scaled down to nodes":   {node: "n", has: amountsOf(3, 1), wants: amountsOf(5, 1), unscaled: true},
+	} {
+		f := New(Config{
+			Nodes:   []cluster.Node{{Name: "n", Ready: true, Allocatable: amountsOf(4, 8)}, {Name: "large", Ready: true, Allocatable: amountsOf(8, 8)}},
+			Daemons: []cluster.Daemon{daemon}, Unscaled: c.unscaled,
+		})
+		if got := f.HoldsBack(&cluster.Pod{Node: c.node}, c.has, c.wants); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
-	if got, known := New(config).Left("n"); !known || got != amountsOf(3, 0) {
-		t.Errorf("got %v, %v", got, known)
-	}
-	if _, known := New(config).Left("other"); known {
-		t.Error("an unknown node has a size")
-	}
-	config.Unscaled = true
-	if _, known := New(config).Left("n"); known {
-		t.Error("a node has a size although pods are not scaled down to nodes")
+	if (*Fleet)(nil).HoldsBack(&cluster.Pod{Node: "n"}, amountsOf(3, 1), amountsOf(5, 1)) {
+		t.Error("an unknown fleet holds a pod back")
 	}
 }

@@ -289,7 +289,7 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		if !known {
 			continue
 		}
-		if d.Pod.Node == "" && !isBoosted(d.Pod) {
+		if d.Pod.Node == "" && !d.Pod.IsBoosted() {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
 			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
@@ -306,7 +306,7 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 // hasHelped reports whether a replacement on a node shows that the eviction had an effect. A replacement that got the requests by a resize in
 // place shows none, and the node may still refuse the resize while it is not completed.
 func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool) {
-	if isBoosted(d.Pod) {
+	if d.Pod.IsBoosted() {
 		return boostedHelp(e, d)
 	}
 	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {

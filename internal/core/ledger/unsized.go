@@ -105,7 +105,7 @@ func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
 
 // unboosted returns a replacement in which containers with a CPU startup boost have the recommended CPU, which they get after the boost.
 func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
-	if replacement == nil || !isBoosted(replacement) {
+	if replacement == nil || !replacement.IsBoosted() {
 		return replacement
 	}
 	out := *replacement
@@ -119,8 +119,4 @@ func unboosted(replacement *cluster.Pod, with []policy.Fitted) *cluster.Pod {
 		}
 	}
 	return &out
-}
-
-func isBoosted(p *cluster.Pod) bool {
-	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Boosted != nil })
 }

@@ -260,6 +260,33 @@ func quickOOM(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod) (b
 	return false, oomKill{}
 }
 
+// LeftToHPA returns LeftToHPA or HPANotWritten if a pod would change without the HPAs of its workload. Otherwise it returns the given
+// reason.
+func LeftToHPA(now time.Time, b *Rules, a *cluster.Autoscaler, l policy.Limits, p *cluster.Pod, otherwise decision.Reason) decision.Reason {
+	if len(a.Horizontal) == 0 {
+		return otherwise
+	}
+	without := *a
+	without.Horizontal = nil
+	fits := policy.Fit(&without, l, p)
+	v := Of(now, b, &without, p, fits)
+	if v.Wanted.Code == decision.Fits {
+		return otherwise
+	}
+	for i := range fits {
+		state, h := policy.HorizontalOf(a, fits[i].Container, v.Wanted.Resource)
+		if state == policy.TargetNotWritten {
+			return decision.Reason{Code: decision.HPANotWritten}
+		}
+		if state.IsLeft() {
+			r := v.Wanted
+			r.Code, r.Text = decision.LeftToHPA, h.HPA.Name
+			return r
+		}
+	}
+	return otherwise
+}
+
 // RequirementsMet reports whether the eviction requirements of the autoscaler allow an eviction: for at least one container, each
 // requirement holds for at least one resource. A missing request meets every requirement that names its resource (W-27 in docs/migrate.md).
 func RequirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {

@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"fmt"
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -122,5 +123,27 @@ func TestSizes_taintsAndSelectors_areRespected(t *testing.T) {
 	}
 	if !s.MayReturn(p, &all[1]) {
 		t.Error("a pod may not return to its own node, although its selector is not known")
+	}
+}
+
+func TestSpots_for_otherNodesThatAcceptThePod(t *testing.T) {
+	many := nodes()
+	for i := range int64(maxSpots) {
+		many = append(many, nodeOf(fmt.Sprint("n", i), 100+i, gib))
+	}
+	own, overhead := podOn("a", 100, gib), podOn("n1", 100, gib)
+	overhead.Overhead = true
+	rooms := RoomsOf(many, []*cluster.Pod{own, overhead}, SizesOf(many, nil, nil, nil))
+	s := rooms.Beside(rooms.Nodes["a"])
+	found := map[string]bool{}
+	for _, i := range s.For(own) {
+		found[s.All[i].Node] = true
+	}
+	if len(found) != maxSpots || !found["b"] || found["a"] || found["cordoned"] || found["n1"] {
+		t.Errorf("%d spots: %v", len(found), found)
+	}
+	s.For(own)
+	if s.Visits() != len(many) {
+		t.Errorf("%d nodes were looked at, want each of %d once", s.Visits(), len(many))
 	}
 }

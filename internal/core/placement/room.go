@@ -108,6 +108,56 @@ func (r *Rooms) Usable(key Key) []*Room {
 	return out
 }
 
+// maxSpots bounds the nodes that are considered for the replacement of a pod: those with the most free memory and those with the
+// most free CPU.
+const maxSpots = 32
+
+// Spots are the nodes that may take the pods of one node.
+type Spots struct {
+	All []room.Spot
+
+	rooms *Rooms
+	from  *Room
+	index map[string]int // of All, by node
+	byKey map[Key][]int
+}
+
+// Beside returns the spots for the pods of a node. It has none before For.
+func (r *Rooms) Beside(from *Room) *Spots {
+	return &Spots{rooms: r, from: from, index: map[string]int{}, byKey: map[Key][]int{}}
+}
+
+// Visits returns how many nodes were looked at.
+func (s *Spots) Visits() int { return len(s.byKey) * len(s.rooms.Nodes) }
+
+// For returns the indices of the nodes that accept a pod by their labels and taints.
+func (s *Spots) For(p *cluster.Pod) []int {
+	key := KeyOf(p)
+	if known, ok := s.byKey[key]; ok {
+		return known
+	}
+	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown })
+	byName := func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
+	slices.SortFunc(usable, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
+	most := slices.Clone(usable[:min(len(usable), maxSpots/2)])
+	rest := usable[len(most):]
+	slices.SortFunc(rest, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.CPU, a.Open.CPU), byName(a, b)) })
+	most = append(most, rest[:min(len(rest), maxSpots/2)]...)
+	slices.SortFunc(most, byName)
+	out := make([]int, 0, len(most))
+	for _, r := range most {
+		i, known := s.index[r.Node.Name]
+		if !known {
+			i = len(s.All)
+			s.index[r.Node.Name] = i
+			s.All = append(s.All, room.Spot{Node: r.Node.Name, Free: r.Open})
+		}
+		out = append(out, i)
+	}
+	s.byKey[key] = out
+	return out
+}
+
 // Held returns what a pod takes of its node for the kubelet, which has allocated the present requests to a pod whose resize waits.
 // While it is not known which requests the kubelet has allocated, it is the larger of the present and the new ones.
 func Held(p *cluster.Pod) room.Amount {

@@ -36,7 +36,7 @@ func TestPass_oldRefusalAndPodMayBeEvicted_resizeIsTriedOnceMore(t *testing.T) {
 			w.Ledger.Refused(noon, ledger.Attempt{Pod: pod, Autoscaler: a.Key, Do: decision.Resize, With: with}, decision.Refusal{Kind: tt.kind, Text: "denied"}, 3)
 		}
 		pass := Begin(noon.Add(tt.after), w, b)
-		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		own := *pass.entryOf(pod).Decision
 		if own.Do != tt.want {
 			t.Errorf("%s: %s (%s), want %s", name, own.Do, own.Reason, tt.want)
 			continue
@@ -73,7 +73,7 @@ func TestPass_resizeIsTriedOnceMoreOnFullNode_asksForFullSize(t *testing.T) {
 			w.Ledger.Refused(noon, tried, decision.Refusal{Kind: decision.ServerBusy, Text: "conflict"}, 3)
 		}
 		pass := Begin(noon.Add(10*time.Minute), w, b)
-		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		own := *pass.entryOf(pod).Decision
 		if own.Do != decision.Resize || own.Reason.Part != tt.part || own.Fallback == tt.part {
 			t.Errorf("%s: %s (%s), a part: %t, evicted if it is refused: %t", name, own.Do, own.Reason, own.Reason.Part, own.Fallback)
 		}
@@ -98,7 +98,7 @@ func TestPlan_watchDoesNotShowResizeYet_podIsNotReportedAsUndone(t *testing.T) {
 		pod := w.Governed[0].Pods[0]
 		before := pod.Containers[0].Requests
 		pass := Begin(noon, w, b)
-		d := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		d := *pass.entryOf(pod).Decision
 		pass.Done(d)
 		if tt.shown {
 			pod.Containers[0].Requests = d.With[0].Requests
@@ -106,7 +106,7 @@ func TestPlan_watchDoesNotShowResizeYet_podIsNotReportedAsUndone(t *testing.T) {
 		pass.Learn()
 		pod.Containers[0].Requests = before
 		pass = Begin(noon.Add(tt.after), w, b)
-		if d := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]; d.Do != decision.Leave || d.Reason.Code != tt.want {
+		if d := *pass.entryOf(pod).Decision; d.Do != decision.Leave || d.Reason.Code != tt.want {
 			t.Errorf("%s: %s because %s, want %s; the autoscaler is %s", name, d.Do, d.Reason, tt.want, a.Key)
 		}
 	}

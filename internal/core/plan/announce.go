@@ -49,7 +49,7 @@ func (s *pass) mustAnnounce(d *entry, do decision.Act, canary bool) bool {
 
 // MustAnnounce reports whether a decision is carried out only if it was announced.
 func (p *Pass) MustAnnounce(d decision.Decision) bool {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	return p.mustAnnounce(own, d.Do, own.canary)
 }
 
@@ -57,11 +57,11 @@ func (p *Pass) MustAnnounce(d decision.Decision) bool {
 func notAnnounced(do decision.Act) func(*candidate) (decision.Reason, bool) {
 	return func(t *candidate) (decision.Reason, bool) {
 		r, blocked := t.w.Unannounced.Of(t.d.Pod.Workload())
-		return r, blocked && t.mustAnnounce(t.d, do, t.needsCanary())
+		return r, blocked && t.mustAnnounce(t.d, do, t.canary.IsNeeded(t.d.Decision))
 	}
 }
 
 // NotAnnounced reports that a request for capacity was not created, because the action on the workload could not be announced.
 func (p *Pass) NotAnnounced(step *headroom.Step, why decision.Reason) {
-	p.leave(&p.entries[p.at(decision.Decision{Pod: step.Pod})], why)
+	p.entryOf(step.Pod).leave(why)
 }

@@ -4,16 +4,14 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
-	"podfit.dev/podfit/internal/core/attempt"
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/need"
 )
 
 // A candidate is a pod that should change. Its methods are the checks, and what these ask. They decide nothing.
@@ -38,6 +36,9 @@ func (t *decider) take() {
 		return
 	}
 	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	stuck, isStuck := t.rescue.Stuck(t.d.Decision)
+	until := t.rescue.WaitsUntil(t.d.Decision)
+	isStalled := !until.IsZero() && !t.now.Before(until) // if the mode does not evict, the pod is left with a reason that is reported
 	switch {
 	case t.d.Wanted.Code == decision.BoostOver:
 		t.try(decision.Resize, unboost, decision.Fits)
@@ -45,10 +46,10 @@ func (t *decider) take() {
 		t.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replaceUnscheduled, decision.Fits)
-	case t.resizeStalled():
+	case isStalled:
 		t.evictOr(decision.ResizeRunning, decision.Reason{Code: decision.ResizeStalled})
-	case t.d.Rescue && t.isStuckResizing():
-		t.evictOr(resizeCodes[p.Resize.State], decision.Reason{Code: resizeCodes[p.Resize.State], Text: p.Resize.Message})
+	case isStuck:
+		t.evictOr(stuck.Code, stuck)
 	case t.d.Wanted.Code == decision.LargerNode:
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.ResizeImpossible})
 	case p.Phase != cluster.Pending && p.IsResizing():
@@ -69,12 +70,12 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.d.Do, t.d.Reason = do, t.d.Wanted
 	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
-	t.pass.reserve(t.d, do)
+	t.quotas.Reserve(t.d.Decision, do)
 	t.pass.radius.Plan(t.d.Pod)
-	t.beCanary()
+	t.d.canary = t.canary.Choose(t.d.Decision)
 	switch do {
 	case decision.Evict:
-		t.probe(t.d)
+		t.backoff.Begin(t.d.Pod)
 	case decision.Surge: // takes nothing out of service
 		t.surge.Begin(t.d.Pod)
 		return
@@ -118,16 +119,17 @@ func (t *decider) inPlace() {
 	p, with := t.d.Pod, t.d.With
 	last, tried := t.lastResize(t.d)
 	tried = tried && !t.b.UpstreamRules // upstream tries again in each pass
+	lacks, short := t.occupancy.ShortOf(t.d.Decision)
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
-	case !t.d.Rescue && !isAnyRunning(p):
+	case !t.d.Rescue && !p.IsAnyRunning():
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescueWaitsUntil()}) // the kubelet has not reported a state yet
+		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
-	case tried && last.Kind == decision.DeniedByNode && !t.asksEnoughLess(last):
+	case tried && last.Kind == decision.DeniedByNode && !t.backoff.AsksEnoughLess(last, with):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
 	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
 		if t.triesAgain(last) {
@@ -136,18 +138,11 @@ func (t *decider) inPlace() {
 			return
 		}
 		t.evictInstead(last)
-	case t.isShortOfRoom():
-		t.whileShortOfRoom()
+	case short:
+		t.whileShortOfRoom(lacks)
 	default:
 		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	}
-}
-
-// isAnyRunning reports whether at least one container runs. Older API servers refuse to resize other pods.
-func isAnyRunning(p *cluster.Pod) bool {
-	return slices.ContainsFunc(p.Containers, func(c cluster.Container) bool {
-		return c.Role == cluster.Regular && (c.Exit == nil || !c.Exit.Now)
-	})
 }
 
 // evictOr evicts the pod if the mode allows it, and leaves it otherwise.
@@ -159,6 +154,23 @@ func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
 	t.leave(r)
 }
 
+// evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
+func (t *decider) evict(because decision.ReasonCode) {
+	if t.surges(false) {
+		t.try(decision.Surge, surgePod, because)
+		return
+	}
+	t.try(decision.Evict, t.evictionKind(), because)
+	if t.d.Do == decision.Leave && t.d.Reason.Code == decision.DisruptionBudget {
+		t.delete()
+	}
+}
+
+// surges reports whether a surge replaces the pod, and not an eviction. forRoom is true if the pod moves to make room.
+func (t *decider) surges(forRoom bool) bool {
+	return t.surge.Replaces(t.d.Decision, forRoom) && t.quotas.AdmitsBeside(t.d.Decision) // the additional pod counts beside all others
+}
+
 // refusalTTL is how long the refusal of a resize counts when the pod may be evicted instead. A pod often waits longer for its turn, and
 // what refused the resize may be gone by then.
 const refusalTTL = 5 * time.Minute
@@ -166,11 +178,12 @@ const refusalTTL = 5 * time.Minute
 // triesAgain reports whether the resize of a pod is tried once more before the pod is evicted, because the refusal of the last one is old, or
 // was that of a smaller size. If it is refused again, the eviction takes its place in the same pass.
 func (t *decider) triesAgain(last ledger.FailedAttempt) bool {
-	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported || t.isShortOfRoom() {
+	if t.now.Sub(last.At) < refusalTTL && !t.mayExceedQuota(last) || last.Kind == decision.DeniedByNode || last.Kind == decision.Unsupported {
 		return false
 	}
-	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.isAwaited(t.d.Pod.Controller, t.g)
-	return !awaits && t.mayFallBack() && !t.surges(false)
+	awaits := last.Kind.LeavesReplacementOpen() && t.g != nil && t.counter.IsAwaited(t.d.Pod.Controller, t.g)
+	_, short := t.occupancy.ShortOf(t.d.Decision)
+	return !short && !awaits && t.mayFallBack() && !t.surges(false)
 }
 
 // mayExceedQuota reports whether the pod should get more than in its last refused resize, and only the reply to a resize shows whether a quota
@@ -182,8 +195,12 @@ func (t *decider) mayExceedQuota(last ledger.FailedAttempt) bool {
 // evictInstead evicts a pod whose resize was refused, if the mode allows it.
 func (t *decider) evictInstead(last ledger.FailedAttempt) {
 	trial := last.Kind.LeavesReplacementOpen() && t.g != nil
-	if trial && t.isAwaited(t.d.Pod.Controller, t.g) {
-		t.leave(t.awaiting(last))
+	if trial && t.counter.IsAwaited(t.d.Pod.Controller, t.g) {
+		r, missing := t.replacementMissing()
+		if !missing {
+			r = decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
+		}
+		t.leave(r)
 		return
 	}
 	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
@@ -206,7 +223,7 @@ func (t *decider) whileResizing() {
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
 		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
-		r.Until = t.rescueWaitsUntil()
+		r.Until = t.rescue.WaitsUntil(t.d.Decision)
 	case cluster.ResizeInfeasible:
 		r.Code, failed = decision.ResizeImpossible, true
 		again = inPlaceOnly && change.AsksLess(p, with, 0)
@@ -241,22 +258,10 @@ func (t *decider) quotaRefusedBefore() bool {
 	return failed && last.IsOverQuota(t.now, t.d.With)
 }
 
-func (t *candidate) resizing() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
-}
-
-func (t *candidate) starting() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
-}
-
 // interrupted blocks changes of a workload while it is not known which of its pods the last updater changed before it ended.
 func (t *candidate) interrupted() (decision.Reason, bool) {
 	until, interrupted := t.w.Ledger.Interrupted(t.now, t.d.Pod.Workload())
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
-}
-
-func (t *candidate) sameSize() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.SameSize}, change.SameSize(t.d.Pod, t.d.With)
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
@@ -271,46 +276,15 @@ func (t *candidate) unplaceable() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.NoNodeFits, Text: size.String()}, true
 }
 
-func (t *candidate) requirementsUnmet() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
-}
-
-func (t *candidate) backingOff() (decision.Reason, bool) {
-	if r, blocked := t.notSized(t.d.Pod); r.Code == decision.NotSizedAtAdmission {
-		return r, blocked
-	}
-	n, last := t.w.Ledger.IneffectiveEvictions(t.d.Pod.Workload(), t.effective)
-	return t.back(n, last, t.b.EvictionBackoff, "eviction")
-}
-
-// undone blocks a resize during the back-off after resizes that were undone, and while the watch may not show the last one yet.
-func (t *candidate) undone() (decision.Reason, bool) {
-	if t.w.Ledger.IsAwaited(t.now, t.d.Pod) {
-		return decision.Reason{Code: decision.ResizeRunning}, true
-	}
-	if t.b.UpstreamRules {
-		return decision.Reason{}, false
-	}
-	return t.back(t.w.Ledger.Undone(t.d.Pod), t.w.Ledger.LastResize(t.d.Pod), t.b.BackoffBase, "resize")
-}
-
-func (t *candidate) back(n int, last time.Time, base time.Duration, what string) (decision.Reason, bool) {
-	if n == 0 {
-		return decision.Reason{}, false
-	}
-	until := last.Add(attempt.Doubled(base, t.b.BackoffMax, n))
-	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, t.now.Before(until)
-}
-
-func (t *candidate) replicasUnknown() (decision.Reason, bool) {
-	return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
-}
-
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
 	if r, few := t.tooFewIfEvicted(); few {
 		return r, true
 	}
-	return t.tooFew(), t.g.Below
+	required := t.b.MinReplicas
+	if n := t.d.Autoscaler.MinReplicas; n > 0 {
+		required = int(n)
+	}
+	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}, t.g.Below
 }
 
 // tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
@@ -330,14 +304,6 @@ func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	return t.tooFewReplicas()
-}
-
-func (t *candidate) tooFew() decision.Reason {
-	required := t.b.MinReplicas
-	if n := t.d.Autoscaler.MinReplicas; n > 0 {
-		required = int(n)
-	}
-	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}
 }
 
 func (t *candidate) overBudget() (decision.Reason, bool) {
@@ -362,17 +328,34 @@ func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
 // of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.
 func (t *candidate) isWaived() bool {
-	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.givesBack()) && !change.Restarts(t.d.Pod, t.d.With)
+	return (t.b.SkipInPlace || t.d.Wanted.Code == decision.BoostOver || t.d.Rescue || t.occupancy.GivesBack(t.d.Decision)) && !change.Restarts(t.d.Pod, t.d.With)
 }
 
 func (t *candidate) health() disruption.Health { return t.counter.Health(t.d.Pod) }
 
-// changesTooOften blocks the next round of evictions during its back-off.
-func (t *candidate) changesTooOften() (decision.Reason, bool) {
-	r, next := t.w.Ledger.NextRound(t.d.Pod)
-	if !next || r.Count < 2 {
+// replacementRefused blocks a change if the API server would refuse a pod with the new requests. An eviction would have no effect:
+// the admission controller does not change such a pod.
+func (t *candidate) replacementRefused() (decision.Reason, bool) {
+	r := admissible.Refused(t.w.Limits[t.d.Pod.Namespace], t.d.Pod, t.d.With)
+	if !r.Refused() {
 		return decision.Reason{}, false
 	}
-	until := r.At.Add(attempt.Doubled(t.b.EvictionBackoff, t.b.BackoffMax, r.Count-1))
-	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, t.now.Before(until)
+	return decision.Reason{Code: decision.ReplacementRefused, Text: r.String()}, true
+}
+
+// resizeRefused blocks a resize during the back-off after a refusal.
+func (t *candidate) resizeRefused() (decision.Reason, bool) {
+	last, ok := t.lastResize(t.d)
+	if !ok || t.retries {
+		return decision.Reason{}, false
+	}
+	return t.backoff.ResizeRefused(last, t.d.With)
+}
+
+// replacementMissing blocks evictions while evicted pods have no replacement.
+func (t *candidate) replacementMissing() (decision.Reason, bool) {
+	if s, short := t.short[t.d.Pod.Controller]; short {
+		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
+	}
+	return decision.Reason{}, false
 }

@@ -10,9 +10,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rescue"
-	"podfit.dev/podfit/internal/core/room"
 )
 
 // An entry is a decision with what only the pass needs to know about it.
@@ -22,19 +22,16 @@ type entry struct {
 	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
 
-	occupies room.Amount // what its resize takes of the room for new pods on its node, see occupy
-
 	canary     bool      // the pod is the canary of its workload
 	rank       int       // position in the order in which the pods of the autoscaler are decided on
 	slot       slot      // position in the order of execution
 	refused    time.Time // when an action on the pod was last refused; zero if none was
 	scope      *scope
-	reserves   []cluster.PodResources // what it reserved of each quota of its namespace
-	taken      bool                   // the decision is counted in the budget of its group
-	unanswered bool                   // a resize of the pod had no answer in this pass, so that its budget stays spent
+	taken      bool // the decision is counted in the budget of its group
+	unanswered bool // a resize of the pod had no answer in this pass, so that its budget stays spent
 	health     disruption.Health
-	again      bool   // Delete: the replacement of an earlier deletion was OOM-killed, too
-	gates      []Gate // of World.Explained: the results of the checks
+	again      bool        // Delete: the replacement of an earlier deletion was OOM-killed, too
+	gates      []gate.Gate // of World.Explained: the results of the checks
 }
 
 // attempt returns the action of a decision that was tried, for the ledger.
@@ -51,4 +48,17 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 		a.Memory = kill.To
 	}
 	return a
+}
+
+// leave leaves the pod instead of changing it.
+func (d *entry) leave(r decision.Reason) {
+	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
+}
+
+// group returns the pods with which the pod shares a budget, or nil if it was never a candidate.
+func (d *entry) group() *disruption.Group {
+	if d.scope == nil {
+		return nil
+	}
+	return d.scope.groups[d.Pod.Controller]
 }

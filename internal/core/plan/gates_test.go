@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
@@ -32,7 +33,7 @@ func TestGates_anyWorld_firstGateThatBlocksIsTheReasonOfThePass(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "passes") {
 			p := Begin(now, w, b)
 			for _, d := range p.Decisions() {
-				blocked := slices.DeleteFunc(p.Gates(d.Pod.UID), func(g Gate) bool { return !g.Blocked })
+				blocked := slices.DeleteFunc(p.Gates(d.Pod.UID), func(g gate.Gate) bool { return !g.Blocked })
 				switch {
 				case d.Do != decision.Leave && len(blocked) > 0:
 					t.Fatalf("%s of %s although %s blocks: %s", d.Do, d.Pod.Key, blocked[0].Name, blocked[0].Reason)
@@ -85,13 +86,13 @@ func TestGates_severalReasons_allAreReported(t *testing.T) {
 	p := w.Governed[0].Pods[0]
 	w.Explained = map[string]bool{p.UID: true}
 	pass := Begin(noon, w, DefaultBudget())
-	var blocked []GateName
+	var blocked []gate.Name
 	for _, g := range pass.Gates(p.UID) {
 		if g.Blocked {
 			blocked = append(blocked, g.Name)
 		}
 	}
-	if want := []GateName{GateRequirements, GateMinReplicas}; !slices.Equal(blocked, want) {
+	if want := []gate.Name{gate.Requirements, gate.MinReplicas}; !slices.Equal(blocked, want) {
 		t.Errorf("gates that block: %v, want %v", blocked, want)
 	}
 	if got := pass.Gates("other"); got != nil {

@@ -12,12 +12,6 @@ import (
 	"podfit.dev/podfit/internal/core/headroom"
 )
 
-// newHeadroom returns the search for room for the replacements of a pass.
-func newHeadroom(now time.Time, w *World, b *Budget) *headroom.Search {
-	rules := headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}
-	return headroom.New(now, rules, w.Ledger.Headroom(), w.Requests, w.Pods)
-}
-
 // CapacitySteps returns the requests for capacity to create and to delete, in this order of execution: deletions first.
 func (p *Pass) CapacitySteps() []headroom.Step { return p.headroom.Steps() }
 
@@ -27,7 +21,7 @@ func (p *Pass) CapacityDone(step *headroom.Step) { p.headroom.Done(step) }
 // CapacityRefused reports that the API server refused a step, or that its outcome is unknown.
 func (p *Pass) CapacityRefused(step *headroom.Step, r decision.Refusal) {
 	if why, refused := p.headroom.Refused(step, r); refused {
-		p.leave(&p.entries[p.at(decision.Decision{Pod: step.Pod})], why)
+		p.entryOf(step.Pod).leave(why)
 	}
 }
 
@@ -40,7 +34,7 @@ func (s *pass) checkHeadroom(ds []entry) {
 		}
 	}
 	if s.w.Provider != headroom.NotAsked {
-		s.headroom.Begin(s.nodeRooms(), decisions)
+		s.headroom.Begin(s.occupancy.Rooms(), decisions)
 	}
 	if s.headroom.IsOn() {
 		var evictions, waiting []*entry

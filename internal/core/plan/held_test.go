@@ -47,7 +47,7 @@ func TestPass_refusedResizeAndOtherPodsNotReady_reasonIsWhatBlocksTheEviction(t 
 					if next := pass.Refused(d, decision.Refusal{Kind: tt.kind, Text: "not now"}); len(next) > 0 {
 						t.Fatalf("minute %d: %s %s", minute, next[0].Do, next[0].Pod.Name)
 					}
-					got := pass.Decisions()[pass.at(d)]
+					got := *pass.entryOf(d.Pod).Decision
 					if got.Do != decision.Leave || got.Reason.Code != tt.want {
 						t.Fatalf("minute %d: %s %s because %s, want %s", minute, got.Do, got.Pod.Name, got.Reason, tt.want)
 					}

@@ -13,6 +13,19 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
+// order sorts the pods of one autoscaler in the order of decision: by priority or, while evictions have no effect, the oldest pod
+// first.
+func (s *pass) order(ds []entry) {
+	if slices.ContainsFunc(ds, func(d entry) bool { return d.scope != nil && d.scope.backoff.HadNoEffect(d.Pod.Workload()) }) {
+		slices.SortFunc(ds, func(a, b entry) int {
+			return cmp.Or(a.refused.Compare(b.refused), a.Pod.Created.Compare(b.Pod.Created), byPriority(a, b))
+		})
+	}
+	for i := range ds {
+		ds[i].rank = i
+	}
+}
+
 // A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
 // no namespace uses all requests and the whole rate limit for changes that are refused or fail.
 type slot struct {
@@ -85,6 +98,20 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold
 	}
 }
 
+// endProbe allows another pod to be the probe instead of this one.
+func (s *pass) endProbe(d *entry) {
+	if d.scope != nil {
+		d.scope.backoff.End(d.Pod)
+	}
+}
+
+// endSurge lets the pass begin a surge for another pod of the workload.
+func (s *pass) endSurge(d *entry) {
+	if d.scope != nil {
+		d.scope.surge.End(d.Pod)
+	}
+}
+
 // withdraw leaves a pod instead of changing it, and returns its budget.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
 	s.endProbe(d)
@@ -98,7 +125,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 	}
 	if d.canary {
 		d.canary = false
-		delete(d.scope.firsts, d.Pod.Workload())
+		d.scope.canary.End(d.Pod.Workload())
 	}
 	s.radius.Withdraw(d.Pod)
 	d.Do, d.Reason, d.Fallback, d.Request = decision.Leave, r, false, nil

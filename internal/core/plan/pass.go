@@ -9,14 +9,19 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/backoff"
+	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/quota"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rescue"
+	"podfit.dev/podfit/internal/core/selection"
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
@@ -30,11 +35,12 @@ type Pass struct {
 	entries []entry        // of ds, in the same order
 	index   map[string]int // index of the decisions by pod UID
 
-	queued bool // decisions without budget are in the queues of their scope
+	queues map[queueKey][]int // decisions that wait for budget, a probe or a canary, by rank; nil until they are needed
 }
 
 // A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
+	scope      *scope
 	controller cluster.Workload
 	health     disruption.Health
 }
@@ -44,13 +50,23 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = ledger.New()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits, w.Ledger), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p.occupancy = &occupancy.Book{
+		Now: now, MakeRoom: b.MakeRoom, SchedulerPreempts: w.SchedulerPreempts, DeferredFor: b.DeferredFor, Threshold: b.Threshold, InPlace: b.InPlace,
+		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,
+	}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
-	p.headroom = newHeadroom(now, &w, &b)
-	p.canaries = w.Ledger.ObserveCanaries(now, p.view())
+	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}, w.Ledger.Headroom(), w.Requests, w.Pods)
+	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
+	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
 	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
-	p.rescues = rescue.NewBook(b.RescueFor, p.counter, &p.b.Delays, w.Governed, w.Budgets)
+	p.backoffs = &backoff.Book{Counter: p.counter, Delays: &p.b.Delays}
+	p.rescues = &rescue.Book{Mode: b.Rescue, Within: b.RescueFor, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
+	p.selector = selection.Selector{
+		Now: now, Need: &p.b.Rules, InPlace: b.InPlace, StartupBoost: b.StartupBoost, PendingFor: b.PendingFor, World: &p.w, Fleet: w.Fleet,
+		Sizes: p.sizes, Ledger: w.Ledger, Canaries: p.canaries, Occupancy: p.occupancy, Rescues: p.rescues,
+	}
 	p.entries = p.decide()
 	p.ds = make([]decision.Decision, len(p.entries))
 	for i := range p.entries {
@@ -80,6 +96,12 @@ type Failure struct {
 // Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
 func (p *Pass) Failures() []Failure { return p.failures }
 
+// Unanswered reports whether actions on the pod have been without an answer for a long time, and returns the reason to report. The pod may
+// currently be left for another reason, such as the disruption budget.
+func (p *Pass) Unanswered(d decision.Decision) (decision.Reason, bool) {
+	return p.backoffs.Unanswered(d.Pod)
+}
+
 // Learn records the observations of the pass in the ledger, and the canaries that it is about to change. It is called once, before the
 // decisions are carried out.
 func (p *Pass) Learn() {
@@ -100,12 +122,12 @@ func (s *pass) view() ledger.View {
 
 // Done reports that a decision was carried out.
 func (p *Pass) Done(d decision.Decision) {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	p.w.Ledger.Done(p.now, own.attempt(p.now, d))
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
-		p.group(own).Changed++
+		own.group().Changed++
 	}
 	p.spend(own)
 }
@@ -113,11 +135,10 @@ func (p *Pass) Done(d decision.Decision) {
 // Refused reports that the API server refused a decision, or that its outcome is unknown. It returns the decisions that take its
 // place: an eviction of the pod if its resize was refused and the mode allows it, else the change of another pod of the group.
 func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decision {
-	at := p.at(d)
-	own := &p.entries[at]
+	own := p.entryOf(d.Pod)
 	tried := own.attempt(p.now, d)
 	ready := 0
-	if g := p.group(own); g != nil {
+	if g := own.group(); g != nil {
 		ready, tried.Replicas = p.counter.ReadyBeside(g, d.Pod)-g.Changed, g.Wanted
 	}
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
@@ -153,9 +174,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		p.endCanary(own)
 	}
 	if d.Do == decision.Evict && d.Reason.Fallback == decision.ResizeRefused && r.Kind != decision.OutcomeIsUnknown {
-		p.group(own).Trial = false
+		own.group().Trial = false
 	}
-	p.leave(own, why)
+	own.leave(why)
 	if r.Kind == decision.DeniedByNode {
 		own.Reason = decision.Reason{Code: decision.NotSmallerThanRefused}
 	}
@@ -173,26 +194,27 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 // replaceInstead decides on a pod whose resize was refused and that may be replaced: by an eviction, by a surge, or not now. It returns the
 // decisions that take the place of the resize.
 func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
-	g := p.group(own)
+	g := own.group()
 	own.unanswered = refused == decision.OutcomeIsUnknown
 	trial := last.Kind.LeavesReplacementOpen() && !p.b.UpstreamRules
 	wait := func(why decision.Reason) []decision.Decision {
 		p.endCanary(own)
-		p.leave(own, why)
+		own.leave(why)
 		return p.settle(own, refused)
 	}
-	if over, blocked := p.candidate(own).siblingOverQuota(); blocked { // since the decision
+	if over, blocked := p.decider(own).siblingOverQuota(); blocked { // since the decision
 		return wait(over)
 	}
+	if probing, waits := own.scope.backoff.Probing(own.Pod); waits {
+		return wait(probing)
+	}
 	switch {
-	case p.isProbing(own):
-		return wait(decision.Reason{Code: decision.Probing})
 	case p.decider(own).surges(false):
 		return p.surgeInstead(own, last, refused)
-	case trial && p.isAwaited(own.Pod.Controller, g):
+	case trial && p.counter.IsAwaited(own.Pod.Controller, g):
 		return wait(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 	}
-	p.vacate(own)
+	p.occupancy.Vacate(own.Pod)
 	if lacks, awaits := p.lacksHeadroom(own); awaits {
 		return wait(lacks)
 	}
@@ -202,7 +224,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	if last.Kind == decision.DeniedByNode {
 		own.Reason.Fallback = decision.ResizeImpossible
 	}
-	p.probe(own)
+	own.scope.backoff.Begin(own.Pod)
 	return []decision.Decision{*own.Decision}
 }
 
@@ -224,7 +246,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 // surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
 func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
 	next := p.settle(d, refused)
-	p.leave(d, last.Reason(p.b.Delays, decision.Resize))
+	d.leave(last.Reason(p.b.Delays, decision.Resize))
 	because := decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
 		because = decision.ResizeImpossible
@@ -240,8 +262,8 @@ func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decisio
 // not in service.
 func (p *Pass) Gone(d decision.Decision) {
 	p.w.Ledger.MarkServed(p.now, d.Pod)
-	p.endCanary(&p.entries[p.at(d)])
-	p.leave(&p.entries[p.at(d)], decision.Reason{Code: decision.AlreadyGone})
+	p.endCanary(p.entryOf(d.Pod))
+	p.entryOf(d.Pod).leave(decision.Reason{Code: decision.AlreadyGone})
 }
 
 // Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
@@ -251,40 +273,30 @@ func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.
 
 // Stopped is Skipped with a reason that has more than a code.
 func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
 		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
 	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
-		p.group(own).Trial = false
+		own.group().Trial = false
 	}
 	p.endProbe(own)
 	p.endCanary(own)
 	p.endRescue(own, decision.NotReached)
 	p.endSurge(own)
-	p.leave(own, why)
+	own.leave(why)
 	return p.giveBack(own)
 }
 
-func (p *Pass) leave(d *entry, r decision.Reason) {
-	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
-}
-
-func (p *Pass) group(d *entry) *disruption.Group {
-	if d.scope == nil {
-		return nil
-	}
-	return d.scope.groups[d.Pod.Controller]
-}
-
-func (p *Pass) at(d decision.Decision) int {
+// entryOf returns the entry of a pod that has a decision.
+func (p *Pass) entryOf(pod *cluster.Pod) *entry {
 	if p.index == nil {
 		p.index = make(map[string]int, len(p.ds))
 		for i := range p.ds {
 			p.index[p.ds[i].Pod.UID] = i
 		}
 	}
-	return p.index[d.Pod.UID]
+	return &p.entries[p.index[pod.UID]]
 }
 
 // settle returns the budget of a refused decision, and the decisions that become possible, unless the action may have been carried out.
@@ -293,7 +305,7 @@ func (p *Pass) settle(d *entry, k decision.RefusalKind) []decision.Decision {
 		return p.giveBack(d)
 	}
 	if d.taken {
-		p.group(d).Changed++
+		d.group().Changed++
 	}
 	p.spend(d)
 	return nil
@@ -308,7 +320,7 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 		return p.settle(d, decision.OutcomeIsUnknown)
 	}
 	d.taken = false
-	g := p.group(d)
+	g := d.group()
 	g.GiveBack(d.health)
 	p.enqueue()
 	next := p.takeWaiting(d, d.health)
@@ -320,8 +332,8 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
 func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
-	g, key := p.group(d), queueKey{d.Pod.Controller, h}
-	queue := d.scope.queues[key]
+	g, key := d.group(), queueKey{d.scope, d.Pod.Controller, h}
+	queue := p.queues[key]
 	if len(queue) == 0 {
 		return nil
 	}
@@ -339,16 +351,16 @@ func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 			still = append(still, at)
 		}
 	}
-	d.scope.queues[key] = append(still, queue...)
+	p.queues[key] = append(still, queue...)
 	return next
 }
 
 // enqueue collects the decisions that wait for budget, a probe or a canary.
 func (p *Pass) enqueue() {
-	if p.queued {
+	if p.queues != nil {
 		return
 	}
-	p.queued = true
+	p.queues = map[queueKey][]int{}
 	var waiting []int
 	for i := range p.ds {
 		if d := &p.ds[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
@@ -358,11 +370,8 @@ func (p *Pass) enqueue() {
 	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.entries[a].rank, p.entries[b].rank) })
 	for _, i := range waiting {
 		d := &p.entries[i]
-		if d.scope.queues == nil {
-			d.scope.queues = map[queueKey][]int{}
-		}
-		key := queueKey{d.Pod.Controller, p.counter.Health(d.Pod)}
-		d.scope.queues[key] = append(d.scope.queues[key], i)
+		key := queueKey{d.scope, d.Pod.Controller, p.counter.Health(d.Pod)}
+		p.queues[key] = append(p.queues[key], i)
 	}
 }
 

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestPass_anyOutcomes_budgetIsKept(t *testing.T) {
 				if d.Reason.String() == "" {
 					t.Fatalf("%s has no reason", d.Pod.Key)
 				}
-				if g := p.group(&p.entries[p.at(d)]); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.MayChange(p.counter.Health(d.Pod)) {
+				if g := p.entryOf(d.Pod).group(); d.Do == decision.Leave && d.Reason.Code == decision.BudgetSpent && g.MayChange(p.counter.Health(d.Pod)) {
 					t.Fatalf("%s waits for budget, but the budget is not used up", d.Pod.Key)
 				}
 			}
@@ -147,7 +148,7 @@ func attemptOf(w World, d decision.Decision) ledger.Attempt {
 	own := entry{Decision: &d, scope: &scope{}}
 	for _, g := range w.Governed {
 		if g.Autoscaler == d.Autoscaler {
-			own.scope.newest = newestOf(g.Pods)
+			own.scope.newest = slices.MaxFunc(g.Pods, func(a, b *cluster.Pod) int { return a.Created.Compare(b.Created) }).Created
 		}
 	}
 	return own.attempt(noon, d)

@@ -10,18 +10,22 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/backoff"
+	"podfit.dev/podfit/internal/core/canary"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/quota"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/selection"
 	"podfit.dev/podfit/internal/core/surge"
 )
 
@@ -30,7 +34,7 @@ import (
 // that report outcomes.
 func Plan(now time.Time, w World, b Budget) []decision.Decision { return Begin(now, w, b).Decisions() }
 
-// decide determines which pods should change (judge), and decides on these candidates by priority until the budget of their group
+// decide determines which pods should change (package selection), and decides on these candidates by priority until the budget of their group
 // is spent.
 func (s *pass) decide() []entry {
 	n := 0
@@ -40,7 +44,7 @@ func (s *pass) decide() []entry {
 	s.made = make([]decision.Decision, 0, n) // entries have pointers to its elements, so it must not grow
 	ds := make([]entry, 0, n)
 	for _, g := range s.governedInOrder() {
-		ds = s.decideOn(g, ds)
+		s.decideOn(g, &ds)
 	}
 	(&roomMaker{pass: s}).make(ds)
 	s.checkHeadroom(ds)
@@ -51,24 +55,29 @@ func (s *pass) decide() []entry {
 
 // decideOn appends the decisions on the pods of one autoscaler. If it panics, it records a Failure and appends none, so that the
 // other autoscalers are not affected.
-func (s *pass) decideOn(g cluster.Governed, before []entry) (ds []entry) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.failures = append(s.failures, Failure{Autoscaler: g.Autoscaler, Cause: cause, Stack: string(debug.Stack())})
-			ds = before
-		}
-	}()
-	ds = before
+func (s *pass) decideOn(g cluster.Governed, ds *[]entry) {
+	defer s.noteFailure(g.Autoscaler)
+	all := *ds
 	from := len(s.made)
 	for _, p := range g.Pods {
 		if p.Live() {
-			ds = append(ds, s.judge(g.Autoscaler, p))
+			s.made = append(s.made, decision.Decision{Pod: p, Autoscaler: g.Autoscaler})
+			d := &s.made[len(s.made)-1]
+			s.selector.Judge(d)
+			all = append(all, entry{Decision: d, refused: s.w.Ledger.LastFailureAt(p)})
 		}
 	}
-	mine := ds[len(before):]
+	mine := all[len(*ds):]
 	slices.SortFunc(mine, byPriority)
 	s.decideCandidates(g, mine, s.made[from:])
-	return ds
+	*ds = all
+}
+
+// noteFailure records a Failure if the function that defers it panics.
+func (s *pass) noteFailure(a *cluster.Autoscaler) {
+	if cause := recover(); cause != nil {
+		s.failures = append(s.failures, Failure{Autoscaler: a, Cause: cause, Stack: string(debug.Stack())})
+	}
 }
 
 // decideCandidates decides on the pods of one autoscaler that should change, by priority. judged are the decisions of the entries, in any
@@ -77,10 +86,7 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	if !slices.ContainsFunc(ds, func(d entry) bool { return d.Wanted.Code != decision.Fits }) {
 		return
 	}
-	sc := &scope{pods: g.Pods, groups: s.counter.Groups(g.Autoscaler, g.Pods), effective: s.w.Ledger.Effective(judged), newest: newestOf(g.Pods)}
-	sc.open = s.counter.Open(sc.groups, g.Pods)
-	sc.siblings, sc.surge, sc.rescue = s.siblingsOf(g.Pods, judged), s.surgesOf(g.Pods), &rescue.Gate{Book: s.rescues, Pods: g.Pods}
-	s.scopes[g.Autoscaler] = sc
+	sc := s.newScope(g, judged)
 	for i := range ds {
 		if d := &ds[i]; d.Wanted.Code != decision.Fits {
 			d.scope = sc
@@ -97,71 +103,66 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 	}
 }
 
-func (s *pass) candidate(d *entry) *candidate {
-	return &candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}
+// newScope returns the scope of an autoscaler. judged are the decisions on its pods, if they are made.
+func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
+	sc := &scope{
+		groups:   s.counter.Groups(g.Autoscaler, g.Pods),
+		siblings: &quota.Siblings{Now: s.now, Pods: g.Pods, Judged: judged, Scales: s.w.Scales, Ledger: s.w.Ledger, Delays: &s.b.Delays, Book: s.quotas},
+		backoff:  &backoff.Gate{Book: s.backoffs, Effective: s.w.Ledger.Effective(judged)},
+		canary:   &canary.Gate{Book: s.canaries},
+		surge:    &surge.Gate{Now: s.now, State: s.w.Surges, Mover: s.b.Mover, Pods: g.Pods, Ledger: s.w.Ledger, Delays: &s.b.Delays},
+		rescue:   &rescue.Gate{Book: s.rescues, Pods: g.Pods},
+	}
+	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods)
+	for _, p := range g.Pods {
+		if p.Created.After(sc.newest) {
+			sc.newest = p.Created
+		}
+	}
+	s.scopes[g.Autoscaler] = sc
+	return sc
 }
 
-func (s *pass) decider(d *entry) *decider { return &decider{candidate: *s.candidate(d)} }
+func (s *pass) decider(d *entry) *decider {
+	return &decider{candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}}
+}
 
 // A pass is the state of one call of Plan or Begin.
 type pass struct {
-	now   time.Time
-	w     World
-	b     Budget
-	sizes *placement.Sizes
-	short map[cluster.Workload]ledger.Shortage
-
-	canaries map[cluster.Workload]rollout.State // of workloads with canaries
-	radius   *radius.Book                       // nil if the amount of changes is not limited
-	closed   map[cluster.Key]windowState        // of autoscalers with candidates
-	quotas   *quota.Book
-
-	scopes    map[*cluster.Autoscaler]*scope
-	rooms     *placement.Rooms      // nil until it is needed
-	plans     []room.Plan           // of nodes that are too full for the resizes of their pods
-	plannedOn map[string]*room.Plan // by node; nil if none of its pods needs room, or it was not made
-
-	searched []*cluster.Pod // for which moves were searched
-
-	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes; nil if there are none
-
-	headroom *headroom.Search
-	counter  *disruption.Counter
-	rescues  *rescue.Book
-
-	made []decision.Decision // of the entries, in the order in which they were judged
-
+	now      time.Time
+	w        World
+	b        Budget
+	made     []decision.Decision // of the entries, in the order in which they were judged
+	scopes   map[*cluster.Autoscaler]*scope
 	failures []Failure
+
+	sizes    *placement.Sizes
+	selector selection.Selector
+	counter  *disruption.Counter
+	short    map[cluster.Workload]ledger.Shortage
+	backoffs *backoff.Book
+	canaries *canary.Book
+	windows  rollout.Windows
+	radius   *radius.Book // nil if the amount of changes is not limited
+	quotas   *quota.Book
+	rescues  *rescue.Book
+	headroom *headroom.Search
+
+	occupancy *occupancy.Book
+	plans     []room.Plan    // of nodes that are too full for the resizes of their pods
+	searched  []*cluster.Pod // for which moves were searched
 }
 
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
-	pods      []*cluster.Pod
-	groups    map[cluster.Workload]*disruption.Group
-	effective map[cluster.Workload]bool
-	newest    time.Time          // when the newest of the pods was created
-	queues    map[queueKey][]int // decisions that wait for budget or for a probe, by rank
-
-	firsts map[cluster.Workload]*cluster.Pod // the pod that this pass changes as a canary
-
-	probes map[cluster.Workload][]*cluster.Pod // the pods that this pass evicts, see probe
-	open   map[cluster.Workload]int            // earlier evictions whose effect is not known
+	groups map[cluster.Workload]*disruption.Group
+	newest time.Time // when the newest of the pods was created
 
 	siblings *quota.Siblings
-
-	surge  *surge.Gate
-	rescue *rescue.Gate
-}
-
-// newestOf returns when the newest of the pods was created.
-func newestOf(pods []*cluster.Pod) time.Time {
-	var newest time.Time
-	for _, p := range pods {
-		if p.Created.After(newest) {
-			newest = p.Created
-		}
-	}
-	return newest
+	backoff  *backoff.Gate
+	canary   *canary.Gate
+	surge    *surge.Gate
+	rescue   *rescue.Gate
 }
 
 // byPriority orders decisions by need, and equal ones by name.
@@ -169,25 +170,14 @@ func byPriority(a, b entry) int { return cmp.Or(byNeed(a, b), byName(a, b)) }
 
 // byNeed orders decisions by priority. Pods with a refused action come last, the least recently refused first.
 func byNeed(a, b entry) int {
-	switch {
-	case !a.refused.Equal(b.refused):
-		return a.refused.Compare(b.refused)
-	case a.Priority.Before(b.Priority):
-		return -1
-	case b.Priority.Before(a.Priority):
-		return 1
-	}
-	return 0
+	return cmp.Or(a.refused.Compare(b.refused), a.Priority.Compare(b.Priority))
 }
 
 // byExecution orders actions before pods that are left.
 func byExecution(a, b entry) int {
 	switch {
 	case a.Do != decision.Leave && b.Do != decision.Leave:
-		if c := a.slot.compare(b.slot); c != 0 {
-			return c
-		}
-		return byPriority(a, b)
+		return cmp.Or(a.slot.compare(b.slot), byPriority(a, b))
 	case a.Do != decision.Leave:
 		return -1
 	case b.Do != decision.Leave:

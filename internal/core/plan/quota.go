@@ -4,34 +4,12 @@
 package plan
 
 import (
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/quota"
 )
-
-// quotaChange returns the change of a decision, for the quotas.
-func (s *pass) quotaChange(d *entry) *quota.Change {
-	return &quota.Change{Pod: d.Pod, With: d.With, InPlace: d.Autoscaler.Mode.Resizes(), WasResized: !s.w.Ledger.LastResize(d.Pod).IsZero()}
-}
-
-// siblingsOf returns the pods of one autoscaler, for quotas that cannot be read.
-func (s *pass) siblingsOf(pods []*cluster.Pod, judged []decision.Decision) *quota.Siblings {
-	return &quota.Siblings{Now: s.now, Pods: pods, Judged: judged, Scales: s.w.Scales, Ledger: s.w.Ledger, Delays: &s.b.Delays, Book: s.quotas}
-}
 
 // knowsQuotas reports whether the quotas of the pod's namespace are known.
 func (t *candidate) knowsQuotas() bool { return t.quotas.IsKnown(t.d.Pod.Namespace) }
-
-// replacementOverQuota blocks an eviction whose replacement would not get the new requests because of a ResourceQuota.
-func (t *candidate) replacementOverQuota() (decision.Reason, bool) {
-	return t.quotas.Replacement(t.quotaChange(t.d))
-}
-
-// resizeOverQuota blocks a resize that a ResourceQuota would refuse.
-func (t *candidate) resizeOverQuota() (decision.Reason, bool) {
-	return t.quotas.Resize(t.quotaChange(t.d))
-}
 
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of another pod.
 func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
@@ -41,18 +19,11 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	return t.siblings.Replacement(t.d.Pod, t.d.With)
 }
 
-// reserve reserves what an action needs of the quotas of its namespace.
-func (s *pass) reserve(d *entry, do decision.Act) {
-	d.reserves = s.quotas.Reserve(s.quotaChange(d), do)
-}
-
 // release returns what a decision had reserved of the quotas of its namespace, unless it may have been carried out.
 func (s *pass) release(d *entry) {
-	if d.unanswered {
-		return
+	if !d.unanswered {
+		s.quotas.Release(d.Pod)
 	}
-	s.quotas.Release(d.Pod.Namespace, d.reserves)
-	d.reserves = nil
 }
 
 // lastResize returns the last failed resize of a pod. What a quota refused is left out if the workload has freed enough of the quota since.
@@ -66,7 +37,7 @@ func (s *pass) lastResize(d *entry) (ledger.FailedAttempt, bool) {
 // DependsOnResizes reports whether the answer to a resize of the same controller may show that a quota would refuse the replacement of a
 // pod that is to be evicted or deleted: its mode resizes, and the quotas cannot be read.
 func (p *Pass) DependsOnResizes(d decision.Decision) bool {
-	own := &p.entries[p.at(d)]
+	own := p.entryOf(d.Pod)
 	removes := d.Do == decision.Evict || d.Do == decision.Delete
 	return removes && own.scope != nil && d.Autoscaler.Mode.Resizes() && !p.quotas.IsKnown(d.Pod.Namespace)
 }
@@ -77,5 +48,5 @@ func (p *Pass) OverQuota(d decision.Decision) (decision.Reason, bool) {
 	if !p.DependsOnResizes(d) {
 		return decision.Reason{}, false
 	}
-	return p.candidate(&p.entries[p.at(d)]).siblingOverQuota()
+	return p.decider(p.entryOf(d.Pod)).siblingOverQuota()
 }

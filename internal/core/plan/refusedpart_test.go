@@ -61,7 +61,7 @@ func TestPass_quotaRefusesRestAndNodeStaysFull_restIsRequestedAgain(t *testing.T
 	for minute := 6; minute < 12*60; minute++ {
 		pass := Begin(noon.Add(time.Duration(minute)*time.Minute), w, b)
 		pass.Learn()
-		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		own := *pass.entryOf(pod).Decision
 		if own.Do == decision.Evict {
 			t.Fatalf("the pod is evicted after %d minutes", minute)
 		}

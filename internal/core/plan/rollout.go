@@ -6,7 +6,6 @@ package plan
 import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -33,108 +32,11 @@ func (t *candidate) switchedOff() (decision.Reason, bool) {
 	if r, frozen := FrozenBy(rules); frozen {
 		return r, true
 	}
-	if t.passesWindows() {
+	if t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
 		return decision.Reason{}, false
 	}
-	closed, known := t.closed[t.d.Autoscaler.Key]
-	if !known {
-		closed.Closed, closed.outside = rollout.Outside(t.now, rules)
-		if t.closed == nil {
-			t.closed = map[cluster.Key]windowState{}
-		}
-		t.closed[t.d.Autoscaler.Key] = closed
-	}
-	return decision.Reason{Code: decision.OutsideWindow, Until: closed.Until, Text: closed.Problem}, closed.outside
-}
-
-// A windowState is the result of rollout.Outside for an autoscaler, which is kept for a pass because it takes up to milliseconds.
-type windowState struct {
-	rollout.Closed
-	outside bool
-}
-
-func (t *candidate) passesWindows() bool {
-	return t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.isFailedCanary()
-}
-
-func (t *candidate) isFailedCanary() bool { return t.pass.isFailedCanary(t.d.Autoscaler, t.d.Pod) }
-
-// isFailedCanary reports whether a pod is not ready and has a size that was reverted. The CPU of a boosted pod does not show which size it has,
-// so it is one only if the sizes differ in memory: a replacement with the previous size must not be replaced again.
-func (s *pass) isFailedCanary(a *cluster.Autoscaler, p *cluster.Pod) bool {
-	state := s.canaries[p.Workload()]
-	return a.Canary.On && state.Phase == rollout.Held && !p.Ready && rollout.HasSize(p, state.After) &&
-		!(isBoosted(p) && rollout.HasSize(p, state.Before))
-}
-
-// held returns the autoscaler with the recommendation that applies to a pod: the previous size, if a newer one was reverted.
-func (s *pass) held(a *cluster.Autoscaler, p *cluster.Pod) *cluster.Autoscaler {
-	if !a.Canary.On {
-		return a
-	}
-	return s.canaries[p.Workload()].Hold(s.now, a)
-}
-
-// awaitsCanary blocks a change while another pod of the workload shows whether the new size works, and after it has shown that it does
-// not. A container that was OOM-killed does not wait.
-func (t *candidate) awaitsCanary() (decision.Reason, bool) {
-	a, p := t.d.Autoscaler, t.d.Pod
-	if !a.Canary.On || t.d.Wanted.Code == decision.OutOfMemory {
-		return decision.Reason{}, false
-	}
-	s := t.pass.canaries[p.Workload()]
-	switch {
-	case s.Phase == rollout.Held:
-		return decision.Reason{Code: decision.Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
-	case s.Phase == rollout.Watching:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch), Note: s.Comparison.Text()}, true
-	case s.Phase == rollout.Starting:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
-	case s.Accepts(ledger.SizesOf(t.d.With)):
-		return decision.Reason{}, false
-	}
-	first := t.scope.firsts[p.Workload()]
-	if first == nil && t.d.Wanted.Code == decision.Fits {
-		return decision.Reason{Code: decision.AwaitingCanary, Text: p.Name}, true // a change only to make room for another pod is no canary
-	}
-	if first == nil || first == p {
-		return decision.Reason{}, false
-	}
-	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: t.now.Add(a.Canary.Watch)}, true
-}
-
-// noWayBack blocks the eviction of a pod of a workload with canaries if the ledger cannot be stored: the admission controller would give the
-// replacement a size that was reverted. Until a canary has run well with a size, the size is tried and reverted by resizes only.
-func (t *candidate) noWayBack() (decision.Reason, bool) {
-	s := t.pass.canaries[t.d.Pod.Workload()]
-	lost := t.d.Autoscaler.Canary.On && t.w.NotStored && t.d.Wanted.Code != decision.OutOfMemory
-	return decision.Reason{Code: decision.NoWayBack}, lost && !s.Accepts(ledger.SizesOf(t.d.With))
-}
-
-// needsCanary reports whether the change of the pod needs a canary, and the workload has none yet.
-func (t *candidate) needsCanary() bool {
-	if !t.d.Autoscaler.Canary.On || t.d.Wanted.Code == decision.BoostOver {
-		return false
-	}
-	s := t.pass.canaries[t.d.Pod.Workload()]
-	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != t.d.Pod.UID
-	return !hasCanary && !s.Accepts(ledger.SizesOf(t.d.With))
-}
-
-// beCanary makes the pod the canary of its workload if its change needs one. The rescue of an OOM-killed pod does not wait for the canary,
-// and does not replace it.
-func (t *decider) beCanary() {
-	if !t.needsCanary() {
-		return
-	}
-	w := t.d.Pod.Workload()
-	if t.scope.firsts == nil {
-		t.scope.firsts = map[cluster.Workload]*cluster.Pod{}
-	}
-	if t.scope.firsts[w] == nil {
-		t.scope.firsts[w] = t.d.Pod
-	}
-	t.d.canary = t.scope.firsts[w] == t.d.Pod
+	closed, outside := t.windows.Outside(rules)
+	return decision.Reason{Code: decision.OutsideWindow, Until: closed.Until, Text: closed.Problem}, outside
 }
 
 // endCanary lets another pod be the canary, because this one was not changed.
@@ -143,9 +45,8 @@ func (p *Pass) endCanary(d *entry) {
 		return
 	}
 	d.canary = false
-	w := d.Pod.Workload()
-	delete(d.scope.firsts, w)
-	p.w.Ledger.CanaryCanceled(w)
+	d.scope.canary.End(d.Pod.Workload())
+	p.w.Ledger.CanaryCanceled(d.Pod.Workload())
 }
 
 // canaryChanged records that the canary was changed, or may have been.
@@ -158,7 +59,7 @@ func (p *Pass) canaryChanged(d *entry, certain bool) {
 // overRadius blocks a change that would exceed the share of requests that may be changed in an hour. A pod with a container that was
 // OOM-killed does not wait, and counts.
 func (t *candidate) overRadius() (decision.Reason, bool) {
-	if t.d.Wanted.Code == decision.OutOfMemory || t.isFailedCanary() {
+	if t.d.Wanted.Code == decision.OutOfMemory || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
 		return decision.Reason{}, false
 	}
 	return t.radius.Exceeded(t.d.Pod)

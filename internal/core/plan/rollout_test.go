@@ -78,18 +78,3 @@ func TestPlan_windowOpens_changesPods(t *testing.T) {
 		}
 	}
 }
-
-// The search for the next window may take a millisecond, and a workload may have thousands of pods.
-func TestPlan_manyPodsOutsideOfTheWindow_windowsAreSearchedOnce(t *testing.T) {
-	w, a := shrinking(50)
-	a.Rules.Windows = []cluster.ChangeWindow{{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: 127, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}}
-	p := Begin(noon, w, DefaultBudget())
-	if len(p.closed) != 1 {
-		t.Errorf("the windows of %d autoscalers were searched", len(p.closed))
-	}
-	for _, d := range p.Decisions() {
-		if d.Reason.Code != decision.OutsideWindow || d.Reason.Until.IsZero() {
-			t.Errorf("%s: %s", d.Pod.Name, d.Reason)
-		}
-	}
-}

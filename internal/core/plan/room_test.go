@@ -5,12 +5,12 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
+	"math/rand/v2"
 	"pgregory.net/rapid"
+	"reflect"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -204,33 +204,5 @@ func TestHeld_pendingResizes_countAsTheKubeletAndTheSchedulerDo(t *testing.T) {
 		if h, c := placement.Held(p), placement.Counted(p); h != tc.held || c != tc.counted {
 			t.Errorf("%s: holds %v and counts as %v, want %v and %v", name, h, c, tc.held, tc.counted)
 		}
-	}
-}
-
-// Containers of a pod share the room in proportion to their increases. Limits follow, and whole cores stay whole.
-func TestPart_severalContainers_growInProportion(t *testing.T) {
-	p := &cluster.Pod{UID: "1", Containers: []cluster.Container{
-		{Name: "app", Requests: cluster.Amounts(1000, 100*mebibyte), Limits: cluster.Amounts(2000, 200*mebibyte)},
-		{Name: "log", Requests: cluster.Amounts(100, 100*mebibyte)},
-	}}
-	with := []policy.Fitted{
-		{Container: "app", Requests: cluster.Amounts(3000, 200*mebibyte), Limits: cluster.Amounts(6000, 400*mebibyte)},
-		{Container: "log", Requests: cluster.Amounts(300, 50*mebibyte)},
-	}
-	s := &roomMaker{pass: &pass{}}
-	step := room.Step{From: room.Amount{CPU: 1100, Memory: 200 * mebibyte}, To: room.Amount{CPU: 2200, Memory: 225 * mebibyte}}
-	a := &cluster.Autoscaler{}
-	got, ok := s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
-	if !ok || got[0].Requests != cluster.Amounts(2000, 125*mebibyte) || got[0].Limits != cluster.Amounts(4000, 250*mebibyte) || got[1].Requests != cluster.Amounts(200, 100*mebibyte) {
-		t.Errorf("got %v %v and %v (%t)", got[0].Requests, got[0].Limits, got[1].Requests, ok)
-	}
-	a.IntegerCPU = []string{"app"}
-	step.To = room.Amount{CPU: 1900, Memory: 200 * mebibyte} // 800 of 2200 millicores
-	got, ok = s.partOf(&entry{Decision: &decision.Decision{Pod: p, Autoscaler: a, With: with}}, step)
-	if !ok || got[0].Requests != cluster.Amounts(1000, 100*mebibyte) || got[1].Requests.CPU != 172 {
-		t.Errorf("whole cores: got %v and %v (%t)", got[0].Requests, got[1].Requests, ok)
-	}
-	if with[0].Requests != cluster.Amounts(3000, 200*mebibyte) {
-		t.Error("the recommendation was changed")
 	}
 }

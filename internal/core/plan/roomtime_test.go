@@ -17,6 +17,9 @@ import (
 	"podfit.dev/podfit/internal/core/room"
 )
 
+// maxParts is how often a pod is resized by a part, see package occupancy.
+const maxParts = 3
+
 // drawScript draws full nodes with pods that should grow, as the state of a transcript.
 func drawScript(t *rapid.T) *script {
 	var b strings.Builder

@@ -71,7 +71,7 @@ func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
 			for _, d := range next {
 				evicts = evicts || d.Pod == pods[1] && d.Do == decision.Evict
 			}
-			own := pass.Decisions()[pass.at(decision.Decision{Pod: pods[1]})]
+			own := *pass.entryOf(pods[1]).Decision
 			if evicts != tt.evicts {
 				t.Fatalf("evicted: %t, want %t: %s because %s", evicts, tt.evicts, own.Do, own.Reason)
 			}
@@ -127,7 +127,7 @@ func TestPass_quotaRefusesSmallThenLargeIncrease_podWithSmallIncreaseIsNotEvicte
 		b.Tolerance = 1
 		for i, n := range order {
 			pass := Begin(noon.Add(time.Duration(i)*time.Second), w, b)
-			own := pass.Decisions()[pass.at(decision.Decision{Pod: pods[n]})]
+			own := *pass.entryOf(pods[n]).Decision
 			next := pass.Refused(own, decision.Refusal{Kind: kinds[n], Text: "refused"})
 			if n != 1 {
 				continue
@@ -181,7 +181,7 @@ func TestPass_recommendationFallsBelowWhatQuotaRefused_podThatShrinksIsReplacedF
 			}
 		}
 		for _, p := range pods[:3] {
-			if own := pass.Decisions()[pass.at(decision.Decision{Pod: p})]; own.Reason.Code == decision.ResizeRefused {
+			if own := *pass.entryOf(p).Decision; own.Reason.Code == decision.ResizeRefused {
 				t.Errorf("%s: %s", p.Name, own.Reason)
 			}
 		}
@@ -227,7 +227,7 @@ func TestPlan_quotaRefusedPodWhoseResizeIsDeferred_resizeIsTriedInsteadOfEvictio
 			pod.Resize = &cluster.Resize{State: tt.state, Since: noon}
 			own := func(after time.Duration) decision.Decision {
 				pass := Begin(noon.Add(after), w, b)
-				return pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+				return *pass.entryOf(pod).Decision
 			}
 			if d := own(30 * time.Minute); d.Do != tt.want {
 				t.Errorf("after the back-off: %s because %s, want %s", d.Do, d.Reason, tt.want)
@@ -255,7 +255,7 @@ func TestPass_webhookRefusesForADayAfterQuota_podIsEvicted(t *testing.T) {
 	var evicted time.Duration
 	for after := time.Duration(0); after < 48*time.Hour && evicted == 0; after += 100 * time.Minute {
 		pass := Begin(noon.Add(after), w, b)
-		own := pass.Decisions()[pass.at(decision.Decision{Pod: pod})]
+		own := *pass.entryOf(pod).Decision
 		if own.Do != decision.Resize {
 			t.Fatalf("after %v: %s because %s, want a resize", after, own.Do, own.Reason)
 		}

@@ -96,7 +96,7 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 			if d.Do != tc.want {
 				t.Fatalf("%s %s, want %s; rooms %v", d.Do, d.Reason, tc.want, pass.Rooms())
 			}
-			if own := pass.entries[pass.at(d)]; d.Do == decision.Surge && (d.Reason.Code != decision.MovesForRoom || own.roomFor == nil || own.roomFor.UID != "b-0" || own.taken) {
+			if own := pass.entryOf(d.Pod); d.Do == decision.Surge && (d.Reason.Code != decision.MovesForRoom || own.roomFor == nil || own.roomFor.UID != "b-0" || own.taken) {
 				t.Errorf("%s, taken %t", d.Reason, own.taken)
 			}
 			if other := decisionOf(pass.Decisions(), "b-0"); tc.want != decision.Leave && other.Do != decision.Leave {

@@ -4,9 +4,11 @@
 package policy
 
 import (
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+
+	"strconv"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
@@ -211,4 +213,18 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 		over = append(over, unboosted)
 	}
 	return over, until
+}
+
+// KeepBoost returns fits in which boosted containers keep their CPU.
+func KeepBoost(pod *cluster.Pod, fits []Fitted) []Fitted {
+	out := slices.Clone(fits)
+	cpu := cluster.Set(0).With(cluster.CPU)
+	for i := range out {
+		if c := pod.Container(out[i].Container); c.Boosted != nil {
+			requests, limits := c.Running()
+			out[i].Requests = out[i].Requests.Unset(cluster.CPU).Or(requests.Only(cpu))
+			out[i].Limits = out[i].Limits.Unset(cluster.CPU).Or(limits.Only(cpu))
+		}
+	}
+	return out
 }

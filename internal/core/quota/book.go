@@ -10,27 +10,22 @@ import (
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 )
-
-// A Change is a new size of a pod.
-type Change struct {
-	Pod        *cluster.Pod
-	With       []policy.Fitted
-	InPlace    bool // the update mode resizes pods in place
-	WasResized bool // the pod was resized in place before
-}
 
 // A Book is what the quotas of the namespaces leave, and what the decisions of a pass reserve of them, so that no two use the same. It is not safe
 // for concurrent use.
 type Book struct {
 	limits   map[string]policy.Limits
+	ledger   *ledger.Ledger
 	reserved map[string][]cluster.PodResources // of each quota of a namespace
+	takes    map[string][]cluster.PodResources // what the action on a pod has reserved of each quota of its namespace, by UID
 }
 
 // NewBook returns a book without reservations.
-func NewBook(limits map[string]policy.Limits) *Book {
-	return &Book{limits: limits, reserved: map[string][]cluster.PodResources{}}
+func NewBook(limits map[string]policy.Limits, l *ledger.Ledger) *Book {
+	return &Book{limits: limits, ledger: l, reserved: map[string][]cluster.PodResources{}, takes: map[string][]cluster.PodResources{}}
 }
 
 // IsKnown reports whether the quotas of a namespace are known.
@@ -42,8 +37,8 @@ func (b *Book) IsKnown(namespace string) bool { return b.limits[namespace].Quota
 // The evicted pod counts until it is gone. So the replacement must fit beside it; or the replacement is refused with any size until
 // the evicted pod is gone, and fits then. The latter is known only of a pod that is as its template has it, and of one that grows in
 // nothing, unless it was resized in place: its template may be so small that the quota admits the replacement at once, with that size.
-func (b *Book) Replacement(c *Change) (decision.Reason, bool) {
-	v, known := b.view(c)
+func (b *Book) Replacement(d *decision.Decision) (decision.Reason, bool) {
+	v, known := b.view(d)
 	if !known {
 		return decision.Reason{}, false
 	}
@@ -53,7 +48,8 @@ func (b *Book) Replacement(c *Change) (decision.Reason, bool) {
 	}
 	// The pod has the requests of its template if the admission controller has not changed it and the mode does not resize. After a resize, its
 	// requests do not show how large it was created.
-	asTemplate, wasResized := !c.Pod.Sized && !c.InPlace, c.Pod.IsResizing() || c.WasResized
+	asTemplate := !d.Pod.Sized && !d.Autoscaler.Mode.Resizes()
+	wasResized := d.Pod.IsResizing() || !b.ledger.LastResize(d.Pod).IsZero()
 	if !r.Refused() || (asTemplate || !v.grows() && !wasResized) && v.fitsAfterwards() {
 		return decision.Reason{}, false
 	}
@@ -61,12 +57,12 @@ func (b *Book) Replacement(c *Change) (decision.Reason, bool) {
 }
 
 // Resize returns why a quota would refuse a resize. It refuses nothing if the quotas are not known.
-func (b *Book) Resize(c *Change) (decision.Reason, bool) {
-	v, known := b.view(c)
+func (b *Book) Resize(d *decision.Decision) (decision.Reason, bool) {
+	v, known := b.view(d)
 	if !known {
 		return decision.Reason{}, false
 	}
-	v.fitted = b.whileResized(c)
+	v.fitted = b.whileResized(d)
 	r := v.tooMany
 	if !r.Refused() {
 		r = v.inPlace()
@@ -75,20 +71,20 @@ func (b *Book) Resize(c *Change) (decision.Reason, bool) {
 }
 
 // AdmitsBeside reports whether the quotas admit one more pod of the new size beside all others, as far as they are known.
-func (b *Book) AdmitsBeside(c *Change) bool {
-	v, known := b.view(c)
+func (b *Book) AdmitsBeside(d *decision.Decision) bool {
+	v, known := b.view(d)
 	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused()
 }
 
-// Reserve reserves what an action needs of each quota of the namespace, and returns it for Release. It stays reserved until the next pass, unless
-// the API server refuses the action.
-func (b *Book) Reserve(c *Change, do decision.Act) []cluster.PodResources {
-	v, known := b.view(c)
+// Reserve reserves what an action needs of each quota of the namespace. It stays reserved until the next pass, unless the API server refuses the
+// action.
+func (b *Book) Reserve(d *decision.Decision, do decision.Act) {
+	v, known := b.view(d)
 	if !known {
-		return nil
+		return
 	}
 	if do == decision.Resize {
-		v.fitted = b.whileResized(c)
+		v.fitted = b.whileResized(d)
 	}
 	grows := v.fitted.Growth(&v.own)
 	takes := atLeastNone(grows)
@@ -102,16 +98,17 @@ func (b *Book) Reserve(c *Change, do decision.Act) []cluster.PodResources {
 			out[i] = takes
 		}
 	}
-	b.reserved[c.Pod.Namespace] = v.reserved
-	return out
+	b.reserved[d.Pod.Namespace] = v.reserved
+	b.takes[d.Pod.UID] = out
 }
 
 // Release returns what an action had reserved that is not done.
-func (b *Book) Release(namespace string, takes []cluster.PodResources) {
-	of := b.reserved[namespace]
-	for i := range takes {
-		of[i] = difference(of[i], takes[i])
+func (b *Book) Release(p *cluster.Pod) {
+	of := b.reserved[p.Namespace]
+	for i, takes := range b.takes[p.UID] {
+		of[i] = difference(of[i], takes)
 	}
+	delete(b.takes, p.UID)
 }
 
 // Reserved returns what is reserved of each quota of a namespace.

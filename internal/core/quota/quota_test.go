@@ -38,10 +38,19 @@ func fits(cpu int64) []policy.Fitted {
 	return []policy.Fitted{{Container: "app", Requests: cluster.Amounts(cpu, gib)}}
 }
 
+// changeOf returns the decision to change a pod.
+func changeOf(p *cluster.Pod, with []policy.Fitted, inPlace bool) *decision.Decision {
+	a := &cluster.Autoscaler{Mode: cluster.Recreate}
+	if inPlace {
+		a.Mode = cluster.InPlaceOrRecreate
+	}
+	return &decision.Decision{Pod: p, Autoscaler: a, With: with}
+}
+
 // bookOf returns a book with one quota that leaves CPU, and pods if that is not negative.
 func bookOf(cpu, pods int64) *Book {
 	q := cluster.Quota{Name: "compute", Left: cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, cpu)}, BoundsPods: pods >= 0, PodsLeft: pods}
-	return NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{List: []cluster.Quota{q}}}})
+	return NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{List: []cluster.Quota{q}}}}, ledger.New())
 }
 
 func TestBook_replacement_fitsBesideThePodOrAfterIt(t *testing.T) {
@@ -65,7 +74,7 @@ func TestBook_replacement_fitsBesideThePodOrAfterIt(t *testing.T) {
 		"it grows in nothing, but is being resized":     {pod: resizing, to: 900, inPlace: true, cpu: 100, pods: -1, overQuota: true},
 		"a quota of pods counts the pod, too":           {pod: podOf(0, 1000), to: 2000, cpu: 9000, pods: 0},
 	} {
-		r, over := bookOf(c.cpu, c.pods).Replacement(&Change{Pod: c.pod, With: fits(c.to), InPlace: c.inPlace})
+		r, over := bookOf(c.cpu, c.pods).Replacement(changeOf(c.pod, fits(c.to), c.inPlace))
 		if over != c.overQuota || over && (r.Code != decision.OverQuota || !strings.Contains(r.Text, "compute")) {
 			t.Errorf("%s: over quota %v (%s), want %v", name, over, r, c.overQuota)
 		}
@@ -74,49 +83,51 @@ func TestBook_replacement_fitsBesideThePodOrAfterIt(t *testing.T) {
 
 func TestBook_resize_onlyTheIncreaseCounts(t *testing.T) {
 	for left, over := range map[int64]bool{1000: false, 999: true, -5000: true} {
-		if r, got := bookOf(left, 0).Resize(&Change{Pod: podOf(0, 1000), With: fits(2000)}); got != over {
+		if r, got := bookOf(left, 0).Resize(changeOf(podOf(0, 1000), fits(2000), false)); got != over {
 			t.Errorf("%dm are left: over quota %v (%s), want %v", left, got, r, over)
 		}
 	}
-	if r, over := bookOf(-5000, 0).Resize(&Change{Pod: podOf(0, 1000), With: fits(900)}); over {
+	if r, over := bookOf(-5000, 0).Resize(changeOf(podOf(0, 1000), fits(900), false)); over {
 		t.Errorf("a pod that shrinks is over quota: %s", r)
 	}
 	level := podOf(0, 1000)
 	level.PodLevel = &cluster.PodResources{Requests: cluster.Amounts(3000, 4*gib)}
 	with := fits(2000)
 	with[0].PodLevel = &cluster.PodResources{Requests: cluster.Amounts(3500, 4*gib)}
-	if _, over := bookOf(499, 0).Resize(&Change{Pod: level, With: with}); !over {
+	if _, over := bookOf(499, 0).Resize(changeOf(level, with, false)); !over {
 		t.Error("the pod-level request grows by more than is left")
 	}
 }
 
 func TestBook_tooManyOrUnknownQuotas(t *testing.T) {
-	c := &Change{Pod: podOf(0, 1000), With: fits(2000)}
-	many := NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{TooMany: true}}})
-	for what, check := range map[string]func(*Change) (decision.Reason, bool){"replacement": many.Replacement, "resize": many.Resize} {
+	c := changeOf(podOf(0, 1000), fits(2000), false)
+	many := NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{TooMany: true}}}, ledger.New())
+	for what, check := range map[string]func(*decision.Decision) (decision.Reason, bool){"replacement": many.Replacement, "resize": many.Resize} {
 		if r, over := check(c); !over || r.Text == "" {
 			t.Errorf("too many quotas: the %s is admitted", what)
 		}
 	}
-	unknown := NewBook(nil)
+	unknown := NewBook(nil, ledger.New())
+	unknown.Reserve(c, decision.Evict)
+	unknown.Release(c.Pod)
 	_, replacement := unknown.Replacement(c)
 	_, resize := unknown.Resize(c)
-	if replacement || resize || unknown.IsKnown("shop") || !unknown.AdmitsBeside(c) || unknown.Reserve(c, decision.Evict) != nil || !many.IsKnown("shop") {
+	if replacement || resize || unknown.IsKnown("shop") || !unknown.AdmitsBeside(c) || !many.IsKnown("shop") {
 		t.Error("unknown quotas refuse something")
 	}
 }
 
 // What one decision takes, another cannot use, until it is given back. The reason of the second one does not blame the quota alone.
 func TestBook_reserve_nothingIsUsedTwice(t *testing.T) {
-	b, first, second := bookOf(1500, -1), &Change{Pod: podOf(0, 1000), With: fits(2000)}, &Change{Pod: podOf(1, 1000), With: fits(2000)}
-	takes := b.Reserve(first, decision.Resize)
+	b, first, second := bookOf(1500, -1), changeOf(podOf(0, 1000), fits(2000), false), changeOf(podOf(1, 1000), fits(2000), false)
+	b.Reserve(first, decision.Resize)
 	if got := b.Reserved("shop")[0].Requests.CPU; got != 1000 {
 		t.Errorf("%dm are reserved, want 1000m", got)
 	}
 	if r, over := b.Resize(second); !over || !strings.Contains(r.Text, "after the other changes of this pass") {
 		t.Errorf("over quota %v: %s", over, r.Text)
 	}
-	b.Release("shop", takes)
+	b.Release(first.Pod)
 	if r, over := b.Resize(second); over {
 		t.Errorf("after the release: %s", r)
 	}
@@ -145,7 +156,7 @@ func TestStandingOf_controllers(t *testing.T) {
 func refusedOne(total int64, pods ...*cluster.Pod) *Siblings {
 	s := &Siblings{
 		Now: noon.Add(30 * time.Second), Pods: pods, Scales: map[cluster.Workload]cluster.Scale{web: {Known: true, Replicas: int32(len(pods))}},
-		Ledger: ledger.New(), Delays: &delays, Book: NewBook(nil),
+		Ledger: ledger.New(), Delays: &delays, Book: NewBook(nil, ledger.New()),
 	}
 	s.Ledger.Refused(noon, ledger.Attempt{
 		Pod: pods[0], Do: decision.Resize, With: fits(2000), Total: cluster.PodResources{Requests: cluster.Amounts(total, int64(len(pods))*gib)},

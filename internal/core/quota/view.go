@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -19,19 +20,19 @@ type view struct {
 	tooMany     admissible.Refusal // there are too many quotas to read
 }
 
-// view returns the view of a change; false if the quotas of the namespace are unknown.
-func (b *Book) view(c *Change) (view, bool) {
-	around := b.limits[c.Pod.Namespace]
+// view returns the view of a decision; false if the quotas of the namespace are unknown.
+func (b *Book) view(d *decision.Decision) (view, bool) {
+	around := b.limits[d.Pod.Namespace]
 	if around.Quotas == nil {
 		return view{}, false
 	}
-	v := view{quotas: around.Quotas.List, reserved: b.reserved[c.Pod.Namespace]}
+	v := view{quotas: around.Quotas.List, reserved: b.reserved[d.Pod.Namespace]}
 	if v.reserved == nil {
 		v.reserved = make([]cluster.PodResources, len(v.quotas))
 	}
-	standing := StandingOf(c.Pod)
-	v.fitted = admissible.DemandOf(around, c.Pod, standing, c.With)
-	v.own = admissible.DemandOf(policy.Limits{}, c.Pod, standing, nil) // defaults of LimitRanges are not added to what is stored
+	standing := StandingOf(d.Pod)
+	v.fitted = admissible.DemandOf(around, d.Pod, standing, d.With)
+	v.own = admissible.DemandOf(policy.Limits{}, d.Pod, standing, nil) // defaults of LimitRanges are not added to what is stored
 	if around.Quotas.TooMany {
 		v.tooMany = admissible.Refusal{Kind: admissible.TooManyQuotas}
 	}
@@ -40,8 +41,8 @@ func (b *Book) view(c *Change) (view, bool) {
 
 // whileResized returns the demand that quotas count until a resize has completed: for each container the higher of the current and
 // the new amounts.
-func (b *Book) whileResized(c *Change) admissible.Demand {
-	return admissible.DemandOf(b.limits[c.Pod.Namespace], c.Pod, StandingOf(c.Pod), notBelow(c.Pod, c.With))
+func (b *Book) whileResized(d *decision.Decision) admissible.Demand {
+	return admissible.DemandOf(b.limits[d.Pod.Namespace], d.Pod, StandingOf(d.Pod), notBelow(d.Pod, d.With))
 }
 
 // text returns a refusal as text, with a note if the quota has room for the pod, but not for it and the pods that were decided on

@@ -86,25 +86,20 @@ func NewBook(now time.Time, shares Shares, requested map[string]cluster.Resource
 }
 
 // Plan adds a decided change. It stays counted until the next pass, whatever its outcome is.
-func (r *Book) Plan(p *cluster.Pod) {
-	if r == nil {
-		return
-	}
-	r.add(p.Namespace, Running(p))
-}
+func (r *Book) Plan(p *cluster.Pod) { r.add(p, 1) }
 
 // Withdraw removes a decided change that is not carried out, because the plan changed before its execution.
-func (r *Book) Withdraw(p *cluster.Pod) {
+func (r *Book) Withdraw(p *cluster.Pod) { r.add(p, -1) }
+
+func (r *Book) add(p *cluster.Pod, times int64) {
 	if r == nil {
 		return
 	}
 	size := Running(p)
-	r.add(p.Namespace, cluster.Resources{CPU: -size.CPU, Memory: -size.Memory, Has: size.Has})
-}
-
-func (r *Book) add(namespace string, size cluster.Resources) {
+	size.CPU *= times
+	size.Memory *= times
 	r.Cluster.Planned = r.Cluster.Planned.Add(size)
-	if of := r.namespaces[namespace]; of != nil {
+	if of := r.namespaces[p.Namespace]; of != nil {
 		of.Planned = of.Planned.Add(size)
 	}
 }

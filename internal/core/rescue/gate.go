@@ -15,33 +15,28 @@ import (
 
 // A Book is what the rescues of a pass have in common. It is not safe for concurrent use.
 type Book struct {
-	within  time.Duration // after an OOM kill, a pod is rescued
-	counter *disruption.Counter
-	ledger  *ledger.Ledger
-	delays  *attempt.Delays
-	budgets map[string][]cluster.DisruptionBudget // of the namespaces with crashing pods
+	Mode     Mode
+	Within   time.Duration // after an OOM kill, a pod is rescued
+	Counter  *disruption.Counter
+	Delays   *attempt.Delays
+	Nodes    []cluster.Node
+	Governed []cluster.Governed
+	Budgets  map[string][]cluster.DisruptionBudget // of the namespaces with crashing pods; others have unknown ones
 
-	governed []cluster.Governed
 	crashing map[string][]*cluster.Pod           // pods that are down because of OOM kills, by namespace
 	lacking  map[*cluster.DisruptionBudget]int32 // the number of these that a disruption budget counts
 }
 
-// NewBook returns the book of a pass. A pod is rescued within the given time after its OOM kill. budgets are those of the namespaces with
-// OOM-killed pods that are not ready; a namespace that is not in it has unknown ones.
-func NewBook(within time.Duration, counter *disruption.Counter, delays *attempt.Delays, governed []cluster.Governed, budgets map[string][]cluster.DisruptionBudget) *Book {
-	return &Book{within: within, counter: counter, ledger: counter.Ledger, delays: delays, governed: governed, budgets: budgets}
-}
-
 // IsCrashing reports whether a pod is not ready because of OOM kills.
 func (b *Book) IsCrashing(p *cluster.Pod) bool {
-	return p.Crash != nil && p.Live() && !p.Ready && b.counter.Health(p).IsDown()
+	return p.Crash != nil && p.Live() && !p.Ready && b.Counter.Health(p).IsDown()
 }
 
 // crashingIn returns the pods of a namespace that are not ready because of OOM kills.
 func (b *Book) crashingIn(namespace string) []*cluster.Pod {
 	if b.crashing == nil {
 		b.crashing = map[string][]*cluster.Pod{}
-		for _, g := range b.governed {
+		for _, g := range b.Governed {
 			for _, p := range g.Pods {
 				if b.IsCrashing(p) {
 					b.crashing[p.Namespace] = append(b.crashing[p.Namespace], p)
@@ -74,7 +69,7 @@ func (b *Book) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 
 // BudgetOfOthers returns why a pod is not deleted, unless exactly one disruption budget selects it, and it would allow the eviction if the
 // OOM-killed pods were ready.
 func (b *Book) BudgetOfOthers(p *cluster.Pod) (decision.Reason, bool) {
-	all, known := b.budgets[p.Namespace]
+	all, known := b.Budgets[p.Namespace]
 	if !known {
 		return decision.Reason{Code: decision.BudgetsUnknown}, true
 	}
@@ -90,8 +85,8 @@ func (b *Book) BudgetOfOthers(p *cluster.Pod) (decision.Reason, bool) {
 	}
 	if of == nil || !of.Current || of.AlwaysAllow || of.Healthy >= of.Desired {
 		// The disruption budget has changed since, so the eviction is tried again after its back-off.
-		r, _ := b.ledger.LastFailure(p, decision.Evict)
-		return r.Reason(*b.delays, decision.Evict), true
+		r, _ := b.Counter.Ledger.LastFailure(p, decision.Evict)
+		return r.Reason(*b.Delays, decision.Evict), true
 	}
 	crashing := b.crashingOf(of, p.Namespace)
 	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
@@ -124,29 +119,49 @@ func (g *Gate) InProgress(d *decision.Decision) (decision.Reason, bool) {
 	if other := g.deleted[workload]; other != nil && other != p {
 		return decision.Reason{Code: decision.RescueInProgress, Text: other.Name}, true
 	}
-	last, ok := g.ledger.LastDeletion(workload)
+	last, ok := g.Counter.Ledger.LastDeletion(workload)
 	if !ok {
 		return decision.Reason{}, false
 	}
 	state := g.stateOf(p, last)
 	if state == replacementAbsent {
-		return decision.Reason{Code: decision.RescueInProgress, For: g.counter.Now.Sub(last.At)}, true
+		return decision.Reason{Code: decision.RescueInProgress, For: g.Counter.Now.Sub(last.At)}, true
 	}
 	if !g.IsRepeated(p) {
 		return decision.Reason{}, false
 	}
-	if until := last.At.Add(g.delays.Backoff(last.Again + 1)); g.counter.Now.Before(until) {
+	if until := last.At.Add(g.Delays.Backoff(last.Again + 1)); g.Counter.Now.Before(until) {
 		return decision.Reason{Code: decision.BackingOff, Until: until, Have: last.Again + 1, Text: "deletion"}, true
 	}
-	kill, _ := KillOf(g.counter.Now, g.within, d.Autoscaler, p, d.With)
+	kill, _ := KillOf(g.Counter.Now, g.Within, d.Autoscaler, p, d.With)
 	return decision.Reason{Code: decision.NotEnoughMemory, From: last.Memory, To: kill.To}, float64(kill.To) < noticeablyMore*float64(last.Memory)
 }
 
 // IsRepeated reports whether a deletion would follow one that did not help: the pod is a replacement itself, or the replacement of the
 // last deleted pod is not ready because of OOM kills.
 func (g *Gate) IsRepeated(p *cluster.Pod) bool {
-	last, ok := g.ledger.LastDeletion(p.Workload())
+	last, ok := g.Counter.Ledger.LastDeletion(p.Workload())
 	return ok && (p.Created.After(last.Newest) || g.stateOf(p, last) == replacementKilled)
+}
+
+// FewKills returns how often a container of a pod was OOM-killed in a row, and whether that is too few for a deletion.
+func (g *Gate) FewKills(p *cluster.Pod) (decision.Reason, bool) {
+	most := 0
+	for i := range p.Containers {
+		if e := p.Containers[i].Exit; e != nil && e.OOM {
+			most = max(most, int(e.Kills))
+		}
+	}
+	return decision.Reason{Code: decision.FewKills, Have: most, Want: MinKills}, most < MinKills
+}
+
+// Refused returns why a deletion waits: the back-off after a refusal.
+func (g *Gate) Refused(p *cluster.Pod) (decision.Reason, bool) {
+	r, ok := g.Counter.Ledger.LastFailure(p, decision.Delete)
+	if !ok || !g.Counter.Now.Before(r.Until(*g.Delays)) {
+		return decision.Reason{}, false
+	}
+	return r.Reason(*g.Delays, decision.Delete), true
 }
 
 // A state is the state of the replacement of a deleted pod.
@@ -169,8 +184,8 @@ type key struct {
 // stateOf returns the state of the replacement of the last deleted pod. It is the same for all pods of a controller.
 func (g *Gate) stateOf(p *cluster.Pod, last ledger.DeletionState) state {
 	controller := p.Controller
-	missing := g.ledger.Missing(controller) > 0 && !g.counter.Complete[controller]
-	k := key{controller, last.UID, missing, missing && g.ledger.IsMissing(controller, last.UID)}
+	missing := g.Counter.Ledger.Missing(controller) > 0 && !g.Counter.Complete[controller]
+	k := key{controller, last.UID, missing, missing && g.Counter.Ledger.IsMissing(controller, last.UID)}
 	found, known := g.replacements[k]
 	if known {
 		return found
@@ -185,7 +200,7 @@ func (g *Gate) stateOf(p *cluster.Pod, last ledger.DeletionState) state {
 
 func (g *Gate) replacementOf(workload cluster.Workload, last ledger.DeletionState, k key) state {
 	var serving, killed, waiting, isNew, isStuck bool
-	settled := !g.counter.Now.Before(last.At.Add(attempt.WatchDelay))
+	settled := !g.Counter.Now.Before(last.At.Add(attempt.WatchDelay))
 	for _, p := range g.Pods {
 		switch {
 		case p.Workload() != workload || !p.Live():
@@ -198,11 +213,11 @@ func (g *Gate) replacementOf(workload cluster.Workload, last ledger.DeletionStat
 			serving = true
 		case g.IsCrashing(p):
 			killed = true
-		case g.counter.Health(p) == disruption.Stuck:
+		case g.Counter.Health(p) == disruption.Stuck:
 			isStuck = true
 		default:
 			waiting = true
-			isNew = isNew || g.counter.Now.Sub(p.Created) < g.counter.Limits.StuckFor
+			isNew = isNew || g.Counter.Now.Sub(p.Created) < g.Counter.Limits.StuckFor
 		}
 	}
 	switch {

@@ -28,7 +28,7 @@ func bookOf(pods []*cluster.Pod, budgets ...cluster.DisruptionBudget) *Book {
 		Now: noon, Limits: &disruption.Limits{StuckFor: 10 * time.Minute}, Need: &need.Rules{QuickOOM: 10 * time.Minute}, Ledger: ledger.New(),
 	}
 	governed := []cluster.Governed{{Autoscaler: &cluster.Autoscaler{}, Pods: pods}}
-	return NewBook(10*time.Minute, counter, &delays, governed, map[string][]cluster.DisruptionBudget{"shop": budgets})
+	return &Book{Within: 10 * time.Minute, Counter: counter, Delays: &delays, Governed: governed, Budgets: map[string][]cluster.DisruptionBudget{"shop": budgets}}
 }
 
 // budgetOf returns a disruption budget that selects the pods of a workload and wants more healthy pods than there are.
@@ -93,7 +93,7 @@ func TestBook_budgetOfOthers_allowsIfTheKilledPodsWereReady(t *testing.T) {
 		other := web
 		other.Namespace = "bank"
 		b := bookOf(append(pods, killedPod(other, 0)), c.budgets...)
-		b.ledger.Refused(noon, ledger.Attempt{Pod: pods[0], Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "cannot evict"}, 1)
+		b.Counter.Ledger.Refused(noon, ledger.Attempt{Pod: pods[0], Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "cannot evict"}, 1)
 		for range 2 { // the second answer uses what the first one has counted
 			if r, blocked := b.BudgetOfOthers(pods[0]); blocked == c.allowed || r != c.want {
 				t.Errorf("%s: blocked %v, %+v", name, blocked, r)
@@ -151,14 +151,14 @@ func sceneOf(controller cluster.Workload, ago time.Duration, again int) *scene {
 	s := &scene{deleted: killedPod(controller, 0), next: killedPod(controller, 1)}
 	s.Gate = &Gate{Book: bookOf(nil), Pods: []*cluster.Pod{s.next}}
 	for n := range again + 1 {
-		s.ledger.Done(noon.Add(-ago), ledger.Attempt{Pod: s.deleted, Do: decision.Delete, Newest: noon.Add(-time.Hour), Memory: 2 * gib, Repeated: n > 0})
+		s.Counter.Ledger.Done(noon.Add(-ago), ledger.Attempt{Pod: s.deleted, Do: decision.Delete, Newest: noon.Add(-time.Hour), Memory: 2 * gib, Repeated: n > 0})
 	}
 	return s
 }
 
 // replaced notes that the controller has all its pods again.
 func (s *scene) replaced() {
-	s.counter.Complete = map[cluster.Workload]bool{s.deleted.Controller: true}
+	s.Counter.Complete = map[cluster.Workload]bool{s.deleted.Controller: true}
 }
 
 // add adds a pod that was created after the deletion, and is not ready yet.
@@ -221,7 +221,7 @@ func TestGate_inProgress_waitsForTheReplacement(t *testing.T) {
 		"that of another workload": {waits: true, change: func(s *scene) {
 			s.add(10 * time.Minute).Top = db
 		}},
-		"an earlier pass has seen that it exists":    {change: func(s *scene) { s.ledger.Learn(noon, ledger.View{}, nil) }},
+		"an earlier pass has seen that it exists":    {change: func(s *scene) { s.Counter.Ledger.Learn(noon, ledger.View{}, nil) }},
 		"there are as many pods, but none is newer":  {change: func(s *scene) { s.replaced() }},
 		"as many, but the watch may not show it yet": {waits: true, ago: 5*time.Minute - 1, change: func(s *scene) { s.replaced() }},
 		"the deletion was not carried out":           {ago: 5 * time.Minute, change: func(s *scene) { s.Pods = append(s.Pods, s.deleted) }},

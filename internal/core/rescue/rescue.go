@@ -5,11 +5,15 @@
 package rescue
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -84,4 +88,93 @@ func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *p
 		return p.PodLevel.Limits.Memory, admissible.PodLevelOf(p, fits).Limits.Memory, true
 	}
 	return requests.Memory, fit.Requests.Or(requests).Memory, false
+}
+
+// Select makes a pod change at once, whatever its age, if a container was OOM-killed and gets more memory. A pod that is in service
+// and would be restarted changes at once only if the container was killed soon after its start (--evict-after-oom-threshold), and with
+// evictAfterOOMSeconds of the autoscaler that applies to each pod.
+func (b *Book) Select(d *decision.Decision) {
+	if b.Mode == Off {
+		return
+	}
+	kill, ok := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, d.With)
+	if !ok {
+		return
+	}
+	disrupts := !b.Counter.Health(d.Pod).IsDown() && (!d.Autoscaler.Mode.Resizes() || change.Restarts(d.Pod, d.With))
+	own := b.Counter.Need.PerVPAConfig && d.Autoscaler.EvictAfterOOM > 0
+	if (disrupts || own) && kill.Lived >= b.Counter.Need.QuickOOMOf(d.Autoscaler) {
+		return
+	}
+	d.Rescue = true
+	requests, _ := kill.Container.Running()
+	to := requests.Memory
+	for i := range d.With {
+		if d.With[i].Container == kill.Container.Name {
+			to = d.With[i].Requests.Or(requests).Memory
+		}
+	}
+	d.Wanted = decision.Reason{
+		Code: decision.OutOfMemory, Container: need.NameUnlessSole(d.Pod)(kill.Container.Name), Resource: cluster.Memory,
+		From: requests.Memory, To: to, For: kill.Lived,
+	}
+	if !kill.AtLimit {
+		d.Wanted.Code = decision.NodeOutOfMemory
+	}
+	i := slices.IndexFunc(b.Nodes, func(n cluster.Node) bool { return n.Name == d.Pod.Node })
+	if i >= 0 && b.Nodes[i].LowMemory {
+		d.Wanted.Text = d.Pod.Node
+	}
+}
+
+// shortest and longest bound the back-off between the rescue of a pod and that of its replacement. It is the back-off of the kubelet for
+// containers that crash: the first restart follows at once.
+const (
+	shortest = 10 * time.Second
+	longest  = 5 * time.Minute
+)
+
+// TooOften returns why the rescue of a replacement waits: the back-off after the last eviction of the workload.
+func (b *Book) TooOften(p *cluster.Pod) (decision.Reason, bool) {
+	r, next := b.Counter.Ledger.NextRescue(p)
+	if !next || r.Count < 2 {
+		return decision.Reason{}, false
+	}
+	until := r.At.Add(attempt.Doubled(shortest, longest, r.Count-1))
+	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, b.Counter.Now.Before(until)
+}
+
+// stuck are the reasons for which a pod that is down does not wait for its resize.
+var stuck = map[cluster.ResizeState]decision.ReasonCode{
+	cluster.ResizeDeferred: decision.ResizeWaiting, cluster.ResizeInfeasible: decision.ResizeImpossible,
+	cluster.ResizeError: decision.ResizeFailed, cluster.ResizeUnknown: decision.ResizeUnclear,
+}
+
+// Stuck returns why the rescue of a pod that is down does not wait for its resize, which waits or has failed, and false if the pod may not be
+// evicted instead.
+func (b *Book) Stuck(d *decision.Decision) (decision.Reason, bool) {
+	r := d.Pod.Resize
+	if !d.Rescue || r == nil || r.Problem == cluster.MemoryInUse || !d.Autoscaler.Mode.Evicts() || !b.Counter.Health(d.Pod).IsDown() {
+		return decision.Reason{}, false
+	}
+	code, isStuck := stuck[r.State]
+	return decision.Reason{Code: code, Text: r.Message}, isStuck
+}
+
+// WaitsUntil returns when the rescue of a pod that is down goes on to its eviction, because the kubelet has not completed its resize
+// within disruption.Limits.StuckFor. The time counts from when the kubelet was asked, as it reports in the condition of the pod, or when podfit
+// asked, if it reports nothing. It returns the zero time if the pod does not wait for that.
+func (b *Book) WaitsUntil(d *decision.Decision) time.Time {
+	p := d.Pod
+	var began time.Time
+	switch {
+	case p.Resize != nil && p.Resize.State == cluster.ResizeInProgress:
+		began = p.Resize.Since
+	case !p.IsResizing() && change.IsAsked(p, d.With) && !change.SameSize(p, d.With):
+		began = b.Counter.Ledger.LastResize(p)
+	}
+	if !d.Rescue || !b.Counter.Health(p).IsDown() || began.IsZero() {
+		return time.Time{}
+	}
+	return began.Add(b.Counter.Limits.StuckFor)
 }

@@ -58,6 +58,30 @@ func Outside(now time.Time, r Rules) (Closed, bool) {
 	return Closed{Until: next}, true
 }
 
+// Windows is the windows of the autoscalers in a pass. It is not safe for concurrent use.
+type Windows struct {
+	Now   time.Time
+	known map[cluster.Key]window // by autoscaler; a search takes up to milliseconds
+}
+
+type window struct {
+	closed  Closed
+	outside bool
+}
+
+// Outside is the function Outside, which it calls once for each autoscaler.
+func (w *Windows) Outside(r Rules) (Closed, bool) {
+	if w.known == nil {
+		w.known = map[cluster.Key]window{}
+	}
+	of, known := w.known[r.Autoscaler.Key]
+	if !known {
+		of.closed, of.outside = Outside(w.Now, r)
+		w.known[r.Autoscaler.Key] = of
+	}
+	return of.closed, of.outside
+}
+
 // IsOpen reports whether a window is open: it started at most its duration ago. A start in the hour that a time zone skips is at the end
 // of the gap. A start in an hour that a time zone repeats is in its first pass. The duration is elapsed time.
 func IsOpen(now time.Time, w *cluster.ChangeWindow) bool {

@@ -180,6 +180,22 @@ func TestNext_fewMonths_isTheSameAsDayByDay(t *testing.T) {
 	}
 }
 
+// The search for the next window may take a millisecond, and a workload may have thousands of pods.
+func TestWindows_autoscalerIsAskedAbout_windowsAreSearchedOnce(t *testing.T) {
+	now := at(t, "2026-03-02T12:00:00Z")
+	w := Windows{Now: now}
+	rules := Rules{Autoscaler: &cluster.Autoscaler{Rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{daily(time.UTC, 22, 0, time.Hour)}}}}
+	for range 2 {
+		if closed, outside := w.Outside(rules); !outside || !closed.Until.Equal(now.Add(10*time.Hour)) {
+			t.Errorf("outside: %t, until %v", outside, closed.Until)
+		}
+		rules.Autoscaler.Rules.Windows = nil // a second search would find that no window is needed
+	}
+	if _, outside := w.Outside(Rules{Autoscaler: &cluster.Autoscaler{Key: cluster.Key{Name: "other"}}}); outside {
+		t.Error("the result for one autoscaler is used for another one")
+	}
+}
+
 func BenchmarkNext_leapDay(b *testing.B) {
 	w := cluster.ChangeWindow{Minutes: 1, Hours: 1, Days: 1 << 29, Months: 1 << 2, Weekdays: every, AnyWeekday: true, Duration: time.Hour, Zone: time.UTC}
 	now := time.Date(2096, time.March, 1, 0, 0, 0, 0, time.UTC)

@@ -3,25 +3,25 @@
 
 package explanation
 
-import "podfit.dev/podfit/internal/core/plan"
+import "podfit.dev/podfit/internal/core/gate"
 
 // gates are the words for gates.
-var gates = map[plan.GateName]string{
-	plan.GateMode: "update mode", plan.GateRecommendation: "recommendation", plan.GateController: "controller", plan.GateNeed: "need for a change",
-	plan.GateState: "state of the pod and its node", plan.GateInterruption: "outcome of the last pass", plan.GateWindow: "freezes and change windows",
-	plan.GateSurge: "surge of the workload", plan.GateSize: "size of a replacement", plan.GateAdmission: "admission by the API server",
-	plan.GateQuota: "ResourceQuotas", plan.GateSiblingQuota: "quota refusal of another pod", plan.GateNodeSize: "size of the nodes",
-	plan.GateRequirements: "eviction requirements", plan.GateReplacements: "replacements of evicted pods", plan.GateEvictionEffect: "effect of earlier evictions",
-	plan.GateResizeEffect: "effect of earlier resizes", plan.GateProbe: "test eviction of another pod", plan.GateFrequency: "number of recent replacements",
-	plan.GateEvictionRefusal: "back-off after a refused eviction", plan.GateResizeRefusal: "back-off after a refused resize",
-	plan.GateReplicas: "number of replicas", plan.GateMinReplicas: "minimum of replicas", plan.GateCanary: "canary",
-	plan.GateHourlyShare: "share of requests changed in an hour", plan.GateSurgeEffect: "back-off after a failed surge", plan.GateBudget: "eviction tolerance",
-	plan.GateResizing: "resize in progress", plan.GateStarted: "start of the pod", plan.GateKills: "number of OOM kills", plan.GateData: "data of the pod",
-	plan.GateRescue: "rescue of another pod", plan.GateOthers: "other pods of the disruption budget", plan.GateDeletionRefusal: "back-off after a refused deletion",
+var gates = map[gate.Name]string{
+	gate.Mode: "update mode", gate.Recommendation: "recommendation", gate.Controller: "controller", gate.Need: "need for a change",
+	gate.State: "state of the pod and its node", gate.Interruption: "outcome of the last pass", gate.Window: "freezes and change windows",
+	gate.Surge: "surge of the workload", gate.Size: "size of a replacement", gate.Admission: "admission by the API server",
+	gate.Quota: "ResourceQuotas", gate.SiblingQuota: "quota refusal of another pod", gate.NodeSize: "size of the nodes",
+	gate.Requirements: "eviction requirements", gate.Replacements: "replacements of evicted pods", gate.EvictionEffect: "effect of earlier evictions",
+	gate.ResizeEffect: "effect of earlier resizes", gate.Probe: "test eviction of another pod", gate.Frequency: "number of recent replacements",
+	gate.EvictionRefusal: "back-off after a refused eviction", gate.ResizeRefusal: "back-off after a refused resize",
+	gate.Replicas: "number of replicas", gate.MinReplicas: "minimum of replicas", gate.Canary: "canary",
+	gate.HourlyShare: "share of requests changed in an hour", gate.SurgeEffect: "back-off after a failed surge", gate.Budget: "eviction tolerance",
+	gate.Resizing: "resize in progress", gate.Started: "start of the pod", gate.Kills: "number of OOM kills", gate.Data: "data of the pod",
+	gate.Rescue: "rescue of another pod", gate.Others: "other pods of the disruption budget", gate.DeletionRefusal: "back-off after a refused deletion",
 }
 
 // gateWords returns the words for a gate.
-func gateWords(name plan.GateName) string {
+func gateWords(name gate.Name) string {
 	if words, ok := gates[name]; ok {
 		return words
 	}

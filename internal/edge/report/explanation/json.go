@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/explanation"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 )
 
 // version is the version of the JSON format. A field is never renamed or removed without a new version.
@@ -131,7 +131,7 @@ func jsonStepOf(s *explanation.Step) jsonStep {
 	}
 }
 
-func jsonGateOf(g *plan.Gate) jsonGate {
+func jsonGateOf(g *gate.Gate) jsonGate {
 	if !g.Blocked {
 		return jsonGate{Name: string(g.Name)}
 	}

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/explanation"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -33,10 +33,10 @@ var night = time.Date(2026, 11, 22, 3, 12, 0, 0, time.UTC)
 
 // cart is the explanation of docs: a killed workload on a full node.
 func cart() *explanation.Explanation {
-	waits := []plan.Gate{
-		{Name: plan.GateMode}, {Name: plan.GateRecommendation}, {Name: plan.GateController}, {Name: plan.GateNeed},
-		{Name: plan.GateState, Blocked: true, Reason: decision.Reason{Code: decision.ResizeWaiting, Text: "node n7 has 180Mi free"}},
-		{Name: plan.GateMinReplicas, Blocked: true, Reason: decision.Reason{Code: decision.TooFewReplicas, Have: 1, Want: 2}},
+	waits := []gate.Gate{
+		{Name: gate.Mode}, {Name: gate.Recommendation}, {Name: gate.Controller}, {Name: gate.Need},
+		{Name: gate.State, Blocked: true, Reason: decision.Reason{Code: decision.ResizeWaiting, Text: "node n7 has 180Mi free"}},
+		{Name: gate.MinReplicas, Blocked: true, Reason: decision.Reason{Code: decision.TooFewReplicas, Have: 1, Want: 2}},
 	}
 	return &explanation.Explanation{
 		At: night, Subject: "shop/Deployment/cart", Facts: []string{"×6", "VPA cart", "InPlaceOrRecreate", "profile balanced"},
@@ -56,7 +56,7 @@ func cart() *explanation.Explanation {
 			},
 			{
 				Pods: []string{"cart-7d9f-a", "cart-7d9f-b", "cart-7d9f-c", "cart-7d9f-d"}, Act: decision.Leave, Code: "Fits", Reason: "The pod has the recommended requests.",
-				Gates: []plan.Gate{{Name: plan.GateMode}, {Name: plan.GateNeed, Blocked: true}},
+				Gates: []gate.Gate{{Name: gate.Mode}, {Name: gate.Need, Blocked: true}},
 			},
 		},
 		You: []explanation.Advice{
@@ -87,7 +87,7 @@ func hostile() *explanation.Explanation {
 	return &explanation.Explanation{
 		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Gaps: explanation.Gaps{Missing: []string{evil}, Assumed: []string{evil}},
 		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
-		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []plan.Gate{{Name: plan.GateNeed, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
+		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []gate.Gate{{Name: gate.Need, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
 		You:        []explanation.Advice{{Text: evil, Command: evil}},
 		Why:        []explanation.Why{{Container: evil, Resource: cluster.CPU, Profile: evil}},
 		WhatIf:     []explanation.Counterfactual{{If: explanation.If{Key: explanation.IfProfile, Value: evil}, Container: evil, Resource: cluster.CPU, Known: true}},

@@ -15,7 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -332,7 +332,7 @@ func sentence(s *explanation.Step, at time.Time) string {
 		out += " " + s.Fallback
 	}
 	if more := s.Blocked(); len(more) > 0 {
-		out += " Also blocked by: " + strings.Join(each(more, func(g *plan.Gate) string { return gateWords(g.Name) }), ", ") + "."
+		out += " Also blocked by: " + strings.Join(each(more, func(g *gate.Gate) string { return gateWords(g.Name) }), ", ") + "."
 	}
 	return out
 }
