@@ -147,7 +147,7 @@ func (y *stormCluster) during(t *testing.T, d time.Duration) {
 		u := updaterOf(y.fakeCluster, y)
 		u.world = y
 		if y.withDryRuns {
-			u.replacements = y
+			u.actuators.replacements = y
 		}
 		u.storeIn(store)
 		if err := u.loadStates(t.Context()); err != nil {
