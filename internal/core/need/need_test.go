@@ -525,3 +525,26 @@ func TestRequirementsMet_eachHoldsForOneContainer(t *testing.T) {
 		}
 	}
 }
+
+func TestLeftToHPA_podWouldChangeWithoutTheHPA_isTheReason(t *testing.T) {
+	fits := decision.Reason{Code: decision.Fits}
+	target := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for name, c := range map[string]struct {
+		advice  cluster.Resources
+		metrics []cluster.UtilizationTarget
+		want    decision.ReasonCode
+	}{
+		"no HPA":          {cluster.Amounts(3000, gib), nil, decision.Fits},
+		"CPU is scaled":   {cluster.Amounts(3000, gib), []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}, decision.LeftToHPA},
+		"CPU would stay":  {cluster.Amounts(1000, gib), []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}}, decision.Fits},
+		"other container": {cluster.Amounts(3000, gib), []cluster.UtilizationTarget{{Resource: cluster.CPU, Container: "log", Percent: 80}}, decision.Fits},
+	} {
+		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: target, Mode: cluster.Recreate}
+		a.Advice = []cluster.Advice{{Container: "a", Estimate: cluster.Estimate{Lower: c.advice, Target: c.advice, Upper: c.advice}}}
+		a = a.WithHorizontal([]*cluster.HorizontalAutoscaler{{Key: cluster.Key{Namespace: "shop", Name: "hpa"}, Target: target, Utilization: c.metrics}})
+		got := LeftToHPA(noon, &situationOf().rules, a, policy.Limits{}, podOf(1000), fits)
+		if got.Code != c.want || c.want == decision.LeftToHPA && got.Text != "hpa" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

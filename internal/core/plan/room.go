@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/room"
 )
 
-// A resize that does not fit on its node waits there, in the state Deferred. makeRoom decides what is done about that after all
+// A resize that does not fit on its node waits there, in the state Deferred. A roomMaker decides what is done about that after all
 // other decisions are made: other pods on the node shrink in place, the pod grows by a part, or pods move to other nodes. Package
 // room decides which; this file translates pods and decisions, and checks that each step is allowed.
 //

@@ -111,3 +111,14 @@ func TestUnboost_boostOver_restoresOriginal(t *testing.T) {
 		t.Errorf("without duration the boost does not end at Ready: %v", over)
 	}
 }
+
+func TestKeepBoost_boostedContainer_keepsItsCPU(t *testing.T) {
+	pod := &cluster.Pod{Containers: []cluster.Container{
+		{Name: "app", Requests: cluster.Amounts(800, 1<<30), Boosted: &cluster.Applied{}}, {Name: "log", Requests: cluster.Amounts(100, 1<<30)},
+	}}
+	fits := []Fitted{{Container: "app", Requests: cluster.Amounts(400, 2<<30)}, {Container: "log", Requests: cluster.Amounts(200, 2<<30)}}
+	got := KeepBoost(pod, fits)
+	if got[0].Requests != cluster.Amounts(800, 2<<30) || got[1].Requests != fits[1].Requests || fits[0].Requests.CPU != 400 {
+		t.Errorf("%v and %v", got[0].Requests, got[1].Requests)
+	}
+}
