@@ -1,0 +1,217 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/attempt"
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/policy"
+)
+
+// An eviction is the last eviction of a pod of a workload.
+type eviction struct {
+	at          time.Time
+	newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
+	with        []policy.Fitted // requests and limits that the replacement should get
+	ineffective int             // consecutive evictions without effect before this one
+	judged      bool            // the effect of this eviction is counted
+	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
+	diagnosed   bool            // there was a dry run since
+	superseded  []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
+	previous    []policy.Fitted // the requests with which the evicted pod ran
+	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
+
+	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	assumed   bool      // only the announcement of this eviction is known, see assume
+	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
+}
+
+// evictionRecords are the last eviction of each workload, and what is known of its effect.
+type evictionRecords struct {
+	evictions map[cluster.Workload]eviction
+	doubt     bool // the last eviction whose effect became known had none
+}
+
+// An Attempt is an action on a pod that was tried.
+type Attempt struct {
+	Pod        *cluster.Pod
+	Autoscaler cluster.Key
+	Do         decision.Act
+	With       []policy.Fitted // the requests and limits of the containers that were asked for
+
+	Newest   time.Time            // when the newest pod of the workload was created, by the API server's clock; zero if it is not known
+	Rescue   bool                 // a container was OOM-killed and gets more memory
+	Part     bool                 // Resize: With is a part of the increase; the rest follows when the node has room
+	RoomFor  *cluster.Pod         // the pod that gets the room of this one; nil if there is none
+	Memory   int64                // Delete: bytes that the replacement gets
+	Repeated bool                 // Delete: the replacement of an earlier deletion was OOM-killed, too
+	Total    cluster.PodResources // Resize: what the pods of the workload requested at least, if a quota refused it; zero if unknown
+	Early    bool                 // the attempt was made before the end of the back-off, because more pods are ready
+	Replicas int                  // the number of replicas that the controller should have; zero if unknown
+}
+
+// newest returns when the newest pod of the workload was created, by the API server's clock.
+func (d *Attempt) newest(now time.Time) time.Time {
+	if d.Newest.IsZero() {
+		return now.Truncate(time.Second).Add(-1)
+	}
+	return d.Newest
+}
+
+// expect records that a pod was evicted, or may have been, and the requests that its replacement should get. If it is not known yet
+// whether the last eviction had an effect, its replacement shows that for this one, too: otherwise pods that take turns would be evicted
+// again and again, each before it is known whether the replacement of the other one can be scheduled.
+func (l *evictionRecords) expect(now time.Time, d Attempt) {
+	last, open := l.evictions[d.Pod.Workload()]
+	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective, previous: requestsOf(d.Pod)}
+	if open && !last.judged {
+		if last.assumed || sameRequests(last.with, d.With) {
+			next.newest = last.newest
+			next.superseded = last.superseded
+		} else {
+			next.superseded = last.with
+		}
+	}
+	l.evictions[d.Pod.Workload()] = next
+}
+
+// sameRequests reports whether two replacements should get the same requests.
+func sameRequests(a, b []policy.Fitted) bool {
+	return slices.EqualFunc(a, b, func(a, b policy.Fitted) bool { return a.Container == b.Container && a.Requests == b.Requests })
+}
+
+// judge records which evictions had an effect. If one had none, those of other workloads are in doubt until one has. A workload that misses
+// replacements of other pods is judged again when they exist.
+func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Workload]bool) {
+	helped, failed := false, false
+	for workload, help := range effective {
+		e := l.evictions[workload]
+		switch {
+		case help && e.assumed && now.Before(e.at.Add(attempt.WatchDelay)): // the watch may not show the replacement yet
+		case help && missing[workload]:
+			l.evictions[workload] = eviction{at: e.at, newest: e.newest, with: e.with, superseded: e.superseded, previous: e.previous}
+		case help:
+			helped = true
+			delete(l.evictions, workload)
+		case !e.judged:
+			failed = true
+			e.assumed = false // now it is known
+			e.uncertain = ""
+			e.before = nil
+			e.ineffective, e.judged = e.ineffective+1, true
+			l.evictions[workload] = e
+		}
+	}
+	if helped || failed {
+		l.doubt = failed
+	}
+}
+
+// hasHelped reports whether a replacement on a node shows that the eviction had an effect. A replacement that got the requests by a resize in
+// place shows none, and the node may still refuse the resize while it is not completed.
+func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool) {
+	if d.Pod.IsBoosted() {
+		return boostedHelp(e, d)
+	}
+	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
+		return false, false // nothing is recommended for it, for example because the update mode is Off now
+	}
+	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
+		return false, true
+	}
+	asExpected, asNow := hasRequests(d.Pod, e.with), hasRequests(d.Pod, d.With)
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
+	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
+	help = shown && asExpected && !asNow
+	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young
+		help = shown && (asExpected || asNow)
+	}
+	// It may replace an earlier pod, whose recommendation was another one, or it got one in between.
+	isOther := e.superseded != nil && hasRequests(d.Pod, e.superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.with, d.With)
+	return help, help || !isOther
+}
+
+// isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
+func (e *eviction) isAsBefore(p *cluster.Pod) bool { return sameRequests(requestsOf(p), e.previous) }
+
+func requestsOf(p *cluster.Pod) []policy.Fitted {
+	out := make([]policy.Fitted, len(p.Containers))
+	for i := range p.Containers {
+		out[i].Container = p.Containers[i].Name
+		out[i].Requests, _ = p.Containers[i].Running()
+	}
+	return out
+}
+
+// isBetween reports whether each request and limit of a pod is between those of two recommendations that differ, by a factor of two at most.
+func isBetween(p *cluster.Pod, a, b []policy.Fitted) bool {
+	if len(a) == 0 || len(b) == 0 || sameRequests(a, b) {
+		return false
+	}
+	ofA := slices.Collect(change.Pairs(p, a, true))
+	for x := range change.Pairs(p, b, true) {
+		if len(ofA) == 0 || max(x.To, ofA[0].To)/2 > min(x.To, ofA[0].To) ||
+			change.Compare(x.Resource, x.To, x.From)*change.Compare(x.Resource, ofA[0].To, x.From) > 0 {
+			return false
+		}
+		ofA = ofA[1:]
+	}
+	return len(ofA) == 0
+}
+
+// IsUnproven reports whether a pod without a node may be a replacement that does not show yet whether evictions have an effect.
+func (l *evictionRecords) IsUnproven(p *cluster.Pod) bool {
+	e, open := l.evictions[p.Workload()]
+	return open && !e.judged && p.Node == "" && p.Created.After(e.newest) && len(e.with) > 0 && !change.IsAsked(p, e.with)
+}
+
+// boostedHelp is hasHelped for a replacement with a CPU startup boost. Its boosted CPU says nothing, and the end of the boost is no change
+// that an eviction should have made unnecessary.
+func boostedHelp(e *eviction, d *decision.Decision) (help, known bool) {
+	has := func(with []policy.Fitted) bool { return len(with) > 0 && hasRequests(unboosted(d.Pod, with), with) }
+	boostOnly := d.With == nil || d.Wanted.Code == decision.BoostOver
+	switch {
+	case e.with == nil && e.assumed, boostOnly && !has(e.with) && !has(d.With):
+		return false, false
+	case boostOnly:
+		return true, true
+	}
+	return has(e.with) && !has(d.With), true
+}
+
+// IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
+func (l *evictionRecords) IneffectiveEvictions(w cluster.Workload, effective map[cluster.Workload]bool) (int, time.Time) {
+	e, ok := l.evictions[w]
+	if !ok {
+		return 0, time.Time{}
+	}
+	help, known := effective[w]
+	switch {
+	case known && help:
+		return 0, time.Time{}
+	case known && !e.judged:
+		return e.ineffective + 1, e.at
+	case e.assumed && e.before == nil:
+		return 0, time.Time{}
+	case e.assumed: // nothing shows that it was carried out
+		return e.before.ineffective, e.before.at
+	}
+	return e.ineffective, e.at
+}
+
+// hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.
+func hasRequests(p *cluster.Pod, with []policy.Fitted) bool {
+	const close = 0.1
+	for i := range with {
+		if !with[i].Inserted && p.Container(with[i].Container) == nil {
+			return false
+		}
+	}
+	return !change.AsksOther(p, with, close)
+}

@@ -1,0 +1,194 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/headroom"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
+)
+
+// A State is the part of a Ledger that concerns one workload, as values that can be stored. Restore reads it back.
+//
+// The order in which namespaces are served (Ledger.served) is not part of it: it only affects the order of actions, and starts
+// anew after a restart.
+type State struct {
+	Workload cluster.Workload
+
+	// ActingSince is the start of a pass that acts on pods of the workload, and whose outcomes are not part of this state. Zero if
+	// all outcomes are. The caller sets it in the state that it stores before it acts.
+	ActingSince time.Time
+
+	// ActingNewest is ActingWorkload.Newest of these actions. Only set with ActingSince.
+	ActingNewest time.Time
+
+	// Acting lists the workloads that are announced together. Only the state of a namespace has it, and it has nothing else; see
+	// NamespaceState.
+	Acting []ActingGroup
+
+	LastEviction time.Time // when a pod of the workload was last evicted; zero if no refusal depends on it
+	Eviction     *EvictionState
+	Replacements []PendingState // by controller
+	Pods         []PodState     // the most recent attempt first
+	Omitted      int            // records of pods that are left out because of maxPodStates
+	Deletion     *DeletionState
+	Rounds       *RoundsState
+	Shortages    []ShortageState // the most recent first
+
+	// Changes are the requests that were changed in the last hour, the oldest first. Only recorded if their share is limited.
+	Changes []rollout.Change
+
+	// Canary is the state of the canary of the workload; nil if there is none.
+	Canary *rollout.State
+
+	Capacity *headroom.State // nil if no capacity was asked for before an eviction
+
+	// Waiting are the pods that should change and were left unchanged by the last pass, by reason, the most frequent first. Restore does not read
+	// it: the next pass decides again.
+	Waiting []WaitingState
+
+	// Further features add their state here, one field per feature. See also v1alpha1.UpdateStateStatus.
+}
+
+// A PodState is the last attempt at an action on a pod.
+type PodState struct {
+	UID, Name string
+	Do        decision.Act
+	Done      bool // the action was carried out; else Failed is set
+	At        time.Time
+	Next      time.Time       // when the action may be tried again; zero if that is not limited. Restore does not read it
+	Attempts  int             // consecutive failed attempts, or consecutive resizes that were undone before this one
+	With      []policy.Fitted // the requests and limits that were requested
+	Failed    *FailedState
+}
+
+// A FailedState describes an attempt that was refused, or whose outcome is unknown.
+type FailedState struct {
+	decision.Refusal
+	Transient int       // consecutive last attempts with a transient failure
+	Failing   time.Time // time of the first of these attempts since the API server was last not reached; zero if the last one failed otherwise
+	Lost      time.Time // time of the last attempt without an answer; the pod may have been evicted then
+	LostSince time.Time // time of the first of the consecutive last attempts without an answer; zero if the last one had an answer
+
+	// Ready is the largest number of other ready pods of the group, without those changed in the pass, at the attempts in a row that a
+	// disruption budget refused.
+	Ready int
+
+	// The last amounts that a quota refused, and when. A refusal by a webhook, which is called before, does not replace them.
+	OverQuota      []policy.Fitted
+	OverQuotaAt    time.Time
+	OverQuotaTotal cluster.PodResources // Attempt.Total of that attempt
+}
+
+// An EvictionState is the last eviction of a pod of a workload whose replacement has not been observed with the expected requests.
+type EvictionState struct {
+	At          time.Time
+	Newest      time.Time // creation of the newest pod at that time, by the API server's clock
+	With        []policy.Fitted
+	Ineffective int
+	Judged      bool
+	Superseded  []policy.Fitted // requested for the replacement of the eviction before, if it was not observed
+	Previous    []policy.Fitted // the requests with which the evicted pod ran
+	Uncertain   string          // UID of the pod if the outcome of the eviction is unknown
+	Before      *EvictionState
+}
+
+// A PendingState lists the evicted pods of a controller whose replacements have not been observed.
+type PendingState struct {
+	Controller cluster.Workload
+	Autoscaler cluster.Key
+	Evicted    []EvictedPod // oldest first
+	Complete   time.Time    // since when there have been as many pods as the controller wants; zero if there are not
+	Replaced   int32        // pods created after the first of these evictions that replace pods of earlier ones; 0 if it is not known
+	Most       int32        // maximum number of pods that the controller has wanted since; 0 if it is not known
+}
+
+// An EvictedPod is a pod that was evicted, or may have been.
+type EvictedPod struct {
+	UID    string
+	At     time.Time
+	Newest time.Time // creation of the newest pod of the workload at that time, by the API server's clock
+}
+
+// A RoundsState describes the rounds of evictions of a workload whose recommendation keeps changing.
+type RoundsState struct {
+	At     time.Time // of the last eviction
+	Newest time.Time // creation of the newest pod when the last round began, by the API server's clock
+	Count  int
+}
+
+// A DeletionState is the last deletion of a pod by an OOM rescue.
+type DeletionState struct {
+	At     time.Time
+	Newest time.Time // creation of the newest pod at that time, by the API server's clock
+	UID    string    // of the deleted pod
+	Memory int64     // bytes that the replacement gets
+	Again  int       // consecutive deletions before it whose replacement was OOM-killed too
+}
+
+// A ShortageState is a pod whose node was too full for its resize, and what was done to make room.
+type ShortageState struct {
+	UID, Name string
+	Since     time.Time
+	With      []policy.Fitted // what the last resize by a part asked for
+	Parts     int             // resizes by a part
+	Moves     int             // pods that were evicted to make room
+}
+
+// Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
+const (
+	maxPodStates       = 50 // per workload
+	maxPendingStates   = 4  // controllers per workload
+	maxEvictedPods     = 30 // per controller
+	maxContainerStates = 32 // per attempt
+	maxShortageStates  = 10 // per workload
+)
+
+// LastAction returns the time of the last action on a pod that was carried out, or may have been, and of the last change of a canary; zero
+// if there is none.
+func (s *State) LastAction() time.Time {
+	last := s.ActingSince
+	later := func(at time.Time) {
+		if at.After(last) {
+			last = at
+		}
+	}
+	for i := range s.Acting {
+		later(s.Acting[i].Since)
+	}
+	if s.Canary != nil {
+		later(s.Canary.Since)
+	}
+	if s.Eviction != nil {
+		later(s.Eviction.At)
+	}
+	if s.Deletion != nil {
+		later(s.Deletion.At)
+	}
+	if s.Rounds != nil {
+		later(s.Rounds.At)
+	}
+	if s.Capacity != nil {
+		later(s.Capacity.Requested)
+	}
+	for i := range s.Replacements {
+		for _, e := range s.Replacements[i].Evicted {
+			later(e.At)
+		}
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		switch {
+		case p.Done:
+			later(p.At)
+		case p.Failed != nil:
+			later(p.Failed.Lost)
+		}
+	}
+	return last
+}
