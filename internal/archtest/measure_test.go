@@ -271,9 +271,6 @@ var mirrors = map[string]string{
 
 // pending are the types that are larger than the limits and are to be divided, with the sizes that they may have until then.
 var pending = map[string]int{
-	"core/plan.pass, methods":             55,
-	"core/plan.candidate, methods":        51,
-	"core/plan.Pass, methods":             41,
 	"core/usage.ContainerHistory, fields": 21,
 }
 
