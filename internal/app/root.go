@@ -136,7 +136,8 @@ func version() string {
 }
 
 func newVersionCommand(s Streams) *cobra.Command {
-	output, mode := "text", compatibility.Podfit
+	output := "text"
+	mode := compatibility.Podfit
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {

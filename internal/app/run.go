@@ -67,9 +67,15 @@ func (c *runConfig) throttlingSource() *updater.PrometheusConfig {
 		return &out
 	}
 	h := c.Recommender.ThrottlingSource()
-	out.Address, out.Insecure = h.Address, h.Insecure
-	out.Token, out.TokenFile, out.Username, out.Password = h.Token, h.TokenFile, h.Username, h.Password
-	out.NamespaceLabel, out.PodLabel, out.ContainerLabel = h.NamespaceLabel, h.PodLabel, h.ContainerLabel
+	out.Address = h.Address
+	out.Insecure = h.Insecure
+	out.Token = h.Token
+	out.TokenFile = h.TokenFile
+	out.Username = h.Username
+	out.Password = h.Password
+	out.NamespaceLabel = h.NamespaceLabel
+	out.PodLabel = h.PodLabel
+	out.ContainerLabel = h.ContainerLabel
 	return &out
 }
 
@@ -78,7 +84,9 @@ func (c *runConfig) throttlingSource() *updater.PrometheusConfig {
 func (c *runConfig) share() {
 	c.ReadOnly = c.Updater.DryRun
 	if c.ReadOnly {
-		c.Election.Enabled, c.Updater.UseStatus, c.Admission.Register = false, false, false
+		c.Election.Enabled = false
+		c.Updater.UseStatus = false
+		c.Admission.Register = false
 	}
 	for _, common := range []*process.Common{&c.Recommender.Common, &c.Updater.Common, &c.Admission.Common} {
 		*common = c.Common
@@ -150,7 +158,8 @@ func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *wat
 	}
 	journal := new(web.Journal)
 	c.Updater.Journal = journal.Record
-	updaterConfig, recommenderConfig := c.Updater, c.Recommender
+	updaterConfig := c.Updater
+	recommenderConfig := c.Recommender
 	explainer := func(clients *kube.Clients, log *slog.Logger) page.Explainer {
 		jobs := func() explain.Running {
 			return explain.Running{Updater: updater.SettingsOf(updaterConfig), Recommender: recommender.SettingsOf(recommenderConfig)}

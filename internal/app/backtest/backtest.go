@@ -295,7 +295,8 @@ func (c *Config) validateRecommenders() error {
 			continue
 		}
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
-			names, meant := profileNames(), ""
+			names := profileNames()
+			meant := ""
 			if near := spelling.Nearest(n, names); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
@@ -633,10 +634,12 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 
 // extent returns when the first and the last sample were taken.
 func extent(workloads []replay.Workload) (from, to time.Time) {
-	first, last := int64(1<<62), int64(0)
+	first := int64(1 << 62)
+	last := int64(0)
 	for i := range workloads {
 		s := workloads[i].Samples
-		first, last = min(first, s[0].At), max(last, s[len(s)-1].At)
+		first = min(first, s[0].At)
+		last = max(last, s[len(s)-1].At)
 	}
 	return time.Unix(first, 0).UTC(), time.Unix(last, 0).UTC()
 }

@@ -42,7 +42,8 @@ var historyFlags = []string{
 
 // flags binds the configuration to flags.
 func (h *History) flags(f *pflag.FlagSet) {
-	h.Length, h.Resolution = "30d", "5m"
+	h.Length = "30d"
+	h.Resolution = "5m"
 	h.Labels = [3]string{"namespace", "pod", "container"}
 	f.StringVar(&h.Address, "prometheus", h.Address, "URL of the Prometheus to read usage from, instead of a trace.")
 	f.StringVar(&h.Length, "history-length", h.Length, "Length of the history before --until, or before now. Excludes --since.")

@@ -121,7 +121,8 @@ func (j *job) run(ctx context.Context) error {
 		r.Missing = append(r.Missing, gaps...)
 	}
 	world := s.world
-	world.Rules, world.Allocatable = settings.Rules, allocatable
+	world.Rules = settings.Rules
+	world.Allocatable = allocatable
 	pools, unplaced := capacity.Measure(&world)
 	if pools, err = c.selected(pools); err != nil {
 		return err

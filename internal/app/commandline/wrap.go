@@ -86,7 +86,8 @@ func entry(name, about string, column, width int) string {
 func hanging(prefix, text string, indent, width int) string {
 	var b strings.Builder
 	b.WriteString(prefix)
-	used, begun := terminal.Width(prefix), false
+	used := terminal.Width(prefix)
+	begun := false
 	for _, word := range strings.Fields(text) {
 		length := terminal.Width(word)
 		if begun && used+1+length > width {

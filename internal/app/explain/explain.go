@@ -257,7 +257,8 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	}
 	if forbidden(failed, "pods") && !c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
-		options.Namespace, options.Ignored = namespace, nil
+		options.Namespace = namespace
+		options.Ignored = nil
 		world = watcher.NewWorld(clients, options)
 		failed = world.Load(ctx)
 		note := "You may not list the pods of all namespaces, so only namespace " + namespace + " was read: the free room on nodes is not known."
@@ -332,7 +333,8 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 		explained[p.UID] = true
 	}
 	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained)
-	in.Budget, in.AllPods = budget, planned.Pods
+	in.Budget = budget
+	in.AllPods = planned.Pods
 	in.Plan = explanation.PlanOf(pass, explained)
 	if c.jobs.Updater.WatcherOptions().Namespace == "" { // the reader may list the pods of all namespaces
 		for i := range in.Decisions {
@@ -415,7 +417,8 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 		if err != nil {
 			miss(&in.Gaps, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
 		}
-		in.Labels, in.Containers = details.Labels, details.Containers
+		in.Labels = details.Labels
+		in.Containers = details.Containers
 	}
 	events, err := event.List(ctx, clients, namespace)
 	if err != nil {

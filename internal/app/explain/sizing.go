@@ -80,8 +80,10 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 func (c *Config) history(
 	ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
 ) (*usage.Store, *sizing.Workloads) {
-	w, a := in.Subject.Workload, in.Autoscaler
-	store, workloads := c.jobs.Recommender.Store(), sizing.NewWorkloads()
+	w := in.Subject.Workload
+	a := in.Autoscaler
+	store := c.jobs.Recommender.Store()
+	workloads := sizing.NewWorkloads()
 	store.Tick(in.Now)
 	store.Configure(w, a.Policies)
 	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}

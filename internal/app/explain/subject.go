@@ -76,7 +76,8 @@ func parseReference(args []string) (reference, error) {
 	}
 	r := reference{kind: strings.ToLower(kind), name: name}
 	if plain, group, qualified := strings.Cut(r.kind, "."); qualified {
-		r.kind, r.group = plain, group
+		r.kind = plain
+		r.group = group
 	}
 	return r, nil
 }
@@ -179,7 +180,8 @@ func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, erro
 }
 
 func findWorkload(r reference, target cluster.Workload, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
-	target.Namespace, target.Name = r.namespace, r.name
+	target.Namespace = r.namespace
+	target.Name = r.name
 	if top, ok := w.Top(target); ok && !top.IsZero() && top != target { // for example a ReplicaSet of a Deployment
 		target = top
 	}

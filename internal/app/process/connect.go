@@ -49,7 +49,9 @@ func (c *Common) IsTrial() bool { return c.ReadOnly && !kube.InCluster() }
 
 // Watched restricts watches to the namespaces that are served.
 func (c *Common) Watched(o watcher.Options) watcher.Options {
-	o.Namespace, o.Ignored, o.DryRun = c.Namespace, c.IgnoredNamespaces, c.ReadOnly
+	o.Namespace = c.Namespace
+	o.Ignored = c.IgnoredNamespaces
+	o.DryRun = c.ReadOnly
 	o.HPAs = c.HPA == HPALeave
 	o.Plain = !c.OwnConditions
 	o.Boosts = c.Gates.On(CPUStartupBoost)

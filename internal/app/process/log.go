@@ -74,7 +74,8 @@ func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 // Open returns the logger, and routes the log of the Kubernetes libraries to it. The closer closes the log file, if there is one. On a
 // terminal, the default format is plain text.
 func (c *LogConfig) Open(stderr io.Writer, terminal bool) (*slog.Logger, io.Closer, error) {
-	out, closer := stderr, io.Closer(io.NopCloser(nil))
+	out := stderr
+	closer := io.Closer(io.NopCloser(nil))
 	if c.File != "" && (!c.ToErr || c.AlsoErr) {
 		f, err := os.OpenFile(filepath.Clean(c.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 		if err != nil {

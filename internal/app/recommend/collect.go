@@ -211,7 +211,8 @@ func (e *collected) mark(hour int64) {
 func (e *collected) result() review.Evidence {
 	out := e.Evidence
 	if e.throttledHours > 0 {
-		out.Throttled, out.ThrottledKnown = e.throttled/float64(e.throttledHours), true
+		out.Throttled = e.throttled / float64(e.throttledHours)
+		out.ThrottledKnown = true
 	}
 	for i, res := range cluster.All {
 		if e.count[i] > 0 {

@@ -162,7 +162,8 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		return nil, err
 	}
 	j.announce(unreadable)
-	config.Source, config.Window = "Metrics API", j.config.For
+	config.Source = "Metrics API"
+	config.Window = j.config.For
 	j.noteUnused(s, "history", config.Source)
 	return j.readMetrics(ctx, sampler, s)
 }
@@ -364,10 +365,13 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Profiles = []string{profilesOf(subjects)}
 	}
 	config.Limits, _ = review.ParseLimitRule(c.Limits)
-	config.Missing, config.Notes = s.missing, s.notes
+	config.Missing = s.missing
+	config.Notes = s.notes
 	config.Nodes = s.nodes
 	if s.whole {
-		config.Pods, config.Selectors, config.Tolerations = s.snapshot.Pods, s.selectors, s.tolerations
+		config.Pods = s.snapshot.Pods
+		config.Selectors = s.selectors
+		config.Tolerations = s.tolerations
 	}
 	r := review.New(config, subjects)
 	width, terminal := process.TerminalWidth(j.streams.Out)

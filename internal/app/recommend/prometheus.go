@@ -160,7 +160,8 @@ func (j *job) showProgress(from history) (stop func()) {
 	if bar == nil {
 		return func() {}
 	}
-	done, ended := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(progressInterval)

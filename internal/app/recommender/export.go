@@ -84,9 +84,11 @@ func (e *exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, a
 			if !ok {
 				continue
 			}
-			value, unit := float64(v), "byte"
+			value := float64(v)
+			unit := "byte"
 			if res == cluster.CPU {
-				value, unit = float64(v)/1000, "core"
+				value = float64(v) / 1000
+				unit = "core"
 			}
 			m, err := prometheus.NewConstMetric(e.descriptions[i], prometheus.GaugeValue, value,
 				a.Namespace, a.Name, a.APIVersion, a.Target.Kind, a.Target.Name, adv.Container, res.String(), unit)

@@ -198,7 +198,8 @@ func (m *Metrics) firstAdvice(created, now time.Time) {
 func (m *Metrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		init, status := c.Role != cluster.Regular, c.Reported
+		init := c.Role != cluster.Regular
+		status := c.Reported
 		switch {
 		case init && status:
 			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()

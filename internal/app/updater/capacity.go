@@ -85,7 +85,8 @@ func (c *capacityProvider) connect(clients *kube.Clients, watch requestWatch) {
 		return
 	}
 	requests := capacity.NewProvisioningRequests(clients, c.config.ProvisioningClass, c.config.PlaceholderImage)
-	c.requests, c.watch = requests, watch
+	c.requests = requests
+	c.watch = watch
 	c.ways = map[cluster.RequestKind]*capacityWay{
 		cluster.PlaceholderPod:      {client: capacity.NewPlaceholders(clients, c.config.PlaceholderImage)},
 		cluster.ProvisioningRequest: {client: requests},
@@ -113,7 +114,8 @@ func (c *capacityProvider) provider(ctx context.Context, now time.Time) (headroo
 		}
 	}
 	provider := headroom.NoProvider
-	placeholders, requests := c.ways[cluster.PlaceholderPod], c.ways[cluster.ProvisioningRequest]
+	placeholders := c.ways[cluster.PlaceholderPod]
+	requests := c.ways[cluster.ProvisioningRequest]
 	if placeholders != nil && placeholders.problem == "" {
 		provider |= headroom.PlaceholderPods
 	}
@@ -136,7 +138,8 @@ func (c *capacityProvider) checkProvider(ctx context.Context, now time.Time, kin
 		c.log.Warn("Cannot check whether capacity can be requested; the last known answer applies", slog.String("kind", kind.String()), slog.Any("error", err))
 		return
 	}
-	way.known, way.problem = true, problem
+	way.known = true
+	way.problem = problem
 }
 
 // watched reports whether ProvisioningRequests are watched, and returns the number of changes that the watch has seen.
@@ -169,7 +172,9 @@ func (c *capacityProvider) listRequests(ctx context.Context, now time.Time) {
 		c.log.Warn("Cannot read ProvisioningRequests; the last known ones are used", slog.Any("error", err))
 		return
 	}
-	c.found, c.read, c.seen = found, true, changes
+	c.found = found
+	c.read = true
+	c.seen = changes
 }
 
 // nextRead returns when the ProvisioningRequests are read again, if one of them has no final answer and they are not watched; zero otherwise.

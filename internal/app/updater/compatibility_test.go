@@ -250,10 +250,10 @@ func TestCompatibility_podsAreUpdated_conditionsAreThoseOfEachValue(t *testing.T
 			fake.config = as(t, mode)
 			u := newTestUpdater(fake)
 			to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.Removed}}}
-			u.conditions, u.summaries = to, summary.NewWriter(to, fake.log)
+			u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, fake.log)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go u.summaries.Run(ctx)
+			go u.conditions.summaries.Run(ctx)
 			for range 10 {
 				u.pass(ctx, time.Now())
 				time.Sleep(time.Minute)

@@ -248,7 +248,8 @@ func (e *execution) needsDryRun(d *decision.Decision) (needed bool, why decision
 	why, stopped = e.pass.Unsized(*d)
 	if !stopped && e.unchecked[d.Pod.Namespace] >= maxUnanswered {
 		e.rates.giveBack(d)
-		why, stopped = decision.Reason{Code: decision.DryRunUnanswered}, true
+		why = decision.Reason{Code: decision.DryRunUnanswered}
+		stopped = true
 	}
 	return !stopped, why, stopped
 }

@@ -38,7 +38,8 @@ func (c *Config) passesEarly() bool { return c.EarlyPasses && c.Rules == rulesPo
 func (u *updater) loop(ctx context.Context, watch urgentWatch, pass func(context.Context, time.Time)) {
 	var early <-chan struct{} // never receives a value
 	if u.config.passesEarly() {
-		early, u.waits = watch.Urgent(), watch
+		early = watch.Urgent()
+		u.waits = watch
 	}
 	process.EveryOr(ctx, u.config.Interval, early, earlyPeriod, func(ctx context.Context, now time.Time) time.Duration {
 		pass(ctx, now)

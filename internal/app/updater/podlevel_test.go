@@ -38,10 +38,10 @@ func TestUpdater_podLevelResourcesCannotBeLowered_autoscalerIsNotUpToDate(t *tes
 				u := updaterOf(y.fakeCluster, y)
 				u.world = y
 				to := &conditionLog{}
-				u.summaries = summary.NewWriter(to, y.log)
+				u.conditions.summaries = summary.NewWriter(to, y.log)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go u.summaries.Run(ctx)
+				go u.conditions.summaries.Run(ctx)
 				for range 30 {
 					u.pass(ctx, time.Now())
 					time.Sleep(time.Minute)

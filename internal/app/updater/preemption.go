@@ -60,9 +60,11 @@ func (u *updater) schedulerPreempts(ctx context.Context, now time.Time, served [
 		ctx, cancel := context.WithTimeout(ctx, preemptionTimeout)
 		on, err := p.reader.ResizePreemption(ctx)
 		cancel()
-		p.next, p.on = now.Add(preemptionInterval), on
+		p.next = now.Add(preemptionInterval)
+		p.on = on
 		if err != nil {
-			p.next, p.on = now.Add(preemptionRetry), true
+			p.next = now.Add(preemptionRetry)
+			p.on = true
 		}
 		u.reportPreemption(err)
 	}

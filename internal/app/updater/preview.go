@@ -34,7 +34,8 @@ func NewSettings() *Settings { return &Settings{Defaults()} }
 
 // SettingsOf returns the settings of an updater of this process, without what only carrying out a pass needs.
 func SettingsOf(c Config) *Settings {
-	c.Journal, c.Tables = nil, nil
+	c.Journal = nil
+	c.Tables = nil
 	c.Prometheus = Defaults().Prometheus
 	return &Settings{c}
 }
@@ -86,7 +87,8 @@ func (s *Settings) Interval() time.Duration { return s.config.Interval }
 
 // Restrict makes the updater serve only one namespace, because the others cannot be read.
 func (s *Settings) Restrict(namespace string) {
-	s.config.Namespace, s.config.IgnoredNamespaces = namespace, nil
+	s.config.Namespace = namespace
+	s.config.IgnoredNamespaces = nil
 }
 
 // WatcherOptions selects what the updater reads of the cluster.

@@ -29,7 +29,8 @@ func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 	evictable := process.NewTally(m.evictable)
 	for i := range w.Governed {
 		g := &w.Governed[i]
-		class, mode := e.sizeClass[g.Autoscaler.Key], g.Autoscaler.Mode.String()
+		class := e.sizeClass[g.Autoscaler.Key]
+		mode := g.Autoscaler.Mode.String()
 		controlled.Add(class, mode, len(g.Pods))
 		if len(g.Pods) > 0 {
 			evictable.Add(class, mode, 0)
@@ -46,7 +47,8 @@ func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 	counted := map[action]bool{}
 	for i := range decisions {
 		d := &decisions[i]
-		class, mode := e.sizeClass[d.Autoscaler.Key], d.Autoscaler.Mode.String()
+		class := e.sizeClass[d.Autoscaler.Key]
+		mode := d.Autoscaler.Mode.String()
 		key := action{d.Autoscaler.Key, d.Do}
 		first := 0
 		if !counted[key] {

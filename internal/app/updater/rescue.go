@@ -67,7 +67,8 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, aut
 			state = report.rescueState
 		}
 		if state != report.rescueState {
-			report.rescueState, report.written = state, false
+			report.rescueState = state
+			report.written = false
 		}
 		if report.isDue(now) {
 			due = append(due, conditionWrite{a, []watcher.Condition{{

@@ -57,7 +57,8 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 		}
 		if report != shown.rolloutReport {
 			e.report.rollout(a, report, shown.rolloutReport)
-			shown.rolloutReport, shown.written = report, false
+			shown.rolloutReport = report
+			shown.written = false
 		}
 		if e.conditions.writer != nil && !e.config.DryRun && shown.isDue(now) {
 			due = append(due, conditionWrite{a, []watcher.Condition{

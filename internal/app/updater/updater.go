@@ -263,7 +263,8 @@ func (c *Config) budget() plan.Budget {
 	b.SkipInPlace = c.SkipDisruptionBudget
 	b.MustFit = c.ReplacementMustFit
 	b.Window = c.Interval - c.Interval/10
-	b.NamespaceShare, b.ClusterShare = c.NamespaceShare, c.ClusterShare
+	b.NamespaceShare = c.NamespaceShare
+	b.ClusterShare = c.ClusterShare
 	b.EvictionBackoff = c.EvictionBackoff
 	b.UpstreamRules = c.Rules == rulesUpstream
 	b.StatefulSetPause = c.StatefulSetPause

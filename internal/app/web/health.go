@@ -128,7 +128,8 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
 	}
 	if stored, known, at := s.stored.peek(); known {
-		facts.Stored, facts.Looked = stored.updated, at
+		facts.Stored = stored.updated
+		facts.Looked = at
 	}
 	*parts = overview.HealthOf(&facts)
 }

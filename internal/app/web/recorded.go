@@ -72,7 +72,8 @@ type recording struct {
 
 // newRecordings returns a reader of a Prometheus. It sends no request.
 func newRecordings(c survey.Config, log *slog.Logger) (*recordings, error) {
-	c.Timeout, c.MaxReply = queryTimeout, maxRecordedSize
+	c.Timeout = queryTimeout
+	c.MaxReply = maxRecordedSize
 	from, err := survey.New(c)
 	if err != nil {
 		return nil, err
@@ -303,7 +304,10 @@ func (r *recordings) read(ctx context.Context, w cluster.Workload, pods []*clust
 		if len(partial) > 0 {
 			r.log.Warn("Prometheus may have omitted series of the usage for the web page", slog.String("workload", w.String()), slog.String("reason", strings.Join(partial, "; ")))
 		}
-		return func() { to.hours, to.partial = hours, len(partial) > 0 }, nil
+		return func() {
+			to.hours = hours
+			to.partial = len(partial) > 0
+		}, nil
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &failure) && failure.Cause == survey.TimedOut:
 		r.failed(errSlow) // perhaps only this workload has too many pods, so others are still read, but no page waits for them
 	case !errors.As(err, &failure) || failure.Cause != survey.TooLarge && failure.Cause != survey.Rejected:

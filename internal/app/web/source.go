@@ -457,7 +457,8 @@ func (s *source) addActivity(ctx context.Context, state *web.State) {
 	if err != nil {
 		state.Problems = append(state.Problems, "Events could not be read, so the activity is not known.")
 	}
-	state.Activity, state.NoActivity = entries, !known
+	state.Activity = entries
+	state.NoActivity = !known
 	state.ActivityFrom = "the events of the updater, which the API server keeps for an hour by default"
 }
 
@@ -543,5 +544,7 @@ func addHistograms(c *overview.ContainerHistory, p *usage.Checkpoint) {
 	if h, err := histogram.Load(histogram.Memory, halfLife, p.Memory); err == nil && len(c.Memory) == 0 {
 		c.MemoryBuckets = overview.BucketsOf(&h)
 	}
-	c.First, c.Last, c.Samples = p.FirstSample, p.LastSample, p.Samples
+	c.First = p.FirstSample
+	c.Last = p.LastSample
+	c.Samples = p.Samples
 }

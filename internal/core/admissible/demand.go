@@ -33,7 +33,8 @@ func DemandOf(limits Limits, pod *cluster.Pod, standing cluster.Standing, fits [
 				total.limit.v = integer.Sum(total.limit.v, v)
 			}
 		}
-		demand.requests[i], demand.limits[i] = total.request, total.limit
+		demand.requests[i] = total.request
+		demand.limits[i] = total.limit
 		if pod.PodLevel != nil {
 			continue
 		}
@@ -139,7 +140,8 @@ func QuotaRefusal(l Limits, p *cluster.Pod, standing cluster.Standing, fits []Fi
 		return Refusal{Kind: TooManyQuotas}
 	}
 	var first Refusal
-	fitted, own := DemandOf(l, p, standing, fits), DemandOf(l, p, standing, nil)
+	fitted := DemandOf(l, p, standing, fits)
+	own := DemandOf(l, p, standing, nil)
 	for i := range l.Quotas.List {
 		q := &l.Quotas.List[i]
 		if own.SurelyExceeds(q) {

@@ -10,7 +10,8 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 	var requests, limits cluster.Resources
 	guaranteed := true
 	if level := PodLevelOf(p, fits); level != nil { // the containers' amounts do not determine the class
-		requests, limits = level.Requests, level.Limits
+		requests = level.Requests
+		limits = level.Limits
 		guaranteed = limits.CPU > 0 && limits.Memory > 0
 	}
 	for i := range p.Containers {
@@ -18,7 +19,8 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 			break
 		}
 		c := &p.Containers[i]
-		r, l := c.Requests, c.Limits
+		r := c.Requests
+		l := c.Limits
 		for j := range fits {
 			if c.Role == cluster.Regular && fits[j].Container == c.Name {
 				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)

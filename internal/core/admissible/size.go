@@ -192,11 +192,13 @@ func (a value) within(off int64) value {
 func (z *size) setBy(f *Fitted, res cluster.Resource) {
 	if request := valueOf(f.Requests, res); request.set {
 		request.fitted = true
-		z.request, z.sets.request = request, true
+		z.request = request
+		z.sets.request = true
 	}
 	if limit := valueOf(f.Limits, res); limit.set {
 		limit.fitted = true
-		z.limit, z.sets.limit = limit, true
+		z.limit = limit
+		z.sets.limit = true
 	}
 }
 

@@ -62,7 +62,8 @@ func (g *Gate) End(p *cluster.Pod) {
 
 // Probing returns why an eviction waits: it is not known whether those of other pods of the workload help.
 func (g *Gate) Probing(p *cluster.Pod) (decision.Reason, bool) {
-	r, w := decision.Reason{Code: decision.Probing}, p.Workload()
+	r := decision.Reason{Code: decision.Probing}
+	w := p.Workload()
 	probes := g.probes[w]
 	if g.Need.UpstreamRules || slices.Contains(probes, p) {
 		return r, false

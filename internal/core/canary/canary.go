@@ -44,7 +44,8 @@ type Gate struct {
 // Awaits returns why a change waits: another pod of the workload shows whether the new size works, or has shown that it does not. A container
 // that was OOM-killed does not wait.
 func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
-	a, p := d.Autoscaler, d.Pod
+	a := d.Autoscaler
+	p := d.Pod
 	if !a.Canary.On || d.Wanted.Code == decision.OutOfMemory {
 		return decision.Reason{}, false
 	}

@@ -146,7 +146,8 @@ func (x *nodeIndex) matching(place cluster.Place) []nodeKind {
 		most, unknown := holdsOf(&x.Nodes[i])
 		add(&x.Nodes[i], x.kindOf[i], most, unknown)
 	}
-	only, one := -1, false
+	only := -1
+	one := false
 	for _, label := range s.Labels {
 		owner, exists := x.owner[label]
 		if !exists {

@@ -137,7 +137,8 @@ func (a Advice) String() string {
 }
 
 func adviceFor(r *ResourcePlan, today Day) Advice {
-	full, after := r.Outlook.Crossing(1), r.After.Crossing(1)
+	full := r.Outlook.Crossing(1)
+	after := r.After.Crossing(1)
 	needed := full.State == Above || full.State == Ahead
 	switch {
 	case needed && r.Recoverable > 0 && after.State == NotWithin:

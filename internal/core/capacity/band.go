@@ -45,7 +45,8 @@ func bandOf(points []Point, days int, f *fit) (band, bool) {
 		out.high[h-1] = max(high*factor, floor)
 	}
 	for h := 2; h <= days; h++ {
-		out.low[h-1], out.high[h-1] = min(out.low[h-1], out.low[h-2]), max(out.high[h-1], out.high[h-2])
+		out.low[h-1] = min(out.low[h-1], out.low[h-2])
+		out.high[h-1] = max(out.high[h-1], out.high[h-2])
 	}
 	return out, reached > 0
 }

@@ -191,10 +191,12 @@ func aboveSince(points []Point, in *Input, share float64, today Day) Day {
 
 // predict fills the lines.
 func (o *Outlook) predict(points []Point, known []Step, today Day) {
-	first, last := points[0].Day, points[len(points)-1].Day
+	first := points[0].Day
+	last := points[len(points)-1].Day
 	o.Steps = merged(known, findSteps(level(points, known)), first, last)
 	f := fitTo(level(points, o.Steps))
-	o.Slope, o.Season = f.slope, f.season
+	o.Slope = f.slope
+	o.Season = f.season
 	behind := int(today - last)
 	reach := min(Horizon, reachRatio*o.Days)
 	b, ok := bandOf(points, reach+behind, &f)
@@ -206,7 +208,9 @@ func (o *Outlook) predict(points []Point, known []Step, today Day) {
 	for h := 1; h <= reach; h++ {
 		middle := f.at(today + Day(h))
 		at := h + behind - 1
-		o.Low, o.Middle, o.High = append(o.Low, middle+b.low[at]), append(o.Middle, middle), append(o.High, middle+b.high[at])
+		o.Low = append(o.Low, middle+b.low[at])
+		o.Middle = append(o.Middle, middle)
+		o.High = append(o.High, middle+b.high[at])
 	}
 }
 

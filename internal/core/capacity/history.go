@@ -158,7 +158,8 @@ func split(before, after *Load) (scaled, resized cluster.Resources) {
 	pods := int64(after.Pods - before.Pods)
 	per := int64(max(before.Pods, 1))
 	for _, res := range cluster.All {
-		b, a := before.Requests.Amount(res), after.Requests.Amount(res)
+		b := before.Requests.Amount(res)
+		a := after.Requests.Amount(res)
 		part := b / per * pods
 		scaled, resized = scaled.Set(res, part), resized.Set(res, a-b-part)
 	}
@@ -194,7 +195,8 @@ func (h *History) grow(r *Record, p *Pool) {
 		}
 		h.change(changes)
 	}
-	h.Loads, h.Partial = p.Loads, false
+	h.Loads = p.Loads
+	h.Partial = false
 	if h.Loads == nil {
 		h.Loads = []Load{}
 	}

@@ -58,7 +58,8 @@ func largestStep(points []Point, usual float64) (at int, amount float64) {
 	noise := spread(differences(flat), 0) / math.Sqrt2
 	best := 0.0
 	for i := 1; i < len(flat); i++ {
-		before, after := flat[max(0, i-stepWindow):i], flat[i:min(len(flat), i+stepWindow)]
+		before := flat[max(0, i-stepWindow):i]
+		after := flat[i:min(len(flat), i+stepWindow)]
 		d := median(slices.Clone(after)) - median(slices.Clone(before))
 		falls := d < 0 && len(after) < 2 // the value of the last day may be incomplete
 		if math.Abs(d) < stepShare*usual || falls {

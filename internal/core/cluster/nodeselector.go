@@ -60,7 +60,8 @@ func (n *Node) meets(t NodeTerm) bool {
 }
 
 func (r *NodeRequirement) holds(n *Node) bool {
-	value, exists := n.Name, true
+	value := n.Name
+	exists := true
 	if r.Prefix != "" {
 		value, exists = n.label(r.Prefix)
 	}

@@ -70,7 +70,8 @@ func NewMonitor() *Monitor { return &Monitor{pods: map[cluster.Key]*podUsage{}} 
 func (m *Monitor) Tick(now time.Time) {
 	slot := now.Unix() / int64(slotLength/time.Second)
 	if slot < m.slot { // the clock went back: what is in the future is not usable
-		m.since, m.sampled = 0, 0
+		m.since = 0
+		m.sampled = 0
 		clear(m.pods)
 	}
 	m.slot = slot
@@ -135,12 +136,17 @@ func requestOf(c *cluster.Container) int64 {
 // container counts as new.
 func (u *containerUsage) advance(slot, request int64) {
 	if slot > u.slot && u.count > 0 {
-		u.mean, u.known = u.sum/float64(u.count), true
+		u.mean = u.sum / float64(u.count)
+		u.known = true
 		u.compare(request)
-		u.sum, u.count = 0, 0
+		u.sum = 0
+		u.count = 0
 	}
 	if slot-u.slot > slotsGap {
-		u.above, u.calm, u.known, u.lasting = 0, 0, false, false
+		u.above = 0
+		u.calm = 0
+		u.known = false
+		u.lasting = false
 	}
 }
 
@@ -148,20 +154,25 @@ func (u *containerUsage) advance(slot, request int64) {
 func (u *containerUsage) compare(request int64) {
 	used := u.mean * 1000
 	if request > int64(u.request) && used <= float64(request) { // the request was raised, which solved the problem
-		u.above, u.calm, u.lasting = 0, 0, false
+		u.above = 0
+		u.calm = 0
+		u.lasting = false
 	}
 	u.request = int32(min(request, math.MaxInt32))
 	isAbove := request > 0 && used > float64(request) && (u.lasting || used > float64(request+Margin))
 	switch {
 	case isAbove && u.above == 0:
-		u.above, u.calm = u.slot, 0
+		u.above = u.slot
+		u.calm = 0
 	case isAbove:
 		u.calm = 0
 	case !u.lasting:
 		u.above = 0
 	default:
 		if u.calm++; u.calm >= slotsCalm {
-			u.above, u.calm, u.lasting = 0, 0, false
+			u.above = 0
+			u.calm = 0
+			u.lasting = false
 		}
 	}
 	if u.above != 0 && u.slot-u.above+1 >= slotsSustained {
@@ -244,7 +255,9 @@ func (m *Monitor) usageOf(p *cluster.Pod) *podUsage {
 func (e *Excess) add(p *cluster.Pod, u *containerUsage, request int64) {
 	e.Pods = append(e.Pods, p)
 	if used := int64(math.Round(u.mean * 1000)); e.Worst == nil || used > e.Usage {
-		e.Worst, e.Usage, e.Request = p, used, request
+		e.Worst = p
+		e.Usage = used
+		e.Request = request
 	}
 }
 

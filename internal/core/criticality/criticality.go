@@ -79,7 +79,8 @@ func (d *Declared) read(c *cluster.Criticality) (float64, bool) {
 	}
 	factor, valid := Parse(c.Label)
 	if !valid && (!d.HasInvalid || c.Label < d.Invalid) {
-		d.HasInvalid, d.Invalid = true, c.Label
+		d.HasInvalid = true
+		d.Invalid = c.Label
 	}
 	return factor, valid
 }

@@ -179,7 +179,8 @@ func (r Reason) String() string {
 // namespaces: conditions, events and logs of a namespace name nothing of another one.
 func (r Reason) Revealed() Reason {
 	if r.Elsewhere != "" {
-		r.Text, r.Elsewhere = r.Elsewhere, ""
+		r.Text = r.Elsewhere
+		r.Elsewhere = ""
 	}
 	return r
 }

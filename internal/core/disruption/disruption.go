@@ -97,7 +97,8 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 	for controller, g := range groups {
 		g.Wanted, g.Known = c.Scales[controller].Wanted(controller, present[controller])
 		g.Tolerance = int(float64(g.Wanted) * c.Limits.Tolerance)
-		surplus, missing := g.Live+g.gone-g.Wanted, 0
+		surplus := g.Live + g.gone - g.Wanted
+		missing := 0
 		if !c.Complete[controller] {
 			missing = c.Ledger.Missing(controller)
 		}
@@ -107,9 +108,12 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
 			// replacement.
-			g.Live, g.Ready, g.open = min(g.Live, g.Wanted), max(0, g.Ready-max(0, surplus)-missing), max(g.open, missing)
+			g.Live = min(g.Live, g.Wanted)
+			g.Ready = max(0, g.Ready-max(0, surplus)-missing)
+			g.open = max(g.open, missing)
 		}
-		g.Least, g.Below = required, g.Live < required
+		g.Least = required
+		g.Below = g.Live < required
 	}
 	return groups
 }

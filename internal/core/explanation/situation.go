@@ -222,7 +222,8 @@ func aboveNode(in *Input) (Situation, bool) {
 	r, blocked := in.blockedAt(gate.NodeSize)
 	for i := range in.Decisions {
 		if in.Decisions[i].Reason.Code == decision.NoNodeFits {
-			r, blocked = in.Decisions[i].Reason, true
+			r = in.Decisions[i].Reason
+			blocked = true
 		}
 	}
 	switch {
@@ -245,7 +246,8 @@ func aboveQuota(in *Input) (Situation, bool) {
 	}
 	for i := range in.Decisions {
 		if code := in.Decisions[i].Reason.Code; code == decision.OverQuota || code == decision.ResizeOverQuota {
-			r, blocked = in.Decisions[i].Reason, true
+			r = in.Decisions[i].Reason
+			blocked = true
 		}
 	}
 	switch {

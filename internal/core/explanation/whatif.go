@@ -436,7 +436,11 @@ func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.
 
 // judge sets the size of a counterfactual, and compares it with what was observed.
 func (in *Sizing) judge(c *Counterfactual, w *Why, target int64) {
-	c.Known, c.Target, c.Size, c.Steps, c.Bounds = true, target, w.Size, w.Steps, w.Bounds
+	c.Known = true
+	c.Target = target
+	c.Size = w.Size
+	c.Steps = w.Steps
+	c.Bounds = w.Bounds
 	history := historyOf(in.Histories, c.Container)
 	request := c.Target
 	if c.Size.HasRequest {

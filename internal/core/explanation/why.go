@@ -174,7 +174,8 @@ func (w *Why) fit(pod *cluster.Pod, fits []policy.Fitted, looked [][]policy.Boun
 		w.LimitsKept = f.LimitsKept
 		w.Size = amountsOf(f.Requests, f.Limits, w.Resource)
 		if w.Size.HasRequest && !w.Size.HasLimit { // the pod keeps its own limit, if it has one
-			w.Size.Limit, w.Size.HasLimit = w.Present.Limit, w.Present.HasLimit
+			w.Size.Limit = w.Present.Limit
+			w.Size.HasLimit = w.Present.HasLimit
 		}
 		w.Bounds = append(w.Bounds, boundsFor(looked[i], w.Resource)...)
 	}

@@ -132,7 +132,8 @@ func (s *Search) IsOn() bool { return s.rules.Provider != NotAsked && s.rooms !=
 // Lacks reports whether an eviction must wait because no node has room for the replacement, and why. Otherwise it reserves the room, and sets
 // the request that has provided it. For a pod that shrinks no capacity is asked for: it waits until there is room.
 func (s *Search) Lacks(d *decision.Decision) (decision.Reason, bool) {
-	p, size := d.Pod, change.Total(d.Pod, d.With)
+	p := d.Pod
+	size := change.Total(d.Pod, d.With)
 	own := s.Of(p)
 	if s.take(p, own, size) {
 		d.Request = own
@@ -205,7 +206,8 @@ func (s *Search) isExpired(r *cluster.CapacityRequest) bool {
 // Ask asks for capacity for pods that wait for it, in their order. Only requests that podfit has made count, because a tenant can create objects
 // that look like them.
 func (s *Search) Ask(waiting []*decision.Decision) {
-	requests, total := s.record.open(), 0
+	requests := s.record.open()
+	total := 0
 	for _, n := range requests {
 		total += min(n, maxOfNamespace) // a stored state that a tenant has changed may have more
 	}
@@ -250,7 +252,8 @@ func (s *Search) Release(decisions map[cluster.Key]*decision.Decision) {
 		step.unanswered = why == ReleaseExpired && r.Kind == cluster.ProvisioningRequest && r.State == cluster.RequestWaiting
 		switch {
 		case d != nil:
-			step.Pod, step.Autoscaler = d.Pod, d.Autoscaler
+			step.Pod = d.Pod
+			step.Autoscaler = d.Autoscaler
 		case unknown == maxUnknown:
 			continue // the next passes delete it
 		default:

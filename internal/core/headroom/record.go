@@ -70,7 +70,9 @@ func (r *Record) Turns() attempt.Turns { return r.turns }
 // Asked records that a request was created for a pod, or may have been.
 func (r *Record) Asked(now time.Time, p *cluster.Pod) {
 	s := r.last[p.Workload()]
-	s.UID, s.Pod, s.Requested = p.UID, p.Name, now
+	s.UID = p.UID
+	s.Pod = p.Name
+	s.Requested = now
 	r.last[p.Workload()] = s
 	r.turns.Took(now, p.Namespace, p.Workload().String())
 }

@@ -71,7 +71,8 @@ func (s *State) IsOfNamespace() bool { return s.Workload == NamespaceState(s.Wor
 // Announce records that a pass acts on pods of workloads, and returns the states of namespaces with all their announcements. Workloads for
 // which the state of their namespace has no room are not announced.
 func (l *Ledger) Announce(now time.Time, workloads []ActingWorkload) map[string]State {
-	known, size := l.openAnnouncements(), map[string]int{}
+	known := l.openAnnouncements()
+	size := map[string]int{}
 	for w := range known {
 		size[w.Namespace] += actingSize(w)
 	}

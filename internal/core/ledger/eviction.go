@@ -104,7 +104,8 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 			e.assumed = false // now it is known
 			e.uncertain = ""
 			e.before = nil
-			e.ineffective, e.judged = e.ineffective+1, true
+			e.ineffective = e.ineffective + 1
+			e.judged = true
 			l.evictions[workload] = e
 		}
 	}
@@ -125,7 +126,8 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
 		return false, true
 	}
-	asExpected, asNow := hasRequests(d.Pod, e.with), hasRequests(d.Pod, d.With)
+	asExpected := hasRequests(d.Pod, e.with)
+	asNow := hasRequests(d.Pod, d.With)
 	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	help = shown && asExpected && !asNow

@@ -64,7 +64,8 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 	}
 	for w, a := range l.interrupted {
 		s := state(w)
-		s.ActingSince, s.ActingNewest = a.since, a.newest
+		s.ActingSince = a.since
+		s.ActingNewest = a.newest
 	}
 	l.exportAnnouncements(state)
 	for w, e := range l.evictions {

@@ -90,9 +90,13 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 			next.LostSince = now
 		}
 	}
-	next.OverQuota, next.OverQuotaAt, next.OverQuotaTotal = before.OverQuota, before.OverQuotaAt, before.OverQuotaTotal
+	next.OverQuota = before.OverQuota
+	next.OverQuotaAt = before.OverQuotaAt
+	next.OverQuotaTotal = before.OverQuotaTotal
 	if r.Kind == decision.DeniedByQuota {
-		next.OverQuota, next.OverQuotaAt, next.OverQuotaTotal = d.With, now, d.Total
+		next.OverQuota = d.With
+		next.OverQuotaAt = now
+		next.OverQuotaTotal = d.Total
 	}
 	l.refusals[key] = next
 	if d.Do == decision.Delete && r.Kind == decision.OutcomeIsUnknown {

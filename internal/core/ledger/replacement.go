@@ -121,7 +121,8 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	}
 	out := make([]replacementState, 0, len(l.pending))
 	for _, controller := range l.MissingReplacements() {
-		o, n := l.pending[controller], counts[controller]
+		o := l.pending[controller]
+		n := counts[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
 		o.Evicted = slices.DeleteFunc(slices.Clone(o.Evicted), func(e EvictedPod) bool { return live[e.UID] })
 		c := replacementState{pendingReplacements: o, governor: as[o.Autoscaler], there: n.there, leaving: n.leaving, leavingEvicted: n.leavingEvicted, created: n.created}

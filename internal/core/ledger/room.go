@@ -25,7 +25,8 @@ func (l *roomRecords) LackOfRoom(p *cluster.Pod) ShortageState { return l.lackin
 
 // IsAskedInFull reports whether a pod that was resized by a part was asked for all of its increase since.
 func (l *Ledger) IsAskedInFull(p *cluster.Pod) bool {
-	part, last := l.lacking[p.UID].With, l.resizes[p.UID].with
+	part := l.lacking[p.UID].With
+	last := l.resizes[p.UID].with
 	return part != nil && change.AsksLessThan(part, last, 0)
 }
 

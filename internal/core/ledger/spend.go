@@ -125,7 +125,8 @@ func (l *changeRecords) restoreChanges(now time.Time, s *State) {
 	list := rollout.Recent(s.Changes, now)
 	for i := range list {
 		r := &list[i].Requests
-		r.CPU, r.Memory = max(r.CPU, 0), max(r.Memory, 0)
+		r.CPU = max(r.CPU, 0)
+		r.Memory = max(r.Memory, 0)
 	}
 	if len(list) > 0 {
 		addNew(l.changes, s.Workload, list)

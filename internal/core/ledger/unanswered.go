@@ -57,7 +57,8 @@ func (l *Ledger) confirm(ds []decision.Decision) {
 		if !l.isUnconfirmed(p) {
 			continue
 		}
-		r, last := l.refusals[key], l.resizes[p.UID]
+		r := l.refusals[key]
+		last := l.resizes[p.UID]
 		next := resize{at: r.At, with: r.With, ineffective: last.ineffective}
 		if sameRequests(last.with, r.With) {
 			next.ineffective++ // it was undone in between

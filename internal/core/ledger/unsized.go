@@ -75,7 +75,9 @@ func (l *evictionRecords) DryRun(now time.Time, d Attempt, replacement *cluster.
 		e = eviction{newest: d.newest(now), with: d.With, ineffective: 1, judged: true}
 	}
 	if e.assumed { // the pods still need an eviction, and one would have no effect
-		e.assumed, e.before, e.with = false, nil, d.With
+		e.assumed = false
+		e.before = nil
+		e.with = d.With
 	}
 	e.at = now
 	e.ineffective = max(e.ineffective, 1)
@@ -97,7 +99,10 @@ func differenceOf(replacement *cluster.Pod, with []policy.Fitted) *Unsized {
 		part := math.Abs(float64(pair.To)-float64(pair.From)) / math.Max(float64(pair.From), 1)
 		if !pair.Limit && (out.Resource == 0 || part > largest) {
 			largest = part
-			out.Container, out.Resource, out.Got, out.Want = pair.Container.Name, pair.Resource, pair.From, pair.To
+			out.Container = pair.Container.Name
+			out.Resource = pair.Resource
+			out.Got = pair.From
+			out.Want = pair.To
 		}
 	}
 	return out

@@ -42,7 +42,8 @@ func (l *Ledger) PassEnded(ds []decision.Decision) {
 }
 
 func noteWaiting(list []WaitingState, d *decision.Decision) []WaitingState {
-	reason, until := d.Reason.Code.String(), d.Reason.Until.Truncate(time.Second)
+	reason := d.Reason.Code.String()
+	until := d.Reason.Until.Truncate(time.Second)
 	i := slices.IndexFunc(list, func(s WaitingState) bool { return s.Reason == reason })
 	if i < 0 {
 		return append(list, WaitingState{Reason: reason, Pods: 1, First: d.Pod.Name, NotBefore: until})

@@ -63,7 +63,8 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 		if t.memory.Resource != 0 {
 			v.Wanted = t.memory
 		}
-		v.Wanted.Code, v.Wanted.For = decision.OutOfMemory, dead.lived
+		v.Wanted.Code = decision.OutOfMemory
+		v.Wanted.For = dead.lived
 		v.Wanted.Container = name(dead.container)
 	case outside:
 		v.Wanted = t.worst
@@ -140,13 +141,16 @@ func Compare(p *cluster.Pod, fits []policy.Fitted) Comparison {
 			r := decision.Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := relative(r)
 			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
-				t.worst, worst = r, change
+				t.worst = r
+				worst = change
 			}
 			if t.Largest.Resource == 0 || change > largest {
-				t.Largest, largest = r, change
+				t.Largest = r
+				largest = change
 			}
 			if res == cluster.Memory && (t.memory.Resource == 0 || change > memory) {
-				t.memory, memory = r, change
+				t.memory = r
+				memory = change
 			}
 		}
 	}
@@ -280,7 +284,8 @@ func LeftToHPA(now time.Time, b *Rules, a *cluster.Autoscaler, l policy.Limits, 
 		}
 		if state.IsLeft() {
 			r := v.Wanted
-			r.Code, r.Text = decision.LeftToHPA, h.HPA.Name
+			r.Code = decision.LeftToHPA
+			r.Text = h.HPA.Name
 			return r
 		}
 	}

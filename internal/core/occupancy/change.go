@@ -34,7 +34,8 @@ func (b *Book) GivesBack(d *decision.Decision) bool {
 // CanShrink reports whether a pod that is left can be resized in place to its lower target: no container restarts, and the kubelet
 // has no other resize of the pod to do.
 func (b *Book) CanShrink(d *decision.Decision) bool {
-	p, mode := d.Pod, d.Autoscaler.Mode
+	p := d.Pod
+	mode := d.Autoscaler.Mode
 	if d.Do != decision.Leave || isKilled(d) || !shrinkReasons[d.Reason.Code] || b.Allowed(d.Autoscaler) == room.Off || len(d.With) == 0 ||
 		!mode.Resizes() || mode == cluster.InPlace && !b.InPlace || p.IsBoosted() {
 		return false

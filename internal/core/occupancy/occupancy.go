@@ -118,7 +118,8 @@ func (b *Book) Vacate(p *cluster.Pod) {
 func (b *Book) RequestFor(n *placement.Room) room.Request {
 	r := room.Request{Node: n.Node.Name, Free: n.Free, Leaving: n.Leaving}
 	for _, p := range n.Pods { // those that were asked to grow, for which the kubelet has not reported whether it has room
-		has, most := placement.Sum(p, true), placement.Held(p)
+		has := placement.Sum(p, true)
+		most := placement.Held(p)
 		if p.IsResizing() || has == most {
 			continue
 		}
@@ -146,7 +147,9 @@ func (b *Book) PodOf(p *cluster.Pod) room.Pod {
 	out := room.Pod{ID: p.UID, Name: p.Key.String(), Holds: placement.Held(p), Priority: p.Priority, Least: b.Threshold}
 	spec := room.Of(change.Total(p, nil))
 	if !p.IsDeferred() && out.Holds != spec && out.Holds.Holds(spec) {
-		out.Target, out.Shrinks, out.Planned = spec, true, true
+		out.Target = spec
+		out.Shrinks = true
+		out.Planned = true
 	}
 	return out
 }

@@ -149,11 +149,13 @@ func (f *Facts) loop(l Loop) Part {
 	p := Part{Name: l.Name}
 	switch {
 	case l.Active.IsZero():
-		p.Condition, p.Text = Late, "It has not started a pass yet."
+		p.Condition = Late
+		p.Text = "It has not started a pass yet."
 	case f.Now.Sub(l.Active) > l.Window:
 		p.Condition, p.Text = Failing, fmt.Sprintf("It has done nothing for %s.", elapsed(f.Now.Sub(l.Active)))
 	case l.Passed.IsZero():
-		p.Condition, p.Text = Late, "No pass was complete yet. The log has the cause."
+		p.Condition = Late
+		p.Text = "No pass was complete yet. The log has the cause."
 	case f.Now.Sub(l.Passed) > l.Window:
 		p.Condition, p.Text = Late, fmt.Sprintf("The last good pass was %s ago. The log has the cause.", elapsed(f.Now.Sub(l.Passed)))
 	default:
@@ -174,15 +176,18 @@ func (f *Facts) webhook() Part {
 	case !w.Known:
 		p.Text = w.Problem
 	case !w.Registered:
-		p.Condition, p.Text = Failing, "It is not registered, so new pods keep their own requests."
+		p.Condition = Failing
+		p.Text = "It is not registered, so new pods keep their own requests."
 	case !w.Until.IsZero() && !f.Now.Before(w.Until):
 		p.Condition, p.Text = Failing, "The certificate authority of its registration expired on "+w.Until.UTC().Format("2 Jan 2006")+", so the API server cannot call it."
 	case w.Lease.Found && !w.Lease.fresh(f.Read):
 		p.Condition, p.Text = Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
 	case !w.Until.IsZero() && w.Until.Sub(f.Now) < expiresSoon:
-		p.Condition, p.Text = Late, "It is registered."+until
+		p.Condition = Late
+		p.Text = "It is registered." + until
 	case !w.Lease.Found:
-		p.Condition, p.Text = Healthy, "It is registered."+until
+		p.Condition = Healthy
+		p.Text = "It is registered." + until
 	default:
 		p.Condition, p.Text = Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
 	}

@@ -106,7 +106,8 @@ func (c *Container) Priced(s *Surplus) (row review.Row, ranked bool) {
 		return row, true
 	}
 	share, known := s.Shares[usage.Ref{Workload: c.Workload, Container: c.Container}]
-	row.Weight, row.Waste = share.Money, share.Waste
+	row.Weight = share.Money
+	row.Waste = share.Waste
 	return row, known || row.Freed.CPU == 0 && row.Freed.Memory == 0
 }
 

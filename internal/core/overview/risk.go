@@ -25,7 +25,9 @@ func (r *Row) judge(now time.Time) {
 			r.Unjudged = c.Evidence.Lacking()
 		}
 		if c.Risk > r.Risk || c.Risk == r.Risk && c.Risk > review.Harmless && c.Findings[0].Kind < r.cause {
-			r.Risk, r.cause, worst = c.Risk, c.Findings[0].Kind, c
+			r.Risk = c.Risk
+			r.cause = c.Findings[0].Kind
+			worst = c
 		}
 	}
 	if r.VPA == "" && r.Unjudged != "" {

@@ -43,7 +43,9 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 		return &r.Containers[at]
 	}
 	c := Container{pods: new(podCount)}
-	c.Workload, c.Container, c.VPA = r.Workload, name, r.VPA
+	c.Workload = r.Workload
+	c.Container = name
+	c.VPA = r.VPA
 	c.Evidence = w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)
 	if a != nil {
 		c.Advice = a.AdviceFor(name)
@@ -216,7 +218,8 @@ func (c *Container) finish(now time.Time, own *review.Evidence) {
 	}
 	c.Weight = review.AssumedPrice().Of(c.Freed)
 	if c.Sidecar || c.Replicas == 0 {
-		c.Findings, c.Risk = nil, review.Harmless
+		c.Findings = nil
+		c.Risk = review.Harmless
 	}
 }
 

@@ -35,7 +35,8 @@ func (t *decider) take() {
 		t.leave(r)
 		return
 	}
-	mode, p := t.d.Autoscaler.Mode, t.d.Pod
+	mode := t.d.Autoscaler.Mode
+	p := t.d.Pod
 	stuck, isStuck := t.rescue.Stuck(t.d.Decision)
 	until := t.rescue.WaitsUntil(t.d.Decision)
 	isStalled := !until.IsZero() && !t.now.Before(until) // if the mode does not evict, the pod is left with a reason that is reported
@@ -67,8 +68,10 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 		t.leave(r)
 		return
 	}
-	t.d.Do, t.d.Reason = do, t.d.Wanted
-	t.d.Reason.Fallback, t.d.Reason.Surge = because, do == decision.Surge
+	t.d.Do = do
+	t.d.Reason = t.d.Wanted
+	t.d.Reason.Fallback = because
+	t.d.Reason.Surge = do == decision.Surge
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
 	t.quotas.Reserve(t.d.Decision, do)
 	t.pass.radius.Plan(t.d.Pod)
@@ -88,7 +91,10 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	}
 }
 
-func (t *decider) leave(r decision.Reason) { t.d.Do, t.d.Reason = decision.Leave, r }
+func (t *decider) leave(r decision.Reason) {
+	t.d.Do = decision.Leave
+	t.d.Reason = r
+}
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *decider) mayFallBack() bool {
@@ -116,7 +122,8 @@ func (t *decider) evictionBlocked() (decision.Reason, bool) {
 
 // inPlace decides on a pod whose mode allows a resize, and that has no resize in progress.
 func (t *decider) inPlace() {
-	p, with := t.d.Pod, t.d.With
+	p := t.d.Pod
+	with := t.d.With
 	last, tried := t.lastResize(t.d)
 	tried = tried && !t.b.UpstreamRules // upstream tries again in each pass
 	lacks, short := t.occupancy.ShortOf(t.d.Decision)
@@ -212,7 +219,8 @@ func (t *decider) evictInstead(last ledger.FailedAttempt) {
 // whileResizing decides on a pod with a resize in progress. Its duration counts from the last transition of the pod's condition
 // (W-20 in docs/migrate.md).
 func (t *decider) whileResizing() {
-	p, with := t.d.Pod, t.d.With
+	p := t.d.Pod
+	with := t.d.With
 	takes := t.now.Sub(p.Resize.Since)
 	r := decision.Reason{Text: p.Resize.Message}
 	var failed, again bool // whether to evict if the mode allows it; whether to request another size
@@ -222,21 +230,26 @@ func (t *decider) whileResizing() {
 		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor && t.d.Wanted.Code != decision.Incomplete
 		again = inPlaceOnly && change.AsksLess(p, with, t.b.Threshold)
 	case cluster.ResizeInProgress:
-		r.Code, failed = decision.ResizeRunning, takes > t.b.InProgressFor
+		r.Code = decision.ResizeRunning
+		failed = takes > t.b.InProgressFor
 		r.Until = t.rescue.WaitsUntil(t.d.Decision)
 	case cluster.ResizeInfeasible:
-		r.Code, failed = decision.ResizeImpossible, true
+		r.Code = decision.ResizeImpossible
+		failed = true
 		again = inPlaceOnly && change.AsksLess(p, with, 0)
 	case cluster.ResizeError:
-		r.Code, failed = decision.ResizeFailed, true
+		r.Code = decision.ResizeFailed
+		failed = true
 		again = inPlaceOnly && change.AsksOther(p, with, t.b.Threshold)
 		if p.Resize.Problem == cluster.MemoryInUse && !t.b.UpstreamRules {
 			// The resize completes when the usage falls or the limit rises, without an eviction (kubernetes/autoscaler#8434).
-			r.Code, failed = decision.MemoryInUse, false
+			r.Code = decision.MemoryInUse
+			failed = false
 			again = t.d.Autoscaler.Mode.Resizes() && change.RaisesMemoryLimit(p, with)
 		}
 	default:
-		r.Code, failed = decision.ResizeUnclear, true
+		r.Code = decision.ResizeUnclear
+		failed = true
 	}
 	switch {
 	case again, failed && t.quotaRefusedBefore():

@@ -52,7 +52,11 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 
 // leave leaves the pod instead of changing it.
 func (d *entry) leave(r decision.Reason) {
-	d.Do, d.Reason, d.Fallback, d.roomFor, d.Request = decision.Leave, r, false, nil, nil
+	d.Do = decision.Leave
+	d.Reason = r
+	d.Fallback = false
+	d.roomFor = nil
+	d.Request = nil
 }
 
 // group returns the pods with which the pod shares a budget, or nil if it was never a candidate.

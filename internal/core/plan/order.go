@@ -66,7 +66,8 @@ func (s *pass) share(ds []entry) {
 // decisions of one namespace. The names of namespaces do not matter, so that no tenant comes first because of a name.
 func inTurn(ds []*entry, last func(namespace string) time.Time, before func(a, b entry) int) []*entry {
 	slices.SortFunc(ds, func(a, b *entry) int { return before(*a, *b) })
-	rounds, next := make(map[*entry]int, len(ds)), map[string]int{}
+	rounds := make(map[*entry]int, len(ds))
+	next := map[string]int{}
 	for _, d := range ds {
 		rounds[d] = next[d.Pod.Namespace]
 		next[d.Pod.Namespace]++
@@ -128,7 +129,10 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 		d.scope.canary.End(d.Pod.Workload())
 	}
 	s.radius.Withdraw(d.Pod)
-	d.Do, d.Reason, d.Fallback, d.Request = decision.Leave, r, false, nil
+	d.Do = decision.Leave
+	d.Reason = r
+	d.Fallback = false
+	d.Request = nil
 }
 
 // governedInOrder returns the governed pods in the order in which decisions are made: by autoscaler. If the share of the cluster is limited, the

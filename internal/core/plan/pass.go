@@ -139,7 +139,8 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	tried := own.attempt(p.now, d)
 	ready := 0
 	if g := own.group(); g != nil {
-		ready, tried.Replicas = p.counter.ReadyBeside(g, d.Pod)-g.Changed, g.Wanted
+		ready = p.counter.ReadyBeside(g, d.Pod) - g.Changed
+		tried.Replicas = g.Wanted
 	}
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
@@ -219,7 +220,9 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 		return wait(lacks)
 	}
 	g.Trial = g.Trial || trial
-	own.Do, own.Reason, own.Fallback = decision.Evict, own.Wanted, false
+	own.Do = decision.Evict
+	own.Reason = own.Wanted
+	own.Fallback = false
 	own.Reason.Fallback = decision.ResizeRefused
 	if last.Kind == decision.DeniedByNode {
 		own.Reason.Fallback = decision.ResizeImpossible
@@ -332,7 +335,8 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
 func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
-	g, key := d.group(), queueKey{d.scope, d.Pod.Controller, h}
+	g := d.group()
+	key := queueKey{d.scope, d.Pod.Controller, h}
 	queue := p.queues[key]
 	if len(queue) == 0 {
 		return nil
@@ -340,7 +344,8 @@ func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 	var next []decision.Decision
 	var still []int // decisions that wait for the probe
 	for len(queue) > 0 && g.MayChange(h) {
-		at, waiting := queue[0], &p.entries[queue[0]]
+		at := queue[0]
+		waiting := &p.entries[queue[0]]
 		queue = queue[1:]
 		p.decider(waiting).take()
 		p.holdBack(waiting)

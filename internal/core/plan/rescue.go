@@ -49,7 +49,9 @@ func (t *decider) delete() {
 		t.leave(r)
 		return
 	}
-	t.d.Do, t.d.Reason, t.d.Fallback = decision.Delete, t.d.Wanted, false
+	t.d.Do = decision.Delete
+	t.d.Reason = t.d.Wanted
+	t.d.Fallback = false
 	t.d.Reason.Fallback = decision.DisruptionBudget
 	t.d.again = t.rescue.IsRepeated(t.d.Pod)
 	t.quotas.Reserve(t.d.Decision, decision.Evict)

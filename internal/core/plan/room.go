@@ -176,9 +176,12 @@ func (s *roomMaker) roomPod(p *cluster.Pod, d *entry, spots *placement.Spots) ro
 	case s.occupancy.Needs(d.Decision):
 		out = s.needOf(d)
 	case d.Do == decision.Resize:
-		out.Target, out.Shrinks, out.Planned = occupancy.TargetOf(d.Decision), true, true
+		out.Target = occupancy.TargetOf(d.Decision)
+		out.Shrinks = true
+		out.Planned = true
 	case s.occupancy.CanShrink(d.Decision) && !s.isBlocked(d, shrink):
-		out.Target, out.Shrinks = occupancy.TargetOf(d.Decision), true
+		out.Target = occupancy.TargetOf(d.Decision)
+		out.Shrinks = true
 	}
 	if spots != nil && !out.Planned && s.mayMove(d) {
 		out.Move = s.candidateFor(d, spots)
@@ -283,10 +286,12 @@ func (s *pass) shrinkFirst(acts []*entry) {
 
 // candidateFor returns what moving a pod means.
 func (s *roomMaker) candidateFor(d *entry, at *placement.Spots) *room.Candidate {
-	p, t := d.Pod, s.roomDecider(d)
+	p := d.Pod
+	t := s.roomDecider(d)
 	c := &room.Candidate{Size: room.Of(change.Total(p, d.With)), DeletionCost: p.DeletionCost, Spots: at.For(p)}
 	if t.g != nil {
-		c.Ready, c.Wanted = t.g.Ready-t.g.Spent, t.g.Wanted
+		c.Ready = t.g.Ready - t.g.Spent
+		c.Wanted = t.g.Wanted
 	}
 	if !p.Started.IsZero() && p.ReadySince.After(p.Started) {
 		c.StartSeconds = int64(p.ReadySince.Sub(p.Started).Seconds())

@@ -105,7 +105,8 @@ func (s *roomMaker) applyPart(d *entry, step room.Step) {
 	if !ok || d.Do == decision.Leave && !s.tryResize(d) {
 		return
 	}
-	d.With, d.Fallback = with, false
+	d.With = with
+	d.Fallback = false
 	d.Reason.Part = true
 }
 
@@ -121,11 +122,13 @@ func (s *roomMaker) applyMoves(moves []room.Step) {
 				s.endSurge(undo)
 				s.release(undo)
 				s.withdraw(undo, before[i])
-				undo.roomFor, undo.placed = nil, false
+				undo.roomFor = nil
+				undo.placed = false
 			}
 			return
 		}
-		done, before = append(done, d), append(before, reason)
+		done = append(done, d)
+		before = append(before, reason)
 	}
 	for _, step := range moves {
 		n := s.occupancy.Rooms().Nodes[step.Node]
@@ -150,7 +153,8 @@ func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 	}
 	d.placed = true
 	if step.ForID != "" {
-		d.Reason, d.roomFor = occupancy.About(decision.MovesForRoom, d.Pod, step.For), s.byUID[step.ForID].Pod
+		d.Reason = occupancy.About(decision.MovesForRoom, d.Pod, step.For)
+		d.roomFor = s.byUID[step.ForID].Pod
 	}
 	return true
 }

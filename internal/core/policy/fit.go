@@ -185,10 +185,13 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 		{raised: admissible.RaisedToMinAllowed, lowered: admissible.LoweredToMaxAllowed, least: MinAllowed, most: MaxAllowed},
 		{lowered: admissible.LoweredToLimit, most: ContainerLimit}, // if the policy keeps limits
 	}
-	inRange, allowed, kept := &result[0], &result[1], &result[2]
+	inRange := &result[0]
+	allowed := &result[1]
+	kept := &result[2]
 	requests, limits := c.Running()
 	for _, res := range cluster.All {
-		request, limit := requests.Amount(res), limits.Amount(res)
+		request := requests.Amount(res)
+		limit := limits.Amount(res)
 		if limit <= 0 {
 			limit = limitRange.Default.Amount(res)
 		}
@@ -215,7 +218,8 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 		}
 	}
 	if containerPolicy != nil && !containerPolicy.Off {
-		allowed.low, allowed.high = containerPolicy.MinAllowed, containerPolicy.MaxAllowed
+		allowed.low = containerPolicy.MinAllowed
+		allowed.high = containerPolicy.MaxAllowed
 	}
 	return result
 }

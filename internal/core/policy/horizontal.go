@@ -106,7 +106,8 @@ func holdScalePoints(f fitting) []Fitted {
 
 // holdScalePoint scales the targets of the containers on which a metric depends into a range of their sum.
 func (f fitting) holdScalePoint(u *cluster.UtilizationTarget, r scalepoint.Range) {
-	p, fits := f.p, f.fits
+	p := f.p
+	fits := f.fits
 	fixed, sized := splitRequests(p, fits, u)
 	to := min(max(integer.Sum(fixed, sized), r.Low), r.High) - fixed
 	if sized == 0 || to == sized {

@@ -35,7 +35,8 @@ func AverageOf(u *cluster.UtilizationTarget, pods []*cluster.Pod, changes map[st
 		if !p.Live() {
 			continue
 		}
-		from, to := podRequest(u, p, nil), podRequest(u, p, changes[p.UID])
+		from := podRequest(u, p, nil)
+		to := podRequest(u, p, changes[p.UID])
 		if from <= 0 {
 			continue
 		}

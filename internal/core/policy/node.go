@@ -253,7 +253,8 @@ func (s *scaling) allows(out []Fitted, floors []cluster.Resources) bool {
 	for i := range out {
 		f := &out[i]
 		for _, res := range cluster.All {
-			v, want := f.Requests.Amount(res), s.fits[i].Requests.Amount(res)
+			v := f.Requests.Amount(res)
+			want := s.fits[i].Requests.Amount(res)
 			if v < floors[i].Amount(res) || v > want || s.isWhole(i, res) && v%1000 != 0 {
 				return false
 			}

@@ -34,7 +34,8 @@ func scaleIntoPodRange(f fitting) []Fitted {
 func scaleSum(
 	podRange cluster.Range, pod *cluster.Pod, fits []Fitted, res cluster.Resource, part func(*cluster.Estimate) *cluster.Resources,
 ) {
-	low, high := podRange.Min.Amount(res), podRange.Max.Amount(res)
+	low := podRange.Min.Amount(res)
+	high := podRange.Max.Amount(res)
 	if low <= 0 && high <= 0 || hasPodLevel(pod, res) {
 		return
 	}

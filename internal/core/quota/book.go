@@ -117,7 +117,8 @@ func (b *Book) Reserved(namespace string) []cluster.PodResources { return b.rese
 // Growth returns what a quota counts for a pod with new requests in addition to its current ones.
 func (b *Book) Growth(p *cluster.Pod, with []policy.Fitted) cluster.PodResources {
 	standing := StandingOf(p)
-	fitted, own := admissible.DemandOf(b.limits[p.Namespace], p, standing, with), admissible.DemandOf(policy.Limits{}, p, standing, nil)
+	fitted := admissible.DemandOf(b.limits[p.Namespace], p, standing, with)
+	own := admissible.DemandOf(policy.Limits{}, p, standing, nil)
 	return fitted.Growth(&own)
 }
 

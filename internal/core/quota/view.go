@@ -85,7 +85,8 @@ func (v *view) fitsAfterwards() bool {
 
 // inPlace returns which quota would refuse a resize of the pod. The API server counts only what grows.
 func (v *view) inPlace() admissible.Refusal {
-	most, grows := v.fitted.Most(), v.fitted.Growth(&v.own)
+	most := v.fitted.Most()
+	grows := v.fitted.Growth(&v.own)
 	return v.firstRefusal(func(q *cluster.Quota) {
 		q.BoundsPods = false
 		q.Left.Requests = plus(q.Left.Requests, minus(most.Requests, grows.Requests))

@@ -337,7 +337,8 @@ func (m *Busy) choose(hour int) {
 	c := &m.cpuChoice
 	if hour > int(c.period) {
 		if c.period > 0 {
-			present, other := c.arm, 1-c.arm
+			present := c.arm
+			other := 1 - c.arm
 			if hour-m.CPU.Since() >= busyKnown && c.cost[other] < busySwitch*c.cost[present] {
 				c.arm = other
 			}

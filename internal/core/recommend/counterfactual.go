@@ -97,12 +97,16 @@ func AnewWithout(s *usage.ContainerHistory, p Profile, r cluster.Resource, from,
 	if memo == nil {
 		return s, 0
 	}
-	peaks, request := &memo.Memory, &memo.memory
+	peaks := &memo.Memory
+	request := &memo.memory
 	hold := memo.p.Memory.Hold
 	if r == cluster.CPU {
-		peaks, request, hold = &memo.CPU, &memo.cpu, 0
+		peaks = &memo.CPU
+		request = &memo.cpu
+		hold = 0
 	}
-	first, end := int(from.Unix()/3600), int(before.Unix()/3600)
+	first := int(from.Unix() / 3600)
+	end := int(before.Unix() / 3600)
 	*peaks = peaks.Without(first, end)
 	if peaks.Max(0, peaks.Newest()+1) == 0 {
 		return s, 0 // nothing is left

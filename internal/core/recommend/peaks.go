@@ -20,7 +20,8 @@ func StoredPeaks(form string, data []byte) (cpu, memory hourly.Peaks, known bool
 	switch form {
 	case memo.Form():
 		err = memo.UnmarshalBinary(data)
-		cpu, memory = memo.CPU, memo.Memory
+		cpu = memo.CPU
+		memory = memo.Memory
 	case (&Busy{}).Form():
 		busy := Busy{Memo: memo} // its CPU is a histogram, without times
 		err = busy.UnmarshalBinary(data)

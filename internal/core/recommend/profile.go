@@ -127,7 +127,8 @@ func DefaultProfile(name, about string, p Params) Profile {
 // BusyHoursProfile returns a profile that sizes by BusyHours.
 func BusyHoursProfile(name, about string, b BusyParams) Profile {
 	p := extended(name, about, newBusyHours(b))
-	p.MostOfNode, p.MostOfNodeBase = b.MostOfNode, b.MostOfNodeBase
+	p.MostOfNode = b.MostOfNode
+	p.MostOfNodeBase = b.MostOfNodeBase
 	p.OOMBudget = b.Memory.Budget
 	return p
 }

@@ -193,7 +193,8 @@ func (p *Params) finish(e cluster.Estimate, controls cluster.Set, to *derivation
 	if to != nil {
 		to.Only(controls)
 	}
-	cpu, memory := to.Of(cluster.CPU), to.Of(cluster.Memory)
+	cpu := to.Of(cluster.CPU)
+	memory := to.Of(cluster.Memory)
 	e.Lower = p.round(e.Lower.Only(controls), cpu.Continue(derivation.Lower), memory.Continue(derivation.Lower))
 	e.Target = p.round(e.Target.Only(controls), cpu.Continue(derivation.Target), memory.Continue(derivation.Target))
 	e.Upper = p.round(e.Upper.Only(controls), cpu.Continue(derivation.Upper), memory.Continue(derivation.Upper))

@@ -115,7 +115,8 @@ func (g *Gate) End(p *cluster.Pod) { delete(g.deleted, p.Workload()) }
 // InProgress returns why the deletion of a pod waits: until the replacement of the last deleted pod of the workload is ready. If it was
 // OOM-killed too, the next pod is deleted after a back-off, and only with noticeably more memory.
 func (g *Gate) InProgress(d *decision.Decision) (decision.Reason, bool) {
-	p, workload := d.Pod, d.Pod.Workload()
+	p := d.Pod
+	workload := d.Pod.Workload()
 	if other := g.deleted[workload]; other != nil && other != p {
 		return decision.Reason{Code: decision.RescueInProgress, Text: other.Name}, true
 	}

@@ -86,7 +86,8 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 	}
 	out := &Groups{By: by}
 	for _, t := range totals {
-		t.Workloads, t.Pods = len(t.workloads), len(t.pods)
+		t.Workloads = len(t.workloads)
+		t.Pods = len(t.pods)
 		for _, atRisk := range t.workloads {
 			if atRisk {
 				t.AtRisk++

@@ -172,7 +172,8 @@ func (p *packer) order(needed []bool) []int {
 		return 1
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		x, y := &p.config.Nodes[a], &p.config.Nodes[b]
+		x := &p.config.Nodes[a]
+		y := &p.config.Nodes[b]
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(y.Allocatable.CPU, x.Allocatable.CPU),
 			cmp.Compare(y.Allocatable.Memory, x.Allocatable.Memory), cmp.Compare(x.Name, y.Name))
 	})
@@ -223,7 +224,8 @@ func newRoom(order []int, free []cluster.Resources) *room {
 }
 
 func (t *room) update(v int) {
-	a, b := t.most[2*v], t.most[2*v+1]
+	a := t.most[2*v]
+	b := t.most[2*v+1]
 	t.most[v] = cluster.Amounts(max(a.CPU, b.CPU), max(a.Memory, b.Memory))
 }
 

@@ -126,7 +126,8 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 		out.By = kept.By
 	}
 	if kept.Reason == FollowsHPA {
-		out.By, out.HPATarget = kept.By, kept.Percent
+		out.By = kept.By
+		out.HPATarget = kept.Percent
 	}
 	if r.Confidence > None {
 		out.NewRequest, out.NewLimit = quantityIn(r.Request, res), quantityIn(r.Limit, res)

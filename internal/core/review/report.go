@@ -165,7 +165,8 @@ func rowOf(s *Subject, pods int, limits LimitRule) Row {
 		row.Targets = nil
 	}
 	sized := row.sized(Size{s.Requests, s.Limits})
-	row.Request, row.Limit = sized.Requests, sized.Limits
+	row.Request = sized.Requests
+	row.Limit = sized.Limits
 	return row
 }
 

@@ -169,7 +169,8 @@ func allCores(s *Subject, target cluster.Resources, confidence Confidence) (Find
 	if _, misread := runtimeguard.Band(f.Amount); misread {
 		return f, true
 	}
-	f.Amount, f.Proposed = target.CPU, true
+	f.Amount = target.CPU
+	f.Proposed = true
 	_, misread := runtimeguard.Band(f.Amount)
 	return f, misread && confidence > None && !s.KeptFor(cluster.CPU).IsKept()
 }

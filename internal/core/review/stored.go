@@ -81,7 +81,9 @@ func (e *Evidence) SeeKill(c *cluster.Container, since time.Time) {
 // LearnKills replaces the OOM kills by those that were seen in the status of pods, unless the source of usage knows more of them.
 func (e *Evidence) LearnKills(seen *Evidence, since time.Time) {
 	if seen.Kills >= e.Kills || e.KilledLast.Before(since) {
-		e.Kills, e.KilledFrom, e.KilledLast = seen.Kills, seen.KilledFrom, seen.KilledLast
+		e.Kills = seen.Kills
+		e.KilledFrom = seen.KilledFrom
+		e.KilledLast = seen.KilledLast
 	}
 }
 

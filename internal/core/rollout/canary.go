@@ -213,7 +213,8 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	if good == 0 || waiting > 0 {
 		return s
 	}
-	s.Phase, s.Reverts = Accepted, 0
+	s.Phase = Accepted
+	s.Reverts = 0
 	return s
 }
 
@@ -266,7 +267,10 @@ func restartsOf(p *cluster.Pod) int32 {
 
 // revert returns the state in which the previous size applies again.
 func (s State) revert(now time.Time, why Cause) State {
-	s.Phase, s.Since, s.Cause, s.Reverts = Held, now, why, s.Reverts+1
+	s.Phase = Held
+	s.Since = now
+	s.Cause = why
+	s.Reverts = s.Reverts + 1
 	cooldown := Cooldown
 	for n := 1; n < s.Reverts && cooldown < maxCooldown; n++ {
 		cooldown *= 2
@@ -352,7 +356,9 @@ func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 		if to, ok := adv.Target.Get(cluster.Memory); ok && after >= 0 && to > max(size.Memory, s.After[after].Requests.Memory) {
 			size = size.Set(cluster.Memory, to)
 		}
-		adv.Target, adv.Lower, adv.Upper = size, size, size
+		adv.Target = size
+		adv.Lower = size
+		adv.Upper = size
 	}
 	return &held
 }

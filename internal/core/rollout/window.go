@@ -144,7 +144,8 @@ func startsOn(w *cluster.ChangeWindow, date time.Time) bool {
 	if !has(w.Months, int(date.Month())) {
 		return false
 	}
-	day, weekday := has(w.Days, date.Day()), has(w.Weekdays, int(date.Weekday()))
+	day := has(w.Days, date.Day())
+	weekday := has(w.Weekdays, int(date.Weekday()))
 	if w.AnyDay || w.AnyWeekday {
 		return day && weekday
 	}

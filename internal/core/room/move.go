@@ -79,7 +79,8 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 func (m *maker) stepOf(c chosenMove, needing *pod) Step {
 	s := Step{Do: MovePod, ID: c.ID, Name: c.Name, From: c.Holds, To: c.Move.Size, Node: m.others[c.spot].Node}
 	if c.pod != needing {
-		s.For, s.ForID = needing.Name, needing.ID
+		s.For = needing.Name
+		s.ForID = needing.ID
 	}
 	return s
 }
@@ -156,7 +157,9 @@ func (m *maker) greedy(candidates []move, lack Amount, limit int) []chosenMove {
 		if limit -= len(candidates); limit < 0 {
 			return nil
 		}
-		best, bestSpot, bestValue := -1, 0, 0.0
+		best := -1
+		bestSpot := 0
+		bestValue := 0.0
 		for i, c := range candidates {
 			m.visits++
 			value := coverage(c.Holds, left) / float64(c.cost)
@@ -275,7 +278,8 @@ func (s *search) from(i int, lack Amount, spent int64) {
 		return
 	}
 	if lack.isZero() {
-		s.best, s.cost = slices.Clone(s.set), spent
+		s.best = slices.Clone(s.set)
+		s.cost = spent
 		return
 	}
 	if i == len(s.candidates) || !s.rest[i].Holds(lack) {

@@ -324,7 +324,8 @@ func (m *maker) wait(p *pod, increase Amount) {
 	s := Step{Do: Wait, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target, Lacks: m.free.Lacking(increase)}
 	if !p.Asked { // the kubelet resizes a pod that has asked whenever there is room
 		first := m.reserved.from(&p.Pod, increase)
-		s.For, s.ForID = first.Name, first.ID
+		s.For = first.Name
+		s.ForID = first.ID
 	}
 	m.steps = append(m.steps, s)
 }
@@ -415,7 +416,8 @@ func (m *maker) shrinkAll(pods []*pod, to *pod) {
 func (m *maker) shrink(p, to *pod) {
 	s := Step{Do: ShrinkPod, ID: p.ID, Name: p.Name, From: p.Holds, To: p.Target}
 	if to != nil {
-		s.For, s.ForID = to.Name, to.ID
+		s.For = to.Name
+		s.ForID = to.ID
 	}
 	m.steps = append(m.steps, s)
 	m.free = m.free.Add(p.Holds.Sub(p.Target))

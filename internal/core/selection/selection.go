@@ -46,7 +46,8 @@ type world interface {
 
 // Judge sets the recommended requests of a pod that is left, and the reason why it should change, if there is one.
 func (s *Selector) Judge(d *decision.Decision) {
-	a, p := d.Autoscaler, d.Pod
+	a := d.Autoscaler
+	p := d.Pod
 	boosted := s.StartupBoost && p.IsBoosted() && !(a.Mode.Updates() && s.Canaries.IsFailed(a, p)) // which is never ready, so its boost would not end
 	switch {
 	case !a.Mode.Updates() && !boosted:
@@ -72,7 +73,9 @@ func (s *Selector) Judge(d *decision.Decision) {
 		s.judgeUnscheduled(d)
 	default:
 		v := need.Of(s.Now, s.Need, a, p, d.With)
-		d.Wanted, d.Reason, d.Priority = v.Wanted, v.Instead, v.Priority
+		d.Wanted = v.Wanted
+		d.Reason = v.Instead
+		d.Priority = v.Priority
 		if rest, incomplete := s.Occupancy.Incomplete(d); incomplete && d.Wanted.Code == decision.Fits {
 			d.Wanted = rest
 		}
@@ -111,7 +114,8 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 // rescueBoosted makes a pod whose boost is active change if a container was OOM-killed before the pod was ready, and gets more memory. The
 // pod keeps the CPU of its boost.
 func (s *Selector) rescueBoosted(d *decision.Decision, fits []policy.Fitted) bool {
-	p, mode := d.Pod, d.Autoscaler.Mode
+	p := d.Pod
+	mode := d.Autoscaler.Mode
 	if !mode.Updates() || mode == cluster.InPlace && !s.InPlace || !s.Rescues.Counter.Health(p).IsDown() ||
 		p.Node == "" || p.Controller.IsZero() || s.Ledger.IsEvicted(s.Now, p) {
 		return false
@@ -158,13 +162,15 @@ func (s *Selector) judgeBoosted(d *decision.Decision) {
 // bounds, it would have to reach the minimum age otherwise. The replacement can only be scheduled on the larger node, so this happens at
 // most once for each size of node.
 func (s *Selector) judgeLargerNode(d *decision.Decision, v *need.Verdict) {
-	a, p := d.Autoscaler, d.Pod
+	a := d.Autoscaler
+	p := d.Pod
 	isTooYoung := d.Wanted.Code == decision.Fits && d.Reason.Code == decision.PodTooYoung
 	if !isTooYoung || !a.Mode.Evicts() || s.Now.Before(a.Created.Add(s.Need.Lifetime)) || v.Priority.Diff < s.Need.Threshold {
 		return
 	}
 	if p.Controller.Kind != "DaemonSet" && s.Fleet.HoldsBack(p, change.Total(p, nil), change.Total(p, d.With)) {
 		d.Wanted = v.Largest
-		d.Wanted.Code, d.Wanted.Text = decision.LargerNode, p.Node
+		d.Wanted.Code = decision.LargerNode
+		d.Wanted.Text = p.Node
 	}
 }

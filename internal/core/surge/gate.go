@@ -74,7 +74,8 @@ type Gate struct {
 // Replaces reports whether a surge replaces a pod, and not an eviction. forRoom is true if the pod moves to make room. Where a surge is not
 // possible, or has shown that it lacks what an eviction would free, the pod is evicted.
 func (g *Gate) Replaces(d *decision.Decision, forRoom bool) bool {
-	mover, p := g.Mover, d.Pod
+	mover := g.Mover
+	p := d.Pod
 	if own, ok := ParseMover(d.Autoscaler.Mover); ok {
 		mover = own
 	}

@@ -166,9 +166,11 @@ func Number(v float64) string {
 
 // Rounded returns an amount for people: "71 cores", "0.5 cores" or "120 GiB".
 func Rounded(res cluster.Resource, v int64) string {
-	value, unit := float64(v)/1000, "cores"
+	value := float64(v) / 1000
+	unit := "cores"
 	if res == cluster.Memory {
-		value, unit = float64(v)/(1<<30), "GiB"
+		value = float64(v) / (1 << 30)
+		unit = "GiB"
 	}
 	if math.Abs(value) >= 10 || value == float64(int64(value)) {
 		return fmt.Sprintf("%.0f %s", value, unit)

@@ -67,7 +67,8 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 	if err != nil {
 		return false, fmt.Errorf("read lease %s: %w", l.name, Refused(err))
 	}
-	created, renewed := lease.CreationTimestamp.Time, time.Time{}
+	created := lease.CreationTimestamp.Time
+	renewed := time.Time{}
 	if lease.Spec.RenewTime != nil {
 		renewed = lease.Spec.RenewTime.Time
 	}

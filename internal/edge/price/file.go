@@ -202,9 +202,11 @@ func (f *file) of(n *cluster.Node) review.Price {
 		switch {
 		case isSet:
 		case r.Hour != nil:
-			price, isSet = divided(*r.Hour, n, f.base()), true
+			price = divided(*r.Hour, n, f.base())
+			isSet = true
 		case r.Core != nil:
-			price, isSet = review.Price{Core: *r.Core, GiB: *r.GiB}, true
+			price = review.Price{Core: *r.Core, GiB: *r.GiB}
+			isSet = true
 		}
 	}
 	return review.Price{Core: price.Core * factor, GiB: price.GiB * factor}

@@ -107,7 +107,8 @@ func (c *Client) podSelector(metric, namespace string, pods []string) string {
 func (c *Client) ContainerThrottling(ctx context.Context, q contention.ThrottlingQuery, now time.Time) ([]contention.Throttling, error) {
 	found := map[[2]string]*contention.Throttling{}
 	err := c.vector(ctx, c.containerThrottlingQuery(q), now, func(labels map[string]string, v float64) {
-		pod, container := labels[c.config.PodLabel], labels[c.config.ContainerLabel]
+		pod := labels[c.config.PodLabel]
+		container := labels[c.config.ContainerLabel]
 		if pod == "" || container == "" {
 			return
 		}

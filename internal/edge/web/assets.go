@@ -82,7 +82,8 @@ func unpack() *bundle {
 	}
 	files[ownStyle] = style
 	for file, text := range files {
-		base, extension := path.Base(file), path.Ext(file)
+		base := path.Base(file)
+		extension := path.Ext(file)
 		if extension == ".html" {
 			template.Must(b.templates.New(base).Parse(text))
 			continue

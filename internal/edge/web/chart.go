@@ -82,9 +82,13 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			}
 		}
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-			peaks, buckets, recorded := stored.Memory, stored.MemoryBuckets, stored.MemoryRecorded
+			peaks := stored.Memory
+			buckets := stored.MemoryBuckets
+			recorded := stored.MemoryRecorded
 			if res == cluster.CPU {
-				peaks, buckets, recorded = stored.CPU, stored.CPUBuckets, stored.CPURecorded
+				peaks = stored.CPU
+				buckets = stored.CPUBuckets
+				recorded = stored.CPURecorded
 			}
 			unit := units[res]
 			chart := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Container, unit.name), Class: unit.class, Data: levelsOf(c, res)}
@@ -207,7 +211,8 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 
 // mark adds OOM kills and changes within the time of the chart.
 func (d *chartData) mark(kills []time.Time, changes []int64) {
-	from, to := d.Times[0], d.Times[len(d.Times)-1]+2*3600
+	from := d.Times[0]
+	to := d.Times[len(d.Times)-1] + 2*3600
 	for _, at := range kills {
 		if t := at.Unix(); t >= from && t <= to {
 			d.Kills = append(d.Kills, min(t, d.Times[len(d.Times)-1]))
@@ -222,7 +227,8 @@ func (d *chartData) mark(kills []time.Time, changes []int64) {
 
 // steps adds how the request of a container changed. Without a known change, there are none.
 func (d *chartData) steps(all []overview.RequestStep, container string, res cluster.Resource) {
-	first, last := d.Times[0], d.Times[len(d.Times)-1]
+	first := d.Times[0]
+	last := d.Times[len(d.Times)-1]
 	for i := range all {
 		v, ok := all[i].Requests.Get(res)
 		if !ok || all[i].Container != container {

@@ -173,18 +173,22 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	view.Freed = amounts{freed}
 	view.Lacks, view.Unjudged = o.Lacks()
-	view.complete, view.used = s.Complete() && !s.NoPods, o.UsageSeen || o.Pods == 0
+	view.complete = s.Complete() && !s.NoPods
+	view.used = o.UsageSeen || o.Pods == 0
 	totals := o.Totals
 	if view.sized == 0 { // otherwise they would be the present requests
-		totals.Recommended, view.Recommended = cluster.Resources{}, amounts{}
+		totals.Recommended = cluster.Resources{}
+		view.Recommended = amounts{}
 	}
 	view.Bars = []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
 	money := s.moneyOf(o, v)
-	view.Currency, view.Money = money.currency, money.total
+	view.Currency = money.currency
+	view.Money = money.total
 	if s.Surplus != nil && v.All {
-		view.Removable, view.Already = s.Surplus.Packing.Gone, s.Surplus.Packing.Already
+		view.Removable = s.Surplus.Packing.Gone
+		view.Already = s.Surplus.Packing.Already
 	}
 	if view.Currency != "" {
 		view.Prices = &s.Surplus.PriceSource

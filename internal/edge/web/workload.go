@@ -108,7 +108,9 @@ func allChoices(sizes []overview.ProfileSize) []*choiceView {
 			c.Reason = s.Reason
 		}
 		if s.Resource == cluster.Memory {
-			c.Above, c.Days, c.Killed = s.DaysAbove, s.Days, s.Killed
+			c.Above = s.DaysAbove
+			c.Days = s.Days
+			c.Killed = s.Killed
 		}
 	}
 	slices.SortStableFunc(found, func(a, b *choiceView) int { return strings.Compare(a.Container, b.Container) })
@@ -122,7 +124,9 @@ type command struct {
 }
 
 func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.Viewer, parts []string, q query) {
-	namespace, kind, name := parts[0], parts[1], parts[2]
+	namespace := parts[0]
+	kind := parts[1]
+	name := parts[2]
 	if !v.Sees(namespace) {
 		h.fail(w, r, http.StatusNotFound, "There is no such workload, or you may not see its namespace.")
 		return
@@ -166,7 +170,8 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.CanExplain = h.Explain != nil
 	if h.Explain != nil && q.text("explain") != "" {
 		explanation, err := h.Explain.Explain(r.Context(), row.Workload, v.All)
-		view.Explain, view.Explained = explanation.Text, explanation.Data
+		view.Explain = explanation.Text
+		view.Explained = explanation.Data
 		if err != nil {
 			view.Explain, view.Unexplained = "The explanation could not be made: "+err.Error(), err.Error()
 		}
@@ -178,7 +183,8 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 
 // ownsPod reports whether a pod belongs to a workload according to its name. Events name only the pod.
 func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
-	w, by := &row.Workload, cluster.OwnerByName(pod)
+	w := &row.Workload
+	by := cluster.OwnerByName(pod)
 	switch {
 	case pod.Namespace != w.Namespace:
 		return false

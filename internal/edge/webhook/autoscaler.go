@@ -34,7 +34,8 @@ func (h *Handler) decodeAutoscalers(out *decodedReview, object, old []byte) {
 		return
 	}
 	if out.err != nil && excusedUnread(object, old) {
-		out.now, out.err = nil, nil
+		out.now = nil
+		out.err = nil
 		return
 	}
 	before, err := decodeAutoscaler(old)
@@ -62,7 +63,8 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 	if review.now == nil {
 		return resultSkipped
 	}
-	a, old := review.now, review.before
+	a := review.now
+	old := review.before
 	if old == nil && request.Operation != admissionv1.Create {
 		old = &autoscalerReview{}
 	}

@@ -306,7 +306,9 @@ func elements(array []byte, most int, what string, each func(element []byte) err
 		return errors.New("not an array")
 	}
 	var errs error
-	n, depth, begin := 0, 0, -1
+	n := 0
+	depth := 0
+	begin := -1
 	for i := 0; i < len(array); i++ {
 		c := array[i]
 		if depth == 1 && (c == ',' || c == ']') && begin >= 0 {

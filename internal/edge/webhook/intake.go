@@ -112,7 +112,8 @@ func (t *ticket) hold(l *lane, n int) bool {
 		other.abort()
 	}
 	l.held += more
-	t.lane, t.held = l, n
+	t.lane = l
+	t.held = n
 	return true
 }
 
@@ -160,7 +161,8 @@ func (t *ticket) answers(abort func()) bool {
 	if !t.hold(&t.intake.small, reviewCost) {
 		return false
 	}
-	t.evicted, t.abort = false, abort
+	t.evicted = false
+	t.abort = abort
 	t.place = t.lane.arriving.PushBack(t)
 	return true
 }

@@ -417,7 +417,8 @@ func (s *Server) Check(ctx context.Context) error {
 
 // sendReview sends a review to this server over TLS, with the CAs that the API server trusts.
 func (s *Server) sendReview(ctx context.Context) error {
-	address, id := s.address.Load(), s.serving.Load()
+	address := s.address.Load()
+	id := s.serving.Load()
 	if address == nil || id == nil {
 		return errNoCertificate
 	}

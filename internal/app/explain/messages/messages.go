@@ -56,12 +56,14 @@ func Find(what string) []Message {
 			return named
 		}
 	}
-	best, least := []Message(nil), similar
+	best := []Message(nil)
+	least := similar
 	words := wordsOf(what)
 	for i := range all {
 		switch s := max(overlap(words, wordsOf(all[i].Text)), overlap(words, wordsOf(strings.Join(all[i].names(), " ")))); {
 		case s > least:
-			best, least = []Message{all[i]}, s
+			best = []Message{all[i]}
+			least = s
 		case s == least:
 			best = append(best, all[i])
 		}

@@ -190,7 +190,8 @@ func (a Answer) next(now time.Time, containers []judge.Throttling, err error) An
 	}
 	a.tried = now
 	if now.Sub(a.at) >= keepFor {
-		a.Containers, a.Known = nil, true
+		a.Containers = nil
+		a.Known = true
 	}
 	return a
 }
@@ -211,5 +212,6 @@ func (o *Observer) report(now time.Time, err error) {
 		o.log.Warn("Cannot read the CPU throttling of workloads from Prometheus; the condition CPUThrottled keeps its last answer for an hour at most", slog.Any("error", err),
 			slog.String("remedy", "check --prometheus-address and the credentials"))
 	}
-	o.failing, o.failedAt = true, now
+	o.failing = true
+	o.failedAt = now
 }

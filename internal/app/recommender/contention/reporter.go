@@ -113,7 +113,10 @@ func (r *Reporter) End(s *cluster.Snapshot, workloads map[cluster.Workload]bool)
 
 // forget releases what belongs to a snapshot.
 func (r *Reporter) forget() {
-	r.snapshot, r.samples, r.spare, r.kernels = nil, nil, nil, nil
+	r.snapshot = nil
+	r.samples = nil
+	r.spare = nil
+	r.kernels = nil
 	clear(r.problems)
 }
 
@@ -147,7 +150,8 @@ func (r *Reporter) problemsOf(now time.Time, s *cluster.Snapshot, w cluster.Work
 	if r.snapshot != s {
 		samples := r.samples
 		r.forget()
-		r.snapshot, r.samples = s, samples
+		r.snapshot = s
+		r.samples = samples
 	}
 	if p := r.problems[w]; p != nil {
 		return p
@@ -216,7 +220,9 @@ func (r *Reporter) condition(now time.Time, a *cluster.Autoscaler, kind string, 
 		r.texts[key] = last
 	}
 	last.isUsed = true
-	out.Status, out.Reason, out.Message = watcher.True, string(last.Reason), last.Message
+	out.Status = watcher.True
+	out.Reason = string(last.Reason)
+	out.Message = last.Message
 	return out
 }
 

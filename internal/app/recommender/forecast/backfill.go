@@ -55,7 +55,8 @@ func (l *Loop) fill(ctx context.Context, now time.Time, nodes []cluster.Node, s 
 		}
 		return
 	}
-	b.failures, b.before = 0, from
+	b.failures = 0
+	b.before = from
 	if len(hours) == 0 {
 		b.done = true // nothing is stored from before
 		return

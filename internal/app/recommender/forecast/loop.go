@@ -220,10 +220,14 @@ func (l *Loop) refresh(ctx context.Context, now time.Time) {
 	if errors.Is(err, kube.ErrNotFound) {
 		if l.loaded && l.version != "" { // deleting the object discards the history
 			l.histories = map[string]*capacity.History{}
-			l.version, l.before, l.written, l.backfill = "", nil, written{}, backfill{}
+			l.version = ""
+			l.before = nil
+			l.written = written{}
+			l.backfill = backfill{}
 			l.Log.Info("The CapacityPlan was deleted; its history starts again")
 		}
-		plan, err = &v1alpha1.CapacityPlan{}, nil
+		plan = &v1alpha1.CapacityPlan{}
+		err = nil
 		if !l.DryRun {
 			plan, err = l.Plans.Create(ctx)
 		}
@@ -244,7 +248,9 @@ func (l *Loop) refresh(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	l.version, l.spec, l.specOf = plan.ResourceVersion, plan.Spec, plan.Generation
+	l.version = plan.ResourceVersion
+	l.spec = plan.Spec
+	l.specOf = plan.Generation
 	if !l.loaded {
 		l.loaded = true
 		l.before = plan.Status.Conditions
@@ -259,7 +265,8 @@ func (l *Loop) refresh(ctx context.Context, now time.Time) {
 func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	status := capacityplan.Status(plan, l.histories, l.before)
 	status.ObservedGeneration = l.specOf
-	sum, material := checksum(&status), checksum(materialOf(&status))
+	sum := checksum(&status)
+	material := checksum(materialOf(&status))
 	if sum == l.written.sum || !l.written.isDue(now, material) {
 		return
 	}
@@ -269,7 +276,9 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 	version, err := l.Plans.WriteStatus(ctx, l.version, &status)
 	switch {
 	case err == nil:
-		l.version, l.before, l.logged = version, status.Conditions, ""
+		l.version = version
+		l.before = status.Conditions
+		l.logged = ""
 		l.written = l.written.wrote(now, sum, material)
 	case errors.Is(err, kube.ErrConflict), errors.Is(err, kube.ErrNotFound): // the next pass reads it again
 	default:

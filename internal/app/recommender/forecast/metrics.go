@@ -49,7 +49,8 @@ func (m *Metrics) publish(p *capacity.Plan) {
 	for i := range p.Pools {
 		for k := range p.Pools[i].Resources {
 			r := &p.Pools[i].Resources[k]
-			pool, name := p.Pools[i].Name, r.Resource.String()
+			pool := p.Pools[i].Name
+			name := r.Resource.String()
 			set := func(g *process.SnapshotGauge, v int64) {
 				next[g].WithLabelValues(pool, name).Set(r.Resource.InUnits(v))
 			}
@@ -95,7 +96,8 @@ func (m *Metrics) setGrowth(to *prometheus.GaugeVec, pool string, r *capacity.Re
 	if r.GrewDays == 0 {
 		return
 	}
-	res, g := r.Resource, &r.Grew
+	res := r.Resource
+	g := &r.Grew
 	for _, part := range []struct {
 		cause string
 		value int64

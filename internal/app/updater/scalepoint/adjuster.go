@@ -243,7 +243,8 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 			slog.String("remedy", "kubectl apply -f deploy/rights/hpa-targets/hpa-targets.yaml (rights.hpaTargets=true in the chart), or remove the annotation podfit.dev/hpa from the VPA"))
 		return false
 	}
-	last.failures, last.retryAfter = 0, time.Time{}
+	last.failures = 0
+	last.retryAfter = time.Time{}
 	if isRecord {
 		last.recorded = now
 	} else {

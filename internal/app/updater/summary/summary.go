@@ -34,7 +34,8 @@ var namesObject = map[decision.ReasonCode]bool{decision.Frozen: true, decision.L
 
 // isSameAs reports whether two summaries differ at most in the wording of the reason.
 func (s Summary) isSameAs(o Summary) bool {
-	s.message, o.message = "", ""
+	s.message = ""
+	o.message = ""
 	return s == o
 }
 
@@ -113,8 +114,10 @@ func (s Summary) explained(waiting []*decision.Decision) Summary {
 	case len(waiting) > 0:
 		d := mostFrequent(waiting)
 		why := d.Reason
-		why.Until, why.For = time.Time{}, 0 // they change with each attempt
-		s.reason, s.pod = d.Reason.Code.String(), d.Pod.Name
+		why.Until = time.Time{}
+		why.For = 0 // they change with each attempt
+		s.reason = d.Reason.Code.String()
+		s.pod = d.Pod.Name
 		if namesObject[d.Reason.Code] {
 			s.cause = d.Reason.Text
 		}

@@ -118,7 +118,8 @@ const (
 // and the surges that have failed.
 func (s *Surger) Advance(ctx context.Context, now time.Time) (*surge.State, []Failure) {
 	scaled, known := s.source.Scaled()
-	s.active, s.ended = map[cluster.Workload]cluster.Surge{}, nil
+	s.active = map[cluster.Workload]cluster.Surge{}
+	s.ended = nil
 	due := s.due(now)
 	if len(due) > 0 {
 		pods := s.source.Snapshot()

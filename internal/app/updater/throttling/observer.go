@@ -122,7 +122,8 @@ func (o *Observer) read(ctx context.Context, w cluster.Workload) {
 	answer := rollout.Throttling{Query: q, At: now, Result: rollout.Compared, Containers: containers}
 	switch {
 	case err != nil:
-		answer.Result, answer.Containers = rollout.NoAnswer, nil
+		answer.Result = rollout.NoAnswer
+		answer.Containers = nil
 	case len(containers) == 0:
 		answer.Result = rollout.NoData
 	}

@@ -38,9 +38,12 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 	}
 	r.mu.Unlock()
 	a.once.Do(func() {
-		a.reason, a.failed = decision.Reason{Code: decision.OutOfTime}, true // also if the pass ends, the write is not sent, or it panics
+		a.reason = decision.Reason{Code: decision.OutOfTime}
+		a.failed = true // also if the pass ends, the write is not sent, or it panics
 		state := r.exported[w]
-		state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
+		state.Workload = w
+		state.ActingSince = now
+		state.ActingNewest = r.newest[w]
 		if r.writeAnnouncement(ctx, now, &state) == nil || !r.IsActive() {
 			a.failed = false
 			return

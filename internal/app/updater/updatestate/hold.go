@@ -102,9 +102,11 @@ func (x hold) next(now time.Time, text string) hold {
 
 // failed records that an announcement could not be stored in an object.
 func (h *holds) failed(now time.Time, w cluster.Workload, object string, err error, slow bool) {
-	text, weight := "UpdateState "+w.Namespace+"/"+object+": "+kube.Answer(err), refusedWeight
+	text := "UpdateState " + w.Namespace + "/" + object + ": " + kube.Answer(err)
+	weight := refusedWeight
 	if slow {
-		text, weight = "UpdateState "+w.Namespace+"/"+object+": no answer within "+announceTimeout.String(), slowWeight
+		text = "UpdateState " + w.Namespace + "/" + object + ": no answer within " + announceTimeout.String()
+		weight = slowWeight
 	}
 	h.objects[w] = h.objects[w].next(now, text)
 	s := h.namespaces[w.Namespace]

@@ -273,7 +273,8 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 
 // Begin prepares the actions of a pass on workloads, which may contain duplicates.
 func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads []ledger.ActingWorkload) {
-	r.exported, r.batches = map[cluster.Workload]ledger.State{}, map[cluster.Workload]*batch{}
+	r.exported = map[cluster.Workload]ledger.State{}
+	r.batches = map[cluster.Workload]*batch{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
 	r.acting = map[cluster.Workload]*announcement{}

@@ -102,7 +102,8 @@ func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, 
 
 // Delete deletes a placeholder pod at once: it runs nothing that must end first. It returns nil if the pod does not exist.
 func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.CapacityRequest) error {
-	uid, none := types.UID(placeholder.UID), int64(0)
+	uid := types.UID(placeholder.UID)
+	none := int64(0)
 	err := h.sender.Send(ctx, h.core.CoreV1().RESTClient().Delete().Namespace(placeholder.Namespace).Resource("pods").Name(placeholder.Name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, GracePeriodSeconds: &none,
@@ -120,7 +121,10 @@ func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.Capacity
 // build returns the placeholder of a pod. The garbage collector deletes it with the pod, which owns it. It has no labels of the pod, so
 // that no Service, ReplicaSet or disruption budget selects it.
 func (h *Placeholders) build(p *corev1.Pod, size cluster.Resources) *corev1.Pod {
-	yes, no, none, user := true, false, int64(0), int64(65535)
+	yes := true
+	no := false
+	none := int64(0)
+	user := int64(65535)
 	requests, limits := othersOf(p)
 	maps.Copy(requests, kube.Quantities(size))
 	return &corev1.Pod{

@@ -192,7 +192,8 @@ func (q *ProvisioningRequests) listRequests(ctx context.Context, found map[clust
 			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: size}
 			request.State, request.Text = stateOf(r.Status.Conditions)
 			if !hasTemplate {
-				request.State, request.Text = cluster.RequestFailed, "the PodTemplate of the ProvisioningRequest was deleted"
+				request.State = cluster.RequestFailed
+				request.Text = "the PodTemplate of the ProvisioningRequest was deleted"
 			}
 			found[key] = request
 		}

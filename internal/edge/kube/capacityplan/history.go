@@ -28,7 +28,8 @@ func storeHistory(h *capacity.History, today capacity.Day) v1alpha1.CapacityHist
 	slices.SortStableFunc(loads, func(a, b capacity.Load) int { return cmp.Compare(b.Requests.CPU, a.Requests.CPU) })
 	out.WorkloadsOmitted = h.Partial
 	if len(loads) > v1alpha1.MaxCapacityWorkloads {
-		loads, out.WorkloadsOmitted = loads[:v1alpha1.MaxCapacityWorkloads], true
+		loads = loads[:v1alpha1.MaxCapacityWorkloads]
+		out.WorkloadsOmitted = true
 	}
 	for i := range loads {
 		out.Workloads = append(out.Workloads, storeWorkload(loads[i].Workload, loads[i].Pods, loads[i].Requests))

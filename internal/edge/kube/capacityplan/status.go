@@ -170,7 +170,8 @@ func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition 
 			c.Status = metav1.ConditionTrue
 		}
 		if len(pools) == 0 {
-			c.Reason, c.Message = otherwise, without
+			c.Reason = otherwise
+			c.Message = without
 		}
 		meta.SetStatusCondition(&out, c)
 	}

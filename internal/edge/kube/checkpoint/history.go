@@ -41,7 +41,8 @@ func (o *storedObject) decode(raw []byte, most int) error {
 		return err
 	}
 	if len(raw) > most {
-		o.Status, o.size = nil, len(raw)
+		o.Status = nil
+		o.size = len(raw)
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ const maxPartErrors = 3
 
 // updateStateSum returns a checksum of a status, without the time and the writer.
 func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
-	s.Updated, s.Writer = nil, ""
+	s.Updated = nil
+	s.Writer = ""
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return 0

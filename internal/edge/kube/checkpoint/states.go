@@ -132,7 +132,8 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 		return false, nil
 	}
 	updated := metav1.NewTime(now)
-	status.Updated, status.Writer = &updated, s.writer
+	status.Updated = &updated
+	status.Writer = s.writer
 	ctx, sending := s.throttle.Request(ctx)
 	if err := sending.Ended(s.write(ctx, state.Workload, &status, sum)); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))

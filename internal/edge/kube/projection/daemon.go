@@ -17,7 +17,8 @@ import (
 // with large requests, and the sizes of the pods of others depend on what DaemonSets leave.
 func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	spec := &o.Spec.Template.Spec
-	ready, desired := o.Status.NumberReady, o.Status.DesiredNumberScheduled
+	ready := o.Status.NumberReady
+	desired := o.Status.DesiredNumberScheduled
 	if ready <= 0 || ready < desired-ready || spec.NodeName != "" {
 		return nil
 	}
@@ -38,7 +39,8 @@ func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 // isRollingOut reports whether a DaemonSet has ready pods, and most of them may have an earlier template. Their requests are not known then:
 // with the update strategy OnDelete, or if the new pods cannot start, the new template can have any requests for any time.
 func isRollingOut(o *appsv1.DaemonSet) bool {
-	ready, desired := int64(o.Status.NumberReady), int64(o.Status.DesiredNumberScheduled)
+	ready := int64(o.Status.NumberReady)
+	desired := int64(o.Status.DesiredNumberScheduled)
 	earlier := desired - int64(o.Status.UpdatedNumberScheduled) // pods with an earlier template, which may be ready
 	current := ready - earlier
 	return ready > 0 && (o.Status.ObservedGeneration < o.Generation || earlier > 0 && current < desired-current)

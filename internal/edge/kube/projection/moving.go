@@ -32,7 +32,8 @@ func isTied(spec *corev1.PodSpec) bool {
 		}
 	}
 	if a := spec.Affinity; a != nil {
-		near, apart := a.PodAffinity, a.PodAntiAffinity
+		near := a.PodAffinity
+		apart := a.PodAntiAffinity
 		if near != nil && len(near.RequiredDuringSchedulingIgnoredDuringExecution) > 0 || apart != nil && len(apart.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 			return true
 		}

@@ -121,7 +121,8 @@ func changeWindow(text string, zones map[string]*time.Location) (cluster.ChangeW
 	if err != nil {
 		return cluster.ChangeWindow{}, err
 	}
-	out.Duration, out.Zone = duration, zone
+	out.Duration = duration
+	out.Zone = zone
 	if _, fires := rollout.Next(time.Date(2000, time.March, 1, 0, 0, 0, 0, time.UTC), &out); !fires {
 		return cluster.ChangeWindow{}, errors.New("the schedule never fires")
 	}

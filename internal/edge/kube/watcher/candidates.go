@@ -73,7 +73,8 @@ func (h candidateHeap) Less(i, j int) bool { return h[i].Precedes(h[j].Autoscale
 // Swap exchanges two candidates.
 func (h candidateHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
+	h[i].at = i
+	h[j].at = j
 }
 
 // Push adds a candidate at the end.

@@ -90,7 +90,8 @@ func (s *nodeSet) watchRequestsOnce(ctx context.Context) (opened bool, err error
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.requests.open, s.requests.cancel = false, nil
+		s.requests.open = false
+		s.requests.cancel = nil
 		if opened {
 			s.urgent.notify() // from now on, they are read every 10 seconds
 		}

@@ -112,7 +112,8 @@ func (u *urgent) freesRoom(before, now *cluster.Pod) bool {
 	if now == nil || now.UID != before.UID || hasFinished(now) {
 		return true
 	}
-	had, has := presentRequests(before), presentRequests(now)
+	had := presentRequests(before)
+	has := presentRequests(now)
 	return has.CPU < had.CPU || has.Memory < had.Memory
 }
 

@@ -20,8 +20,10 @@ import (
 
 // addFeeds adds a feed for each collection that the options select.
 func (w *World) addFeeds() {
-	c, ns := w.clients, w.o.Namespace
-	core, apps := c.Core.CoreV1(), c.Core.AppsV1()
+	c := w.clients
+	ns := w.o.Namespace
+	core := c.Core.CoreV1()
+	apps := c.Core.AppsV1()
 
 	w.addAutoscalers()
 	addController(w, "ReplicaSet", apps.ReplicaSets(ns))

@@ -250,7 +250,9 @@ func (d *decoding) result() error {
 	}
 	var one Series
 	return d.list(func() error {
-		one.Metric, one.Values, one.Value = nil, one.Values[:0], [2]any{}
+		one.Metric = nil
+		one.Values = one.Values[:0]
+		one.Value = [2]any{}
 		err := d.decoder.Decode(&one)
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) && kind.Field == "" { // the decoder goes on after it

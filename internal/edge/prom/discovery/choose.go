@@ -95,7 +95,8 @@ const Operated = "prometheus-operated"
 func Selectors() []string {
 	values := map[string][]string{}
 	for _, r := range rules {
-		name, value := r.labels[0][0], r.labels[0][1]
+		name := r.labels[0][0]
+		value := r.labels[0][1]
 		if !slices.Contains(values[name], value) {
 			values[name] = append(values[name], value)
 		}

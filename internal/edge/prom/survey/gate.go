@@ -52,7 +52,8 @@ func (g *gate) enter(ctx context.Context, waits func(until time.Time)) error {
 	}
 	for {
 		g.mu.Lock()
-		err, earliest := g.closed, g.earliest
+		err := g.closed
+		earliest := g.earliest
 		g.mu.Unlock()
 		pause := time.Until(earliest)
 		if err == nil && ctx.Err() != nil {
@@ -83,7 +84,8 @@ func (g *gate) leave(err error) {
 	keeps := false
 	switch failed, _ := err.(*Error); { //nolint:errorlint // query returns it unwrapped
 	case err == nil:
-		g.pauses, g.failures = 0, 0
+		g.pauses = 0
+		g.failures = 0
 	case failed == nil: // the end of the context
 	case !failed.Cause.smallerHelps():
 		g.close(err)

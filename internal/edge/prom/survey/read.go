@@ -93,7 +93,10 @@ func (s *Survey) Read(ctx context.Context, p *Plan) iter.Seq2[Part, error] {
 
 // part reads a day of a group, from the cache or from Prometheus.
 func (r *reading) part(ctx context.Context, j job) Part {
-	r.update(func(v *Progress) { v.Namespaces, v.Day = j.namespaces, j.day })
+	r.update(func(v *Progress) {
+		v.Namespaces = j.namespaces
+		v.Day = j.day
+	})
 	part := Part{Day: j.day, Namespaces: j.namespaces, table: newTable(j.day)}
 	missing := j.group
 	cached := r.cachedDay(j)

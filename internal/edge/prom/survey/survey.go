@@ -75,7 +75,8 @@ func New(c Config) (*Survey, error) {
 	}
 	c.Parallel = min(max(c.Parallel, 1), maxParallel)
 	base.Path = strings.TrimSuffix(base.Path, "/")
-	base.RawQuery, base.Fragment = "", ""
+	base.RawQuery = ""
+	base.Fragment = ""
 	return &Survey{config: c, client: &http.Client{Transport: c.Transport, CheckRedirect: sameHost}, base: base}, nil
 }
 

@@ -207,10 +207,12 @@ func workload(id *identity) cluster.Workload {
 	if !ok {
 		w.Kind = id.kind
 	}
-	w.Namespace, w.Name = id.namespace, id.workload
+	w.Namespace = id.namespace
+	w.Name = id.workload
 	if w.Kind == "Job" {
 		if m := scheduled.FindStringSubmatch(w.Name); m != nil {
-			w.Kind, w.Name = "CronJob", m[1]
+			w.Kind = "CronJob"
+			w.Name = m[1]
 		}
 	}
 	return w

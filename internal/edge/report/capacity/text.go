@@ -27,7 +27,8 @@ func date(d core.Day, now time.Time) string {
 
 // span returns a range of days: "2–20 Dec" or "28 Nov – 3 Jan 2027".
 func span(from, to core.Day, now time.Time) string {
-	a, b := from.Time(), to.Time()
+	a := from.Time()
+	b := to.Time()
 	switch {
 	case from == to:
 		return date(from, now)
@@ -140,9 +141,11 @@ func grew(r *core.ResourcePlan) string {
 	if r.GrewDays == 0 {
 		return ""
 	}
-	verb, total := "grew by", r.GrewTotal
+	verb := "grew by"
+	total := r.GrewTotal
 	if total < 0 {
-		verb, total = "fell by", -total
+		verb = "fell by"
+		total = -total
 	}
 	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, wording.Rounded(r.Resource, total), r.GrewDays)
 	var parts []string
@@ -190,7 +193,8 @@ func causes(p *core.PoolPlan) string {
 
 // fits returns the sentence about the largest pod that still fits.
 func fits(p *core.PoolPlan) string {
-	a, b := p.Fit[0], p.Fit[1]
+	a := p.Fit[0]
+	b := p.Fit[1]
 	text := func(r core.Room) string {
 		return fmt.Sprintf("%s and %s on %s", wording.Rounded(cluster.CPU, r.Free.CPU), wording.Rounded(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
 	}

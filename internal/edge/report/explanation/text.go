@@ -198,7 +198,8 @@ func (t *text) why(e *explanation.Explanation) {
 		}
 		t.line(plain(title))
 		for j, line := range w.Lines() {
-			what, note := line.What, line.Note
+			what := line.What
+			note := line.Note
 			if j == 0 && len(w.Days) > 0 {
 				note = strings.TrimSpace(note + "  " + explanation.Spark(w.Days))
 			}
@@ -376,7 +377,9 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%ds", int(math.Ceil(d.Seconds())))
 	}
 	d = d.Round(time.Minute)
-	days, hours, minutes := int(d/(24*time.Hour)), int(d/time.Hour)%24, int(d/time.Minute)%60
+	days := int(d / (24 * time.Hour))
+	hours := int(d/time.Hour) % 24
+	minutes := int(d/time.Minute) % 60
 	var out string
 	if days > 0 {
 		out += fmt.Sprintf("%dd", days)

@@ -93,9 +93,12 @@ func (c *content) summary() summary {
 	s := &c.Summary
 	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
-		requested, capacity := core.QuantitiesOf(s.Requested), core.QuantitiesOf(s.Capacity)
-		out.Requested, out.Capacity = &requested, &capacity
-		out.NodesGone, out.NodesBefore = &s.Packing.Gone, &s.Packing.Already
+		requested := core.QuantitiesOf(s.Requested)
+		capacity := core.QuantitiesOf(s.Capacity)
+		out.Requested = &requested
+		out.Capacity = &capacity
+		out.NodesGone = &s.Packing.Gone
+		out.NodesBefore = &s.Packing.Already
 	}
 	if !s.Used.Has.Empty() {
 		used := core.QuantitiesOf(s.Used)
@@ -149,7 +152,8 @@ func (p *printer) csv() {
 			strconv.Itoa(max(len(row.Places), row.Replicas)), row.Risk.String(), row.Waste.String(), row.Confidence.String(), strconv.Itoa(row.Evidence.Days()),
 		}
 		for _, res := range cluster.All {
-			request, limit := row.Request, row.Limit
+			request := row.Request
+			limit := row.Limit
 			if row.Confidence == core.None {
 				request, limit = cluster.Resources{}, cluster.Resources{}
 			}

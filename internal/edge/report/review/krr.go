@@ -237,7 +237,8 @@ func krrDiff(row *core.Row, res cluster.Resource, pods int64) string {
 	diff := row.Request.Amount(res) - row.Requests.Amount(res)
 	sign := "+"
 	if diff < 0 {
-		sign, diff = "-", -diff
+		sign = "-"
+		diff = -diff
 	}
 	return sign + krrQuantity(res, diff*pods)
 }

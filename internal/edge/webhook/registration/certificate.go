@@ -108,7 +108,8 @@ func (c chain) renewedSigner(now time.Time, registered Registered) (chain, error
 
 // replacedSigner returns the chain with another signer, because the signer is not valid. CAs that are not valid yet stay trusted.
 func (c chain) replacedSigner(now time.Time) (chain, error) {
-	signer, next := c.signer, c.next
+	signer := c.signer
+	next := c.next
 	c.next = authority{}
 	if next.valid(now) {
 		c.signer = next

@@ -89,7 +89,9 @@ func (s *FileSource) readPair() error {
 	if s.current.Certificate != nil {
 		s.log.Info("New certificate found, reloading", slog.String("file", s.files.Cert))
 	}
-	s.cert, s.key, s.current.Certificate = cert, key, &pair
+	s.cert = cert
+	s.key = key
+	s.current.Certificate = &pair
 	return nil
 }
 

@@ -50,7 +50,8 @@ type Config struct {
 // Names returns the DNS names or the IP address of the webhook. The API server calls the first one.
 func (c Config) Names() ([]string, error) {
 	if c.URL == "" {
-		s, ns := c.Service.Name, c.Service.Namespace
+		s := c.Service.Name
+		ns := c.Service.Namespace
 		return []string{s + "." + ns + ".svc", s + "." + ns + ".svc.cluster.local", s + "." + ns, s}, nil
 	}
 	u, err := url.Parse(c.URL)
@@ -253,14 +254,16 @@ func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfigura
 func (r *Registrar) clientConfig(live admissionregistrationv1.WebhookClientConfig, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	live.CABundle = bundle
 	if r.want.URL != "" {
-		live.URL, live.Service = &r.want.URL, nil
+		live.URL = &r.want.URL
+		live.Service = nil
 		return live
 	}
 	live.URL = nil
 	if live.Service == nil { // an existing path and port stay
 		live.Service = &admissionregistrationv1.ServiceReference{}
 	}
-	live.Service.Namespace, live.Service.Name = r.want.Service.Namespace, r.want.Service.Name
+	live.Service.Namespace = r.want.Service.Namespace
+	live.Service.Name = r.want.Service.Name
 	return live
 }
 
