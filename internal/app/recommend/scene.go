@@ -135,7 +135,7 @@ func load(ctx context.Context, world *watcher.World, namespace string) ([]watche
 		case u.Lost == "" && apierrors.IsForbidden(u.Err):
 			remedy := "grant list on " + u.Resource + ", as the ClusterRole view does, or choose another user with --context or --as"
 			if namespace == "" {
-				remedy += ", or a namespace that you may read with -n"
+				remedy += ", or select a namespace that you may read with -n NAMESPACE"
 			}
 			return nil, fmt.Errorf("read the cluster: list %s: %w; %s", u.Resource, u.Err, remedy)
 		case u.Lost == "":
