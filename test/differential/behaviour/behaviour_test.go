@@ -187,11 +187,23 @@ func TestChecker_badUpdater_isDetected(t *testing.T) {
 			evictUnchecked(s, s.workloads[0].pods[s.minute()%3])
 			p.leavesAll(s, decision.Reason{Code: decision.Probing})
 		}, "evictions without effect are rare: more than 2"},
-		"evicts a pod that fits on no node in each pass":               {fitsNowhere, probesEvery(1, 1), "evictions without effect are rare"},
-		"evicts two pods that fit on no node after each back-off":      {fitsNowhere, probesEvery(420, 2), "evictions without effect are rare"},
-		"evicts a pod that fits on no node after a constant back-off":  {fitsNowhere, probesEvery(40, 1), "evictions without effect are rare"},
-		"evicts pods whose replacements are not sized, in each pass":   {neverSized, probesEvery(1, 1), "evictions without effect are rare"},
-		"evicts two pods whose replacements are not sized, repeatedly": {neverSized, probesEvery(420, 2), "evictions without effect are rare"},
+		"evicts a pod that fits on no node in each pass":                               {fitsNowhere, probesEvery(1, 1), "evictions without effect are rare"},
+		"evicts two pods that fit on no node after each back-off":                      {fitsNowhere, probesEvery(420, 2), "evictions without effect are rare"},
+		"evicts a pod that fits on no node after a constant back-off":                  {fitsNowhere, probesEvery(40, 1), "evictions without effect are rare"},
+		"evicts pods whose replacements are not sized, in each pass":                   {neverSized, probesEvery(1, 1), "evictions without effect are rare"},
+		"evicts two pods whose replacements are not sized, repeatedly":                 {neverSized, probesEvery(420, 2), "evictions without effect are rare"},
+		"evicts pods whose replacements are not sized, although upstream resizes them": {resized, evictsPairs, "evictions without effect are not more than with upstream"},
+		"evicts a pod again that was OOM-killed later than evictAfterOOMSeconds": {
+			defaults(starved.with(func(w *workload) { w.AfterOOM, w.Unsized = 1, &window{} })), func(_ context.Context, s *simulation, p *podfit) {
+				if s.minute()%5 == 0 {
+					evictUnchecked(s, s.workloads[0].pods[0])
+				}
+				p.leavesAll(s, decision.Reason{Code: decision.Probing})
+			}, "evictAfterOOMSeconds is respected",
+		},
+		"evicts the next pod of a StatefulSet as soon as the last replacement is ready": {
+			defaults(grow("Recreate", 3).with(func(w *workload) { w.StatefulSet = true })), evictsWhenAllAreReady(), "there is a pause between pods of a StatefulSet",
+		},
 		"waits for the resize of a pod that is down, and tells about it": {
 			rescuing(grow("InPlaceOrRecreate", 3).with(killed).with(func(w *workload) {
 				w.PDBs, w.Resizing.How, w.NeverReady = nil, "silent", []int{0, 1, 2}
@@ -243,6 +255,30 @@ func triesWhenMoreAreReady() func(context.Context, *simulation, *podfit) {
 var neverSized = &world{Minutes: 24 * 60, Min: 2, Tolerance: 1, Workloads: []workload{
 	grow("Recreate", 6).with(func(w *workload) { w.Unsized = &window{} }),
 }}
+
+// resized is a world in which new pods have the size of their template until its last minute, and resizes succeed.
+var resized = defaults(grow("InPlaceOrRecreate", 6).with(func(w *workload) { w.Unsized = &window{To: 119} }))
+
+// evictsPairs runs podfit's passes, and evicts two pods each half an hour, without any effect: podfit has resized them.
+func evictsPairs(ctx context.Context, s *simulation, p *podfit) {
+	p.pass(ctx)
+	if s.minute()%30 == 5 && time.Since(s.started)%time.Minute == 0 {
+		evictUnchecked(s, s.workloads[0].pods[0])
+		evictUnchecked(s, s.workloads[0].pods[1])
+	}
+}
+
+// evictsWhenAllAreReady returns an updater that evicts each pod once, the next one when all are ready.
+func evictsWhenAllAreReady() func(context.Context, *simulation, *podfit) {
+	next := 0
+	return func(_ context.Context, s *simulation, p *podfit) {
+		if w := s.workloads[0]; next < w.Replicas && w.count().ready == w.Replicas {
+			evictUnchecked(s, w.pods[next])
+			next++
+		}
+		p.leavesAll(s, decision.Reason{Code: decision.Probing})
+	}
+}
 
 // probesEvery returns an updater that evicts the newest pods after a number of minutes, with podfit's reasons for the others.
 func probesEvery(minutes, pods int) func(context.Context, *simulation, *podfit) {

@@ -75,8 +75,29 @@ func checkTotal(t *testing.T, worlds, ours, theirs int) {
 		return // not counted in these worlds
 	}
 	t.Logf("evictions without effect: %d with podfit, %d with upstream", ours, theirs)
-	if worlds > 50 && float64(ours) > shareOfUpstream*float64(theirs) {
+	if tooMany(worlds, ours, theirs) {
 		t.Errorf("%d evictions without effect, with upstream %d; want at most a tenth", ours, theirs)
+	}
+}
+
+// tooMany reports whether podfit has too many evictions without effect in all worlds together. Few worlds say nothing.
+func tooMany(worlds, ours, theirs int) bool {
+	return worlds > 50 && float64(ours) > shareOfUpstream*float64(theirs)
+}
+
+func TestTooMany_moreThanATenthOfUpstreams_isDetected(t *testing.T) {
+	for name, tt := range map[string]struct {
+		worlds, ours, theirs int
+		want                 bool
+	}{
+		"a tenth":                       {100, 50, 500, false},
+		"more than a tenth":             {100, 51, 500, true},
+		"as many as upstream":           {100, 500, 500, true},
+		"more than a tenth, few worlds": {50, 51, 500, false},
+	} {
+		if got := tooMany(tt.worlds, tt.ours, tt.theirs); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
 }
 
