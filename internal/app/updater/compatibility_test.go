@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -200,6 +201,67 @@ func TestCompatibility_earlyPasses_onlyWithPodfit(t *testing.T) {
 	c := as(t, compatibility.Podfit, "--updater-rules=upstream")
 	if c.passesEarly() {
 		t.Error("early passes without back-off could evict a pod every second")
+	}
+}
+
+// Something changes every five seconds that may start an early pass.
+func TestCompatibility_changesBetweenPasses_passesAreThoseOfEachValue(t *testing.T) {
+	const interval, duration = time.Minute, 4*time.Minute + 30*time.Second
+	for mode, want := range map[compatibility.Mode]string{compatibility.Podfit: "more", compatibility.Upstream: "one per interval"} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeCluster(cluster.Recreate)
+			fake.config = as(t, mode)
+			s := &signals{fakeCluster: fake, early: make(chan struct{}, 1)}
+			u := updaterOf(fake, fake)
+			ctx, cancel := context.WithTimeout(t.Context(), duration)
+			defer cancel()
+			go process.Every(ctx, 5*time.Second, func(context.Context, time.Time) {
+				select {
+				case s.early <- struct{}{}:
+				default:
+				}
+			})
+			var passes []time.Time
+			u.loop(ctx, s, func(ctx context.Context, now time.Time) {
+				passes = append(passes, now)
+				u.pass(ctx, now)
+			})
+			got := "one per interval"
+			if len(passes) != int(duration/interval)+1 {
+				got = "more"
+			}
+			for i := 1; i < len(passes); i++ {
+				if passes[i].Sub(passes[i-1]) != interval {
+					got = "more"
+				}
+			}
+			if got != want {
+				t.Errorf("%s: %d passes in %v, want %s", mode, len(passes), duration, want)
+			}
+		})
+	}
+}
+
+// The updater reports the progress of updates in a condition of the VPA. With the switch, it writes no condition, as upstream's updater.
+func TestCompatibility_podsAreUpdated_conditionsAreThoseOfEachValue(t *testing.T) {
+	for mode, want := range map[compatibility.Mode]string{compatibility.Podfit: "[web BudgetSpent web BudgetSpent web InProgress web UpToDate]", compatibility.Upstream: "[]"} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeCluster(cluster.Recreate)
+			fake.config = as(t, mode)
+			u := newTestUpdater(fake)
+			to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.Removed}}}
+			u.conditions, u.summaries = to, summary.NewWriter(to, fake.log)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go u.summaries.Run(ctx)
+			for range 10 {
+				u.pass(ctx, time.Now())
+				time.Sleep(time.Minute)
+			}
+			if got := fmt.Sprint(to.all); got != want || fake.count("evict ") != 3 {
+				t.Errorf("%s: conditions %s and %d evictions, want %s and 3", mode, got, fake.count("evict "), want)
+			}
+		})
 	}
 }
 
