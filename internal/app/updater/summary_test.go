@@ -38,10 +38,11 @@ func (c *conditionLog) WriteConditions(_ context.Context, a *cluster.Autoscaler,
 	return true, nil
 }
 
-func (c *conditionLog) get(uid string) watcher.Condition {
+// get returns the last condition of the autoscaler of a fakeCluster, which has no UID.
+func (c *conditionLog) get() watcher.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last[uid]
+	return c.last[""]
 }
 
 func (c *conditionLog) written() int {
@@ -94,7 +95,7 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		for range 4 {
 			u.pass(ctx, time.Now())
 			time.Sleep(time.Minute)
-			c := to.get("")
+			c := to.get()
 			got = append(got, c.Status+" "+c.Reason)
 		}
 		if want := "[True BudgetSpent True BudgetSpent True InProgress False UpToDate]"; fmt.Sprint(got) != want {
@@ -120,7 +121,7 @@ func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
 			u.pass(ctx, time.Now())
 			time.Sleep(time.Minute)
 		}
-		if got := to.get(""); to.written() != 1 || got.Status != watcher.Removed {
+		if got := to.get(); to.written() != 1 || got.Status != watcher.Removed {
 			t.Errorf("%d writes %v, last %+v; want one, which removes the condition", to.written(), to.all, got)
 		}
 	})
@@ -153,7 +154,7 @@ func TestUpdater_passesAreSkipped_conditionUpdatingSaysSo(t *testing.T) {
 					skip(fake, u, minute >= 1 && minute < 7)
 					u.pass(ctx, time.Now())
 					time.Sleep(time.Minute)
-					c := to.get("")
+					c := to.get()
 					got = append(got, c.Status+" "+c.Reason)
 				}
 				want := "[True BudgetSpent True BudgetSpent True BudgetSpent Unknown Paused Unknown Paused Unknown Paused Unknown Paused True BudgetSpent True InProgress]"

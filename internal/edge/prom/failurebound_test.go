@@ -31,7 +31,7 @@ func TestChecked_hugeBodyOfAFailure_isReadInPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = checked{failing{status, body}}.RoundTrip(request) //nolint:bodyclose // it returns no response
+		_, err = checked{failing{status, body}}.RoundTrip(request)
 		if err == nil || len(err.Error()) > 500 {
 			t.Errorf("%d: error %.600v, want a short one", status, err)
 		}
