@@ -107,6 +107,7 @@ func TestBook_unanswered_reportedAfterTenMinutes(t *testing.T) {
 			t.Errorf("after %v: reported %t, %+v", after, reported, r)
 		}
 	}
+	b.Now = noon.Add(10 * time.Minute)
 	b.Ledger.Refused(noon.Add(9*time.Minute), ledger.Attempt{Pod: p, Do: decision.Resize}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 1)
 	b.Ledger.Refused(noon.Add(10*time.Minute), ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 1)
 	if r, reported := b.Unanswered(p); !reported || r.Until.IsZero() {

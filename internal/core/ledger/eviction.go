@@ -104,7 +104,7 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 			e.assumed = false // now it is known
 			e.uncertain = ""
 			e.before = nil
-			e.ineffective = e.ineffective + 1
+			e.ineffective++
 			e.judged = true
 			l.evictions[workload] = e
 		}

@@ -270,7 +270,7 @@ func (s State) revert(now time.Time, why Cause) State {
 	s.Phase = Held
 	s.Since = now
 	s.Cause = why
-	s.Reverts = s.Reverts + 1
+	s.Reverts++
 	cooldown := Cooldown
 	for n := 1; n < s.Reverts && cooldown < maxCooldown; n++ {
 		cooldown *= 2
