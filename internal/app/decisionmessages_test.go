@@ -268,7 +268,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.ChangesTooOften, Example: decision.Reason{Until: exampleTime, Have: 3},
-		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from `--eviction-backoff` to 6 hours. The rescue of an OOM-killed replacement waits as long as the kubelet before it restarts a container: from 10 seconds to 5 minutes. " +
+		Meaning: "Soon after the pods of the workload were replaced, their new requests were outside the bounds of the recommendation again. The workload is left as it is until the given time; the delay doubles from `--eviction-backoff` to 6 hours. The first rescue of an OOM-killed replacement follows at once, and each further one waits as long as the kubelet before it restarts a container: from 10 seconds to 5 minutes. " +
 			"Usually the recommendation moves up and down.",
 		Remedy: "Look at the recommendation over time: `kubectl -n NAMESPACE get vpa VPA -o yaml`. If it moves up and down, check that one recommender writes it, and set `minAllowed` in the VPA, or use a `SizingProfile` with a longer history.",
 	},

@@ -36,7 +36,7 @@ var Table = []Deviation{
 		Why:      "if the replacements do not get it, more evictions would be in vain", Test: "TestCompatibility_situations_haveTheOutcomeOfEachValue/many pods of a workload change"},
 	{Name: "recommendations that keep changing", Flag: "eviction-backoff", Ours: "30m0s", Theirs: "0s",
 		Upstream: "evicts each pod again as soon as its requests are outside the bounds",
-		Podfit:   "after the pods of a workload were replaced twice, evicts the replacements only after a back-off from 30 minutes to 6 hours, with the reason `ChangesTooOften`; the rescue of an OOM-killed replacement waits from 10 seconds to 5 minutes, as the kubelet does before it restarts a container",
+		Podfit:   "after the pods of a workload were replaced twice, evicts the replacements only after a back-off from 30 minutes to 6 hours, with the reason `ChangesTooOften`; the second and each further rescue of an OOM-killed replacement waits from 10 seconds to 5 minutes, as the kubelet does before it restarts a container",
 		Why:      "a recommendation that moves up and down would restart the pods all the time", Test: "TestUpdater_hostileSituations_noPodIsEvictedAgainAndAgain"},
 	{Name: "pods that are not ready", Weakness: "W-14", Flag: "updater-rules", Ours: "podfit", Theirs: "upstream",
 		Upstream: "counts pods that are not ready; does not limit disruptions for controllers of unknown kinds",
