@@ -78,12 +78,16 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 		p.adviseCPU(name, 95, 100, 110)
 	}
 	addresses := map[string]string{"admin": p.servePage(p.Kubeconfig, "-n", p.ns)}
+	var viewer string // kubeconfig of web-view
 	for _, account := range []string{"web-view", "web-without-usage"} {
 		kubeconfig, err := p.Identity(t.Context(), account)
 		if err != nil {
 			t.Fatal(err)
 		}
 		addresses[account] = p.servePage(kubeconfig, "-n", p.ns)
+		if account == "web-view" {
+			viewer = kubeconfig
+		}
 	}
 	const known = "At risk: 1 of 2 workloads | Could be given back: 0.20 cores"
 	const unknown = "Whether workloads are at risk is not known yet | Could be given back: not known yet"
@@ -114,6 +118,18 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 		_, body, err := fetched(t.Context(), addresses["web-view"], page, "")
 		if err != nil || !strings.Contains(body, "podfit may not list nodes") {
 			t.Errorf("%s of web-view does not say that nodes are not known: %v", page, err)
+		}
+	}
+	// A report needs the same rights. What is not known is named, and the exit code is 0.
+	report := string(p.reported(viewer, "table"))
+	_, got, _ := strings.Cut(report, "AT RISK")
+	_, want, found := strings.Cut(string(p.reported(p.Kubeconfig, "table")), "AT RISK")
+	if !found || got != want {
+		t.Errorf("the report of web-view has\n%s\nwant the workloads of the admin\n%s", got, want)
+	}
+	for _, note := range []string{"No right to list nodes", "No right to list SizingProfiles"} {
+		if !strings.Contains(report, note) {
+			t.Errorf("the report of web-view does not say %q:\n%s", note, report)
 		}
 	}
 }
