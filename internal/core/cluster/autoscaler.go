@@ -59,6 +59,9 @@ func (m Mode) Evicts() bool { return m == Recreate || m == Auto || m == InPlaceO
 // Resizes reports whether pods are resized in place in this mode.
 func (m Mode) Resizes() bool { return m == InPlaceOrRecreate || m == InPlace }
 
+// OnlyInPlace reports whether running pods are changed by resizes in place only.
+func (m Mode) OnlyInPlace() bool { return m.Resizes() && !m.Evicts() }
+
 // An Autoscaler is a VerticalPodAutoscaler. It is parsed once, when the watch delivers it.
 type Autoscaler struct {
 	Key

@@ -260,7 +260,7 @@ var stepTexts = map[derivation.StepName]stepText{
 		return "margin of that model: " + percent(s.Evidence.Margin), ""
 	},
 	derivation.StepWindowMax: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return fmt.Sprintf("highest of %s days", number(s.Evidence.Days)), hours(s.Evidence)
+		return "highest of " + plural(s.Evidence.Days, "day"), hours(s.Evidence)
 	},
 	derivation.StepSeason: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		return "highest around this hour before", fmt.Sprintf("usage repeats after %s", plural(s.Evidence.Days, "day"))

@@ -37,7 +37,7 @@ func (b *Book) CanShrink(d *decision.Decision) bool {
 	p := d.Pod
 	mode := d.Autoscaler.Mode
 	if d.Do != decision.Leave || isKilled(d) || !shrinkReasons[d.Reason.Code] || b.Allowed(d.Autoscaler) == room.Off || len(d.With) == 0 ||
-		!mode.Resizes() || mode == cluster.InPlace && !b.InPlace || p.IsBoosted() {
+		!mode.Resizes() || mode.OnlyInPlace() && !b.InPlace || p.IsBoosted() {
 		return false
 	}
 	return p.Phase == cluster.Running && p.IsAnyRunning() && !p.IsResizing() && !change.IsAsked(p, d.With) &&

@@ -107,7 +107,7 @@ func (t *decider) mayFallBack() bool {
 
 // evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
 func (t *decider) evictsInstead() bool {
-	return t.d.Autoscaler.Mode == cluster.InPlaceOrRecreate && t.d.Wanted.Code != decision.BoostOver
+	return t.d.Autoscaler.Mode.Resizes() && t.d.Autoscaler.Mode.Evicts() && t.d.Wanted.Code != decision.BoostOver
 }
 
 // evictionBlocked returns why the pod may not be evicted now, and false if it may.
@@ -224,7 +224,7 @@ func (t *decider) whileResizing() {
 	takes := t.now.Sub(p.Resize.Since)
 	r := decision.Reason{Text: p.Resize.Message}
 	var failed, again bool // whether to evict if the mode allows it; whether to request another size
-	inPlaceOnly := t.d.Autoscaler.Mode == cluster.InPlace
+	inPlaceOnly := t.d.Autoscaler.Mode.OnlyInPlace()
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
 		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor && t.d.Wanted.Code != decision.Incomplete

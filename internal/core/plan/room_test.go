@@ -44,7 +44,7 @@ func TestPlan_fullNodes_stepsToMakeRoomAreAllowed(t *testing.T) {
 	steps := map[decision.ReasonCode]int{}
 	parts := 0
 	rapid.Check(t, func(t *rapid.T) {
-		for range 10 { // the steps are rare
+		for range 60 { // the steps are rare
 			w, b := drawFullNodes(t)
 			for _, d := range Begin(noon, w, b).entries {
 				steps[d.Reason.Code]++

@@ -2,21 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rescue tells which OOM-killed containers get more memory at once, and which pods may be deleted for that.
-package rescue
-
-import (
-	"slices"
-	"time"
-
-	"podfit.dev/podfit/internal/core/admissible"
-	"podfit.dev/podfit/internal/core/attempt"
-	"podfit.dev/podfit/internal/core/change"
-	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/need"
-	"podfit.dev/podfit/internal/core/policy"
-)
-
+//
 // An OOM rescue gives an OOM-killed container more memory at once: in place if the update mode resizes, else by eviction, else by
 // deletion. A pod that is down waits at most disruption.Limits.StuckFor for a resize that the kubelet carries out, and not at all for one
 // that the kubelet defers or that failed.
@@ -31,6 +17,24 @@ import (
 //     disruption.Limits.StuckFor: the pods of some databases become ready only together
 //
 // The back-off of deletions grows while the replacements are OOM-killed too (ledger.Ledger.LastDeletion).
+//
+// The checks that a rescue must pass are those with rescueResize, rescueEvict and deletePod in the table of package plan: it waits for no
+// canary and takes nothing from the share of an hour. A freeze stops it. It does not wait for a change window if the container was killed at
+// its own limit soon after its start.
+package rescue
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/attempt"
+	"podfit.dev/podfit/internal/core/change"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/policy"
+)
 
 // A Mode selects what is done for OOM-killed pods (--oom-rescue).
 type Mode uint8

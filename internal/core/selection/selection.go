@@ -53,7 +53,7 @@ func (s *Selector) Judge(d *decision.Decision) {
 	case !a.Mode.Updates() && !boosted:
 		d.Reason = decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
 		return
-	case a.Mode == cluster.InPlace && !s.InPlace && !boosted:
+	case a.Mode.OnlyInPlace() && !s.InPlace && !boosted:
 		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
 		return
 	}
@@ -116,7 +116,7 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 func (s *Selector) rescueBoosted(d *decision.Decision, fits []policy.Fitted) bool {
 	p := d.Pod
 	mode := d.Autoscaler.Mode
-	if !mode.Updates() || mode == cluster.InPlace && !s.InPlace || !s.Rescues.Counter.Health(p).IsDown() ||
+	if !mode.Updates() || mode.OnlyInPlace() && !s.InPlace || !s.Rescues.Counter.Health(p).IsDown() ||
 		p.Node == "" || p.Controller.IsZero() || s.Ledger.IsEvicted(s.Now, p) {
 		return false
 	}
@@ -135,7 +135,7 @@ func (s *Selector) rescueBoosted(d *decision.Decision, fits []policy.Fitted) boo
 // because of an OOM kill gets more memory: it would never be ready, so its boost would never end.
 func (s *Selector) judgeBoosted(d *decision.Decision) {
 	fits := d.With
-	if d.Autoscaler.Mode == cluster.Off {
+	if !d.Autoscaler.Mode.Applies() {
 		fits = nil
 	}
 	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.Now)

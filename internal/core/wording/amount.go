@@ -17,14 +17,17 @@ const (
 	gi = 1 << 30
 )
 
-// How amounts are written, by where people read them. Texts that name a request as it is in a manifest use cluster.Format. 1.5 GiB is
+// How amounts are written, by where people read them. 1.5 GiB is
 //
 //	1536Mi     Amount, Figure  explanations; up to 10 GiB without a decimal, so that they can be compared
 //	1.5Gi      Cell            tables on a terminal
 //	1.5 Gi     Spaced          the page
-//	1.5 GiB    Total, Totals   sums over pods
+//	1.5 GiB    Total           sums over pods
+//	1.50 GiB   Totals          sums over pods on the page
 //	1.5 GiB    Rounded         capacity plans
 //	1.50 GiB   Measured        results of backtests
+//	1536Mi     review.Quantity manifests: exact
+//	1.5Gi      cluster.Format  requests in reasons, logs and events
 
 // Amount returns a readable amount: memory in MiB below 10 GiB.
 func Amount(res cluster.Resource, v int64) string {
@@ -133,7 +136,7 @@ func Total(res cluster.Resource, v int64) string {
 	return Trimmed(inGiB, 2) + " GiB"
 }
 
-// Totals formats a sum over pods: "1.5 cores, 3 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
+// Totals formats a sum over pods: "1.50 cores, 3.00 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
 func Totals(r cluster.Resources) string {
 	var parts []string
 	switch {

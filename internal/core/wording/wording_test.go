@@ -49,7 +49,8 @@ func TestWording_values_areWrittenForPeople(t *testing.T) {
 func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 	const mi, gi = 1 << 20, 1 << 30
 	forms := []func(cluster.Resource, int64) string{
-		Amount, func(r cluster.Resource, v int64) string { return Figure(r, float64(v)) }, Cell, Spaced, Total, Rounded,
+		cluster.Format, Amount, func(r cluster.Resource, v int64) string { return Figure(r, float64(v)) }, Cell, Spaced, Total,
+		func(r cluster.Resource, v int64) string { return Totals(cluster.Resources{}.Set(r, v)) }, Rounded,
 		func(r cluster.Resource, v int64) string { return Measured(r, r.InUnits(v)) },
 	}
 	for _, c := range []struct {
@@ -57,13 +58,13 @@ func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 		v    int64
 		want string
 	}{
-		{cluster.Memory, 3 * gi / 2, "1536Mi, 1536Mi, 1.5Gi, 1.5 Gi, 1.5 GiB, 1.5 GiB, 1.50 GiB"},
-		{cluster.Memory, 2 * gi, "2Gi, 2Gi, 2.0Gi, 2 Gi, 2 GiB, 2 GiB, 2.00 GiB"},
-		{cluster.Memory, 300 * mi, "300Mi, 300Mi, 300Mi, 300 Mi, 0.29 GiB, 0.3 GiB, 300 MiB"},
-		{cluster.Memory, 49 * gi / 4, "12.2Gi, 12.2Gi, 12.2Gi, 12.2 Gi, 12 GiB, 12 GiB, 12.2 GiB"},
-		{cluster.CPU, 350, "350m, 350m, 350m, 350m, 0.35 cores, 0.3 cores, 350m"},
-		{cluster.CPU, 1500, "1500m, 1500m, 1.5, 1.5, 1.5 cores, 1.5 cores, 1.50 cores"},
-		{cluster.CPU, 96_000, "96, 96, 96, 96, 96 cores, 96 cores, 96.00 cores"},
+		{cluster.Memory, 3 * gi / 2, "1.5Gi, 1536Mi, 1536Mi, 1.5Gi, 1.5 Gi, 1.5 GiB, 1.50 GiB, 1.5 GiB, 1.50 GiB"},
+		{cluster.Memory, 2 * gi, "2Gi, 2Gi, 2Gi, 2.0Gi, 2 Gi, 2 GiB, 2.00 GiB, 2 GiB, 2.00 GiB"},
+		{cluster.Memory, 300 * mi, "300Mi, 300Mi, 300Mi, 300Mi, 300 Mi, 0.29 GiB, 0.29 GiB, 0.3 GiB, 300 MiB"},
+		{cluster.Memory, 49 * gi / 4, "12.2Gi, 12.2Gi, 12.2Gi, 12.2Gi, 12.2 Gi, 12 GiB, 12.2 GiB, 12 GiB, 12.2 GiB"},
+		{cluster.CPU, 350, "350m, 350m, 350m, 350m, 350m, 0.35 cores, 0.35 cores, 0.3 cores, 350m"},
+		{cluster.CPU, 1500, "1500m, 1500m, 1500m, 1.5, 1.5, 1.5 cores, 1.50 cores, 1.5 cores, 1.50 cores"},
+		{cluster.CPU, 96_000, "96, 96, 96, 96, 96, 96 cores, 96 cores, 96 cores, 96.00 cores"},
 	} {
 		var got []string
 		for _, form := range forms {

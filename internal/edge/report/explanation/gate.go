@@ -14,10 +14,10 @@ var gates = map[gate.Name]string{
 	gate.Requirements: "eviction requirements", gate.Replacements: "replacements of evicted pods", gate.EvictionEffect: "effect of earlier evictions",
 	gate.ResizeEffect: "effect of earlier resizes", gate.Probe: "test eviction of another pod", gate.Frequency: "number of recent replacements",
 	gate.EvictionRefusal: "back-off after a refused eviction", gate.ResizeRefusal: "back-off after a refused resize",
-	gate.Replicas: "number of replicas", gate.MinReplicas: "minimum of replicas", gate.Canary: "canary",
+	gate.Replicas: "number of replicas", gate.MinReplicas: "minimum of replicas", gate.WayBack: "way back for a failed canary", gate.Canary: "canary",
 	gate.HourlyShare: "share of requests changed in an hour", gate.SurgeEffect: "back-off after a failed surge", gate.Budget: "eviction tolerance",
 	gate.Resizing: "resize in progress", gate.Started: "start of the pod", gate.Kills: "number of OOM kills", gate.Data: "data of the pod",
-	gate.Rescue: "rescue of another pod", gate.Others: "other pods of the disruption budget", gate.DeletionRefusal: "back-off after a refused deletion",
+	gate.Rescue: "rescue of another pod", gate.Others: "other pods of the disruption budget", gate.Announcement: "record of the updater", gate.DeletionRefusal: "back-off after a refused deletion",
 }
 
 // gateWords returns the words for a gate.
