@@ -4,6 +4,7 @@
 package wording
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,42 @@ func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s %d: %s, want %s", c.res, c.v, text, c.want)
+		}
+	}
+}
+
+// What is very small, very large or no number at all is readable, too.
+func TestAmounts_extremes_areReadable(t *testing.T) {
+	const mi, gi = 1 << 20, 1 << 30
+	for _, c := range []struct{ got, want string }{
+		{Figure(cluster.CPU, math.NaN()), "0"},
+		{Figure(cluster.CPU, -5), "0"},
+		{Figure(cluster.CPU, 2.25), "2.2m"},
+		{Figure(cluster.CPU, 12_340), "12.3"},
+		{Figure(cluster.CPU, 1_234_000), "1234"},
+		{Figure(cluster.Memory, math.Inf(1)), "909.5Ti"},
+		{Figure(cluster.Memory, 100), "100"},
+		{Figure(cluster.Memory, 5<<10), "5Ki"},
+		{Figure(cluster.Memory, 2.5*mi), "2.5Mi"},
+		{Figure(cluster.Memory, 8*gi), "8Gi"},
+		{Amount(cluster.Memory, 500), "500"},
+		{Cell(cluster.Memory, 1), "1Mi"},
+		{Spaced(cluster.Memory, 500), "500 B"},
+		{Spaced(cluster.Memory, 5<<10), "5 Ki"},
+		{Spaced(cluster.Memory, 12*gi), "12 Gi"},
+		{Total(cluster.CPU, 3), "3m"},
+		{Total(cluster.CPU, -3), "-3m"},
+		{Total(cluster.Memory, 5*mi/2), "2.5 MiB"},
+		{Total(cluster.CPU, 1_234_567), "1,235 cores"},
+		{Totals(cluster.Amounts(50, 5*mi)), "50m, 5 MiB"},
+		{Totals(cluster.Resources{}), ""},
+		{Totals(cluster.Amounts(1_234_500, 12*gi)), "1,235 cores, 12 GiB"},
+		{Number(0), "0"},
+		{Measured(cluster.CPU, 0), "0 cores"},
+		{Measured(cluster.CPU, 0.0025), "2.5m"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
 		}
 	}
 }
