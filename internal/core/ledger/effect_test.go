@@ -629,3 +629,23 @@ func TestLedger_replicaSetIsDeleted_recordsAreForgotten(t *testing.T) {
 		t.Errorf("after an hour: %+v, eviction %+v", states[0], states[0].Eviction)
 	}
 }
+
+// While another replacement is missing, the recommendation falls, and the replacement is resized in place, which the kubelet defers. It still
+// runs with the requests that the eviction was for.
+func TestLedger_replacementIsResizedToANewerRecommendation_evictionHadAnEffect(t *testing.T) {
+	pod := podsOf(1)[0]
+	for name, tt := range map[string]struct {
+		created int64 // what the replacement was created with, and runs with
+		want    int
+	}{"it was sized": {3000, 0}, "it was not sized": {1000, 1}} {
+		l := New()
+		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(3000), Newest: pod.Created})
+		replacement := withCPU(pod, "1", noon.Add(time.Minute), 100)
+		c := &replacement.Containers[0]
+		c.Applied = &cluster.Applied{Requests: cluster.Amounts(tt.created, 1<<30)}
+		replacement.Resize = &cluster.Resize{State: cluster.ResizeDeferred}
+		if n, _ := l.IneffectiveEvictions(db, l.Effective(wants(fits(100), replacement))); n != tt.want {
+			t.Errorf("%s: %d evictions without effect, want %d", name, n, tt.want)
+		}
+	}
+}

@@ -126,8 +126,9 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
 		return false, true
 	}
-	asExpected := hasRequests(d.Pod, e.with)
-	asNow := hasRequests(d.Pod, d.With)
+	p := withRunning(d.Pod)
+	asExpected := hasRequests(p, e.with)
+	asNow := hasRequests(p, d.With)
 	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	help = shown && asExpected && !asNow
@@ -141,6 +142,22 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 
 // isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
 func (e *eviction) isAsBefore(p *cluster.Pod) bool { return sameRequests(requestsOf(p), e.previous) }
+
+// withRunning returns a pod with the requests and limits that its containers run with: the spec of a pod whose resize is not completed says
+// nothing about how the pod was created.
+func withRunning(p *cluster.Pod) *cluster.Pod {
+	if !p.IsResizing() {
+		return p
+	}
+	out := *p
+	out.Containers = slices.Clone(p.Containers)
+	for i := range out.Containers {
+		c := &out.Containers[i]
+		c.Requests, c.Limits = c.Running()
+		c.Applied = nil
+	}
+	return &out
+}
 
 func requestsOf(p *cluster.Pod) []policy.Fitted {
 	out := make([]policy.Fitted, len(p.Containers))
