@@ -780,11 +780,12 @@ func TestExplain_times_areLocalWithTheTimeFromNow(t *testing.T) {
 	}
 	zone, _ := time.Now().Zone()
 	s := newShop(t, 3)
+	deferred := time.Now().Add(-2 * time.Minute)
 	for i := range 3 {
-		s.pod(i, fmt.Sprintf(`{"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Deferred","message":"full","lastTransitionTime":%q}]}}`, ago(2*time.Minute)))
+		s.pod(i, fmt.Sprintf(`{"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Deferred","message":"full","lastTransitionTime":%q}]}}`, deferred.UTC().Format(time.RFC3339)))
 	}
 	got := s.text("deploy/cart")
-	since := time.Now().Add(-2 * time.Minute).In(time.Local).Format("15:04")
+	since := deferred.In(time.Local).Format("15:04")
 	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+", ") || zone == "UTC" {
 		t.Errorf("no local times, such as %s, in\n%s", since, got)
 	}
