@@ -209,7 +209,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NoContainerRunning,
-		Meaning: "No container of the pod runs; they wait for their next start, for example in `CrashLoopBackOff`. The API server refuses to resize such a pod. " +
+		Meaning: "No container of the pod runs: all of them have ended, and none has started again yet. Some versions of Kubernetes refuse to resize such a pod. " +
 			"In mode `InPlaceOrRecreate` the pod is evicted instead; in mode `InPlace` it is left as it is.",
 		Remedy: "Find out why the containers end: `kubectl -n NAMESPACE logs POD --previous`. In mode `InPlace`, delete the pod, so that a replacement gets the recommendation.",
 	},

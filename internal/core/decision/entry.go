@@ -57,8 +57,8 @@ var entries = map[ReasonCode]entry{
 		"Delete and create the pod to apply the recommendation"},
 	Starting: {name: "Starting", text: "The pod is starting. It can be resized when it runs"},
 	NoContainerRunning: {name: "NothingRuns",
-		text:    "No container of the pod is running, and Kubernetes refuses to resize such a pod",
-		instead: "The pod is evicted because it cannot be resized while no container is running.",
+		text:    "No container of the pod is running, and some versions of Kubernetes refuse to resize such a pod",
+		instead: "The pod is evicted because no container is running, and some versions of Kubernetes refuse to resize such a pod.",
 	},
 	Unscheduled: {name: "Unscheduled", attention: true, text: "The pod has no node yet. Its events show the cause"},
 	TooFewReplicas: {name: "TooFewReplicas", attention: true, text: "The controller has {live pods}, less than the minimum of {want}. " +

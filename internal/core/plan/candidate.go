@@ -130,10 +130,10 @@ func (t *decider) inPlace() {
 	switch {
 	case p.Phase == cluster.Pending:
 		t.leave(decision.Reason{Code: decision.Starting})
+	case change.IsAsked(p, with) && !change.SameSize(p, with):
+		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet, or no container has started since
 	case !t.d.Rescue && !p.IsAnyRunning():
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
-	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.backoff.AsksEnoughLess(last, with):

@@ -371,3 +371,24 @@ func TestPlan_scaledDownByOneWithoutReplacementAndWatchLate_evictsNoPod(t *testi
 		}
 	}
 }
+
+// A container that ends soon after its resize reports the old requests until it starts again. It starts with the new ones, so its pod is not evicted.
+func TestPlan_containerEndedAfterItsResize_podIsNotEvicted(t *testing.T) {
+	b := DefaultBudget()
+	b.InPlace = true
+	for _, mode := range []cluster.Mode{cluster.InPlaceOrRecreate, cluster.InPlace} {
+		w, a := shrinking(3)
+		a.Mode = mode
+		ended := w.Governed[0].Pods[0]
+		ended.Ready = false
+		c := &ended.Containers[0]
+		c.Applied = &cluster.Applied{Requests: c.Requests}
+		c.Requests = cluster.Amounts(100, 128<<20)
+		c.Exit = &cluster.Exit{Code: 1, Now: true, Started: noon.Add(-2 * time.Second), Finished: noon.Add(-time.Second)}
+		ds := Begin(noon, w, b).Decisions()
+		i := slices.IndexFunc(ds, func(d decision.Decision) bool { return d.Pod == ended })
+		if d := ds[i]; d.Do != decision.Leave || d.Reason.Code != decision.ResizeRunning {
+			t.Errorf("%s: the pod is to %s: %s", mode, d.Do, d.Reason)
+		}
+	}
+}
