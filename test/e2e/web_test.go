@@ -135,6 +135,10 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 		at.apply(w.manifest(), w.autoscaler("Off"))
 		at.start("steady", 2)
 	}
+	changed := steady("changed")
+	p.apply(changed.manifest(), changed.ownAutoscaler("InPlaceOrRecreate"))
+	p.start("changed", 1)
+	p.advise("350m", "262144k", "changed")
 	p.apply(webAccounts)
 	one, all, none := p.token("web-one"), p.token("web-all"), p.token("web-none")
 	kubeconfig, err := p.Identity(t.Context(), "web-server")
@@ -181,6 +185,15 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 			}
 		}
 	}
+	p.eventually("the activity has the reason and the amounts of a resize of another process", resized, func(context.Context) error {
+		status, body, err := fetched(t.Context(), address, "/activity?format=json&action=resize", one)
+		for _, want := range []string{`"reason":"BelowRange"`, "app CPU 100m → 350m", "is below the lower bound", `"workload":"Deployment/changed"`} {
+			if err == nil && !strings.Contains(body, want) {
+				err = fmt.Errorf("status %d, no %s in %s", status, want, body)
+			}
+		}
+		return err
+	})
 	for name, tt := range map[string]struct {
 		path, token string
 		want        int

@@ -210,19 +210,17 @@ func (r *reporter) changed(d *decision.Decision) {
 	if d.Rescue {
 		r.events.Autoscaler(a, event.OOMRescued, rescueText(d))
 	}
+	r.events.Changed(d)
+	log := r.logger(d)
 	switch d.Do {
 	case decision.Delete:
-		r.logger(d).Info("Deleted a pod")
-		r.events.Pod(d.Pod, event.OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+		log.Info("Deleted a pod")
 	case decision.Surge:
-		r.logger(d).Info("Began a surge")
-		r.events.Pod(d.Pod, event.Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
+		log.Info("Began a surge")
 	case decision.Evict:
-		r.logger(d).Info("Evicted a pod")
-		r.events.Evicted(d.Pod, a)
+		log.Info("Evicted a pod")
 	case decision.Resize, decision.Leave:
-		r.logger(d).Info("Resized a pod in place")
-		r.events.Resized(d.Pod)
+		log.Info("Resized a pod in place")
 	}
 }
 

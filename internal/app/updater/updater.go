@@ -160,8 +160,7 @@ type replacementDryRunner interface {
 
 // eventRecorder writes Kubernetes events.
 type eventRecorder interface {
-	Evicted(*cluster.Pod, *cluster.Autoscaler)
-	Resized(*cluster.Pod)
+	Changed(*decision.Decision)
 	ResizeSkipped(*cluster.Pod)
 	Pod(p *cluster.Pod, reason, message string)
 	Autoscaler(a *cluster.Autoscaler, reason, message string)
@@ -170,8 +169,7 @@ type eventRecorder interface {
 // noEvents drops all events.
 type noEvents struct{}
 
-func (noEvents) Evicted(*cluster.Pod, *cluster.Autoscaler)      {}
-func (noEvents) Resized(*cluster.Pod)                           {}
+func (noEvents) Changed(*decision.Decision)                     {}
 func (noEvents) ResizeSkipped(*cluster.Pod)                     {}
 func (noEvents) Pod(*cluster.Pod, string, string)               {}
 func (noEvents) Autoscaler(*cluster.Autoscaler, string, string) {}

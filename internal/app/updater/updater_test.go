@@ -21,6 +21,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -139,10 +140,12 @@ func (y *fakeCluster) record(s string) {
 	defer y.mu.Unlock()
 	y.recorded = append(y.recorded, s)
 }
-func (y *fakeCluster) Evicted(p *cluster.Pod, _ *cluster.Autoscaler) { y.record("evicted " + p.Name) }
-func (y *fakeCluster) Resized(p *cluster.Pod)                        { y.record("resized " + p.Name) }
-func (y *fakeCluster) ResizeSkipped(p *cluster.Pod)                  { y.record("skipped " + p.Name) }
-func (y *fakeCluster) Pod(p *cluster.Pod, reason, _ string)          { y.record(reason + " " + p.Name) }
+func (y *fakeCluster) ResizeSkipped(p *cluster.Pod)         { y.record("skipped " + p.Name) }
+func (y *fakeCluster) Pod(p *cluster.Pod, reason, _ string) { y.record(reason + " " + p.Name) }
+func (y *fakeCluster) Changed(d *decision.Decision) {
+	y.record(map[decision.Act]string{decision.Evict: "evicted", decision.Resize: "resized", decision.Delete: "OOMRescue", decision.Surge: "Surge"}[d.Do] + " " + d.Pod.Name)
+}
+
 func (y *fakeCluster) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 	y.record(reason + " " + a.Name + ": " + message)
 }

@@ -51,12 +51,13 @@ func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
 				continue
 			}
 		}
-		j.add(entryOf(now, d))
+		j.add(EntryOf(now, d))
 	}
 	j.left = left
 }
 
-func entryOf(now time.Time, d *decision.Decision) Entry {
+// EntryOf returns the entry of a decision.
+func EntryOf(now time.Time, d *decision.Decision) Entry {
 	e := Entry{At: now, Pod: d.Pod.Key, Workload: d.Pod.Workload(), Act: d.Do.String(), Reason: d.Reason.Code.String(), Text: d.Reason.String()}
 	if d.Autoscaler != nil {
 		e.VPA = d.Autoscaler.Name

@@ -105,9 +105,13 @@ func (p *podfit) event(namespace, text string) {
 	s.note("event in %s: %s", namespace, text)
 }
 
-func (p *podfit) Evicted(*cluster.Pod, *cluster.Autoscaler) {}
-func (p *podfit) Resized(*cluster.Pod)                      {}
-func (p *podfit) ResizeSkipped(*cluster.Pod)                {}
+func (p *podfit) ResizeSkipped(*cluster.Pod) {}
+func (p *podfit) Changed(d *decision.Decision) {
+	if d.Do == decision.Delete || d.Do == decision.Surge {
+		p.event(d.Pod.Namespace, d.Do.String()+" "+d.Pod.Name)
+	}
+}
+
 func (p *podfit) Pod(o *cluster.Pod, reason, message string) {
 	p.event(o.Namespace, reason+" "+o.Name+": "+message)
 }

@@ -8,9 +8,19 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/tools/record"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
@@ -32,10 +42,15 @@ func TestRecorder_texts_areUpstreams(t *testing.T) {
 		}
 		got = f.Requests()
 	}
-	sent(func() { e.Resized(p) }, 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+	changed := func(do decision.Act) func() {
+		return func() {
+			e.Changed(&decision.Decision{Pod: p, Autoscaler: &cluster.Autoscaler{Key: kubetest.WebKey, UID: "v1"}, Do: do, Reason: decision.Reason{Code: decision.QoSChange}})
+		}
+	}
+	sent(changed(decision.Resize), 1, "Pod", "u7", "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
 	sent(func() { e.ResizeSkipped(p) }, 2, "InPlaceResizeSkipped",
 		"Previously recorded in-place update was infeasible, current recommendation is not lower than previous, skipping resize")
-	sent(func() { e.Evicted(p, &cluster.Autoscaler{Key: kubetest.WebKey, UID: "v1"}) }, 4,
+	sent(changed(decision.Evict), 4,
 		"VerticalPodAutoscaler", "autoscaling.k8s.io/v1", "EvictedPod", "VPA Updater evicted Pod web-1-0 to apply resource recommendation.")
 	sent(func() { e.Pod(p, "EvictedByVPA", "again") }, 5, "EvictedByVPA")
 	e.Stop()
@@ -128,4 +143,75 @@ func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
 		panic(err)
 	}
 	return cs
+}
+
+// What the page shows of an event is what the updater has decided, also if it is the second one with the same text, of which client-go sends only
+// the count and the time.
+func TestRecorder_secondResizeOfAPod_eventHasItsOwnReasonAndAmounts(t *testing.T) {
+	kept := &keptEvents{}
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(sink{kept})
+	r := &Recorder{broadcaster: b, recorder: b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Source})}
+	p := &cluster.Pod{
+		Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7", Top: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
+		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 512<<20)}},
+	}
+	for i, to := range []int64{109, 300} {
+		d := &decision.Decision{
+			Pod: p, Autoscaler: &cluster.Autoscaler{Key: kubetest.WebKey}, Do: decision.Resize,
+			With:   []policy.Fitted{{Container: "app", Requests: cluster.Amounts(to, 512<<20)}},
+			Reason: decision.Reason{Code: decision.AboveRange, Container: "app", Resource: cluster.CPU, From: 400, To: to},
+		}
+		r.Changed(d)
+		kubetest.Eventually(t, "the event is sent", func() bool { return kept.count() == i+1 })
+		want := overview.EntryOf(time.Time{}, d)
+		got := entryOfEvent(kept.last(t))
+		got.At = time.Time{}
+		if got != want || want.Change != fmt.Sprintf("app CPU 400m → %dm", to) || want.Workload != p.Top {
+			t.Errorf("event %d: the page gets\n%+v, want\n%+v", i, got, want)
+		}
+	}
+	r.Stop()
+}
+
+// keptEvents is an API server that keeps one event.
+type keptEvents struct {
+	record.EventSink
+
+	mu     sync.Mutex
+	stored []byte
+	writes int
+}
+
+func (k *keptEvents) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.writes
+}
+
+func (k *keptEvents) last(t *testing.T) *corev1.Event {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var e corev1.Event
+	if err := json.Unmarshal(k.stored, &e); err != nil {
+		t.Fatal(err)
+	}
+	return &e
+}
+
+func (k *keptEvents) Create(e *corev1.Event) (*corev1.Event, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	data, err := json.Marshal(e)
+	k.stored, k.writes = data, k.writes+1
+	return e, err
+}
+
+func (k *keptEvents) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	data, err := strategicpatch.StrategicMergePatch(k.stored, patch, corev1.Event{})
+	k.stored, k.writes = data, k.writes+1
+	return e, err
 }

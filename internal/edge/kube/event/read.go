@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -124,16 +125,47 @@ func Recent(ctx context.Context, c *kube.Clients, namespace string) ([]overview.
 // isOurs reports whether the updater has sent an event. Anyone who may write events can claim to be another component, but components do not.
 func isOurs(e *corev1.Event) bool { return cmp.Or(e.Source.Component, e.ReportingController) == Source }
 
-// eventActs are the acts of the updater that events report.
-var eventActs = map[string]string{EvictedByVPA: "evict", InPlaceResizedByVPA: "resize"}
+// The annotations of events about changes. The API server limits the texts of events to upstream's, which name neither a reason nor an amount.
+const (
+	annotationReason   = "podfit.dev/reason"      // stable name of the reason
+	annotationText     = "podfit.dev/reason-text" // the reason as sentences
+	annotationChange   = "podfit.dev/change"      // requests before and after
+	annotationWorkload = "podfit.dev/workload"    // GROUP/KIND/NAME
+	annotationVPA      = "podfit.dev/vpa"
 
+	maxAnnotation = 1024 // bytes of an annotation that are read, as of the text of an event
+)
+
+// annotationsOf returns the annotations of the event about a change.
+func annotationsOf(d *decision.Decision) map[string]string {
+	e := overview.EntryOf(time.Time{}, d)
+	out := map[string]string{annotationReason: e.Reason, annotationText: e.Text, annotationWorkload: strings.Join([]string{e.Workload.Group, e.Workload.Kind, e.Workload.Name}, "/")}
+	for key, value := range map[string]string{annotationChange: e.Change, annotationVPA: e.VPA} {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// entryOfEvent returns what an event reports. Events of upstream and of earlier versions have no annotations.
 func entryOfEvent(e *corev1.Event) overview.Entry {
-	act := eventActs[e.Reason]
-	if act == "" {
-		act = "leave"
+	read := func(key string) string {
+		value := e.Annotations[key]
+		return strings.Clone(strings.ToValidUTF8(value[:min(len(value), maxAnnotation)], ""))
 	}
-	return overview.Entry{
-		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
-		Act: act, Reason: e.Reason, Text: strings.TrimSpace(e.Message),
+	out := overview.Entry{
+		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}, Act: decision.Leave.String(),
+		Reason: cmp.Or(read(annotationReason), e.Reason), Text: cmp.Or(read(annotationText), strings.TrimSpace(e.Message)),
+		Change: read(annotationChange), VPA: read(annotationVPA),
 	}
+	for act, c := range changes {
+		if c.reason == e.Reason {
+			out.Act = act.String()
+		}
+	}
+	if of := strings.Split(read(annotationWorkload), "/"); len(of) == 3 {
+		out.Workload = cluster.Workload{Group: of[0], Kind: of[1], Namespace: out.Pod.Namespace, Name: of[2]}
+	}
+	return out
 }

@@ -6,6 +6,8 @@
 package event
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +16,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -50,25 +53,54 @@ type Recorder struct {
 // NewRecorder returns a Recorder. Stop ends it.
 func NewRecorder(c *kube.Clients) *Recorder {
 	b := record.NewBroadcaster()
-	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events.CoreV1().Events("")})
+	b.StartRecordingToSink(sink{&typedcorev1.EventSinkImpl{Interface: c.Events.CoreV1().Events("")}})
 	return &Recorder{
 		broadcaster: b,
 		recorder:    b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Source}),
 	}
 }
 
+// A sink sends the annotations of an event also if it stands for several: client-go patches only the count and the time then, so that the
+// annotations would be those of the first one.
+type sink struct{ record.EventSink }
+
+// Patch implements record.EventSink.
+func (s sink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	var patch map[string]any
+	if len(e.Annotations) > 0 && json.Unmarshal(data, &patch) == nil {
+		patch["metadata"] = map[string]any{"annotations": e.Annotations}
+		with, err := json.Marshal(patch)
+		if err != nil {
+			return nil, err
+		}
+		data = with
+	}
+	return s.EventSink.Patch(e, data)
+}
+
 // Stop sends the queued events and ends.
 func (r *Recorder) Stop() { r.broadcaster.Shutdown() }
 
-// Evicted sends events about an evicted pod to the pod and its autoscaler.
-func (r *Recorder) Evicted(p *cluster.Pod, a *cluster.Autoscaler) {
-	r.Pod(p, EvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation.")
-	r.Autoscaler(a, EvictedPod, "VPA Updater evicted Pod "+p.Name+" to apply resource recommendation.")
+// changes are the events about changes, by action. The text of the last two ends with the reason.
+var changes = map[decision.Act]struct{ reason, text string }{
+	decision.Evict:  {EvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation."},
+	decision.Resize: {InPlaceResizedByVPA, "Pod was resized in place by VPA Updater."},
+	decision.Delete: {OOMRescued, "Pod was deleted by podfit to give it more memory. "},
+	decision.Surge:  {Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "},
 }
 
-// Resized sends an event about a pod that was resized in place.
-func (r *Recorder) Resized(p *cluster.Pod) {
-	r.Pod(p, InPlaceResizedByVPA, "Pod was resized in place by VPA Updater.")
+// Changed sends an event about a change that was carried out to the pod, with the reason and the amounts as annotations, and about an eviction
+// to the autoscaler, too.
+func (r *Recorder) Changed(d *decision.Decision) {
+	c := changes[d.Do]
+	text := c.text
+	if d.Do == decision.Delete || d.Do == decision.Surge {
+		text += d.Reason.String()
+	}
+	r.recorder.AnnotatedEventf(referenceTo(d.Pod), annotationsOf(d), corev1.EventTypeNormal, c.reason, "%s", text)
+	if d.Do == decision.Evict {
+		r.Autoscaler(d.Autoscaler, EvictedPod, "VPA Updater evicted Pod "+d.Pod.Name+" to apply resource recommendation.")
+	}
 }
 
 // ResizeSkipped sends an event about a pod that is not resized, because a resize to a smaller size was infeasible on its node.
@@ -79,9 +111,11 @@ func (r *Recorder) ResizeSkipped(p *cluster.Pod) {
 
 // Pod sends an event about a pod.
 func (r *Recorder) Pod(p *cluster.Pod, reason, message string) {
-	r.recorder.Event(&corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
-	}, corev1.EventTypeNormal, reason, message)
+	r.recorder.Event(referenceTo(p), corev1.EventTypeNormal, reason, message)
+}
+
+func referenceTo(p *cluster.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
 }
 
 // Autoscaler sends an event about an autoscaler.
