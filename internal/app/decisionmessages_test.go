@@ -4,6 +4,8 @@
 package app
 
 import (
+	"go/ast"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,14 +17,16 @@ import (
 // A decisionMessage explains a reason code to operators.
 type decisionMessage struct {
 	Code    decision.ReasonCode
-	Example decision.Reason // without Code
+	Example decision.Reason   // without Code
+	Others  []decision.Reason // examples of its other texts, without Code
 	Meaning string
 	Remedy  string
 }
 
 // Text returns the example as podfit writes it in logs and events.
-func (m *decisionMessage) Text() string {
-	r := m.Example
+func (m *decisionMessage) Text() string { return m.textOf(m.Example) }
+
+func (m *decisionMessage) textOf(r decision.Reason) string {
 	r.Code = m.Code
 	return r.String()
 }
@@ -75,6 +79,58 @@ func TestMessages_everyCode_hasTextMeaningAndRemedy(t *testing.T) {
 	}
 }
 
+// docs/messages.md is the only place that has all texts of all reasons: a text without an example there could change unnoticed.
+func TestDecisionMessages_eachTextOfEachReason_hasExample(t *testing.T) {
+	texts := textsOfReasons(t)
+	for _, m := range decisionMessages {
+		examples := append(slices.Clone(m.Others), m.Example)
+		has := func(is func(r decision.Reason) bool) bool { return slices.ContainsFunc(examples, is) }
+		of := texts[m.Code.String()]
+		if of == nil {
+			t.Errorf("core/decision has no texts for %s", m.Code)
+		}
+		for field, examplesOf := range map[string]struct{ one, other bool }{
+			"undated": {has(func(r decision.Reason) bool {
+				return r.Until.IsZero() && (r.Text == "" || !slices.Contains(of, "withText"))
+			}), has(func(r decision.Reason) bool { return !r.Until.IsZero() })},
+			"withText": {has(func(r decision.Reason) bool { return r.Text != "" }), has(func(r decision.Reason) bool { return r.Text == "" })},
+			"instead":  {m.FallbackText() != "", true},
+		} {
+			if slices.Contains(of, field) && !(examplesOf.one && examplesOf.other) {
+				t.Errorf("%s has no example with and without the text %s", m.Code, field)
+			}
+		}
+	}
+}
+
+// textsOfReasons returns the fields of each entry with a text in core/decision, by the name of its reason.
+func textsOfReasons(t *testing.T) map[string][]string {
+	out := map[string][]string{}
+	src := parse(t, decisionDir)
+	for _, file := range src.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			entry, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			name, fields := "", []string(nil)
+			for _, e := range entry.Elts {
+				if kv, keyed := e.(*ast.KeyValueExpr); keyed {
+					fields = append(fields, constantName(kv.Key))
+					if constantName(kv.Key) == "name" {
+						name, _ = src.constant(kv.Value)
+					}
+				}
+			}
+			if name != "" {
+				out[name] = fields
+			}
+			return true
+		})
+	}
+	return out
+}
+
 // exampleTime is the time in the examples.
 var exampleTime = time.Date(2026, time.March, 2, 14, 30, 0, 0, time.UTC)
 
@@ -89,6 +145,10 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.BelowRange, Example: decision.Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte},
+		Others: []decision.Reason{
+			{Resource: cluster.CPU, From: 1000, To: 2000, Part: true},
+			{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, Fallback: decision.QoSChange, Surge: true},
+		},
 		Meaning: "A request of a container is below the lower bound of its recommendation. The pod is resized or evicted, whatever its age.",
 		Remedy: "No action is required. To see the bounds, run `kubectl -n NAMESPACE describe vpa VPA`. " +
 			"To allow only increases or only decreases by eviction, set `spec.updatePolicy.evictionRequirements`.",
@@ -106,6 +166,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.OutOfMemory, Example: decision.Reason{Resource: cluster.Memory, Container: "app", From: 250 * mebibyte, To: 400 * mebibyte, For: 3 * time.Minute},
+		Others: []decision.Reason{
+			{Resource: cluster.Memory, From: 250 * mebibyte, To: 400 * mebibyte, Text: "node-7"},
+		},
 		Meaning: "A container was OOM-killed within `--evict-after-oom-threshold` (10 minutes by default) after its start, and its recommendation differs from its request. " +
 			"The pod is resized or evicted immediately.",
 		Remedy: "No action is required: each OOM kill raises the recommendation. If the kills continue, look at the condition `OOMKillLoop` with `kubectl -n NAMESPACE describe vpa VPA`.",
@@ -140,11 +203,13 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.MakesRoom, Example: decision.Reason{Resource: cluster.CPU, Container: "app", From: 3000, To: 2000, Text: "shop/cart-0"},
+		Others:  []decision.Reason{{Resource: cluster.CPU, Container: "app", From: 3000, To: 2000}},
 		Meaning: "The resize of another pod does not fit on the node, and this pod requests more than its target. It is resized in place to its target, without a restart, whatever its age. The text names the other pod, if it is in the same namespace; `podfit explain` names it also if it is in another one, for users who may list the pods of all namespaces.",
 		Remedy:  "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off --overwrite`. The flag `--make-room` of the updater applies to all VPAs without the annotation.",
 	},
 	{
 		Code: decision.MovesForRoom, Example: decision.Reason{Text: "shop/cart-0"},
+		Others: []decision.Reason{{}},
 		Meaning: "The resize of another pod does not fit on the node, and shrinking pods on the node is not enough. This pod is replaced by a surge or an eviction, because its replacement fits on another node and no other set of moves costs less. " +
 			"It happens only with `--make-room=move`. The text names the other pod as for `MakesRoom`.",
 		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink --overwrite`.",
@@ -172,6 +237,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.PodTooYoung, Example: decision.Reason{Until: exampleTime},
+		Others:  []decision.Reason{{}},
 		Meaning: "The requests are within the bounds, and the pod is younger than `--in-recommendation-bounds-eviction-lifetime-threshold`. Until the given time, only a request outside of the bounds is a reason to update it.",
 		Remedy:  "No action is required. To apply the target now, delete the pod: `kubectl -n NAMESPACE delete pod POD`.",
 	},
@@ -194,6 +260,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.Boosted, Example: decision.Reason{Until: exampleTime},
+		Others:  []decision.Reason{{}},
 		Meaning: "The startup boost of the pod has not ended. Nothing else is changed until then.",
 		Remedy:  "No action is required. If the pod never becomes ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
 	},
@@ -238,6 +305,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NotReady, Example: decision.Reason{Have: 1, Want: 3},
+		Others:  []decision.Reason{{Have: 1, Want: 3, Until: exampleTime}},
 		Meaning: "So many pods of the controller are not available that no further pod may be disrupted (`--eviction-tolerance`). A pod is available when it has been ready for the `minReadySeconds` of its controller and, in a StatefulSet, for `--statefulset-pause`. This is normal while replacements start.",
 		Remedy:  "If it lasts, find out why pods are not ready: `kubectl -n NAMESPACE get pods` and `kubectl -n NAMESPACE describe pod POD`.",
 	},
@@ -254,6 +322,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.BackingOff, Example: decision.Reason{Until: exampleTime, Have: 3, Text: "eviction"},
+		Others: []decision.Reason{{Until: exampleTime, Have: 1, Text: "resize"}},
 		Meaning: "The last changes did not help: replacements came back without the recommended size, or a resize was undone. The workload is left as it is until the given time; the delay doubles up to 6 hours, from `--eviction-backoff` after an eviction and from 5 minutes after a resize. " +
 			"Usually the admission webhook was not called for new pods, or another program sets requests after it.",
 		Remedy: "Compare the requests of a new pod with the VPA: `kubectl -n NAMESPACE get pod POD -o yaml`. Without the annotation `vpaUpdates`, the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml` " +
@@ -261,6 +330,10 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NotSizedAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
+		Others: []decision.Reason{
+			{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700, Want: 1},
+			{Until: exampleTime, Text: "pods.example.com: connection refused"},
+		},
 		Meaning: "The replacement of an evicted pod came back without the recommended size, of this workload or of the last one that was changed in the cluster. So before the next eviction or surge, podfit created a replacement in a dry run (`kubectl create --dry-run=server`), " +
 			"and it would not get the recommended size either. No pod is evicted. podfit repeats the dry run after `--eviction-backoff`, and continues as soon as it succeeds.",
 		Remedy: "If the reason says that the webhook was not called: check `kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml`, that the API server can reach the Service of the admission controller, and its log. " +
@@ -285,6 +358,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code:    decision.ResizeRunning,
+		Others:  []decision.Reason{{Until: exampleTime}},
 		Meaning: "The kubelet is resizing the pod. If that takes more than an hour, the pod is evicted, if the update mode allows it. A pod that is not ready because of OOM kills waits for 10 minutes (`--oom-rescue`).",
 		Remedy:  "If it lasts, look at the node: `kubectl -n NAMESPACE describe pod POD`, then the log of the kubelet.",
 	},
@@ -344,6 +418,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.Unanswered, Example: decision.Reason{For: 12 * time.Minute, Text: "context deadline exceeded", Until: exampleTime},
+		Others:  []decision.Reason{{Text: "context deadline exceeded", Until: exampleTime}},
 		Meaning: "The API server did not answer a request to evict or resize the pod, so the change may have been made. It is reported as an event if there was no answer for 10 minutes.",
 		Remedy: "Check the API server and the webhooks that it calls for pods: `kubectl get --raw='/readyz?verbose'` and `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`. " +
 			"Check the network between the updater and the API server.",
@@ -428,11 +503,13 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.BudgetOfOthers, Example: decision.Reason{Text: "cart", Have: 1, Want: 2},
+		Others:  []decision.Reason{{Text: "cart, shop"}},
 		Meaning: "The pod is OOM-killed again and again, and a PodDisruptionBudget does not allow its eviction. It is not deleted, because the PodDisruptionBudget also lacks pods that are not ready for other reasons, or more than one PodDisruptionBudget selects the pod.",
 		Remedy:  "Find out why the other pods are not ready: `kubectl -n NAMESPACE get pods` and `kubectl -n NAMESPACE describe pdb`. To let podfit evict pods that are not ready, set `unhealthyPodEvictionPolicy: AlwaysAllow` in the PodDisruptionBudget.",
 	},
 	{
 		Code:    decision.RescueInProgress,
+		Others:  []decision.Reason{{Text: "cart-0"}},
 		Meaning: "Another pod of the workload was deleted to rescue it from OOM kills. The next one is deleted when the replacement is ready, was OOM-killed with the new size, too, or has been running for 10 minutes without becoming ready.",
 		Remedy:  "No action is required. If the replacement does not become ready, find the cause with `kubectl -n NAMESPACE describe pod POD`.",
 	},
@@ -462,12 +539,14 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.OutsideWindow, Example: decision.Reason{Until: exampleTime},
+		Others: []decision.Reason{{}, {Text: "unknown time zone Berlin"}},
 		Meaning: "The annotation `podfit.dev/change-window` of the VPA or its namespace allows changes only at certain times, and it is not such a time, or the annotation is invalid. " +
 			"Pods with a container that was OOM-killed soon after its start do not wait.",
 		Remedy: "No action is required if the time is as intended. If the annotation is invalid, correct it: the text names the mistake. See [rollout.md](rollout.md#change-windows).",
 	},
 	{
 		Code: decision.BlastRadius, Example: decision.Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},
+		Others:  []decision.Reason{{Until: exampleTime}},
 		Meaning: "In the last hour, podfit has changed pods with as large a share of the requests of the namespace or the cluster as `--max-change-per-hour-namespace` or `--max-change-per-hour-cluster` allows, and the change of this pod would exceed it.",
 		Remedy:  "No action is required. To change more pods per hour, raise the flag.",
 	},
@@ -480,6 +559,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.RoomReserved, Example: decision.Reason{Text: "shop/web-7d4-x2x9z", Until: exampleTime},
+		Others: []decision.Reason{{Until: exampleTime}},
 		Meaning: "The node has too little room for the resizes of all its pods. Pods get room by priority, then in the order in which they began to wait. A resize of this pod would take room that another pod gets first: by a resize of the same pass, or when other pods have moved. " +
 			"The text names that pod as for `MakesRoom`. A pod waits for others at most 5 minutes; then it gets free room before all others. OOM-killed pods do not wait for others.",
 		Remedy: "No action is required. To give the pod room first, set a PriorityClass with a higher value in the pod template of its workload.",
@@ -530,6 +610,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.AwaitingCapacity, Example: decision.Reason{Text: cluster.Amounts(2000, 4096*mebibyte).String(), Until: exampleTime},
+		Others: []decision.Reason{{Text: cluster.Amounts(2000, 4096*mebibyte).String()}},
 		Meaning: "No node has free room for a replacement with the new requests, so the pod is not evicted yet. podfit has created a ProvisioningRequest or a placeholder pod with the size of the replacement, " +
 			"or creates it when the requests for the same workload and for other workloads are done. When the ProvisioningRequest is provisioned or the placeholder pod has a node, the pod is evicted.",
 		Remedy: "No action is required if a cluster autoscaler adds nodes. Otherwise add a node. To see the requests, run `kubectl get pods -A -l podfit.dev/placeholder=true` and, " +

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -430,7 +431,7 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 	s := newShop(t, 1)
 	assumed, given := s.text("deploy/cart"), s.text("deploy/cart", "--min-replicas=1")
-	if !strings.Contains(assumed, "WAITS. The controller has 1 live pod") || !strings.Contains(assumed, "--min-replicas=2") {
+	if !strings.Contains(strings.Join(strings.Fields(assumed), " "), "WAITS. "+decision.Reason{Code: decision.TooFewReplicas, Have: 1, Want: 2}.String()) || !strings.Contains(assumed, "--min-replicas=2") {
 		t.Errorf("with the default minimum:\n%s", assumed)
 	}
 	if !strings.Contains(given, "RESIZE in place") || strings.Contains(given, "--min-replicas") {
@@ -519,7 +520,8 @@ func TestExplain_updaterWithCompatibilityUpstream_nextIsAnotherAction(t *testing
 	for i := range 3 {
 		s.pod(i, resizing("PodResizePending", "Infeasible"))
 	}
-	for flags, want := range map[string]string{`["updater"]`: "cart-7d9f-2: WAITS. No node can hold a pod", `["updater","--compatibility=upstream"]`: "cart-7d9f-0: EVICT in the next pass"} {
+	waits := decision.Reason{Code: decision.NoNodeFits, Text: cluster.Amounts(600, 1276<<20).String()}
+	for flags, want := range map[string]string{`["updater"]`: "cart-7d9f-2: WAITS. " + waits.String(), `["updater","--compatibility=upstream"]`: "cart-7d9f-0: EVICT in the next pass"} {
 		s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", flags)
 		if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, want) || strings.Contains(got, "Assumed for the updater") {
 			t.Errorf("%s: no %q, or flags are assumed that are known: %s", flags, want, got)
@@ -714,7 +716,7 @@ func TestExplain_modeOff_saysWhatWouldHappenIfSwitchedOn(t *testing.T) {
 		s := newShop(t, 3)
 		s.vpa(mode, "")
 		got := s.text("deploy/cart")
-		for _, want := range []string{"no change. Update mode " + mode + " does not change running pods.", "With update mode InPlaceOrRecreate, cart-7d9f-0: RESIZE in place", "patch vpa cart"} {
+		for _, want := range []string{"no change. " + decision.Reason{Code: decision.ModeOff, Text: mode}.String(), "With update mode InPlaceOrRecreate, cart-7d9f-0: RESIZE in place", "patch vpa cart"} {
 			if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 				t.Errorf("mode %s: no %q in\n%s", mode, want, got)
 			}

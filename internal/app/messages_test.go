@@ -295,7 +295,7 @@ func writeDecisions(b *strings.Builder) {
 
 - the label ` + "`reason`" + ` of the metric ` + "`podfit_updater_decisions`" + `, by its name (the label ` + "`act`" + ` is the decision),
 - the attribute ` + "`reason`" + ` in the log of the updater, as a text,
-- the text after the colon in the event ` + "`UpdateHeld`" + `, if it is a reason that may need your attention.
+- the text after the colon in the event ` + "`UpdateHeld`" + `, if the reason may need your attention: its entry then has the line "Event".
 
 Times are in UTC.
 `)
@@ -311,8 +311,14 @@ Times are in UTC.
 				continue
 			}
 			fmt.Fprintf(b, "\n#### Reason `%s`\n\n- Text: `%s`\n", m.Code, m.Text())
+			for _, other := range m.Others {
+				fmt.Fprintf(b, "- Other text: `%s`\n", m.textOf(other))
+			}
 			if text := m.FallbackText(); text != "" {
 				fmt.Fprintf(b, "- Text if the pod is evicted instead: `%s`\n", text)
+			}
+			if m.Code.NeedsAttention() {
+				fmt.Fprintf(b, "- Event: `%s`\n", event.UpdateHeld)
 			}
 			entry(b, m.Meaning, m.Remedy)
 		}

@@ -58,7 +58,7 @@ func TestUpdater_dryRunFails_isReportedOnlyIfWebhookCannotBeCalled(t *testing.T)
 		text string
 		made int
 	}{
-		"webhook cannot be called": {fmt.Errorf("dry run: %w", kube.ErrWebhook), decision.NotSizedAtAdmission, "would not be created", 1},
+		"webhook cannot be called": {fmt.Errorf("dry run: %w", kube.ErrWebhook), decision.NotSizedAtAdmission, kube.ErrWebhook.Error(), 1},
 		"quota is exceeded":        {fmt.Errorf("dry run: %w", kube.ErrQuota), decision.BackingOff, "", 1},
 		"pod is gone":              {fmt.Errorf("dry run: %w", kube.ErrNotFound), decision.BackingOff, "", 1},
 		"request is late":          {context.DeadlineExceeded, decision.BackingOff, "", 1},

@@ -20,6 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
 )
@@ -403,7 +404,7 @@ func TestUpdater_evictionHasNoAnswer_writesEvent(t *testing.T) {
 		if n := server.attempts["evict web-0"]; n != 1 {
 			t.Errorf("%d attempts, want 1", n)
 		}
-		if got := server.events("UpdateHeld"); len(got) != 1 || !strings.Contains(got[0], "has confirmed no change of the pod") || !strings.Contains(got[0], "boom") {
+		if got := server.events("UpdateHeld"); len(got) != 1 || countHeld(got, decision.Reason{Code: decision.Unanswered, For: 10 * time.Minute, Text: anyText}) != 1 || !strings.Contains(got[0], "boom") {
 			t.Errorf("unexpected events: %q", got)
 		}
 	})

@@ -279,22 +279,22 @@ func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
 	flip := 0
 	for name, c := range map[string]struct {
 		world       func(*crashCluster)
-		most, tried int    // deletions, and attempts
-		evicts      int    // evictions at most
-		held        string // part of an UpdateHeld event that is expected
+		most, tried int             // deletions, and attempts
+		evicts      int             // evictions at most
+		held        decision.Reason // of an event UpdateHeld that is expected
 	}{
 		"recommendation does not grow": {world: func(y *crashCluster) { y.need, y.advise = endless, fixed(smallMemory) }},
-		"replacement is killed too":    {world: func(y *crashCluster) { y.need, y.advise = endless, fixed(4*smallMemory) }, most: 1, tried: 1, held: "was OOM-killed too"},
+		"replacement is killed too":    {world: func(y *crashCluster) { y.need, y.advise = endless, fixed(4*smallMemory) }, most: 1, tried: 1, held: decision.Reason{Code: decision.NotEnoughMemory, From: 8 * smallMemory, To: 8 * smallMemory}},
 		"recommendation always grows":  {world: func(y *crashCluster) { y.need = endless }, most: 14, tried: 14},
 		"recommendation grows by a few bytes": {world: func(y *crashCluster) {
 			y.need, y.advise = endless, func(most int64) int64 { return max(2*smallMemory, most+64<<10) }
 		}, most: 1, tried: 1},
-		"data would be lost":      {world: func(y *crashCluster) { y.need, y.data = endless, true }, held: "volume with data"},
-		"flag is evict":           {world: func(y *crashCluster) { y.config.OOMRescue = rescueEvict }, held: "PodDisruptionBudget"},
-		"budget lacks other pods": {world: func(y *crashCluster) { y.desired = 5 }, held: "lacks other pods"},
+		"data would be lost":      {world: func(y *crashCluster) { y.need, y.data = endless, true }, held: decision.Reason{Code: decision.DataWouldBeLost}},
+		"flag is evict":           {world: func(y *crashCluster) { y.config.OOMRescue = rescueEvict }, held: decision.Reason{Code: decision.DisruptionBudget, Text: anyText}},
+		"budget lacks other pods": {world: func(y *crashCluster) { y.desired = 5 }, held: decision.Reason{Code: decision.BudgetOfOthers, Text: anyText, Have: 2, Want: 5}},
 		"deletion is forbidden": {world: func(y *crashCluster) {
 			y.deletion = func(*cluster.Pod) (bool, error) { return false, fmt.Errorf("delete: %w", kube.ErrForbidden) }
-		}, tried: 100, held: "refused the deletion"},
+		}, tried: 100, held: decision.Reason{Code: decision.DeletionRefused, Text: anyText}},
 		"pod changes before each deletion": {world: func(y *crashCluster) {
 			y.deletion = func(*cluster.Pod) (bool, error) { return false, fmt.Errorf("delete: %w", kube.ErrBusy) }
 		}, tried: 100},
@@ -304,7 +304,7 @@ func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
 		"no answer, carried out late": {world: func(y *crashCluster) {
 			y.deletion = func(*cluster.Pod) (bool, error) { return true, lost }
 		}, most: 2, tried: 2},
-		"replacements get the old size": {world: func(y *crashCluster) { y.need, y.forgets = endless, true }, most: 14, tried: 14, held: "had no lasting effect"},
+		"replacements get the old size": {world: func(y *crashCluster) { y.need, y.forgets = endless, true }, most: 14, tried: 14, held: decision.Reason{Code: decision.BackingOff, Have: 1, Text: anyText}},
 		"budget changes each minute": {world: func(y *crashCluster) {
 			y.need = endless
 			y.need = func(time.Time) int64 {
@@ -323,15 +323,14 @@ func TestUpdater_rescueDoesNotHelp_deletionsAreBounded(t *testing.T) {
 				if y.removed["delete"] > c.most || y.tried > c.tried || y.removed["evict"] > c.evicts {
 					t.Errorf("%v, and %d attempts to delete; want at most %d deletions, %d attempts and %d evictions", y.removed, y.tried, c.most, c.tried, c.evicts)
 				}
-				if !slices.ContainsFunc(y.recorded, func(e string) bool {
-					return c.held == "" || strings.HasPrefix(e, "UpdateHeld ") && strings.Contains(e, c.held)
-				}) && c.held != "" {
-					t.Errorf("no event UpdateHeld with %q: %q", c.held, y.recorded)
+				expects := c.held.Code != decision.Fits
+				if expects && countHeld(y.recorded, c.held) == 0 {
+					t.Errorf("no event UpdateHeld with the reason %s: %q", c.held.Code, y.recorded)
 				}
 				if n := y.eventCount("UpdateHeld "); n > 40 {
 					t.Errorf("%d events UpdateHeld in 30 hours", n)
 				}
-				if last := y.last(); c.held != "" && (last.Status != watcher.False && last.Status != watcher.True || len(y.conditions) > 60) {
+				if last := y.last(); expects && (last.Status != watcher.False && last.Status != watcher.True || len(y.conditions) > 60) {
 					t.Errorf("%d conditions were written, the last one is %+v", len(y.conditions), last)
 				}
 				t.Logf("%v, %d attempts, %d events", y.removed, y.tried, len(y.recorded))
@@ -355,7 +354,8 @@ func TestUpdater_oomKilledPodIsRescued_conditionSaysSoForAnHour(t *testing.T) {
 				y := newCrashCluster(t, c.mode, 1)
 				y.desired = c.desired
 				u := y.during(30 * time.Minute)
-				if got := y.last(); got.Type != v1alpha1.ConditionOOMRescue || got.Status != watcher.True || got.Reason != c.want || !strings.Contains(got.Message, "OOM-killed") {
+				why := decision.Reason{Code: decision.OutOfMemory, Resource: cluster.Memory, From: 64 << 20, To: 164 << 20, For: 5 * time.Second}
+				if got := y.last(); got.Type != v1alpha1.ConditionOOMRescue || got.Status != watcher.True || got.Reason != c.want || !strings.Contains(got.Message, why.String()) {
 					t.Errorf("condition %+v, want True with reason %s", got, c.want)
 				}
 				n := len(y.conditions)

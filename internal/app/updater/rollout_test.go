@@ -81,7 +81,7 @@ func TestUpdater_freezeDuringAPass_sendsNothingMore(t *testing.T) {
 					if codes[decision.Frozen] == 0 {
 						t.Errorf("reasons %v", codes)
 					}
-					events := strings.Count(strings.Join(f.recorded, "\n"), "Changes are frozen by the ConfigMap kube-system/podfit-freeze (incident 7).")
+					events := countHeld(f.recorded, decision.Reason{Code: decision.Frozen, Text: "ConfigMap kube-system/podfit-freeze (incident 7)"})
 					if events == 0 || events > 28 {
 						t.Errorf("%d events: %q", events, f.recorded)
 					}

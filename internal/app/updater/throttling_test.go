@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/throttling"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -166,7 +167,7 @@ func TestUpdater_canaryAndStatesCannotBeStored_evictsNothingAndReportsIt(t *test
 		y := newFakeCluster(cluster.Recreate)
 		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute}
 		y.run(t, time.Hour)
-		if len(y.done) > 0 || y.eventCount("UpdateHeld") != 1 || !strings.Contains(strings.Join(y.recorded, "\n"), "podfit cannot store UpdateState objects") {
+		if len(y.done) > 0 || y.eventCount("UpdateHeld") != 1 || countHeld(y.recorded, decision.Reason{Code: decision.NoWayBack}) != 1 {
 			t.Errorf("done %q, events %q", y.done, y.recorded)
 		}
 	})

@@ -195,7 +195,8 @@ func busyInput() *Input {
 func TestExplain_scene_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, name := range sortedKeys(explained) {
-		fmt.Fprintf(&out, "# %s\n%s\n", name, render(Explain(explained[name]())))
+		in := explained[name]()
+		fmt.Fprintf(&out, "# %s\n%s\n", name, in.named(t, render(Explain(in))))
 	}
 	golden(t, "explanations.txt", out.String())
 }

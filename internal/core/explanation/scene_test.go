@@ -6,6 +6,7 @@ package explanation
 import (
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -91,6 +92,32 @@ func (in *Input) protect(healthy, desired int32) {
 		Name: "cart", Healthy: healthy, Desired: desired, Current: true,
 		Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Op: cluster.In, Values: []string{"cart"}}}},
 	})
+}
+
+// named returns a text with the names of the reasons of an input instead of their sentences, which docs/messages.md has.
+func (in *Input) named(t *testing.T, text string) string {
+	t.Helper()
+	var reasons []decision.Reason
+	for i := range in.Decisions {
+		reasons = append(reasons, in.Decisions[i].Reason)
+	}
+	for _, gates := range []map[string][]gate.Gate{in.Gates, in.EvictionGates} {
+		for _, of := range gates {
+			for _, g := range of {
+				reasons = append(reasons, g.Reason)
+			}
+		}
+	}
+	sentences := map[decision.ReasonCode]string{}
+	for _, r := range reasons {
+		sentence := strings.TrimSuffix(r.String(), ".")
+		if other, ok := sentences[r.Code]; ok && other != sentence {
+			t.Errorf("two reasons have the name %s: %s, %s", r.Code, sentence, other)
+		}
+		sentences[r.Code] = sentence
+		text = strings.ReplaceAll(text, sentence, "<"+r.Code.String()+">")
+	}
+	return text
 }
 
 // render returns an explanation as text for golden files.

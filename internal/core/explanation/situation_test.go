@@ -275,7 +275,7 @@ func TestSituations_scene_matchesGoldenFile(t *testing.T) {
 		c.edit(in)
 		fmt.Fprintf(&out, "# %s\n", name)
 		for _, s := range situations(in) {
-			fmt.Fprintf(&out, "%s: %s\n%s\n", s.Code, s.Title, s.Text)
+			fmt.Fprintf(&out, "%s: %s\n%s\n", s.Code, s.Title, in.named(t, s.Text))
 			if s.Advice.Text != "" {
 				fmt.Fprintf(&out, "> %s\n> %s\n", s.Advice.Text, s.Advice.Command)
 			}

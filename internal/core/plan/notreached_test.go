@@ -53,7 +53,7 @@ func TestPlan_apiServerNotReached_reasonIsNotARefusal(t *testing.T) {
 		p.Refused(d, decision.Refusal{Kind: decision.NotReached, Text: "connection refused"})
 		for when, ds := range map[string][]decision.Decision{"same pass": p.Decisions(), "next pass": Begin(noon.Add(30*time.Second), y.world(2, l), y.budget()).Decisions()} {
 			i := slices.IndexFunc(ds, func(o decision.Decision) bool { return o.Pod.UID == d.Pod.UID })
-			if r := ds[i].Reason; r.Code != decision.ServerNotReached || !strings.Contains(r.String(), "connection refused") || r.Until.IsZero() {
+			if r := ds[i].Reason; r.Code != decision.ServerNotReached || !strings.Contains(r.Text, "connection refused") || r.Until.IsZero() {
 				t.Errorf("%s, %s: the reason is %s: %s", mode, when, r.Code, r)
 			}
 		}

@@ -135,10 +135,9 @@ func TestPlan_newSizeExceedsQuota_reasonNamesQuota(t *testing.T) {
 	y := &tenancy{template: 100, want: 700, hard: 1000, mode: cluster.Recreate}
 	y.pods = []*cluster.Pod{y.pod(noon.AddDate(0, 0, -2), 400)}
 	w := y.world(1, nil)
-	got := Plan(noon, w, y.budget())[0].Reason.String()
-	want := "A pod with the new requests would exceed a ResourceQuota: the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left."
-	if got != want {
-		t.Errorf("got %q", got)
+	want := decision.Reason{Code: decision.OverQuota, Text: "the cpu requests of the pod are 700m, and ResourceQuota compute has 600m left"}
+	if got := Plan(noon, w, y.budget())[0].Reason; got != want {
+		t.Errorf("got %s", reasonData(got))
 	}
 	w.Limits["shop"] = policy.Limits{Quotas: &cluster.Quotas{TooMany: true}}
 	if d := Plan(noon, w, y.budget())[0]; d.Reason.Code != decision.OverQuota {
@@ -258,7 +257,7 @@ func TestPlan_quotaHasRoomForOnePod_reasonNamesOtherChanges(t *testing.T) {
 			for _, d := range Plan(noon, y.world(4, ledger.New()), y.budget()) {
 				if d.Do != decision.Leave {
 					changes++
-				} else if note := strings.Contains(d.Reason.String(), "after the other changes of this pass"); d.Reason.Code != decision.OverQuota || note != tt.note {
+				} else if note := strings.Contains(d.Reason.Text, "after the other changes of this pass"); d.Reason.Code != decision.OverQuota || note != tt.note {
 					t.Errorf("%s is left because: %s", d.Pod.Name, d.Reason)
 				}
 			}

@@ -75,9 +75,9 @@ func TestPass_quotaRefusesResizeOfSibling_podIsNotEvicted(t *testing.T) {
 			if evicts != tt.evicts {
 				t.Fatalf("evicted: %t, want %t: %s because %s", evicts, tt.evicts, own.Do, own.Reason)
 			}
-			want := "A pod with the new requests would exceed a ResourceQuota: exceeded quota: compute."
-			if !tt.evicts && (own.Do != decision.Leave || own.Reason.String() != want) {
-				t.Errorf("%s because %s, want %s", own.Do, own.Reason, want)
+			want := decision.Reason{Code: decision.OverQuota, Text: "exceeded quota: compute"}
+			if !tt.evicts && (own.Do != decision.Leave || own.Reason != want) {
+				t.Errorf("%s because %s, want %s", own.Do, reasonData(own.Reason), reasonData(want))
 			}
 		})
 	}

@@ -190,7 +190,7 @@ func shuffle(r *rand.Rand, w *World) {
 func formatDecisions(ds []decision.Decision) string {
 	var b strings.Builder
 	for _, d := range ds {
-		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, d.Reason, d.Fallback, d.Unboost)
+		fmt.Fprintf(&b, "%s %s %s %v %v\n", d.Pod.Key, d.Do, reasonData(d.Reason), d.Fallback, d.Unboost)
 	}
 	return b.String()
 }
@@ -208,9 +208,9 @@ func (s *script) print(ds []decision.Decision, only []string, out *strings.Build
 		if d.Fallback {
 			act += "/evict"
 		}
-		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, d.Reason)
+		fmt.Fprintf(out, "%-*s  %-12s  %s", width, d.Pod.Key, act, reasonData(d.Reason))
 		if d.Do == decision.Leave && d.Wanted.Code != decision.Fits {
-			fmt.Fprintf(out, " (%s)", d.Wanted)
+			fmt.Fprintf(out, " (%s)", reasonData(d.Wanted))
 		}
 		if len(d.Unboost) > 0 {
 			fmt.Fprintf(out, " (unboost %s)", strings.Join(d.Unboost, ", "))

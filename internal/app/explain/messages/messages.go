@@ -18,13 +18,14 @@ var page string
 
 // A Message is one entry of the page. Its fields are Markdown without links.
 type Message struct {
-	Kind    string `json:"kind"` // such as Event, Reason, or Warning
-	Name    string `json:"name"` // with the state of a condition, such as "`Updating` False, reason `UpToDate`"
-	Object  string `json:"object,omitempty"`
-	Text    string `json:"text,omitempty"` // an example, or the text with "…" for names and values
-	Meaning string `json:"meaning,omitempty"`
-	Remedy  string `json:"remedy,omitempty"`
-	About   string `json:"about,omitempty"` // what holds for all messages in the log of a part of podfit
+	Kind    string   `json:"kind"` // such as Event, Reason, or Warning
+	Name    string   `json:"name"` // with the state of a condition, such as "`Updating` False, reason `UpToDate`"
+	Object  string   `json:"object,omitempty"`
+	Text    string   `json:"text,omitempty"` // an example, or the text with "…" for names and values
+	Meaning string   `json:"meaning,omitempty"`
+	Remedy  string   `json:"remedy,omitempty"`
+	About   string   `json:"about,omitempty"` // what holds for all messages in the log of a part of podfit
+	others  []string // further examples
 }
 
 // similar is the least share of the words of two texts that both have, so that they are the same text with other names and values.
@@ -50,7 +51,7 @@ func Find(what string) []Message {
 		func(name string) bool { return len(what) >= leastPart && strings.Contains(name, what) },
 	} {
 		named := slices.DeleteFunc(slices.Clone(all), func(m Message) bool {
-			return !slices.ContainsFunc(append(m.names(), m.Text), func(name string) bool { return is(strings.ToLower(name)) })
+			return !slices.ContainsFunc(slices.Concat(m.names(), []string{m.Text}, m.others), func(name string) bool { return is(strings.ToLower(name)) })
 		})
 		if what != "" && len(named) > 0 {
 			return named
@@ -60,7 +61,11 @@ func Find(what string) []Message {
 	least := similar
 	words := wordsOf(what)
 	for i := range all {
-		switch s := max(overlap(words, wordsOf(all[i].Text)), overlap(words, wordsOf(strings.Join(all[i].names(), " ")))); {
+		s := overlap(words, wordsOf(strings.Join(all[i].names(), " ")))
+		for _, text := range slices.Concat([]string{all[i].Text}, all[i].others) {
+			s = max(s, overlap(words, wordsOf(text)))
+		}
+		switch {
 		case s > least:
 			best = []Message{all[i]}
 			least = s
@@ -123,6 +128,8 @@ func (m *Message) set(key, value string) {
 		m.Object = value
 	case "Text":
 		m.Text = strings.Trim(value, "`")
+	case "Other text":
+		m.others = append(m.others, strings.Trim(value, "`"))
 	case "Meaning":
 		m.Meaning = value
 	case "Remedy":

@@ -23,6 +23,7 @@ func TestFind_namesAndTexts_theirMessages(t *testing.T) {
 		"The":                      nil,
 		"":                         nil,
 		"VPA Updater evicted Pod cart-7d9f-q8z to apply resource recommendation.":                                 {"`EvictedPod`"},
+		"No pod is changed, because the annotation podfit.dev/change-window is invalid: unknown day Mo.":          {"`ChangeWindow`"},
 		"The memory request 12Gi of container main is below the lower bound; the target is 14.5Gi.":               {"`BelowRange`"},
 		"The startup boost of the CPU has ended; the CPU request of container web is 400m and the target is 200m": {"`BoostOver`"},
 		"the memory request 3Gi of container web is above its limit 2Gi":                                          {"`the memory request 2Gi of container app is above its limit 1Gi`"},

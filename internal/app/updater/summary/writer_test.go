@@ -42,14 +42,14 @@ func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
 		},
 		"an evicted pod is still shown": {
 			[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.AlreadyEvicted})},
-			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods have the recommended size. 1 waits; pod w-1: The pod was evicted, and the watch still shows it as running."},
+			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods have the recommended size. 1 waits; pod w-1: " + decision.Reason{Code: decision.AlreadyEvicted}.String()},
 		},
 		"the most frequent reason": {
 			[]decision.Decision{
 				fits("w-1"), decide("w-5", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.BackingOff}),
 				decide("w-4", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited, Until: time.Now()}), decide("w-3", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}),
 			},
-			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods have the recommended size. 3 wait; pod w-3: The rate limit allows no more evictions or resizes in this pass."},
+			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods have the recommended size. 3 wait; pod w-3: " + decision.Reason{Code: decision.RateLimited}.String()},
 		},
 		"equally frequent reasons": {
 			[]decision.Decision{decide("w-1", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}), decide("w-2", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.OverQuota, Text: "q"})},
