@@ -9,13 +9,13 @@ import (
 	"html/template"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 //go:embed report.html
@@ -73,17 +73,17 @@ type card struct {
 	Name   string
 	Pods   string
 	Rows   []pageRow
-	Charts []chart
+	Charts []figure
 }
 
-type chart struct {
+type figure struct {
 	Title string
 	SVG   template.HTML
 }
 
 // WriteHTML writes the report as one self-contained page: no scripts, and no fonts or images from other servers.
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
-	style := look.Style(ownStyle + dotStyle())
+	style := look.Style(chart.Style + ownStyle)
 	data := pageData{
 		Style: template.CSS(style), Policy: look.Policy(style), Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
 		Workloads: len(c.Workloads), Learning: wording.Count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
@@ -95,15 +95,15 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 		data.Verdict += " " + wins(c)
 	}
 	for i, recommender := range c.Recommenders {
-		data.Legend = append(data.Legend, legend{recommender.Name, recommender.About, dotClass(i)})
+		data.Legend = append(data.Legend, legend{recommender.Name, recommender.About, colour(i)})
 		if data.Judged && c.Prices.Given() {
-			data.Money = append(data.Money, pageMoney{recommender.Name, fixed(2)(c.Total[i].Money), dotClass(i)})
+			data.Money = append(data.Money, pageMoney{recommender.Name, fixed(2)(c.Total[i].Money), colour(i)})
 		}
 	}
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 		if measured(c, res) {
 			data.Tables = append(data.Tables, tableOf(c, res))
-			data.Frontiers = append(data.Frontiers, template.HTML(frontier(c, res))) // generated here, with names escaped
+			data.Frontiers = append(data.Frontiers, frontier(c, res))
 		}
 	}
 	order := c.Worst()
@@ -133,7 +133,7 @@ func tableOf(c *replay.Comparison, res cluster.Resource) pageTable {
 			cells = append(cells, column.cells[i])
 		}
 		t.Rows = append(t.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(c.Best, i), Cells: cells,
+			Name: c.Recommenders[i].Name, Dot: colour(i), Best: slices.Contains(c.Best, i), Cells: cells,
 		})
 	}
 	return t
@@ -147,7 +147,7 @@ func cardOf(c *replay.Comparison, w *replay.WorkloadResult) card {
 	}
 	for i, outcome := range w.Outcomes {
 		out.Rows = append(out.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(w.Best, i), Cells: cardCells(outcome),
+			Name: c.Recommenders[i].Name, Dot: colour(i), Best: slices.Contains(w.Best, i), Cells: cardCells(outcome),
 		})
 	}
 	for i, name := range w.Containers {
@@ -160,7 +160,7 @@ func cardOf(c *replay.Comparison, w *replay.WorkloadResult) card {
 			if len(w.Containers) > 1 {
 				title = name + ", " + title
 			}
-			out.Charts = append(out.Charts, chart{title, template.HTML(svg)})
+			out.Charts = append(out.Charts, figure{title, svg})
 		}
 	}
 	return out
@@ -189,16 +189,4 @@ func cardCells(outcome replay.Outcome) []string {
 	cell(cpu.Days > 0, fixed(2)(cpu.Changes))
 	cell(outcome.Measured(), fixed(2)(outcome.Money))
 	return cells
-}
-
-// dotClass returns the class of the dot of a recommender.
-func dotClass(i int) string { return fmt.Sprintf("d%d", i%len(palette)) }
-
-// dotStyle returns the style of the dots.
-func dotStyle() string {
-	var out strings.Builder
-	for i, colour := range palette {
-		fmt.Fprintf(&out, ".d%d { background: %s; }\n", i, colour)
-	}
-	return out.String()
 }

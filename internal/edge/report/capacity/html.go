@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 //go:embed page.html
@@ -56,7 +57,7 @@ type pagePool struct {
 
 // html writes one page without scripts, which loads nothing.
 func html(w io.Writer, r *Report, _ Options) error {
-	style := look.Style(ownStyle)
+	style := look.Style(chart.Style + ownStyle)
 	data := pageData{
 		Title: "Capacity: " + terminal.Plain(r.Cluster), Policy: look.Policy(style), Style: template.CSS(style), Head: head(r), Notes: notes(r),
 		At: r.Now.UTC().Format(time.RFC1123),
@@ -76,7 +77,7 @@ func html(w io.Writer, r *Report, _ Options) error {
 		p := &r.Pools[i]
 		pool := pagePool{Name: terminal.Plain(p.Name), Lines: details(p)}
 		for k := range p.Resources {
-			if c := chart(&p.Resources[k]); c != "" {
+			if c := draw(&p.Resources[k]); c != "" {
 				pool.Charts = append(pool.Charts, c)
 			}
 		}
@@ -85,39 +86,26 @@ func html(w io.Writer, r *Report, _ Options) error {
 	return pageTemplate.Execute(w, data)
 }
 
-// The size of a chart, in pixels.
-const (
-	chartWidth  = 640
-	chartHeight = 120
-)
-
-// chart returns the forecast of a resource as SVG: the band, the expected line, and the capacity. It returns "" without a forecast.
-func chart(r *core.ResourcePlan) template.HTML {
+// draw returns the forecast of a resource: the band, the expected line, and the capacity. It returns "" without a forecast.
+func draw(r *core.ResourcePlan) template.HTML {
 	o := &r.Outlook
-	if len(o.High) < 2 || r.Capacity <= 0 {
+	days := len(o.High)
+	if days < 2 || r.Capacity <= 0 {
 		return ""
 	}
-	top := float64(r.Capacity)
-	for _, v := range o.High {
-		top = max(top, v)
+	top := max(float64(r.Capacity), slices.Max(o.High))
+	m := chart.New(640, 128, "cpu", fmt.Sprintf("Forecast of requested %s for %d days: the band, the expected line, and the capacity", r.Resource, days),
+		chart.Frame{Width: 640, Height: 120, X1: float64(days - 1), Y1: 1.05 * top})
+	band := make([]chart.Point, 2*days)
+	line := make([]chart.Point, days)
+	for i := range days {
+		x := float64(i)
+		band[i] = chart.Point{X: x, Y: o.High[i]}
+		band[2*days-1-i] = chart.Point{X: x, Y: o.Low[i]}
+		line[i] = chart.Point{X: x, Y: o.Middle[i]}
 	}
-	x := func(i int) float64 { return float64(i) * chartWidth / float64(len(o.High)-1) }
-	y := func(v float64) float64 { return chartHeight * (1 - v/(1.05*top)) }
-	var band, line strings.Builder
-	for i, v := range o.High {
-		fmt.Fprintf(&band, "%.1f,%.1f ", x(i), y(v))
-	}
-	for i := len(o.Low) - 1; i >= 0; i-- {
-		fmt.Fprintf(&band, "%.1f,%.1f ", x(i), y(o.Low[i]))
-	}
-	for i, v := range o.Middle {
-		fmt.Fprintf(&line, "%.1f,%.1f ", x(i), y(v))
-	}
-	c := y(float64(r.Capacity))
-	return template.HTML(fmt.Sprintf(
-		`<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="Forecast of requested %s for %d days: the band, the expected line, and the capacity">`+
-			`<polygon points="%s" fill="currentColor" fill-opacity="0.15"/><polyline points="%s" fill="none" stroke="currentColor"/>`+
-			`<line x1="0" y1="%.1f" x2="%d" y2="%.1f" stroke="currentColor" stroke-dasharray="4 3"/></svg><figcaption>%s, next %d days; dashed: capacity</figcaption>`,
-		chartWidth, chartHeight+8, chartWidth, chartHeight+8, r.Resource, len(o.High), strings.TrimSpace(band.String()), strings.TrimSpace(line.String()),
-		c, chartWidth, c, r.Resource, len(o.High)))
+	m.Area("area", band...)
+	m.Line("peak", line...)
+	m.Across("limit", float64(r.Capacity))
+	return m.HTML() + template.HTML(fmt.Sprintf("<figcaption>%s, next %d days; dashed: capacity</figcaption>", r.Resource, days))
 }
