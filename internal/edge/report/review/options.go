@@ -56,6 +56,24 @@ var formats = []struct {
 	{"krr-csv", (*printer).krrCSV},
 }
 
+// A printer collects the text of a report in a format.
+type printer struct {
+	terminal.Printer
+	content
+	err error
+}
+
+// tables writes the report for a terminal. The title of a list is the title of its first column.
+func (p *printer) tables(wide bool) {
+	d := p.shown(wide)
+	if p.options.Groups == nil {
+		for _, s := range d.Sections {
+			s.Table.Columns[0].Title = s.Title
+		}
+	}
+	p.Document(d)
+}
+
 // Write writes a report in a format.
 func Write(w io.Writer, format string, r *core.Report, o Options) error {
 	for _, f := range formats {
