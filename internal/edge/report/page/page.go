@@ -37,8 +37,8 @@ type Figure struct{ Name, Value, Detail string }
 type Section struct {
 	Title   string
 	Class   string // "act" or "wait": see the style sheet
-	Lead    string // emphasized, and followed by About
-	About   string
+	Lead    string // emphasized
+	About   string // follows Lead in the same paragraph
 	Text    []string
 	Command string
 	List    []string
@@ -105,9 +105,9 @@ func Write(w io.Writer, d *Document) error {
 	var out bytes.Buffer
 	err := page.Execute(&out, struct {
 		*Document
-		Policy string
+		Policy template.HTMLAttr // not escaped, so that it is short
 		Style  template.CSS
-	}{d, look.Policy(all), template.CSS(all)})
+	}{d, template.HTMLAttr(`content="` + look.Policy(all) + `"`), template.CSS(all)})
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
