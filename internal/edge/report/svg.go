@@ -124,7 +124,7 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) t
 func requests(changes []replay.Change, container int, res cluster.Resource, last int64) (out []chart.Point) {
 	for _, change := range changes {
 		if int(change.Container) == container && change.Resource == res && change.At <= last {
-			out = append(out, chart.Point{X: float64(change.At), Y: requested(change)})
+			out = append(out, chart.Point{X: float64(change.At), Y: res.InUnits(change.Request)})
 		}
 	}
 	return out
@@ -153,14 +153,6 @@ func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, 
 		top = max(top, used)
 	}
 	return low, high, top
-}
-
-// requested returns the new request of a change in cores or bytes.
-func requested(change replay.Change) float64 {
-	if change.Resource == cluster.CPU {
-		return float64(change.Request) * 0.001
-	}
-	return float64(change.Request)
 }
 
 // amountTicks returns round amounts up to a maximum: memory in whole MiB or GiB.

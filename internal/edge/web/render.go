@@ -36,6 +36,8 @@ var functions = template.FuncMap{
 	"list":    func(values ...any) []any { return values },
 }
 
+func ago(d time.Duration) string { return wording.Elapsed(d, "d") }
+
 // An item is a link of the navigation.
 type item struct{ Root, Path, ID, Text, Section string }
 
@@ -71,11 +73,8 @@ type page struct {
 	Body    any
 }
 
-// Assets of the layout.
-func (p *page) asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
-
 // Asset returns the relative address of a file.
-func (p *page) Asset(base string) string { return p.asset(base) }
+func (p *page) Asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
 
 // Link returns a link to a page, or only its text in an offline page.
 func (p *page) Link(path, text string) template.HTML {

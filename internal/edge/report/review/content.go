@@ -334,13 +334,22 @@ func other(row *core.Row, i int) string {
 	return strings.Join(parts, ", ")
 }
 
+// table returns a list of rows with the columns that all lists have, and more.
+func (c *content) table(title string, rows []*core.Row, wide bool, cells func(*core.Row) []string, more ...page.Column) page.Section {
+	t := &page.Table{Columns: append(c.columns(wide), more...)}
+	for _, row := range rows {
+		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), cells(row)...)})
+	}
+	return page.Section{Title: title, Table: t}
+}
+
 // risks returns the list of risks.
 func (c *content) risks(rows []*core.Row, wide bool) page.Section {
-	t := &page.Table{Columns: append(c.columns(wide), page.Column{Title: "WHY", Below: true})}
-	for _, row := range rows {
-		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), c.why(row)), High: row.Risk == core.SeverityHigh})
+	s := c.table("AT RISK", rows, wide, func(row *core.Row) []string { return []string{c.why(row)} }, page.Column{Title: "WHY", Below: true})
+	for i, row := range rows {
+		s.Table.Rows[i].High = row.Risk == core.SeverityHigh
 	}
-	return page.Section{Title: "AT RISK", Table: t}
+	return s
 }
 
 // narrow reports whether the terminal has no room for all columns.
@@ -348,18 +357,13 @@ func (c *content) narrow() bool { return c.options.Width > 0 && c.options.Width 
 
 // waste returns the list of waste.
 func (c *content) waste(rows []*core.Row, wide bool) page.Section {
-	t := &page.Table{Columns: append(c.columns(wide), c.moneyColumn(), page.Column{Title: "CONFIDENCE"})}
-	if c.narrow() {
-		t.Columns[len(t.Columns)-1] = page.Column{Title: "CONF."}
+	if !c.narrow() {
+		return c.table("WASTE", rows, wide, func(row *core.Row) []string { return []string{c.saving(row), confidence(row)} }, c.moneyColumn(), page.Column{Title: "CONFIDENCE"})
 	}
-	for _, row := range rows {
-		sure := confidence(row)
-		if c.narrow() {
-			sure, _, _ = strings.Cut(sure, ",")
-		}
-		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), c.saving(row), sure)})
-	}
-	return page.Section{Title: "WASTE", Table: t}
+	return c.table("WASTE", rows, wide, func(row *core.Row) []string {
+		sure, _, _ := strings.Cut(confidence(row), ",")
+		return []string{c.saving(row), sure}
+	}, c.moneyColumn(), page.Column{Title: "CONF."})
 }
 
 func (c *content) moneyColumn() page.Column {
@@ -385,23 +389,19 @@ func (c *content) saving(row *core.Row) string {
 
 // list returns a list of rows of all kinds.
 func (c *content) list(title string, rows []*core.Row, wide bool) page.Section {
-	t := &page.Table{Columns: c.columns(wide)}
+	why := page.Column{Title: "WHY", Below: true}
 	if !c.narrow() {
-		t.Columns = append(t.Columns, page.Column{Title: "RISK"}, c.moneyColumn(), page.Column{Title: "CONFIDENCE"}, page.Column{Title: "WHY", Below: true})
-		for _, row := range rows {
-			t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), row.Risk.String(), c.saving(row), confidence(row), c.why(row))})
-		}
-		return page.Section{Title: title, Table: t}
+		return c.table(title, rows, wide, func(row *core.Row) []string {
+			return []string{row.Risk.String(), c.saving(row), confidence(row), c.why(row)}
+		}, page.Column{Title: "RISK"}, c.moneyColumn(), page.Column{Title: "CONFIDENCE"}, why)
 	}
-	t.Columns = append(t.Columns, c.moneyColumn(), page.Column{Title: "WHY", Below: true})
-	for _, row := range rows {
-		why := "confidence " + confidence(row)
+	return c.table(title, rows, wide, func(row *core.Row) []string {
+		text := "confidence " + confidence(row)
 		if s := c.why(row); s != "" {
-			why += "; " + s
+			text += "; " + s
 		}
-		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), c.saving(row), why)})
-	}
-	return page.Section{Title: title, Table: t}
+		return []string{c.saving(row), text}
+	}, c.moneyColumn(), why)
 }
 
 func replicas(row *core.Row) string {
