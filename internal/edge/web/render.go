@@ -33,6 +33,7 @@ var functions = template.FuncMap{
 	"day":     func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04") },
 	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
+	"columns": columnsOf,
 	"list":    func(values ...any) []any { return values },
 }
 
@@ -40,6 +41,24 @@ func ago(d time.Duration) string { return wording.Elapsed(d, "d") }
 
 // An item is a link of the navigation.
 type item struct{ Root, Path, ID, Text, Section string }
+
+// columns are the titles and the classes of the columns of a table, and the ID of its title.
+type columns struct {
+	ID      string
+	Columns []column
+}
+
+type column struct{ Title, Class string }
+
+// columnsOf returns columns. A title may be followed by | and a class.
+func columnsOf(id string, titles ...string) columns {
+	out := columns{ID: id}
+	for _, title := range titles {
+		title, class, _ := strings.Cut(title, "|")
+		out.Columns = append(out.Columns, column{title, class})
+	}
+	return out
+}
 
 // formatAmount formats the amount of a resource, "–" if it is not set.
 func formatAmount(a amounts, name string) string {
