@@ -59,11 +59,8 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		p.line("")
 	}
 	p.line("%s", verdict(c))
-	for _, reason := range reasons(c) {
-		p.line("%s", reason)
-	}
-	for _, promise := range promises(c) {
-		p.line("%s", promise)
+	for _, sentence := range append(reasons(c), promises(c)...) {
+		p.line("%s", sentence)
 	}
 	if c.Judged() && len(c.Recommenders) > 1 {
 		p.line("%s", wins(c))

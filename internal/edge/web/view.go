@@ -196,8 +196,7 @@ type entryView struct {
 	Text      string    `json:"text"`
 	Change    string    `json:"change,omitempty"`
 	Pods      int       `json:"pods"`
-
-	path string
+	Path      string    `json:"-"` // of the page of the workload, "" if the workload is not known
 }
 
 func entryViewOf(e *overview.Entry) entryView {
@@ -207,13 +206,10 @@ func entryViewOf(e *overview.Entry) entryView {
 	}
 	if w := e.Workload; !w.IsZero() {
 		v.Workload = w.Kind + "/" + w.Name
-		v.path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
+		v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
 	}
 	return v
 }
-
-// Path returns the path of the page of the workload, "" if the workload is not known.
-func (v entryView) Path() string { return v.path }
 
 // Title returns what the entry is about.
 func (v entryView) Title() string {
