@@ -6,6 +6,7 @@
 package terminal
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -28,6 +29,50 @@ func Wrap(s string, width int) []string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return lines
+}
+
+// A Layout distributes words to lines, and cuts no word.
+type Layout struct {
+	Hanging   int    // indent of all lines but the first
+	Separator string // between words of a line
+	Ending    string // of all lines but the last
+	Width     int    // of lines with their ending
+	Last      int    // width of the last line; 0: Width
+	Overflow  int    // indent of further lines of a word with blanks that is wider than a line; 0: it is not broken
+}
+
+// Lines returns the lines of words. The first line begins with a start.
+func (l Layout) Lines(start string, words []string) (out []string) {
+	current := start
+	for i, word := range words {
+		room := l.Width - Width(l.Ending)
+		if i == len(words)-1 {
+			room = cmp.Or(l.Last, l.Width)
+		}
+		switch {
+		case i == 0:
+		case Width(current+l.Separator+word) > room:
+			out = append(out, current+l.Ending)
+			current = strings.Repeat(" ", l.Hanging)
+		default:
+			current += l.Separator
+		}
+		current += word
+		for l.Overflow > 0 && Width(current) > l.Width {
+			at := -1
+			for k, r := range current {
+				if r == ' ' && k > l.Overflow && Width(current[:k]) <= l.Width {
+					at = k
+				}
+			}
+			if at < 0 {
+				break // one long word
+			}
+			out = append(out, current[:at])
+			current = strings.Repeat(" ", l.Overflow) + current[at+1:]
+		}
+	}
+	return append(out, current)
 }
 
 // Plain returns a name without characters that a terminal or a table would interpret.
