@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 // date returns a day for people: "9 Dec", with the year if it is not the present one.
@@ -243,7 +244,8 @@ func head(r *Report) string {
 
 // shown returns the report for people.
 func shown(r *Report) *page.Document {
-	d := &page.Document{Command: "capacity", Title: "Capacity: " + terminal.Plain(r.Cluster), Head: []string{head(r)}, Notes: notes(r)}
+	d := &page.Document{Command: "capacity", Title: "Capacity: " + terminal.Plain(r.Cluster), Style: chart.Style, Head: []string{head(r)}, Notes: notes(r)}
+	d.Foot = []string{"podfit capacity, " + r.Now.UTC().Format(time.RFC1123) + ". A date is the first day on which requests may reach the capacity; 8 of 10 such dates are inside the range."}
 	if len(r.Pools) > 0 {
 		for i, res := range cluster.All {
 			d.Sections = append(d.Sections, page.Section{Title: title(res), Table: tableOf(r, i)})

@@ -26,7 +26,8 @@ type content struct {
 
 // shown returns the report for people.
 func (c *content) shown(wide bool) *page.Document {
-	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes()}
+	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes(), Figures: c.figures()}
+	d.Foot = []string{"podfit recommend, " + c.Now.UTC().Format(time.RFC1123) + ". Requests that could be freed save money only if nodes go."}
 	if c.options.Groups != nil {
 		d.Sections = []page.Section{c.groupTable()}
 		return d
@@ -186,6 +187,24 @@ func (c *content) otherTemplates() int {
 
 func (c *content) provisional() bool {
 	return slices.ContainsFunc(c.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
+}
+
+// figures returns the four numbers at the top.
+func (c *content) figures() []page.Figure {
+	s := &c.Summary
+	out := []page.Figure{
+		{Name: "Workloads at risk", Value: wording.Grouped(float64(s.AtRisk)), Detail: "of " + wording.Grouped(float64(s.Workloads))},
+		{Name: "CPU that could be freed", Value: wording.Total(cluster.CPU, s.Freed.CPU), Detail: "requests"},
+		{Name: "Memory that could be freed", Value: wording.Total(cluster.Memory, s.Freed.Memory), Detail: "requests"},
+	}
+	if s.Packing.Known {
+		f := page.Figure{Name: "Nodes that could go", Value: wording.Grouped(float64(s.Packing.Gone)), Detail: "of " + wording.Grouped(float64(s.Packing.Nodes))}
+		if c.Prices.Known() {
+			f.Detail += ", " + c.amountOfMoney(s.Packing.Money) + " a month"
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // lists returns the tables of the report.

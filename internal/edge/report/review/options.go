@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -47,7 +48,7 @@ var formats = []struct {
 	{"yaml", func(p *printer) { p.writeYAML(p.document()) }},
 	{"csv", (*printer).csv},
 	{"markdown", (*printer).markdown},
-	{"html", (*printer).html},
+	{"html", func(p *printer) { p.err = page.Write(&p.Text, p.shown(true)) }},
 	{"patch", (*printer).patch},
 	{"kustomize", (*printer).kustomize},
 	{"helm-values", (*printer).helmValues},

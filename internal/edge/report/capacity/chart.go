@@ -5,22 +5,12 @@ package capacity
 
 import (
 	"fmt"
-	"io"
 	"slices"
-	"time"
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/look/chart"
 )
-
-// html writes one page without scripts, which loads nothing.
-func html(w io.Writer, r *Report, _ Options) error {
-	d := shown(r)
-	d.Style = chart.Style
-	d.Foot = []string{"podfit capacity, " + r.Now.UTC().Format(time.RFC1123) + ". A date is the first day on which requests may reach the capacity; 8 of 10 such dates are inside the range."}
-	return page.Write(w, d)
-}
 
 // charts returns the forecast of a resource: the band, the expected line, and the capacity. There is none without a forecast.
 func charts(r *core.ResourcePlan) []page.Chart {
