@@ -155,10 +155,10 @@ func (p *Printer) Table(t *page.Table) {
 		}
 	}
 	below := p.fit(t.Columns, widths)
-	lines := lines(t, widths, below)
-	p.Text.WriteString(p.Styled("1", lines[0]) + "\n")
+	printed := lines(t, widths, below)
+	p.Text.WriteString(p.Styled("1", printed[0]) + "\n")
 	for k, row := range t.Rows {
-		line := lines[k+1]
+		line := printed[k+1]
 		if row.High {
 			line = p.Styled("31", line)
 		}
