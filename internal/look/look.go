@@ -9,13 +9,20 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"regexp"
+	"strings"
 )
 
 //go:embed look.css
 var style string
 
-// Style returns the common style followed by an own one.
-func Style(own string) string { return style + own }
+// Style returns the common style followed by an own one, without what only people need to read it.
+func Style(own string) string { return compact.Replace(comments.ReplaceAllString(style+own, "")) }
+
+var (
+	comments = regexp.MustCompile(`(?s)/\*.*?\*/|\n\s*`)
+	compact  = strings.NewReplacer("; }", "}", " { ", "{", "; ", ";")
+)
 
 // Policy returns the content security policy of a file that contains one style and no scripts: it loads nothing, and no other style applies.
 func Policy(style string) string {

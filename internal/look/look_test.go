@@ -50,7 +50,7 @@ func TestStyle_pageAndReports_haveOneSource(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || styles != 5 || templates < 12 || charts != 1 {
+	if err != nil || styles != 2 || templates < 9 || charts != 1 {
 		t.Errorf("%d styles, %d templates, %d libraries of charts, error %v", styles, templates, charts, err)
 	}
 }

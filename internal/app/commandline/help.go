@@ -300,14 +300,8 @@ func wrapComment(indent, text string, width int) []string {
 }
 
 // wrapCommand returns the lines of a command. All but the last end with a backslash.
-func wrapCommand(indent, command string, width int) (out []string) {
-	line := indent
-	for _, word := range shellWord.FindAllString(command, -1) {
-		if strings.TrimSpace(line) != "" && terminal.Width(line)+terminal.Width(word)+len(` \`) > width {
-			out = append(out, line+`\`)
-			line = indent + "    "
-		}
-		line += word + " "
-	}
-	return append(out, strings.TrimRight(line, " "))
+func wrapCommand(indent, command string, width int) []string {
+	const ending = ` \`
+	l := terminal.Layout{Hanging: len(indent) + 4, Separator: " ", Ending: ending, Width: width, Last: width - len(ending)}
+	return l.Lines(indent, shellWord.FindAllString(command, -1))
 }

@@ -84,23 +84,5 @@ func entry(name, about string, column, width int) string {
 // hanging wraps text between words, and cuts no word: a command or an address can be copied. The first line begins with a prefix, the
 // others with an indent.
 func hanging(prefix, text string, indent, width int) string {
-	var b strings.Builder
-	b.WriteString(prefix)
-	used := terminal.Width(prefix)
-	begun := false
-	for _, word := range strings.Fields(text) {
-		length := terminal.Width(word)
-		if begun && used+1+length > width {
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			used, begun = indent, false
-		}
-		if begun {
-			b.WriteString(" ")
-			used++
-		}
-		b.WriteString(word)
-		used += length
-		begun = true
-	}
-	return b.String()
+	return strings.Join(terminal.Layout{Hanging: indent, Separator: " ", Width: width}.Lines(prefix, strings.Fields(text)), "\n")
 }

@@ -27,7 +27,7 @@ func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 							continue
 						}
 						write(out, strconv.FormatInt(change.At, 10), workload.Key.Namespace, workload.Key.Kind, workload.Key.Name,
-							name, recommender.Name, res.String(), request(change))
+							name, recommender.Name, res.String(), strconv.FormatFloat(res.InUnits(change.Request), 'f', -1, 64))
 					}
 				}
 			}
@@ -35,14 +35,6 @@ func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 	}
 	out.Flush()
 	return out.Error()
-}
-
-// request formats the new request of a change in cores or bytes.
-func request(change replay.Change) string {
-	if change.Resource == cluster.CPU {
-		return strconv.FormatFloat(float64(change.Request)/1000, 'f', -1, 64)
-	}
-	return strconv.FormatInt(change.Request, 10)
 }
 
 // WriteCSV writes one row per workload, recommender and resource. The rows with empty names are over all workloads.

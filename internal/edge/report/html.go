@@ -4,201 +4,128 @@
 package report
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/look"
+	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/chart"
 )
-
-//go:embed report.html
-var page string
-
-//go:embed report.css
-var ownStyle string
-
-var pageTemplate = template.Must(template.New("report").Parse(page))
-
-// pageData is the input of the template.
-type pageData struct {
-	Style            template.CSS
-	Policy           string
-	Source, From, To string
-	Workloads        int
-	Hidden           int // workloads that are not shown
-	Learning         string
-	CostTitle        string
-	Legend           []legend
-	Verdict          string
-	Promises         []string
-	Judged           bool
-	Tables           []pageTable
-	Frontiers        []template.HTML
-	Money            []pageMoney
-	Cards            []card
-}
-
-type legend struct {
-	Name, About string
-	Dot         string
-}
-
-type pageTable struct {
-	Resource string
-	Head     []string
-	Rows     []pageRow
-}
-
-type pageRow struct {
-	Name  string
-	Dot   string
-	Cells []string
-	Best  bool
-}
-
-type pageMoney struct {
-	Name, Money string
-	Dot         string
-}
-
-// A card shows one workload.
-type card struct {
-	Name   string
-	Pods   string
-	Rows   []pageRow
-	Charts []chart
-}
-
-type chart struct {
-	Title string
-	SVG   template.HTML
-}
 
 // WriteHTML writes the report as one self-contained page: no scripts, and no fonts or images from other servers.
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
-	style := look.Style(ownStyle + dotStyle())
-	data := pageData{
-		Style: template.CSS(style), Policy: look.Policy(style), Source: c.Source, From: c.From.Format(time.DateOnly), To: c.To.Format(time.DateOnly),
-		Workloads: len(c.Workloads), Learning: wording.Count(c.Learning, "day"), CostTitle: costTitle(c.Prices), Verdict: verdict(c), Judged: c.Judged(),
+	first := page.Section{Lead: verdict(c), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{c.Recommenders[i].About} })}
+	first.Table.Class = "text"
+	if c.Judged() {
+		first.Text = append(reasons(c), promises(c)...)
 	}
-	if data.Judged {
-		data.Promises = append(reasons(c), promises(c)...)
+	if c.Judged() && len(c.Recommenders) > 1 {
+		first.About = wins(c)
 	}
-	if data.Judged && len(c.Recommenders) > 1 {
-		data.Verdict += " " + wins(c)
-	}
-	for i, recommender := range c.Recommenders {
-		data.Legend = append(data.Legend, legend{recommender.Name, recommender.About, dotClass(i)})
-		if data.Judged && c.Prices.Given() {
-			data.Money = append(data.Money, pageMoney{recommender.Name, fixed(2)(c.Total[i].Money), dotClass(i)})
-		}
-	}
+	frontiers := page.Section{Title: "Waste against risk", Text: []string{"Less waste is to the left, less risk is at the bottom: bottom left is best."}}
+	var tables []page.Section
 	for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-		if measured(c, res) {
-			data.Tables = append(data.Tables, tableOf(c, res))
-			data.Frontiers = append(data.Frontiers, template.HTML(frontier(c, res))) // generated here, with names escaped
+		if !measured(c, res) {
+			continue
 		}
+		frontiers.Charts = append(frontiers.Charts, page.Chart{Image: frontier(c, res), Caption: res.String()})
+		columns := totals(c, res)
+		titles := make([]string, len(columns))
+		for k, column := range columns {
+			titles[k] = column.title
+		}
+		tables = append(tables, page.Section{Title: res.String(), Table: tableOf(c, c.Best, titles, func(i int) (cells []string) {
+			for _, column := range columns {
+				cells = append(cells, column.cells[i])
+			}
+			return cells
+		})})
 	}
-	order := c.Worst()
-	if o.Workloads >= 0 && o.Workloads < len(order) {
-		data.Hidden = len(order) - o.Workloads
-		order = order[:o.Workloads]
+	d := &page.Document{
+		Command: "backtest", Title: "Backtest of " + c.Source, Style: chart.Style, Sections: []page.Section{first},
+		Head: []string{fmt.Sprintf("%s, %s to %s. The first %s of each container are used for learning and are not measured. Every decision uses only samples from before it.",
+			wording.Count(len(c.Workloads), "workload"), c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), wording.Count(c.Learning, "day"))},
 	}
-	for _, k := range order {
-		data.Cards = append(data.Cards, cardOf(c, &c.Workloads[k]))
+	if c.Judged() {
+		d.Sections = append(d.Sections, frontiers)
 	}
-	if err := pageTemplate.Execute(w, data); err != nil {
-		return fmt.Errorf("write report: %w", err)
+	d.Sections = append(d.Sections, tables...)
+	if c.Judged() && c.Prices.Given() {
+		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
 	}
-	return nil
+	if s := workloadSection(c, o.Workloads); len(s.Parts) > 0 {
+		d.Sections = append(d.Sections, s)
+	}
+	return page.Write(w, d)
 }
 
-// tableOf returns the table of a resource over all workloads.
-func tableOf(c *replay.Comparison, res cluster.Resource) pageTable {
-	t := pageTable{Resource: res.String()}
-	columns := totals(c, res)
-	for _, column := range columns {
-		t.Head = append(t.Head, column.title)
+// tableOf returns a table with a row for each recommender.
+func tableOf(c *replay.Comparison, best []int, titles []string, cells func(i int) []string) *page.Table {
+	t := &page.Table{Columns: []page.Column{{}}, Class: "numbers"}
+	for _, title := range titles {
+		t.Columns = append(t.Columns, page.Column{Title: title})
 	}
 	for i := range c.Recommenders {
-		var cells []string
-		for _, column := range columns {
-			cells = append(cells, column.cells[i])
-		}
-		t.Rows = append(t.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(c.Best, i), Cells: cells,
-		})
+		t.Rows = append(t.Rows, page.Row{Dot: colour(i), Best: slices.Contains(best, i), Cells: append([]string{c.Recommenders[i].Name}, cells(i)...)})
 	}
 	return t
 }
 
-// cardOf returns the table and the charts of one workload.
-func cardOf(c *replay.Comparison, w *replay.WorkloadResult) card {
-	out := card{Name: w.Key.String()}
-	if w.Pods > 0 {
-		out.Pods = pods(w)
+// workloadSection returns the tables and charts of workloads: at most so many, or all if it is negative.
+func workloadSection(c *replay.Comparison, most int) page.Section {
+	s := page.Section{Title: "Workloads, worst first", Text: []string{"Sorted by the most harm under any of the recommenders. Usage is grey; each line is what a recommender would have requested. The best recommender is bold."}}
+	order := c.Worst()
+	if most >= 0 && most < len(order) {
+		s.Text[0] += fmt.Sprintf(" %d more are not shown.", len(order)-most)
+		order = order[:most]
 	}
-	for i, outcome := range w.Outcomes {
-		out.Rows = append(out.Rows, pageRow{
-			Name: c.Recommenders[i].Name, Dot: dotClass(i), Best: slices.Contains(w.Best, i), Cells: cardCells(outcome),
-		})
-	}
-	for i, name := range w.Containers {
-		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-			svg := usageChart(w, i, res)
-			if svg == "" {
-				continue
-			}
-			title := res.String()
-			if len(w.Containers) > 1 {
-				title = name + ", " + title
-			}
-			out.Charts = append(out.Charts, chart{title, template.HTML(svg)})
+	titles := []string{"memory", "slack", "days above", "changes/day", "CPU", "slack", "samples above/day", "usage above", "changes/day", costTitle(c.Prices)}
+	for _, k := range order {
+		w := &c.Workloads[k]
+		part := page.Section{Title: w.Key.String(), Table: tableOf(c, w.Best, titles, func(i int) []string { return cardCells(w.Outcomes[i]) })}
+		if n := pods(w); w.Pods > 0 && n == "1" {
+			part.Text = []string{"1 pod on average; memory and CPU are the sum over all pods."}
+		} else if w.Pods > 0 {
+			part.Text = []string{n + " pods on average; memory and CPU are the sum over all pods."}
 		}
+		for i, name := range w.Containers {
+			for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
+				image := usageChart(w, i, res)
+				if image == "" {
+					continue
+				}
+				caption := res.String()
+				if len(w.Containers) > 1 {
+					caption = name + ", " + caption
+				}
+				part.Charts = append(part.Charts, page.Chart{Image: image, Caption: caption})
+			}
+		}
+		s.Parts = append(s.Parts, part)
 	}
-	return out
+	return s
 }
 
 // cardCells returns the figures of one recommender for one workload. A resource that was not measured has dashes.
 func cardCells(outcome replay.Outcome) []string {
-	var cells []string
-	cell := func(measured bool, text string) {
-		if !measured {
-			text = "–"
+	known := func(measured bool, cells ...string) []string {
+		for i := range cells {
+			if !measured {
+				cells[i] = "–"
+			}
 		}
-		cells = append(cells, text)
+		return cells
 	}
 	memory := outcome.Memory
-	daysAbove := memory.Days - int(memory.FreeDays*float64(memory.Days)+0.5)
-	cell(memory.Days > 0, wording.Measured(cluster.Memory, memory.Footprint))
-	cell(memory.Days > 0, fixed(3)(memory.MeanSlack))
-	cell(memory.Days > 0, fmt.Sprintf("%d of %d", daysAbove, memory.Days))
-	cell(memory.Days > 0, fixed(2)(memory.Changes))
 	cpu := outcome.CPU
-	cell(cpu.Days > 0, wording.Measured(cluster.CPU, cpu.Footprint))
-	cell(cpu.Days > 0, fixed(3)(cpu.MeanSlack))
-	cell(cpu.Days > 0, fixed(2)(cpu.Above))
-	cell(cpu.Days > 0, percent(cpu.Shortfall))
-	cell(cpu.Days > 0, fixed(2)(cpu.Changes))
-	cell(outcome.Measured(), fixed(2)(outcome.Money))
-	return cells
-}
-
-// dotClass returns the class of the dot of a recommender.
-func dotClass(i int) string { return fmt.Sprintf("d%d", i%len(palette)) }
-
-// dotStyle returns the style of the dots.
-func dotStyle() string {
-	var out strings.Builder
-	for i, colour := range palette {
-		fmt.Fprintf(&out, ".d%d { background: %s; }\n", i, colour)
-	}
-	return out.String()
+	daysAbove := memory.Days - int(memory.FreeDays*float64(memory.Days)+0.5)
+	return slices.Concat(
+		known(memory.Days > 0, wording.Measured(cluster.Memory, memory.Footprint), fixed(3)(memory.MeanSlack), fmt.Sprintf("%d of %d", daysAbove, memory.Days), fixed(2)(memory.Changes)),
+		known(cpu.Days > 0, wording.Measured(cluster.CPU, cpu.Footprint), fixed(3)(cpu.MeanSlack), fixed(2)(cpu.Above), percent(cpu.Shortfall), fixed(2)(cpu.Changes)),
+		known(outcome.Measured(), fixed(2)(outcome.Money)),
+	)
 }

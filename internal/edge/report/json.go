@@ -101,10 +101,11 @@ func jsonOutcomes(c *replay.Comparison, outcomes []replay.Outcome) []jsonOutcome
 func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	report := jsonReport{
 		Source: c.Source, From: c.From, To: c.To, Learning: c.Learning, Currency: c.Prices.Currency,
-		Judged: c.Judged(), Best: winner(c, c.Best), Tied: tied(c, c.Best),
+		Judged: c.Judged(),
 		Budget: c.Tolerance.DaysAbove, Chosen: c.BudgetChosen, Shortfall: c.Tolerance.Shortfall,
 		Total: jsonOutcomes(c, c.Total), Workloads: make([]jsonWorkload, len(c.Workloads)),
 	}
+	report.Best, report.Tied = winnersOf(c, c.Best)
 	for i, outcome := range c.Total {
 		budget := c.Recommenders[i].OOMBudget
 		if budget == 0 || outcome.Memory.Days == 0 {
@@ -117,8 +118,9 @@ func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	for i, workload := range c.Workloads {
 		report.Workloads[i] = jsonWorkload{
 			Namespace: workload.Key.Namespace, Kind: workload.Key.Kind, Name: workload.Key.Name,
-			Best: winner(c, workload.Best), Tied: tied(c, workload.Best), Outcomes: jsonOutcomes(c, workload.Outcomes),
+			Outcomes: jsonOutcomes(c, workload.Outcomes),
 		}
+		report.Workloads[i].Best, report.Workloads[i].Tied = winnersOf(c, workload.Best)
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

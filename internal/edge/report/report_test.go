@@ -27,6 +27,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -598,20 +599,16 @@ func TestWrite_outputFails_returnsTheError(t *testing.T) {
 	}
 }
 
-func TestPlaceLabel_denseDots_labelsDoNotOverlap(t *testing.T) {
-	f := frame{left: 60, top: 12, width: 420, height: 250}
-	dots := []dot{{200, 200}, {204, 202}, {202, 210}, {470, 200}, {62, 14}, {201, 205}}
-	var labels []box
-	for i := range dots {
-		label := placeLabel(dots, i, 80, f, labels)
-		for j, other := range labels {
-			if label.overlaps(other) {
-				t.Errorf("label %d overlaps label %d: %v, %v", i, j, label, other)
-			}
+func TestLabels_dotsAtTheSameHeight_labelsDoNotOverlap(t *testing.T) {
+	f := chart.Frame{Top: 12, Height: 250, Y1: 10}
+	got := labels(f, []chart.Point{{Y: 0}, {Y: 0}, {Y: 5}, {Y: 0.1}, {Y: 0}})
+	slices.Sort(got)
+	for i := 1; i < len(got); i++ {
+		if got[i] < got[i-1]+lineHeight {
+			t.Errorf("labels at %v", got)
 		}
-		if label.left < f.left || label.right > f.left+f.width+20 {
-			t.Errorf("label %d is outside the frame: %v", i, label)
-		}
-		labels = append(labels, label)
+	}
+	if got[0] != f.Y(5)+4 || got[4] > f.Top+f.Height+4 {
+		t.Errorf("labels at %v, want the highest beside its dot and all inside the chart", got)
 	}
 }

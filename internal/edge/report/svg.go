@@ -4,186 +4,92 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"html"
+	"html/template"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
-// palette has the colours of recommenders, in their order; it repeats. The colours can be distinguished with colour
-// blindness, and on light and dark backgrounds.
-var palette = [...]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f3fbf", "#708090", "#8b4513"}
-
-func colour(i int) string { return palette[i%len(palette)] }
-
-// A frame is the plot area of a chart and maps values to coordinates in it.
-type frame struct {
-	left, top, width, height float64 // pixels
-	x0, x1, y0, y1           float64 // values at the edges
-}
-
-func (f frame) x(v float64) float64 { return f.left + (v-f.x0)/(f.x1-f.x0)*f.width }
-func (f frame) y(v float64) float64 { return f.top + f.height - (v-f.y0)/(f.y1-f.y0)*f.height }
-
-// A canvas builds an SVG image.
-type canvas struct{ strings.Builder }
-
-func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(&c.Builder, format, args...) }
-
-func (c *canvas) open(width, height float64, label string) {
-	c.printf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, width, height, html.EscapeString(label))
-}
-
-func (c *canvas) text(x, y float64, class, s string) {
-	c.printf(`<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))
-}
-
-// axes draws grid lines and their labels.
-func (c *canvas) axes(f frame, xs, ys []float64, xLabel, yLabel func(float64) string) {
-	for _, v := range ys {
-		c.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" class="grid"/>`, f.left, f.left+f.width, f.y(v), f.y(v))
-		c.text(f.left-6, f.y(v)+4, "tick end", yLabel(v))
-	}
-	for _, v := range xs {
-		c.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" class="grid"/>`, f.x(v), f.x(v), f.top, f.top+f.height)
-		c.text(f.x(v), f.top+f.height+16, "tick middle", xLabel(v))
-	}
-}
-
-// ticks returns about n round values between low and high.
-func ticks(low, high float64, n int) []float64 {
-	if !(high > low) {
-		return nil
-	}
-	raw := (high - low) / float64(n)
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, factor := range [...]float64{1, 2, 5, 10} {
-		if factor*step >= raw {
-			step *= factor
-			break
-		}
-	}
-	var out []float64
-	for v := math.Ceil(low/step) * step; v <= high+step*1e-9; v += step {
-		out = append(out, v)
-	}
-	return out
-}
-
-// plain formats a number with up to four significant digits.
-func plain(v float64) string { return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'g', 4, 64) }
+// colour returns the class of the colour of a recommender. Colours repeat.
+func colour(i int) string { return fmt.Sprintf("d%d", i%9) }
 
 // frontier draws waste (x) against risk (y), with one dot per recommender.
-func frontier(c *replay.Comparison, res cluster.Resource) string {
-	type point struct{ x, y float64 }
-	points := make([]point, len(c.Total))
+func frontier(c *replay.Comparison, res cluster.Resource) template.HTML {
+	points := make([]chart.Point, len(c.Total))
 	minX := math.Inf(1)
 	maxX := math.Inf(-1)
 	maxY := 0.0
 	for i, outcome := range c.Total {
 		s := summary(outcome, res)
-		p := point{s.MeanSlack, 100 * (1 - s.FreeDays)}
+		p := chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
 		if res == cluster.CPU {
-			p = point{s.Footprint, s.Above}
+			p = chart.Point{X: s.Footprint, Y: s.Above}
 		}
 		points[i] = p
-		minX = min(minX, p.x)
-		maxX = max(maxX, p.x)
-		maxY = max(maxY, p.y)
+		minX = min(minX, p.X)
+		maxX = max(maxX, p.X)
+		maxY = max(maxY, p.Y)
 	}
 	// The differences between recommenders matter, so the x axis starts near the smallest value and not at 0.
 	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
-	f := frame{left: 60, top: 12, width: 420, height: 250, x0: minX - room, x1: maxX + room, y0: -0.1 * maxY, y1: maxY*1.15 + 1e-9}
+	f := chart.Frame{Left: 60, Top: 12, Width: 420, Height: 250, X0: minX - room, X1: maxX + room, Y0: -0.1 * maxY, Y1: maxY*1.15 + 1e-9}
 	xTitle := "mean relative slack of memory"
 	yTitle := "days above the request, %"
 	if res == cluster.CPU {
-		f.x0 = max(f.x0, 0)
+		f.X0 = max(f.X0, 0)
 		xTitle = "requested CPU, cores"
 		yTitle = "samples above the request per day"
 	}
-	var out canvas
-	out.open(520, 310, "waste against risk, "+res.String())
-	out.axes(f, ticks(f.x0, f.x1, 6), ticks(0, f.y1, 4), plain, plain)
-	out.text(f.left+f.width/2, f.top+f.height+38, "title middle", xTitle)
-	out.printf(`<text transform="translate(14 %.1f) rotate(-90)" class="title middle">%s</text>`, f.top+f.height/2, yTitle)
-	dots := make([]dot, len(points))
-	for i, p := range points {
-		dots[i] = dot{f.x(p.x), f.y(p.y)}
-		out.printf(`<circle cx="%.1f" cy="%.1f" r="%.0f" fill="%s"/>`, dots[i].x, dots[i].y, dotRadius, colour(i))
+	longest := 0
+	for _, recommender := range c.Recommenders {
+		longest = max(longest, len(recommender.Name))
 	}
-	var labels []box
-	for i := range dots {
-		name := c.Recommenders[i].Name
-		label := placeLabel(dots, i, float64(len(name))*letterWidth, f, labels)
-		labels = append(labels, label)
-		out.printf(`<text x="%.1f" y="%.1f" fill="%s">%s</text>`, label.left, label.bottom-3, colour(i), html.EscapeString(name))
+	image := chart.New(f.Left+f.Width+20+letterWidth*float64(longest), 310, "", "waste against risk, "+res.String(), f)
+	image.Grid(chart.Ticks(f.X0, f.X1, 6), chart.Ticks(0, f.Y1, 4), chart.Number, chart.Number)
+	image.Text(f.Left+f.Width/2, f.Top+f.Height+38, "middle", xTitle)
+	image.Put(`<text transform="translate(14 %.1f) rotate(-90)" class="middle">%s</text>`, f.Top+f.Height/2, yTitle)
+	for i, y := range labels(f, points) {
+		image.Put(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, f.X(points[i].X), f.Left+f.Width+10, f.Y(points[i].Y), y-4)
+		image.Put(`<circle cx="%.1f" cy="%.1f" r="6" class="point %s"/>`, f.X(points[i].X), f.Y(points[i].Y), colour(i))
+		image.Text(f.Left+f.Width+14, y, "name "+colour(i), c.Recommenders[i].Name)
 	}
-	out.WriteString("</svg>")
-	return out.String()
+	return image.HTML()
 }
 
-// Sizes in a frontier chart, in pixels.
+// Sizes of text in a frontier chart, in pixels.
 const (
-	dotRadius   = 6.0
 	letterWidth = 7.5 // upper bound of the mean
 	lineHeight  = 15.0
 )
 
-type dot struct{ x, y float64 }
-
-type box struct{ left, top, right, bottom float64 }
-
-func (b box) overlaps(o box) bool {
-	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
-}
-
-// placeLabel returns where the label of a dot goes: next to the dot, inside the frame, and not over another label or dot.
-// If there is no such place, it returns the first candidate.
-func placeLabel(dots []dot, i int, width float64, f frame, labels []box) box {
-	at := func(dx, dy float64) box {
-		b := box{left: dots[i].x + dx, bottom: dots[i].y + dy}
-		b.right = b.left + width
-		b.top = b.bottom - lineHeight
-		return b
+// labels returns the positions of the labels of points, which are right of the chart: at the height of its point, or above the label below.
+func labels(f chart.Frame, points []chart.Point) []float64 {
+	order := make([]int, len(points))
+	for i := range order {
+		order[i] = i
 	}
-	free := func(b box) bool {
-		if b.left < f.left || b.right > f.left+f.width+20 || b.top < 0 || b.bottom > f.top+f.height {
-			return false
-		}
-		for j, d := range dots {
-			if j != i && b.overlaps(box{d.x - dotRadius, d.y - dotRadius, d.x + dotRadius, d.y + dotRadius}) {
-				return false
-			}
-		}
-		return !slices.ContainsFunc(labels, b.overlaps)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(points[a].Y, points[b].Y) })
+	out := make([]float64, len(points))
+	lowest := math.Inf(1)
+	for _, i := range order {
+		out[i] = min(f.Y(points[i].Y)+4, lowest)
+		lowest = out[i] - lineHeight
 	}
-	const beside, below = dotRadius + 3, lineHeight / 2
-	for attempt := range 12 {
-		away := float64(attempt) * lineHeight / 3
-		for _, candidate := range [...]box{
-			at(beside, below-away), at(beside, below+away), at(-beside-width, below-away), at(-beside-width, below+away),
-			at(-width/2, -beside-away), at(-width/2, beside+lineHeight+away),
-		} {
-			if free(candidate) {
-				return candidate
-			}
-		}
-	}
-	return at(beside, below)
+	return out
 }
 
 // chartColumns is the width of a usage chart in pixels. Samples that share a pixel column are drawn as their range.
 const chartColumns = 460
 
 // usageChart draws the usage of one container and the requests of each recommender. It returns "" if there is no usage.
-func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) string {
+func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) template.HTML {
 	first := w.Samples[0].At
 	last := w.Samples[len(w.Samples)-1].At
 	if last == first {
@@ -194,32 +100,34 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) s
 		return ""
 	}
 	for _, changes := range w.Changes {
-		for _, change := range changes {
-			if int(change.Container) == container && change.Resource == res {
-				top = max(top, requested(change))
-			}
+		for _, p := range requests(changes, container, res, math.MaxInt64) {
+			top = max(top, p.Y)
 		}
 	}
-	f := frame{left: 74, top: 8, width: chartColumns, height: 150, x0: float64(first), x1: float64(last), y1: top * 1.05}
-	var out canvas
-	out.open(560, 190, fmt.Sprintf("%s of %s, container %s", res, w.Key, w.Containers[container]))
-	day := func(v float64) string { return time.Unix(int64(v), 0).UTC().Format("2 Jan") }
-	out.axes(f, midnights(first, last), amountTicks(res, f.y1), day, func(v float64) string { return wording.Measured(res, v) })
+	f := chart.Frame{Left: 74, Top: 8, Width: chartColumns, Height: 150, X0: float64(first), X1: float64(last), Y1: top * 1.05}
+	image := chart.New(560, 190, "", fmt.Sprintf("%s of %s, container %s", res, w.Key, w.Containers[container]), f)
+	image.Grid(chart.Days(first, last), amountTicks(res, f.Y1), chart.Date, func(v float64) string { return wording.Measured(res, v) })
 	var path strings.Builder
 	for k := range chartColumns {
-		if math.IsInf(low[k], 1) {
-			continue // no samples
-		}
-		fmt.Fprintf(&path, "M%.0f %.1fV%.1f", f.left+float64(k), f.y(low[k])+0.5, f.y(high[k])-0.5)
-	}
-	out.printf(`<path d="%s" class="usage"/>`, path.String())
-	for i, changes := range w.Changes {
-		if line := requestLine(f, changes, container, res, last); line != "" {
-			out.printf(`<path d="%s" class="request" stroke="%s"/>`, line, colour(i))
+		if !math.IsInf(low[k], 1) { // there are samples
+			fmt.Fprintf(&path, "M%.0f %.1fV%.1f", f.Left+float64(k), f.Y(low[k])+0.5, f.Y(high[k])-0.5)
 		}
 	}
-	out.WriteString("</svg>")
-	return out.String()
+	image.Put(`<path d="%s" class="usage"/>`, path.String())
+	for i := range w.Changes {
+		image.Steps("peak "+colour(i), requests(w.Changes[i], container, res, last))
+	}
+	return image.HTML()
+}
+
+// requests returns the requests of one container over time.
+func requests(changes []replay.Change, container int, res cluster.Resource, last int64) (out []chart.Point) {
+	for _, change := range changes {
+		if int(change.Container) == container && change.Resource == res && change.At <= last {
+			out = append(out, chart.Point{X: float64(change.At), Y: res.InUnits(change.Request)})
+		}
+	}
+	return out
 }
 
 // usageRanges returns the lowest and the highest usage in each pixel column, and the highest of all. The lowest is +Inf
@@ -247,35 +155,6 @@ func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, 
 	return low, high, top
 }
 
-// requestLine returns the SVG path of the requests of one container over time.
-func requestLine(f frame, changes []replay.Change, container int, res cluster.Resource, last int64) string {
-	var path strings.Builder
-	for _, change := range changes {
-		if int(change.Container) != container || change.Resource != res || change.At > last {
-			continue
-		}
-		x := f.x(float64(change.At))
-		y := f.y(requested(change))
-		if path.Len() == 0 {
-			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
-		} else {
-			fmt.Fprintf(&path, "H%.1fV%.1f", x, y)
-		}
-	}
-	if path.Len() > 0 {
-		fmt.Fprintf(&path, "H%.1f", f.left+f.width)
-	}
-	return path.String()
-}
-
-// requested returns the new request of a change in cores or bytes.
-func requested(change replay.Change) float64 {
-	if change.Resource == cluster.CPU {
-		return float64(change.Request) * 0.001
-	}
-	return float64(change.Request)
-}
-
 // amountTicks returns round amounts up to a maximum: memory in whole MiB or GiB.
 func amountTicks(res cluster.Resource, most float64) []float64 {
 	unit := 1.0
@@ -285,20 +164,9 @@ func amountTicks(res cluster.Resource, most float64) []float64 {
 	case res == cluster.Memory:
 		unit = 1 << 20
 	}
-	out := ticks(0, most/unit, 4)
+	out := chart.Ticks(0, most/unit, 4)
 	for i := range out {
 		out[i] *= unit
-	}
-	return out
-}
-
-// midnights returns at most eight evenly spaced midnights (UTC) between two times in Unix seconds.
-func midnights(first, last int64) []float64 {
-	const day = 24 * 3600
-	step := max(1, ((last-first)/day+7)/8)
-	var out []float64
-	for at := (first/day + 1) * day; at <= last; at += step * day {
-		out = append(out, float64(at))
 	}
 	return out
 }

@@ -59,11 +59,8 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		p.line("")
 	}
 	p.line("%s", verdict(c))
-	for _, reason := range reasons(c) {
-		p.line("%s", reason)
-	}
-	for _, promise := range promises(c) {
-		p.line("%s", promise)
+	for _, sentence := range append(reasons(c), promises(c)...) {
+		p.line("%s", sentence)
 	}
 	if c.Judged() && len(c.Recommenders) > 1 {
 		p.line("%s", wins(c))
@@ -189,29 +186,14 @@ func (p *printer) table(names column, columns []column) {
 
 // draw returns a table of the names and the columns.
 func (p *printer) draw(names column, columns []column) string {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatDefault
-	style.Box.PaddingLeft = ""
-	style.Box.PaddingRight = "  "
-	t.SetStyle(style)
-	t.SuppressTrailingSpaces()
-
-	header := table.Row{wrap(names.title, titleWidth)}
-	for _, c := range columns {
-		header = append(header, wrap(c.title, titleWidth))
-	}
-	t.AppendHeader(header)
-	for i, name := range names.cells {
-		row := table.Row{name}
-		for _, c := range columns {
-			row = append(row, c.cells[i])
+	columns = append([]column{names}, columns...)
+	rows := make([][]string, len(names.cells)+1)
+	configs := make([]table.ColumnConfig, len(columns))
+	for i, c := range columns {
+		rows[0] = append(rows[0], wrap(c.title, titleWidth))
+		for k, cell := range c.cells {
+			rows[k+1] = append(rows[k+1], cell)
 		}
-		t.AppendRow(row)
-	}
-	configs := make([]table.ColumnConfig, len(header))
-	for i := range configs {
 		configs[i] = table.ColumnConfig{Number: i + 1, VAlignHeader: text.VAlignBottom}
 		if p.tableWidth > 0 {
 			configs[i].WidthMax = p.tableWidth / 2
@@ -222,6 +204,5 @@ func (p *printer) draw(names column, columns []column) string {
 		configs[0].WidthMax = p.tableWidth * 2 / 5
 		configs[0].WidthMaxEnforcer = text.WrapHard
 	}
-	t.SetColumnConfigs(configs)
-	return t.Render()
+	return terminal.Render(configs, rows)
 }

@@ -174,14 +174,19 @@ func wins(c *replay.Comparison) string {
 
 // names lists recommenders in a sentence.
 func names(c *replay.Comparison, indices []int) string {
-	var list []string
-	for _, i := range indices {
-		list = append(list, c.Recommenders[i].Name)
-	}
+	list := listed(c, indices)
 	if n := len(list); n > 2 {
 		return strings.Join(list[:n-1], ", ") + " and " + list[n-1]
 	}
 	return strings.Join(list, " and ")
+}
+
+func listed(c *replay.Comparison, indices []int) []string {
+	list := make([]string, len(indices))
+	for i, k := range indices {
+		list[i] = c.Recommenders[k].Name
+	}
+	return list
 }
 
 // bestOf names the winners of a workload: all of them if there are at most two.
@@ -192,24 +197,16 @@ func bestOf(c *replay.Comparison, w *replay.WorkloadResult) string {
 	return names(c, w.Best)
 }
 
-// winner returns the name of the only winner, or "" if several tie or nothing was measured.
-func winner(c *replay.Comparison, best []int) string {
-	if len(best) != 1 {
-		return ""
+// winnersOf returns the name of the only winner, or the names of several that tie.
+func winnersOf(c *replay.Comparison, best []int) (winner string, tied []string) {
+	switch list := listed(c, best); len(list) {
+	case 0:
+		return "", nil
+	case 1:
+		return list[0], nil
+	default:
+		return "", list
 	}
-	return c.Recommenders[best[0]].Name
-}
-
-// tied returns the names of the winners if there are several.
-func tied(c *replay.Comparison, best []int) []string {
-	if len(best) < 2 {
-		return nil
-	}
-	var list []string
-	for _, i := range best {
-		list = append(list, c.Recommenders[i].Name)
-	}
-	return list
 }
 
 // percentage formats a ratio as a percentage, without the sign.

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"podfit.dev/podfit/internal/look"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 //go:generate go test . -run TestFiles_packed -update
@@ -75,7 +76,7 @@ func unpack() *bundle {
 	if err != nil {
 		panic(err)
 	}
-	style := look.Style(files[ownStyle])
+	style := look.Style(chart.Style + files[ownStyle])
 	b := &bundle{
 		templates: template.New("").Funcs(functions), assets: make(map[string]asset), urls: make(map[string]string), license: files[uPlotLicense],
 		style: template.CSS(style), policy: look.Policy(style),

@@ -29,9 +29,9 @@ type planLine struct {
 	Advice     string                       `json:"advice"`
 	Message    string                       `json:"message,omitempty"`
 
-	share  string
+	Share  string `json:"-"` // of the capacity that is requested, "" if there is no capacity
+	Urgent bool   `json:"-"` // nodes should be ordered now
 	days   int32
-	urgent bool
 }
 
 // planViewOf returns the view of a plan; nil if the cluster has none.
@@ -56,22 +56,16 @@ func planViewOf(s *State) *planView {
 func planLineOf(pool, resource string, r *v1alpha1.CapacityResource) planLine {
 	line := planLine{
 		Pool: pool, Resource: resource, Requested: r.Requested.String(), Capacity: r.Capacity.String(), Thresholds: r.Thresholds, OrderBy: r.OrderBy,
-		Advice: r.Advice, Message: r.Message, days: r.ForecastDays, urgent: r.Advice == "OrderNow",
+		Advice: r.Advice, Message: r.Message, days: r.ForecastDays, Urgent: r.Advice == "OrderNow",
 	}
 	if line.Thresholds == nil {
 		line.Thresholds = []v1alpha1.CapacityThreshold{}
 	}
 	if capacity := r.Capacity.AsApproximateFloat64(); capacity > 0 {
-		line.share = fmt.Sprintf("%.0f %%", 100*r.Requested.AsApproximateFloat64()/capacity)
+		line.Share = fmt.Sprintf("%.0f %%", 100*r.Requested.AsApproximateFloat64()/capacity)
 	}
 	return line
 }
-
-// Share returns how much of the capacity is requested, "" if there is no capacity.
-func (l planLine) Share() string { return l.share }
-
-// Urgent reports whether nodes should be ordered now.
-func (l planLine) Urgent() bool { return l.urgent }
 
 // Reaches returns when requests reach the thresholds: "70 % since 2026-11-18; 100 % on 2026-12-09 (2026-12-02 to 2026-12-20)".
 func (l planLine) Reaches() string {

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 // chartData is what the script draws. Amounts are in the unit, times in Unix seconds. An amount that is not set is absent.
@@ -91,28 +90,28 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				recorded = stored.CPURecorded
 			}
 			unit := units[res]
-			chart := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Container, unit.name), Class: unit.class, Data: levelsOf(c, res)}
+			view := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Container, unit.name), Class: unit.class, Data: levelsOf(c, res)}
 			switch {
 			case len(peaks) > 0:
-				chart.peaks(peaks, unit.used)
-				chart.source(peaks, recorded)
+				view.peaks(peaks, unit.used)
+				view.source(peaks, recorded)
 				if res == cluster.Memory {
-					chart.Data.mark(c.Kills, nil)
+					view.Data.mark(c.Kills, nil)
 				}
-				chart.Data.mark(nil, changes)
-				chart.Data.steps(history.Requests, c.Container, res)
+				view.Data.mark(nil, changes)
+				view.Data.steps(history.Requests, c.Container, res)
 			case len(buckets) > 0:
-				chart.histogram(buckets, unit.used, &stored, now)
+				view.histogram(buckets, unit.used, &stored, now)
 			default:
 				continue
 			}
-			chart.Data.scale()
-			if chart.Kind == "peaks" {
-				chart.SVG = chart.drawPeaks()
+			view.Data.scale()
+			if view.Kind == "peaks" {
+				view.SVG = view.drawPeaks()
 			} else {
-				chart.SVG = chart.drawHistogram()
+				view.SVG = view.drawHistogram()
 			}
-			out = append(out, chart)
+			out = append(out, view)
 		}
 	}
 	return out
@@ -283,156 +282,78 @@ func (c chartView) LimitOutside() string {
 // minimumSpan is the shortest time that a chart shows, in seconds.
 const minimumSpan = 6 * 3600
 
-// The plot area of a chart in the units of its SVG.
-const (
-	chartWidth  = 1160.0
-	chartHeight = 230.0
-	plotLeft    = 48.0
-	plotRight   = 1148.0
-	plotTop     = 14.0
-	plotBottom  = 206.0
-)
-
-// A canvas builds an SVG image. Colours come from classes, so that light and dark use the same image.
-type canvas struct{ strings.Builder }
-
-func (c *canvas) put(format string, args ...any) { fmt.Fprintf(&c.Builder, format, args...) }
-
-func (c *canvas) label(x, y float64, anchor, text string) {
-	c.put(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
-}
-
-// ticks returns about n round values from 0 to top.
-func ticks(top float64, n int) []float64 {
-	if !(top > 0) || math.IsInf(top, 1) {
-		return nil
-	}
-	raw := top / float64(n)
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, factor := range [...]float64{1, 2, 2.5, 5, 10} {
-		if factor*step >= raw {
-			step *= factor
-			break
-		}
-	}
-	var out []float64
-	for i := 0; float64(i)*step <= top; i++ {
-		out = append(out, float64(float64(i)*step))
-	}
-	return out
-}
-
-func (c *chartView) y(v float64) float64 {
-	return plotBottom - min(v/max(c.Data.Top, 1e-9), 1)*(plotBottom-plotTop)
-}
-
-// open draws the frame, the grid and the levels.
-func (c *chartView) open(out *canvas, label string) {
-	out.put(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s" class="chart %s">`, chartWidth, chartHeight, template.HTMLEscapeString(label), c.Class)
-	for _, v := range ticks(c.Data.Top, 4) {
-		out.put(`<line class="grid" x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f"/>`, plotLeft, plotRight, c.y(v), c.y(v))
-		out.label(plotLeft-6, c.y(v)+4, "end", strconv.FormatFloat(rounded(v), 'g', 4, 64))
-	}
-}
-
-func (c *chartView) horizontal(out *canvas, class string, v *float64) {
-	if v != nil && *v <= c.Data.Top {
-		out.put(`<line class="%s" x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f"/>`, class, plotLeft, plotRight, c.y(*v), c.y(*v))
-	}
+// image returns an empty chart with values from x0 to x1 and from 0 to top.
+func (c *chartView) image(label string, x0, x1, top float64) *chart.Image {
+	return chart.New(1160, 230, c.Class, c.Title+": "+label, chart.Frame{Left: 48, Top: 14, Width: 1100, Height: 192, X0: x0, X1: x1, Y1: top})
 }
 
 func (c *chartView) drawPeaks() template.HTML {
 	d := &c.Data
-	var out canvas
 	first := d.Times[0]
 	last := max(d.Times[len(d.Times)-1], first+minimumSpan)
-	x := func(t int64) float64 { return plotLeft + float64(t-first)/float64(last-first)*(plotRight-plotLeft) }
-	c.open(&out, c.Title+": hourly peak from "+time.Unix(first, 0).UTC().Format("2 Jan")+" to "+time.Unix(last, 0).UTC().Format("2 Jan")+", with request and limit")
-	days := (last - first) / 86400
-	step := max(days/7, 1) * 86400
-	for t := first - first%86400 + 86400; t < last; t += step {
-		out.label(x(t), plotBottom+17, "middle", time.Unix(t, 0).UTC().Format("2 Jan"))
-	}
+	from, to := float64(first), float64(last)
+	m := c.image("hourly peak from "+chart.Date(from)+" to "+chart.Date(to)+", with request and limit", from, to, d.Top)
+	m.Grid(chart.Days(first, last), chart.Ticks(0, d.Top, 4), chart.Date, chart.Number)
 	if d.Lower != nil && d.Upper != nil {
-		out.put(`<rect class="band" x="%.0f" width="%.0f" y="%.1f" height="%.1f"/>`, plotLeft, plotRight-plotLeft, c.y(*d.Upper), c.y(*d.Lower)-c.y(*d.Upper))
+		m.Box("band", from, to, *d.Lower, *d.Upper)
 	}
-	for from := 0; from < len(d.Peaks); {
-		if d.Peaks[from] == nil {
-			from++
+	var points []chart.Point // of hours without a gap
+	for i, v := range d.Peaks {
+		if v != nil {
+			points = append(points, chart.Point{X: float64(d.Times[i]), Y: *v})
+		}
+		if len(points) == 0 || v != nil && i+1 < len(d.Peaks) {
 			continue
 		}
-		to := from
-		var points strings.Builder
-		for ; to < len(d.Peaks) && d.Peaks[to] != nil; to++ {
-			fmt.Fprintf(&points, "%.1f,%.1f ", x(d.Times[to]), c.y(*d.Peaks[to]))
+		if len(points) == 1 {
+			m.Put(`<circle class="point" cx="%.1f" cy="%.1f" r="2.5"/>`, m.X(points[0].X), m.Y(points[0].Y))
 		}
-		if to-from == 1 {
-			out.put(`<circle class="point" cx="%.1f" cy="%.1f" r="2.5"/>`, x(d.Times[from]), c.y(*d.Peaks[from]))
-		}
-		out.put(`<polygon class="area" points="%.1f,%.1f %s%.1f,%.1f"/><polyline class="peak" points="%s"/>`,
-			x(d.Times[from]), plotBottom, points.String(), x(d.Times[to-1]), plotBottom, strings.TrimSpace(points.String()))
-		from = to
+		m.Line("peak", points...)
+		m.Area("area", append(points, chart.Point{X: points[len(points)-1].X}, chart.Point{X: points[0].X})...)
+		points = points[:0]
 	}
 	if len(d.Steps) == 0 {
-		c.horizontal(&out, "request", d.Request)
-	} else {
-		c.drawSteps(&out, x)
+		levels(m.Across, d.Request, "request")
 	}
-	c.horizontal(&out, "target", d.Target)
-	c.horizontal(&out, "limit", d.Limit)
+	var steps []chart.Point // before the first one, the request is not known
+	for _, s := range d.Steps {
+		steps = append(steps, chart.Point{X: float64(s.At), Y: s.Value})
+	}
+	m.Steps("request", steps)
+	levels(m.Across, d.Target, "target")
+	levels(m.Across, d.Limit, "limit")
 	for _, t := range d.Changes {
-		out.put(`<line class="change" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`, x(t), x(t), plotTop, plotBottom)
+		m.Down("change", float64(t))
 	}
 	for _, t := range d.Kills {
-		out.put(`<path class="kill" d="M%.1f %.0fl8 8m0 -8l-8 8"/>`, x(t)-4, plotTop-4)
+		m.Put(`<path class="kill" d="M%.1f %.0fl8 8m0 -8l-8 8"/>`, m.X(float64(t))-4, m.Top-4)
 	}
-	out.WriteString("</svg>")
-	return template.HTML(out.String()) // all texts are escaped
+	return m.HTML()
 }
 
-// drawSteps draws the request over time. x returns the horizontal position of a time. Before the first step, the request is not known.
-func (c *chartView) drawSteps(out *canvas, x func(int64) float64) {
-	d := &c.Data
-	var points strings.Builder
-	for i, s := range d.Steps {
-		to := max(d.Times[len(d.Times)-1], d.Times[0]+minimumSpan)
-		if i+1 < len(d.Steps) {
-			to = d.Steps[i+1].At
-		}
-		fmt.Fprintf(&points, "%.1f,%.1f %.1f,%.1f ", x(s.At), c.y(s.Value), x(to), c.y(s.Value))
+// levels draws a level if it is known.
+func levels(draw func(class string, v float64), v *float64, class string) {
+	if v != nil {
+		draw(class, *v)
 	}
-	out.put(`<polyline class="request" points="%s"/>`, strings.TrimSpace(points.String()))
 }
 
 func (c *chartView) drawHistogram() template.HTML {
 	d := &c.Data
-	var out canvas
 	most := 0.0
 	for _, b := range d.Buckets {
 		most = max(most, b.Share)
 	}
-	out.put(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s" class="chart %s">`, chartWidth, chartHeight,
-		template.HTMLEscapeString(c.Title+": histogram of usage, with request and limit"), c.Class)
-	x := func(v float64) float64 { return plotLeft + min(v/max(d.Top, 1e-9), 1)*(plotRight-plotLeft) }
-	for _, v := range ticks(d.Top, 8) {
-		out.put(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`, x(v), x(v), plotTop, plotBottom)
-		out.label(x(v), plotBottom+17, "middle", strconv.FormatFloat(rounded(v), 'g', 4, 64))
-	}
+	m := c.image("histogram of usage, with request and limit", 0, d.Top, most*1.05)
+	m.Grid(chart.Ticks(0, d.Top, 8), nil, chart.Number, nil)
 	if d.Lower != nil && d.Upper != nil {
-		out.put(`<rect class="band" x="%.1f" width="%.1f" y="%.0f" height="%.0f"/>`, x(*d.Lower), x(*d.Upper)-x(*d.Lower), plotTop, plotBottom-plotTop)
+		m.Box("band", *d.Lower, *d.Upper, 0, m.Y1)
 	}
 	for _, b := range d.Buckets {
-		height := b.Share / most * (plotBottom - plotTop - 10)
-		out.put(`<rect class="bucket" x="%.1f" width="%.1f" y="%.1f" height="%.1f"/>`, x(b.From), max(x(b.To)-x(b.From)-1, 1), plotBottom-height, height)
+		m.Box("bucket", b.From, b.To, 0, b.Share)
 	}
-	for _, l := range [...]struct {
-		class string
-		v     *float64
-	}{{"request", d.Request}, {"target", d.Target}, {"limit", d.Limit}} {
-		if l.v != nil && *l.v <= d.Top {
-			out.put(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`, l.class, x(*l.v), x(*l.v), plotTop, plotBottom)
-		}
-	}
-	out.WriteString("</svg>")
-	return template.HTML(out.String()) // all texts are escaped
+	levels(m.Down, d.Request, "request")
+	levels(m.Down, d.Target, "target")
+	levels(m.Down, d.Limit, "limit")
+	return m.HTML()
 }

@@ -302,12 +302,8 @@ type resizeView struct {
 	State     string    `json:"state"`
 	Since     time.Time `json:"since,omitzero"`
 	Message   string    `json:"message"`
-
-	path string
+	Path      string    `json:"-"` // of the page of the workload
 }
-
-// Path returns the path of the page of the workload.
-func (v resizeView) Path() string { return v.path }
 
 func resizeViewOf(x *overview.Resize) resizeView {
 	w := x.Workload

@@ -33,11 +33,32 @@ var functions = template.FuncMap{
 	"day":     func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04") },
 	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
+	"columns": columnsOf,
 	"list":    func(values ...any) []any { return values },
 }
 
+func ago(d time.Duration) string { return wording.Elapsed(d, "d") }
+
 // An item is a link of the navigation.
 type item struct{ Root, Path, ID, Text, Section string }
+
+// columns are the titles and the classes of the columns of a table, and the ID of its title.
+type columns struct {
+	ID      string
+	Columns []column
+}
+
+type column struct{ Title, Class string }
+
+// columnsOf returns columns. A title may be followed by | and a class.
+func columnsOf(id string, titles ...string) columns {
+	out := columns{ID: id}
+	for _, title := range titles {
+		title, class, _ := strings.Cut(title, "|")
+		out.Columns = append(out.Columns, column{title, class})
+	}
+	return out
+}
 
 // formatAmount formats the amount of a resource, "–" if it is not set.
 func formatAmount(a amounts, name string) string {
@@ -71,11 +92,8 @@ type page struct {
 	Body    any
 }
 
-// Assets of the layout.
-func (p *page) asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
-
 // Asset returns the relative address of a file.
-func (p *page) Asset(base string) string { return p.asset(base) }
+func (p *page) Asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
 
 // Link returns a link to a page, or only its text in an offline page.
 func (p *page) Link(path, text string) template.HTML {

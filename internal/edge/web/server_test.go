@@ -312,7 +312,7 @@ func TestWorkload_profilesAndRequests_areSideBySide(t *testing.T) {
 		t.Errorf("profiles %+v", page.Profiles)
 	}
 	text := body(t, get(h, "GET", "/workloads/shop/Deployment/cart"))
-	for _, want := range []string{`<th scope="rowgroup" rowspan="4">app</th><td class="choice">balanced <span class="sub">selected</span></td>`, `<td class="choice">critical</td>`, "2 of 14", `<b class="bad">yes</b>`, `<polyline class="request"`} {
+	for _, want := range []string{`<th scope="rowgroup" rowspan="4">app</th><td class="choice">balanced <span class="sub">selected</span></td>`, `<td class="choice">critical</td>`, "2 of 14", `<b class="bad">yes</b>`, `<path class="request"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not on the page", want)
 		}

@@ -196,8 +196,7 @@ type entryView struct {
 	Text      string    `json:"text"`
 	Change    string    `json:"change,omitempty"`
 	Pods      int       `json:"pods"`
-
-	path string
+	Path      string    `json:"-"` // of the page of the workload, "" if the workload is not known
 }
 
 func entryViewOf(e *overview.Entry) entryView {
@@ -207,13 +206,10 @@ func entryViewOf(e *overview.Entry) entryView {
 	}
 	if w := e.Workload; !w.IsZero() {
 		v.Workload = w.Kind + "/" + w.Name
-		v.path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
+		v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
 	}
 	return v
 }
-
-// Path returns the path of the page of the workload, "" if the workload is not known.
-func (v entryView) Path() string { return v.path }
 
 // Title returns what the entry is about.
 func (v entryView) Title() string {
@@ -262,20 +258,12 @@ type barView struct {
 }
 
 func barOf(res cluster.Resource, t *overview.Totals) barView {
-	b := barView{Resource: "CPU", Unit: "cores", Class: "cpu"}
-	scale := 1000.0
-	if res == cluster.Memory {
-		b = barView{Resource: "Memory", Unit: "GiB", Class: "mem"}
-		scale = 1 << 30
+	unit := units[res]
+	amount := func(r cluster.Resources) float64 { return float64(r.Amount(res)) / unit.scale }
+	return barView{
+		Resource: unit.title, Unit: unit.name, Class: unit.class, HasUsage: t.Used.Has.Has(res), HasCapacity: t.Capacity.Has.Has(res), HasTarget: t.Recommended.Has.Has(res),
+		Used: amount(t.Used), Recommended: amount(t.Recommended), Requested: amount(t.Requested), Capacity: amount(t.Capacity),
 	}
-	b.HasUsage = t.Used.Has.Has(res)
-	b.HasCapacity = t.Capacity.Has.Has(res)
-	b.HasTarget = t.Recommended.Has.Has(res)
-	b.Used = float64(t.Used.Amount(res)) / scale
-	b.Recommended = float64(t.Recommended.Amount(res)) / scale
-	b.Requested = float64(t.Requested.Amount(res)) / scale
-	b.Capacity = float64(t.Capacity.Amount(res)) / scale
-	return b
 }
 
 // whole is the amount that the length of the bar stands for.

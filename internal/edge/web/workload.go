@@ -34,7 +34,6 @@ type workloadPage struct {
 	Unknown     []unknownView   `json:"profilesNotKnown"`
 	Trouble     string          `json:"historyProblem,omitempty"` // why the stored usage could not be read
 	Unrecorded  string          `json:"prometheusProblem,omitempty"`
-	NoPeaks     bool            `json:"-"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
 }
@@ -165,7 +164,6 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	view.Profiles, view.Unknown = choicesOf(history.Profiles)
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
-	view.NoPeaks = !hasPeaks(&history)
 	view.Unrecorded = history.Unrecorded
 	view.CanExplain = h.Explain != nil
 	if h.Explain != nil && q.text("explain") != "" {
@@ -177,7 +175,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		}
 	}
 	p := pageOf(title, "workloads", s, v, view)
-	p.Charts = began || !view.NoPeaks
+	p.Charts = began || slices.ContainsFunc(view.Charts, func(c chartView) bool { return c.Kind == "peaks" })
 	h.show(w, r, "workload", p, view)
 }
 
@@ -203,15 +201,6 @@ func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
 
 // generated are the kinds that cluster.OwnerByName knows. Other controllers name their pods as they like.
 var generated = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "CronJob": true, "Pod": true}
-
-func hasPeaks(history *overview.History) bool {
-	for i := range history.Containers {
-		if c := &history.Containers[i]; len(c.CPU) > 0 || len(c.Memory) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // commandsOf returns commands for a workload.
 func commandsOf(row *overview.Row) []command {

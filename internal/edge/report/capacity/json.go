@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -28,11 +29,20 @@ type document struct {
 	Unplaced   *unplaced      `json:"unplacedPods,omitempty"`
 }
 
+// Amounts are in cores and bytes.
+type amounts struct {
+	CPU    float64 `json:"cpu"`
+	Memory float64 `json:"memory"`
+}
+
+func amountsOf(r cluster.Resources) amounts {
+	return amounts{cluster.CPU.InUnits(r.CPU), cluster.Memory.InUnits(r.Memory)}
+}
+
 type unplaced struct {
-	Count   int     `json:"count"`
-	CPU     float64 `json:"cpu"`
-	Memory  float64 `json:"memory"`
-	Example string  `json:"example"`
+	Count int `json:"count"`
+	amounts
+	Example string `json:"example"`
 }
 
 type documentPool struct {
@@ -49,40 +59,30 @@ type documentPool struct {
 }
 
 type documentResource struct {
-	Capacity       float64         `json:"capacity"`
-	WithoutLargest float64         `json:"capacityWithoutLargestNode"`
-	Requested      float64         `json:"requested"`
-	Used           *float64        `json:"used,omitempty"`
-	Recoverable    float64         `json:"recoverable"`
-	GiveBack       int             `json:"recoverableWorkloads"`
-	LargestPod     *documentRoom   `json:"largestPod,omitempty"`
-	CanLoseANode   bool            `json:"canLoseANode"`
-	Thresholds     []threshold     `json:"thresholds"`
-	OrderBy        string          `json:"orderBy,omitempty"`
-	HistoryDays    int             `json:"historyDays"`
-	ForecastDays   int             `json:"forecastDays"`
-	Shortage       string          `json:"whyNoForecast,omitempty"`
-	GrowthPerDay   *float64        `json:"growthPerDay,omitempty"`
-	Steps          []documentStep  `json:"steps"`
-	Growth         *documentGrowth `json:"growth,omitempty"`
-	After          []threshold     `json:"thresholdsAfterGivingBack,omitempty"`
-	Advice         string          `json:"advice"`
-	Message        string          `json:"message"`
+	Capacity       float64                      `json:"capacity"`
+	WithoutLargest float64                      `json:"capacityWithoutLargestNode"`
+	Requested      float64                      `json:"requested"`
+	Used           *float64                     `json:"used,omitempty"`
+	Recoverable    float64                      `json:"recoverable"`
+	GiveBack       int                          `json:"recoverableWorkloads"`
+	LargestPod     *documentRoom                `json:"largestPod,omitempty"`
+	CanLoseANode   bool                         `json:"canLoseANode"`
+	Thresholds     []v1alpha1.CapacityThreshold `json:"thresholds"`
+	OrderBy        string                       `json:"orderBy,omitempty"`
+	HistoryDays    int                          `json:"historyDays"`
+	ForecastDays   int                          `json:"forecastDays"`
+	Shortage       string                       `json:"whyNoForecast,omitempty"`
+	GrowthPerDay   *float64                     `json:"growthPerDay,omitempty"`
+	Steps          []documentStep               `json:"steps"`
+	Growth         *documentGrowth              `json:"growth,omitempty"`
+	After          []v1alpha1.CapacityThreshold `json:"thresholdsAfterGivingBack,omitempty"`
+	Advice         string                       `json:"advice"`
+	Message        string                       `json:"message"`
 }
 
 type documentRoom struct {
-	Node   string  `json:"node"`
-	CPU    float64 `json:"cpu"`
-	Memory float64 `json:"memory"`
-}
-
-type threshold struct {
-	Percent  int    `json:"percent"`
-	State    string `json:"state"`
-	Since    string `json:"since,omitempty"`
-	Earliest string `json:"earliest,omitempty"`
-	Expected string `json:"expected,omitempty"`
-	Latest   string `json:"latest,omitempty"`
+	Node string `json:"node"`
+	amounts
 }
 
 type documentStep struct {
@@ -101,14 +101,13 @@ type documentGrowth struct {
 }
 
 type documentChange struct {
-	Day       string  `json:"day"`
-	Cause     string  `json:"cause"`
-	Namespace string  `json:"namespace"`
-	Group     string  `json:"group,omitempty"`
-	Kind      string  `json:"kind"`
-	Name      string  `json:"name"`
-	CPU       float64 `json:"cpu"`
-	Memory    float64 `json:"memory"`
+	Day       string `json:"day"`
+	Cause     string `json:"cause"`
+	Namespace string `json:"namespace"`
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	amounts
 }
 
 func writeJSON(w io.Writer, r *Report, _ Options) error {
@@ -117,7 +116,7 @@ func writeJSON(w io.Writer, r *Report, _ Options) error {
 		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: []documentPool{},
 	}
 	if u := &r.Unplaced; u.Pods > 0 {
-		d.Unplaced = &unplaced{u.Pods, cluster.CPU.InUnits(u.Requests.CPU), cluster.Memory.InUnits(u.Requests.Memory), u.Example.String()}
+		d.Unplaced = &unplaced{u.Pods, amountsOf(u.Requests), u.Example.String()}
 	}
 	for i := range r.Pools {
 		d.Pools = append(d.Pools, poolOf(&r.Pools[i]))
@@ -137,8 +136,7 @@ func poolOf(p *core.PoolPlan) documentPool {
 	}
 	for _, c := range p.Changes {
 		out.Changes = append(out.Changes, documentChange{
-			Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name,
-			CPU: cluster.CPU.InUnits(c.Amount.CPU), Memory: cluster.Memory.InUnits(c.Amount.Memory),
+			Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
 		})
 	}
 	return out
@@ -160,7 +158,7 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		out.Used = &used
 	}
 	if r.Fit.Node != "" {
-		out.LargestPod = &documentRoom{r.Fit.Node, cluster.CPU.InUnits(r.Fit.Free.CPU), cluster.Memory.InUnits(r.Fit.Free.Memory)}
+		out.LargestPod = &documentRoom{r.Fit.Node, amountsOf(r.Fit.Free)}
 	}
 	if r.Outlook.Shortage == core.NoShortage {
 		slope := res.InUnits(int64(r.Outlook.Slope))
@@ -179,11 +177,11 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 	return out
 }
 
-func thresholdsOf(o *core.Outlook) []threshold {
-	out := []threshold{}
+func thresholdsOf(o *core.Outlook) []v1alpha1.CapacityThreshold {
+	out := []v1alpha1.CapacityThreshold{}
 	for _, c := range o.Crossings {
-		out = append(out, threshold{
-			Percent: int(100*c.Threshold + 0.5), State: c.State.String(), Since: c.Since.String(),
+		out = append(out, v1alpha1.CapacityThreshold{
+			Percent: int32(100*c.Threshold + 0.5), State: c.State.String(), Since: c.Since.String(),
 			Earliest: c.Earliest.String(), Expected: c.Expected.String(), Latest: c.Latest.String(),
 		})
 	}

@@ -102,7 +102,7 @@ func TestJSON_example_isValidAndComplete(t *testing.T) {
 
 func TestHTML_example_isOnePageWithoutScripts(t *testing.T) {
 	out := written(t, "html", example(), Options{})
-	if strings.Contains(out, "<script") || !strings.Contains(out, "default-src &#39;none&#39;") || !strings.Contains(out, "<polygon points=") || !strings.Contains(out, "9 Dec (2–20 Dec)") {
+	if strings.Contains(out, "<script") || !strings.Contains(out, "default-src 'none'") || !strings.Contains(out, "<polygon points=") || !strings.Contains(out, "9 Dec (2–20 Dec)") {
 		t.Errorf("%s", out)
 	}
 }

@@ -13,7 +13,9 @@ import (
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/chart"
 )
 
 // date returns a day for people: "9 Dec", with the year if it is not the present one.
@@ -240,88 +242,50 @@ func head(r *Report) string {
 	return fmt.Sprintf("%s · %s, %s, %s · history of %s", terminal.Plain(r.Cluster), wording.Count(len(r.Pools), "pool"), wording.Count(nodes, "node"), wording.Count(pods, "pod"), terminal.Plain(r.Source))
 }
 
-// rowsOf returns the table of a resource: the titles, a row per pool, and whether each row is urgent. The last column is the advice.
-func rowsOf(r *Report, i int) (titles []string, rows [][]string, urgent []bool) {
-	titles = []string{"POOL", title(cluster.All[i])}
-	for k := range r.Pools {
-		p := &r.Pools[k]
-		res := &p.Resources[i]
-		if len(rows) == 0 {
-			for _, c := range res.Outlook.Crossings {
-				titles = append(titles, wording.Percent(c.Threshold))
-			}
-			titles = append(titles, "ORDER BY", "ADVICE")
+// shown returns the report for people.
+func shown(r *Report) *page.Document {
+	d := &page.Document{Command: "capacity", Title: "Capacity: " + terminal.Plain(r.Cluster), Style: chart.Style, Head: []string{head(r)}, Notes: notes(r)}
+	d.Foot = []string{"podfit capacity, " + r.Now.UTC().Format(time.RFC1123) + ". A date is the first day on which requests may reach the capacity; 8 of 10 such dates are inside the range."}
+	if len(r.Pools) > 0 {
+		for i, res := range cluster.All {
+			d.Sections = append(d.Sections, page.Section{Title: title(res), Table: tableOf(r, i)})
 		}
-		row := []string{terminal.Plain(p.Name), requested(res)}
-		for n := range res.Outlook.Crossings {
-			row = append(row, reaches(&res.Outlook.Crossings[n], &res.Outlook, r.Now))
-		}
-		rows = append(rows, append(row, orderBy(&res.Outlook, r.Now), res.AdviceText()))
-		urgent = append(urgent, res.Advice == core.OrderNow)
 	}
-	return titles, rows, urgent
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		s := page.Section{Title: terminal.Plain(p.Name), Text: details(p)}
+		for k := range p.Resources {
+			s.Charts = append(s.Charts, charts(&p.Resources[k])...)
+		}
+		d.Sections = append(d.Sections, s)
+	}
+	return d
+}
+
+// tableOf returns the table of a resource with a row for each pool. The last column is the advice.
+func tableOf(r *Report, i int) *page.Table {
+	t := &page.Table{Columns: []page.Column{{Title: "POOL"}, {Title: title(cluster.All[i])}}, Hanging: 2}
+	for _, c := range r.Pools[0].Resources[i].Outlook.Crossings {
+		t.Columns = append(t.Columns, page.Column{Title: wording.Percent(c.Threshold)})
+	}
+	t.Columns = append(t.Columns, page.Column{Title: "ORDER BY"}, page.Column{Title: "ADVICE", Below: true})
+	for k := range r.Pools {
+		res := &r.Pools[k].Resources[i]
+		cells := []string{terminal.Plain(r.Pools[k].Name), requested(res)}
+		for n := range res.Outlook.Crossings {
+			cells = append(cells, reaches(&res.Outlook.Crossings[n], &res.Outlook, r.Now))
+		}
+		t.Rows = append(t.Rows, page.Row{Cells: append(cells, orderBy(&res.Outlook, r.Now), res.AdviceText()), High: res.Advice == core.OrderNow})
+	}
+	return t
 }
 
 // table writes the report for a terminal.
 func table(w io.Writer, r *Report, o Options) error {
-	p := &printer{terminal.Printer{Width: o.Width, Colour: o.Colour}}
-	p.Line(head(r))
-	for _, n := range notes(r) {
-		p.Line("  " + n)
-	}
-	if len(r.Pools) > 0 {
-		for i := range cluster.All {
-			titles, rows, urgent := rowsOf(r, i)
-			p.Text.WriteString("\n")
-			p.table(titles, rows, urgent)
-		}
-	}
-	for i := range r.Pools {
-		lines := details(&r.Pools[i])
-		if len(lines) == 0 {
-			continue
-		}
-		p.Text.WriteString("\n" + p.Styled("1", terminal.Plain(r.Pools[i].Name)) + "\n")
-		for _, l := range lines {
-			p.Line("  " + l)
-		}
-	}
+	p := &terminal.Printer{Width: o.Width, Colour: o.Colour}
+	p.Document(shown(r))
 	_, err := io.WriteString(w, p.Text.String())
 	return err
-}
-
-// A printer collects the text of tables.
-type printer struct{ terminal.Printer }
-
-// table adds a table. The last column is printed below the rows if it does not fit the width.
-func (p *printer) table(titles []string, rows [][]string, urgent []bool) {
-	all := append([][]string{titles}, rows...)
-	last := len(titles) - 1
-	var columns []terminal.Column
-	total := -terminal.Gap
-	for _, width := range terminal.Widths(all) {
-		columns = append(columns, terminal.Column{Width: width})
-		total += width + terminal.Gap
-	}
-	below := p.Width > 0 && total > p.Width
-	if below {
-		columns = columns[:last]
-		for i := range all {
-			all[i] = all[i][:last]
-		}
-	}
-	lines := terminal.Rows(columns, all)
-	p.Text.WriteString(p.Styled("1", lines[0]) + "\n")
-	for i, row := range rows {
-		s := lines[i+1]
-		if urgent[i] {
-			s = p.Styled("31", s)
-		}
-		p.Text.WriteString(s + "\n")
-		if below && row[last] != "" {
-			p.Line("    " + row[last])
-		}
-	}
 }
 
 // stamp returns the time of the report.

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/edge/report/page"
 )
 
 // A Report is a capacity plan and what a reader should know about it.
@@ -31,7 +32,7 @@ var formats = []struct {
 }{
 	{"table", table},
 	{"json", writeJSON},
-	{"html", html},
+	{"html", func(w io.Writer, r *Report, _ Options) error { return page.Write(w, shown(r)) }},
 }
 
 // Formats returns the names of all formats.

@@ -3,7 +3,11 @@
 
 package explanation
 
-import "podfit.dev/podfit/internal/core/gate"
+import (
+	"cmp"
+
+	"podfit.dev/podfit/internal/core/gate"
+)
 
 // gates are the words for gates.
 var gates = map[gate.Name]string{
@@ -21,9 +25,4 @@ var gates = map[gate.Name]string{
 }
 
 // gateWords returns the words for a gate.
-func gateWords(name gate.Name) string {
-	if words, ok := gates[name]; ok {
-		return words
-	}
-	return string(name)
-}
+func gateWords(name gate.Name) string { return cmp.Or(gates[name], string(name)) }

@@ -4,80 +4,71 @@
 package explanation
 
 import (
-	"bytes"
-	_ "embed"
-	"fmt"
-	"html/template"
 	"io"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
-	"podfit.dev/podfit/internal/look"
+	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/edge/report/page"
 )
 
-//go:embed explanation.html
-var page string
-
-//go:embed explanation.css
-var ownStyle string
-
-var pageTemplate = template.Must(template.New("explanation").Funcs(template.FuncMap{
-	"names": names, "gateWords": gateWords, "spark": explanation.Spark,
-}).Parse(page))
-
-// pageData is the input of the template.
-type pageData struct {
-	Policy template.HTMLAttr // the attribute content of the Content-Security-Policy
-	Style  template.CSS
-	*explanation.Explanation
-	At    string
-	Steps []pageStep
-	Ifs   []group
-	Notes []string
-}
-
-type pageStep struct {
-	*explanation.Step
-	State  string // of the row: act, wait or rest
-	What   string
-	Reason string
-}
-
-// WriteHTML writes an explanation as one file. It has no scripts, loads nothing, and its Content-Security-Policy allows only its own style,
-// by its hash.
+// WriteHTML writes an explanation as one file without scripts, which loads nothing.
 func WriteHTML(w io.Writer, e *explanation.Explanation) error {
-	style := look.Style(ownStyle)
-	data := pageData{
-		Policy: template.HTMLAttr(`content="` + look.Policy(style) + `"`),
-		Style:  template.CSS(style), Explanation: e, At: e.At.Format("15:04:05 MST, 2 Jan 2006"), Notes: notes(e),
-		Steps: each(e.Next, func(s *explanation.Step) pageStep { return pageStepOf(s, e.At) }), Ifs: counterfactuals(e),
-	}
+	next := page.Section{Title: "Next", Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
 	for i := range e.IfOn {
-		step := pageStepOf(&e.IfOn[i], e.At)
-		step.State, step.What = "rest", "with update mode "+e.IfMode.String()+": "+step.What
-		data.Steps = append(data.Steps, step)
+		part := partOf(&e.IfOn[i], e.At)
+		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
+		next.Parts = append(next.Parts, part)
 	}
-	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, data); err != nil {
-		return fmt.Errorf("write explanation: %w", err)
+	sections := []page.Section{{Title: "Now", List: e.Now}, next, {Title: "You", Parts: each(e.You, func(a *explanation.Advice) page.Section {
+		return page.Section{Text: []string{a.Text}, Command: a.Command}
+	})}}
+	for i := range e.Why {
+		w := &e.Why[i]
+		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}}
+		for _, line := range w.Lines() {
+			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})
+		}
+		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + explanation.Spark(w.Days), Table: t})
 	}
-	for line := range bytes.Lines(out.Bytes()) {
-		if _, err := io.WriteString(w, plain(strings.TrimSuffix(string(line), "\n"))+"\n"); err != nil {
-			return err
+	if len(e.WhatIf) > 0 {
+		sections = append(sections, page.Section{Title: "What if", Table: &page.Table{
+			Class: "text", Columns: make([]page.Column, 2), Rows: each(counterfactuals(e), func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
+		}})
+	}
+	sections = append(sections, page.Section{Title: "The limits in words", List: each(e.Situations, func(s *explanation.Situation) string { return s.Text })})
+	d := &page.Document{
+		Command: "explain", Title: e.Subject, Tags: each(e.Situations, func(s *explanation.Situation) string { return s.Title }), Foot: notes(e),
+	}
+	if len(e.Facts) > 0 {
+		d.Head = []string{strings.Join(e.Facts, " · ")}
+	}
+	for _, s := range sections {
+		if s.Table != nil || len(s.List)+len(s.Parts) > 0 {
+			d.Sections = append(d.Sections, s)
 		}
 	}
-	return nil
+	return page.Write(w, d)
 }
 
-func pageStepOf(s *explanation.Step, at time.Time) pageStep {
-	out := pageStep{Step: s, State: "rest", What: outcome(s, at, s.Act.String(), "waits"), Reason: strings.TrimSpace(refused(s) + " " + s.Reason)}
+// partOf returns a step with its gates.
+func partOf(s *explanation.Step, at time.Time) page.Section {
+	out := page.Section{
+		Lead: outcome(s, at, s.Act.String(), "waits"), About: names(s.Pods), Text: []string{strings.TrimSpace(refused(s) + " " + s.Reason + " " + s.Fallback)},
+		Summary: "All gates", Details: each(s.Gates, func(g *gate.Gate) string {
+			if g.Blocked {
+				return "✗ " + gateWords(g.Name) + ": " + g.Reason.String()
+			}
+			return "✓ " + gateWords(g.Name)
+		}),
+	}
 	switch {
 	case s.Act != decision.Leave:
-		out.State = "act"
+		out.Class = "act"
 	case s.Waits():
-		out.State = "wait"
+		out.Class = "wait"
 	}
 	return out
 }

@@ -117,59 +117,18 @@ func (t *text) paragraph(title string, words []string, separator string) {
 	if title != "" || separator == " " {
 		start = terminal.Pad(title, indent)
 	}
-	l := layout{hanging: indent, separator: separator, ending: strings.TrimRight(separator, " "), last: columns}
+	l := terminal.Layout{Hanging: indent, Separator: separator, Ending: strings.TrimRight(separator, " "), Width: columns}
+	if separator != " " {
+		l.Overflow = indent
+	}
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
-	l.write(t, start, each(words, func(w *string) string { return plain(*w) }))
+	t.lines(l, start, each(words, func(w *string) string { return plain(*w) }))
 }
 
-// A layout is how words are distributed to lines.
-type layout struct {
-	hanging   int    // the indent of all lines but the first
-	separator string // between words of a line
-	ending    string // of all lines but the last
-	last      int    // the width of a line that ends with the last word
-}
-
-// write writes words after a start.
-func (l layout) write(t *text, start string, words []string) {
-	current := start
-	for i, word := range words {
-		room := l.last
-		if i < len(words)-1 {
-			room = columns - terminal.Width(l.ending)
-		}
-		switch {
-		case i == 0:
-		case terminal.Width(current+l.separator+word) > room:
-			t.line(current + l.ending)
-			current = terminal.Pad("", l.hanging)
-		default:
-			current += l.separator
-		}
-		current += word
-		if l.separator != " " {
-			current = t.overflow(current)
-		}
+func (t *text) lines(l terminal.Layout, start string, words []string) {
+	for _, line := range l.Lines(start, words) {
+		t.line(line)
 	}
-	t.line(current)
-}
-
-// overflow writes the full lines of a text that is wider than a line, such as a title with a long name, and returns the rest.
-func (t *text) overflow(s string) string {
-	for terminal.Width(s) > columns {
-		cut := -1
-		for i, r := range s {
-			if r == ' ' && i > indent && terminal.Width(s[:i]) <= columns {
-				cut = i
-			}
-		}
-		if cut < 0 {
-			break // one long word
-		}
-		t.line(s[:cut])
-		s = terminal.Pad("", indent) + s[cut+1:]
-	}
-	return s
 }
 
 // plain returns text without control characters and characters that change the direction of text.
@@ -233,7 +192,7 @@ func (t *text) columns(figure, what, note string) {
 
 // wrapped writes text after a start, and further lines below the text.
 func (t *text) wrapped(start, words string) {
-	layout{hanging: terminal.Width(start), separator: " ", last: columns}.write(t, start, strings.Fields(words))
+	t.lines(terminal.Layout{Hanging: terminal.Width(start), Separator: " ", Width: columns}, start, strings.Fields(words))
 }
 
 // whatIf writes the sizes that result from the conditions of --if, one line for each resource of a container.
@@ -419,7 +378,7 @@ func (t *text) advice(all []explanation.Advice) {
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
 	const ending = ` \`
-	layout{hanging: indent + 4, separator: " ", ending: ending, last: columns - len(ending)}.write(t, terminal.Pad("", indent+2), arguments(s))
+	t.lines(terminal.Layout{Hanging: indent + 4, Separator: " ", Ending: ending, Width: columns, Last: columns - len(ending)}, terminal.Pad("", indent+2), arguments(s))
 }
 
 // arguments splits a command at the spaces outside of quotes.

@@ -13,6 +13,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // content is what a report says, in lines, lists and cells, whatever its format.
@@ -20,6 +22,19 @@ type content struct {
 	*core.Report
 	options   Options
 	differing int // workloads whose pods differ from their template
+}
+
+// shown returns the report for people.
+func (c *content) shown(wide bool) *page.Document {
+	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes(), Figures: c.figures()}
+	d.Foot = []string{"podfit recommend, " + c.Now.UTC().Format(time.RFC1123) + ". Requests that could be freed save money only if nodes go."}
+	if c.options.Groups != nil {
+		d.Sections = []page.Section{c.groupTable()}
+		return d
+	}
+	d.Sections = c.lists(wide)
+	d.Rest = c.leftOut()
+	return d
 }
 
 // header returns the lines with the facts about the whole report.
@@ -31,12 +46,12 @@ func (c *content) header() []string {
 	facts = append(facts, strings.Join(c.Profiles, ", "))
 	lines := []string{strings.Join(facts, " · ")}
 	if use := c.usage(); use != "" {
-		lines = append(lines, "  "+use)
+		lines = append(lines, use)
 	}
 	if c.onlyUsage() {
-		return append(lines, "  Requests are not known, only usage: this is what the containers should request.")
+		return append(lines, "Requests are not known, only usage: this is what the containers should request.")
 	}
-	return append(lines, "  "+c.risk()+" "+c.freed())
+	return append(lines, c.risk()+" "+c.freed())
 }
 
 // risk returns the sentence about workloads at risk. What is not known is no good news.
@@ -141,20 +156,20 @@ func ratio(part, whole int64) string { return wording.Percent(float64(part) / fl
 func (c *content) notes() []string {
 	var notes []string
 	if c.Prices.Known() && c.Prices.Assumed {
-		notes = append(notes, "  Prices are assumed: "+c.Prices.From+". Give your own with --prices or --opencost.")
+		notes = append(notes, "Prices are assumed: "+c.Prices.From+". Give your own with --prices or --opencost.")
 	}
 	if n := c.differing; n > 0 {
-		notes = append(notes, fmt.Sprintf("  The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
+		notes = append(notes, fmt.Sprintf("The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
 			wording.Count(n, "workload")))
 	}
 	for _, n := range c.Notes {
-		notes = append(notes, "  "+plain(n))
+		notes = append(notes, plain(n))
 	}
 	for _, m := range c.Missing {
-		notes = append(notes, "  Incomplete: "+plain(m))
+		notes = append(notes, "Incomplete: "+plain(m))
 	}
 	if c.provisional() {
-		notes = append(notes, "  All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
+		notes = append(notes, "All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
 	}
 	return notes
 }
@@ -174,24 +189,34 @@ func (c *content) provisional() bool {
 	return slices.ContainsFunc(c.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
 }
 
-// A list is a table of a report.
-type list struct {
-	title   string
-	columns []column
-	rows    [][]string
-	colours []string // ANSI codes by row; nil for none
+// figures returns the four numbers at the top.
+func (c *content) figures() []page.Figure {
+	s := &c.Summary
+	out := []page.Figure{
+		{Name: "Workloads at risk", Value: wording.Grouped(float64(s.AtRisk)), Detail: "of " + wording.Grouped(float64(s.Workloads))},
+		{Name: "CPU that could be freed", Value: wording.Total(cluster.CPU, s.Freed.CPU), Detail: "requests"},
+		{Name: "Memory that could be freed", Value: wording.Total(cluster.Memory, s.Freed.Memory), Detail: "requests"},
+	}
+	if s.Packing.Known {
+		f := page.Figure{Name: "Nodes that could go", Value: wording.Grouped(float64(s.Packing.Gone)), Detail: "of " + wording.Grouped(float64(s.Packing.Nodes))}
+		if c.Prices.Known() {
+			f.Detail += ", " + c.amountOfMoney(s.Packing.Money) + " a month"
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // lists returns the tables of the report.
-func (c *content) lists(wide bool) []list {
+func (c *content) lists(wide bool) []page.Section {
 	switch {
 	case c.options.Sort == SortName, c.onlyUsage():
-		return []list{c.list("BY NAME", c.top(c.ByName()), wide)}
+		return []page.Section{c.list("BY NAME", c.top(c.ByName()), wide)}
 	case c.options.Sort == SortMoney:
-		return []list{c.list("BY MONEY", c.top(c.ByMoney()), wide)}
+		return []page.Section{c.list("BY MONEY", c.top(c.ByMoney()), wide)}
 	}
 	risks, waste, _, _ := c.sections()
-	var out []list
+	var out []page.Section
 	if len(risks) > 0 {
 		out = append(out, c.risks(c.top(risks), wide))
 	}
@@ -261,18 +286,18 @@ func (c *content) top(rows []*core.Row) []*core.Row {
 }
 
 // columns returns the columns that all lists have.
-func (c *content) columns(wide bool) []column {
-	columns := []column{
-		{title: "WORKLOAD", least: 16}, {title: "REPL", right: true}, {title: "CONTAINER", least: 8}, {title: "CPU"}, {title: "MEMORY"},
+func (c *content) columns(wide bool) []page.Column {
+	columns := []page.Column{
+		{Title: "WORKLOAD", Least: 16}, {Title: "REPL", Right: true}, {Title: "CONTAINER", Least: 8}, {Title: "CPU"}, {Title: "MEMORY"},
 	}
 	if wide {
-		columns = append(columns, column{title: "CPU LIMIT"}, column{title: "MEMORY LIMIT"})
+		columns = append(columns, page.Column{Title: "CPU LIMIT"}, page.Column{Title: "MEMORY LIMIT"})
 		if c.differing > 0 {
-			columns = append(columns, column{title: "TEMPLATE"})
+			columns = append(columns, page.Column{Title: "TEMPLATE"})
 		}
-		columns = append(columns, column{title: "VPA", least: 6})
+		columns = append(columns, page.Column{Title: "VPA", Least: 6})
 		for _, name := range c.Profiles[1:] {
-			columns = append(columns, column{title: strings.ToUpper(name)})
+			columns = append(columns, page.Column{Title: strings.ToUpper(name)})
 		}
 	}
 	return columns
@@ -328,44 +353,43 @@ func other(row *core.Row, i int) string {
 	return strings.Join(parts, ", ")
 }
 
-// risks returns the list of risks.
-func (c *content) risks(rows []*core.Row, wide bool) list {
-	l := list{title: "AT RISK", columns: append(c.columns(wide), column{title: "WHY", below: true})}
+// table returns a list of rows with the columns that all lists have, and more.
+func (c *content) table(title string, rows []*core.Row, wide bool, cells func(*core.Row) []string, more ...page.Column) page.Section {
+	t := &page.Table{Columns: append(c.columns(wide), more...)}
 	for _, row := range rows {
-		l.rows = append(l.rows, append(c.cells(row, wide), c.why(row)))
-		colour := ""
-		if row.Risk == core.SeverityHigh {
-			colour = "31"
-		}
-		l.colours = append(l.colours, colour)
+		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), cells(row)...)})
 	}
-	return l
+	return page.Section{Title: title, Table: t}
+}
+
+// risks returns the list of risks.
+func (c *content) risks(rows []*core.Row, wide bool) page.Section {
+	s := c.table("AT RISK", rows, wide, func(row *core.Row) []string { return []string{c.why(row)} }, page.Column{Title: "WHY", Below: true})
+	for i, row := range rows {
+		s.Table.Rows[i].High = row.Risk == core.SeverityHigh
+	}
+	return s
 }
 
 // narrow reports whether the terminal has no room for all columns.
 func (c *content) narrow() bool { return c.options.Width > 0 && c.options.Width < 100 }
 
 // waste returns the list of waste.
-func (c *content) waste(rows []*core.Row, wide bool) list {
-	l := list{title: "WASTE", columns: append(c.columns(wide), c.moneyColumn(), column{title: "CONFIDENCE"})}
-	if c.narrow() {
-		l.columns[len(l.columns)-1] = column{title: "CONF."}
+func (c *content) waste(rows []*core.Row, wide bool) page.Section {
+	if !c.narrow() {
+		return c.table("WASTE", rows, wide, func(row *core.Row) []string { return []string{c.saving(row), confidence(row)} }, c.moneyColumn(), page.Column{Title: "CONFIDENCE"})
 	}
-	for _, row := range rows {
-		sure := confidence(row)
-		if c.narrow() {
-			sure, _, _ = strings.Cut(sure, ",")
-		}
-		l.rows = append(l.rows, append(c.cells(row, wide), c.saving(row), sure))
-	}
-	return l
+	return c.table("WASTE", rows, wide, func(row *core.Row) []string {
+		sure, _, _ := strings.Cut(confidence(row), ",")
+		return []string{c.saving(row), sure}
+	}, c.moneyColumn(), page.Column{Title: "CONF."})
 }
 
-func (c *content) moneyColumn() column {
+func (c *content) moneyColumn() page.Column {
 	if !c.Prices.Known() {
-		return column{title: "FREED"}
+		return page.Column{Title: "FREED"}
 	}
-	return column{title: c.Prices.Currency + "/MONTH", right: true}
+	return page.Column{Title: c.Prices.Currency + "/MONTH", Right: true}
 }
 
 // saving returns the money of a row, or what it frees if there are no prices.
@@ -383,24 +407,20 @@ func (c *content) saving(row *core.Row) string {
 }
 
 // list returns a list of rows of all kinds.
-func (c *content) list(title string, rows []*core.Row, wide bool) list {
-	l := list{title: title, columns: c.columns(wide)}
+func (c *content) list(title string, rows []*core.Row, wide bool) page.Section {
+	why := page.Column{Title: "WHY", Below: true}
 	if !c.narrow() {
-		l.columns = append(l.columns, column{title: "RISK"}, c.moneyColumn(), column{title: "CONFIDENCE"}, column{title: "WHY", below: true})
-		for _, row := range rows {
-			l.rows = append(l.rows, append(c.cells(row, wide), row.Risk.String(), c.saving(row), confidence(row), c.why(row)))
-		}
-		return l
+		return c.table(title, rows, wide, func(row *core.Row) []string {
+			return []string{row.Risk.String(), c.saving(row), confidence(row), c.why(row)}
+		}, page.Column{Title: "RISK"}, c.moneyColumn(), page.Column{Title: "CONFIDENCE"}, why)
 	}
-	l.columns = append(l.columns, c.moneyColumn(), column{title: "WHY", below: true})
-	for _, row := range rows {
-		why := "confidence " + confidence(row)
+	return c.table(title, rows, wide, func(row *core.Row) []string {
+		text := "confidence " + confidence(row)
 		if s := c.why(row); s != "" {
-			why += "; " + s
+			text += "; " + s
 		}
-		l.rows = append(l.rows, append(c.cells(row, wide), c.saving(row), why))
-	}
-	return l
+		return []string{c.saving(row), text}
+	}, c.moneyColumn(), why)
 }
 
 func replicas(row *core.Row) string {
@@ -499,3 +519,5 @@ func window(d time.Duration) string {
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
+
+func plain(s string) string { return terminal.Plain(s) }

@@ -11,29 +11,29 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/report/page"
 )
 
 // groupTable returns the totals by group.
-func (c *content) groupTable() ([]column, [][]string) {
-	columns := []column{
-		{title: strings.ToUpper(plain(c.options.Groups.By)), least: 16}, {title: "WORKLOADS", right: true}, {title: "AT RISK", right: true}, {title: "PODS", right: true},
-		{title: "CPU FREED", right: true}, {title: "MEMORY FREED", right: true},
-	}
+func (c *content) groupTable() page.Section {
+	t := &page.Table{Columns: []page.Column{
+		{Title: strings.ToUpper(plain(c.options.Groups.By)), Least: 16}, {Title: "WORKLOADS", Right: true}, {Title: "AT RISK", Right: true}, {Title: "PODS", Right: true},
+		{Title: "CPU FREED", Right: true}, {Title: "MEMORY FREED", Right: true},
+	}}
 	if c.Prices.Known() {
-		columns = append(columns, c.moneyColumn())
+		t.Columns = append(t.Columns, c.moneyColumn())
 	}
-	var rows [][]string
 	for i := range c.options.Groups.All {
 		g := &c.options.Groups.All[i]
-		row := []string{
+		cells := []string{
 			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), wording.Total(cluster.CPU, g.Freed.CPU), wording.Total(cluster.Memory, g.Freed.Memory),
 		}
 		if c.Prices.Known() {
-			row = append(row, price(g.Weight))
+			cells = append(cells, price(g.Weight))
 		}
-		rows = append(rows, row)
+		t.Rows = append(t.Rows, page.Row{Cells: cells})
 	}
-	return columns, rows
+	return page.Section{Title: "By " + c.options.Groups.By, Table: t}
 }
 
 type groupRow struct {

@@ -162,13 +162,10 @@ func krrAllocated(r cluster.Resources) krrAmounts {
 // krrNumber returns cores or bytes, nil if the amount is not set.
 func krrNumber(r cluster.Resources, res cluster.Resource) any {
 	v, ok := r.Get(res)
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case res == cluster.CPU:
-		return float64(v) / 1000
 	}
-	return float64(v)
+	return res.InUnits(v)
 }
 
 func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrValues {

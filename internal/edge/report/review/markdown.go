@@ -3,43 +3,46 @@
 
 package review
 
-import "strings"
+import (
+	"strings"
+
+	"podfit.dev/podfit/internal/edge/report/page"
+)
 
 // markdown writes the report for a pull request or a wiki.
 func (p *printer) markdown() {
-	lines := append(p.header(), p.notes()...)
+	d := p.shown(false)
 	p.Text.WriteString("## Recommended requests\n\n")
-	for _, line := range lines {
-		p.Text.WriteString(escaped(strings.TrimSpace(line)) + "\n\n")
+	for _, line := range append(d.Head, d.Notes...) {
+		p.Text.WriteString(escaped(line) + "\n\n")
 	}
-	if p.options.Groups != nil {
-		columns, rows := p.groupTable()
-		p.markdownTable(columns, rows)
-		return
+	for _, s := range d.Sections {
+		if p.options.Groups == nil {
+			p.Text.WriteString("### " + escaped(s.Title) + "\n\n")
+		}
+		p.markdownTable(s.Table)
+		if p.options.Groups == nil {
+			p.Text.WriteString("\n")
+		}
 	}
-	for _, list := range p.lists(false) {
-		p.Text.WriteString("### " + escaped(list.title) + "\n\n")
-		p.markdownTable(list.columns, list.rows)
-		p.Text.WriteString("\n")
-	}
-	for _, line := range p.leftOut() {
+	for _, line := range d.Rest {
 		p.Text.WriteString(escaped(line) + "\n\n")
 	}
 }
 
-func (p *printer) markdownTable(columns []column, rows [][]string) {
+func (p *printer) markdownTable(t *page.Table) {
 	var head, rule strings.Builder
-	for _, c := range columns {
-		head.WriteString("| " + escaped(c.title) + " ")
-		if c.right {
+	for _, c := range t.Columns {
+		head.WriteString("| " + escaped(c.Title) + " ")
+		if c.Right {
 			rule.WriteString("|---:")
 		} else {
 			rule.WriteString("|---")
 		}
 	}
 	p.Text.WriteString(head.String() + "|\n" + rule.String() + "|\n")
-	for _, row := range rows {
-		for _, cell := range row {
+	for _, row := range t.Rows {
+		for _, cell := range row.Cells {
 			p.Text.WriteString("| " + escaped(cell) + " ")
 		}
 		p.Text.WriteString("|\n")

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -17,9 +18,5 @@ var shortKinds = map[string]string{
 
 // shortName returns "namespace/deploy/name".
 func shortName(w cluster.Workload) string {
-	kind := shortKinds[w.Kind]
-	if kind == "" {
-		kind = strings.ToLower(w.Kind)
-	}
-	return plain(w.Namespace + "/" + kind + "/" + w.Name)
+	return plain(w.Namespace + "/" + cmp.Or(shortKinds[w.Kind], strings.ToLower(w.Kind)) + "/" + w.Name)
 }

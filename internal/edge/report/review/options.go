@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -47,13 +48,31 @@ var formats = []struct {
 	{"yaml", func(p *printer) { p.writeYAML(p.document()) }},
 	{"csv", (*printer).csv},
 	{"markdown", (*printer).markdown},
-	{"html", (*printer).html},
+	{"html", func(p *printer) { p.err = page.Write(&p.Text, p.shown(true)) }},
 	{"patch", (*printer).patch},
 	{"kustomize", (*printer).kustomize},
 	{"helm-values", (*printer).helmValues},
 	{"vpa", (*printer).vpa},
 	{"krr-json", (*printer).krrJSON},
 	{"krr-csv", (*printer).krrCSV},
+}
+
+// A printer collects the text of a report in a format.
+type printer struct {
+	terminal.Printer
+	content
+	err error
+}
+
+// tables writes the report for a terminal. The title of a list is the title of its first column.
+func (p *printer) tables(wide bool) {
+	d := p.shown(wide)
+	if p.options.Groups == nil {
+		for _, s := range d.Sections {
+			s.Table.Columns[0].Title = s.Title
+		}
+	}
+	p.Document(d)
 }
 
 // Write writes a report in a format.

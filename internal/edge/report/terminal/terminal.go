@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package terminal lays out text by the columns of a terminal that it takes: it measures, pads, cuts and wraps text, aligns tables, and
-// collects the lines of a report. It does not know what the text says, and writes nothing.
+// collects the lines of a report. It does not know what the text says.
 package terminal
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-)
 
-// Gap is the number of blanks between two columns of a table.
-const Gap = 2
+	"podfit.dev/podfit/internal/edge/report/page"
+)
 
 // Width returns the number of columns that a text takes. Some letters take two, and accents none.
 func Width(s string) int { return text.StringWidth(s) }
@@ -29,6 +29,50 @@ func Wrap(s string, width int) []string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return lines
+}
+
+// A Layout distributes words to lines, and cuts no word.
+type Layout struct {
+	Hanging   int    // indent of all lines but the first
+	Separator string // between words of a line
+	Ending    string // of all lines but the last
+	Width     int    // of lines with their ending
+	Last      int    // width of the last line; 0: Width
+	Overflow  int    // indent of further lines of a word with blanks that is wider than a line; 0: it is not broken
+}
+
+// Lines returns the lines of words. The first line begins with a start.
+func (l Layout) Lines(start string, words []string) (out []string) {
+	current := start
+	for i, word := range words {
+		room := l.Width - Width(l.Ending)
+		if i == len(words)-1 {
+			room = cmp.Or(l.Last, l.Width)
+		}
+		switch {
+		case i == 0:
+		case Width(current+l.Separator+word) > room:
+			out = append(out, current+l.Ending)
+			current = strings.Repeat(" ", l.Hanging)
+		default:
+			current += l.Separator
+		}
+		current += word
+		for l.Overflow > 0 && Width(current) > l.Width {
+			at := -1
+			for k, r := range current {
+				if r == ' ' && k > l.Overflow && Width(current[:k]) <= l.Width {
+					at = k
+				}
+			}
+			if at < 0 {
+				break // one long word
+			}
+			out = append(out, current[:at])
+			current = strings.Repeat(" ", l.Overflow) + current[at+1:]
+		}
+	}
+	return append(out, current)
 }
 
 // Plain returns a name without characters that a terminal or a table would interpret.
@@ -72,55 +116,149 @@ func (p *Printer) Styled(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// Widths returns the width of each column of a table.
-func Widths(rows [][]string) []int {
-	if len(rows) == 0 {
-		return nil
+// Document adds a document, without what only a page has.
+func (p *Printer) Document(d *page.Document) {
+	for i, s := range d.Head {
+		if i > 0 {
+			s = "  " + s
+		}
+		p.Line(s)
 	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], Width(cell))
+	for _, s := range d.Notes {
+		p.Line("  " + s)
+	}
+	for _, s := range d.Sections {
+		if s.Table != nil {
+			p.Text.WriteString("\n")
+			p.Table(s.Table)
+		}
+		if len(s.Text) > 0 {
+			p.Text.WriteString("\n" + p.Styled("1", s.Title) + "\n")
+		}
+		for _, text := range s.Text {
+			p.Line("  " + text)
 		}
 	}
-	return widths
+	if len(d.Rest) > 0 {
+		p.Line(strings.Join(d.Rest, "    "))
+	}
 }
 
-// A Column says how a column of a table is printed.
-type Column struct {
-	Width int  // longer cells are cut
-	Right bool // aligned to the right, as numbers are
+// Table adds a table that fits the width. Columns that may become narrower are shortened first, then columns that may be below the row
+// are printed there.
+func (p *Printer) Table(t *page.Table) {
+	widths := make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		widths[i] = Width(c.Title)
+		for _, row := range t.Rows {
+			widths[i] = max(widths[i], Width(row.Cells[i]))
+		}
+	}
+	below := p.fit(t.Columns, widths)
+	printed := lines(t, widths, below)
+	p.Text.WriteString(p.Styled("1", printed[0]) + "\n")
+	for k, row := range t.Rows {
+		line := printed[k+1]
+		if row.High {
+			line = p.Styled("31", line)
+		}
+		p.Text.WriteString(line + "\n")
+		for i, c := range t.Columns {
+			if !below || !c.Below || row.Cells[i] == "" {
+				continue
+			}
+			parts := Wrap(row.Cells[i], max(p.Width-4-t.Hanging, 20))
+			p.Text.WriteString("    " + strings.Join(parts, "\n    "+Pad("", t.Hanging)) + "\n")
+		}
+	}
 }
 
-// Rows returns a line for each row of a table, without blanks at its end. A cell for each column; cells have no line breaks.
-func Rows(columns []Column, rows [][]string) []string {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft = ""
-	style.Box.PaddingRight = strings.Repeat(" ", Gap)
-	t.SetStyle(style)
-	t.SuppressTrailingSpaces()
-	configs := make([]table.ColumnConfig, len(columns))
+// gap is the number of blanks between two columns of a table.
+const gap = 2
+
+// fit shortens widths to the terminal, and reports whether the columns that may be below are printed there. Text of these columns is never
+// cut.
+func (p *Printer) fit(columns []page.Column, widths []int) (below bool) {
+	if p.Width == 0 {
+		return false
+	}
+	over := func(below bool) int {
+		sum := -gap
+		for i, c := range columns {
+			if !below || !c.Below {
+				sum += widths[i] + gap
+			}
+		}
+		return sum - p.Width
+	}
+	spare := 0 // what columns can give
 	for i, c := range columns {
-		configs[i] = table.ColumnConfig{Number: i + 1, WidthMin: c.Width, WidthMax: c.Width, WidthMaxEnforcer: cut}
+		if c.Least > 0 {
+			spare += max(widths[i]-c.Least, 0)
+		}
+	}
+	below = over(false) > spare
+	for n := over(below); n > 0; n = over(below) { // the widest column gives first
+		widest := -1
+		for i, c := range columns {
+			if c.Least > 0 && widths[i] > c.Least && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return below
+}
+
+// lines returns the lines of a table, without the columns that are printed below the rows.
+func lines(t *page.Table, widths []int, below bool) []string {
+	all := make([][]string, len(t.Rows)+1)
+	var configs []table.ColumnConfig
+	for i, c := range t.Columns {
+		if below && c.Below {
+			continue
+		}
+		config := table.ColumnConfig{Number: len(configs) + 1, WidthMin: widths[i], WidthMax: widths[i], WidthMaxEnforcer: cut}
 		if c.Right {
-			configs[i].Align = text.AlignRight
+			config.Align = text.AlignRight
+			config.AlignHeader = text.AlignRight
+		}
+		configs = append(configs, config)
+		all[0] = append(all[0], c.Title)
+		for k, row := range t.Rows {
+			all[k+1] = append(all[k+1], row.Cells[i])
 		}
 	}
-	t.SetColumnConfigs(configs)
-	for _, row := range rows {
-		cells := make(table.Row, len(row))
-		for i, cell := range row {
-			cells[i] = cell
-		}
-		t.AppendRow(cells)
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return strings.Split(t.Render(), "\n")
+	return strings.Split(Render(configs, all), "\n")
 }
 
 // cut shortens a text to a width.
 func cut(s string, width int) string { return text.Snip(s, width, "…") }
+
+// Render returns a table without lines between its cells and without blanks at the end of its lines. The first row is the titles.
+func Render(columns []table.ColumnConfig, rows [][]string) string {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatDefault
+	style.Box.PaddingLeft = ""
+	style.Box.PaddingRight = strings.Repeat(" ", gap)
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	t.SetColumnConfigs(columns)
+	for i, row := range rows {
+		cells := make(table.Row, len(row))
+		for k, cell := range row {
+			cells[k] = cell
+		}
+		if i == 0 {
+			t.AppendHeader(cells)
+			continue
+		}
+		t.AppendRow(cells)
+	}
+	return t.Render()
+}

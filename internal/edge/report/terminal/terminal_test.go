@@ -6,24 +6,29 @@ package terminal
 import (
 	"slices"
 	"testing"
+
+	"podfit.dev/podfit/internal/edge/report/page"
 )
 
-func TestRows_wideLettersAndLongCells_areAlignedAndCut(t *testing.T) {
-	rows := [][]string{{"POOL", "CPU", "ADVICE"}, {"生命", "12", ""}, {"a-long-name", "3", "wait"}}
-	if got, want := Widths(rows), []int{11, 3, 6}; !slices.Equal(got, want) {
-		t.Errorf("widths %v, want %v", got, want)
+func TestTable_wideLettersAndLongCells_areAlignedAndCut(t *testing.T) {
+	table := &page.Table{Columns: []page.Column{{Title: "POOL", Least: 6}, {Title: "CPU", Right: true}, {Title: "ADVICE", Below: true}}, Rows: []page.Row{
+		{Cells: []string{"生命", "12", ""}}, {Cells: []string{"a-long-name", "3", "wait for the nodes"}, High: true},
+	}}
+	for width, want := range map[int]string{
+		0:  "POOL         CPU  ADVICE\n生命          12\na-long-name    3  wait for the nodes\n",
+		31: "POOL    CPU  ADVICE\n生命     12\na-lon…    3  wait for the nodes\n",
+		10: "POOL    CPU\n生命     12\na-lon…    3\n    wait for the nodes\n",
+	} {
+		p := Printer{Width: width}
+		p.Table(table)
+		if got := p.Text.String(); got != want {
+			t.Errorf("with %d columns: got\n%s\nwant\n%s", width, got, want)
+		}
 	}
-	got := Rows([]Column{{Width: 6}, {Width: 3, Right: true}, {Width: 6}}, rows)
-	want := []string{
-		"POOL    CPU  ADVICE",
-		"生命     12",
-		"a-lon…    3  wait",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := Rows(nil, nil); len(got) != 0 || Widths(nil) != nil {
-		t.Errorf("a table without rows: %q", got)
+	p := Printer{Colour: true}
+	p.Table(table)
+	if want := "\x1b[1mPOOL         CPU  ADVICE\x1b[0m\n生命          12\n\x1b[31ma-long-name    3  wait for the nodes\x1b[0m\n"; p.Text.String() != want {
+		t.Errorf("with colours: got %q, want %q", p.Text.String(), want)
 	}
 }
 
