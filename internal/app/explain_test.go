@@ -586,10 +586,7 @@ func (s *shop) storeFor(span, step time.Duration, peak float64) {
 	if err := checkpoints.Write(s.t.Context(), checkpoint.Key{Autoscaler: cluster.Key{Namespace: "shop", Name: "cart"}, Container: "app"}, saved); err != nil {
 		s.t.Fatal(err)
 	}
-	histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	histories := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
 	if _, err := histories.Load(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}

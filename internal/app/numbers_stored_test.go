@@ -53,10 +53,7 @@ func storeUsage(t *testing.T, f *kubetest.FakeAPI, name, profileName string, day
 	if !extended {
 		return
 	}
-	histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	histories := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
 	if _, err := histories.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -147,12 +147,8 @@ type storedPlan struct {
 
 // stored reads the CapacityPlan. Without one there is no history yet, which is no error.
 func (j *job) stored(ctx context.Context, clients *kube.Clients) (storedPlan, error) {
-	client, err := capacityplan.New(clients)
-	if err != nil {
-		return storedPlan{}, err
-	}
 	none := storedPlan{plan: new(v1alpha1.CapacityPlan)}
-	plan, err := client.Read(ctx)
+	plan, err := capacityplan.New(clients).Read(ctx)
 	needed := !j.config.fromPrometheus()
 	switch {
 	case err == nil:

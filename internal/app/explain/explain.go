@@ -390,11 +390,7 @@ func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
 
 // readStates reads the records of the updater.
 func readStates(ctx context.Context, clients *kube.Clients, namespace string) ([]ledger.State, error) {
-	store, err := checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}, "explain")
-	if err != nil {
-		return nil, err
-	}
-	return store.Load(ctx)
+	return checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}, "explain").Load(ctx)
 }
 
 // inspect adds what only an explanation needs. What cannot be read is reported in Missing.

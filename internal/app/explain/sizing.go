@@ -113,11 +113,7 @@ func (c *Config) history(
 
 // readProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
 func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
-	client, err := kube.NewProfiles(clients)
-	if err != nil {
-		return err
-	}
-	list, err := client.List(ctx)
+	list, err := kube.NewProfiles(clients).List(ctx)
 	if errors.Is(err, kube.ErrUnsupported) {
 		catalog.Listed(nil)
 		return nil

@@ -210,11 +210,7 @@ func governing(named []*cluster.Autoscaler) *cluster.Autoscaler {
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	lister, err := kube.NewProfiles(clients)
-	if err != nil {
-		return err
-	}
-	list, err := lister.List(ctx)
+	list, err := kube.NewProfiles(clients).List(ctx)
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
 		return nil

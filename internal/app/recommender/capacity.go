@@ -27,20 +27,18 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 		p.Log.Info("The CapacityPlan is off, because not all namespaces are watched", slog.String("flag", "capacity-plan"))
 		return nil, nil
 	}
-	plans, err := capacityplan.New(clients)
-	if err != nil {
-		return nil, err
-	}
-	o := forecast.Dependencies{World: world, Plans: plans, Metrics: m.capacity, DryRun: c.ReadOnly, Log: p.Log}
+	o := forecast.Dependencies{World: world, Plans: capacityplan.New(clients), Metrics: m.capacity, DryRun: c.ReadOnly, Log: p.Log}
 	if !c.ExternalMetrics { // external metrics are only of some pods
 		o.Usage = new(forecast.Usage)
 		next := d.usage
 		d.usage = func(serves func(*cluster.Autoscaler) bool) sampler { return o.Usage.Watch(next(serves)) }
 	}
 	if c.HasPrometheus() {
-		if o.Past, err = c.History.Client(m.history); err != nil {
+		past, err := c.History.Client(m.history)
+		if err != nil {
 			return nil, err
 		}
+		o.Past = past
 	}
 	return func(ctx context.Context) error {
 		if err := world.WaitSynced(ctx); err != nil {

@@ -152,16 +152,8 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		// Each term starts from the stored usage history, because another replica may have stored more since the last term.
 		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
-		histories, err := checkpoint.NewHistories(clients, o)
-		if err != nil {
-			return err
-		}
-		profiles, err := kube.NewProfiles(clients)
-		if err != nil {
-			return err
-		}
-		d.profiles = profiles
-		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: histories}
+		d.profiles = kube.NewProfiles(clients)
+		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: checkpoint.NewHistories(clients, o)}
 		r := newRecommender(*c, d)
 		if r.backfill != nil {
 			last = r

@@ -49,10 +49,7 @@ func (b *unreadBench) recommender() *recommender {
 	d := b.dependencies()
 	d.log = slog.New(slog.NewTextHandler(&b.log, nil))
 	o := checkpoint.StorageOptions{Log: d.log}
-	histories, err := checkpoint.NewHistories(clients, o)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	histories := checkpoint.NewHistories(clients, o)
 	d.storage.Checkpoints, d.storage.ModelStates = checkpoint.NewCheckpoints(clients, o), histories
 	return newRecommender(b.config, d)
 }

@@ -127,7 +127,7 @@ func newStateStore(c *Config, clients *kube.Clients, log *slog.Logger) (*checkpo
 	if err != nil {
 		return nil, fmt.Errorf("read the host name for UpdateState objects: %w", err)
 	}
-	return checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: log}, host)
+	return checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: log}, host), nil
 }
 
 // maxWorkers is the number of pods that are changed concurrently, so that the wait for one answer does not delay the next

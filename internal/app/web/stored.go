@@ -45,11 +45,7 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 // a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	client, err := kube.NewProfiles(c.clients)
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.List(ctx)
+	list, err := kube.NewProfiles(c.clients).List(ctx)
 	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
 		return catalog, nil
 	}

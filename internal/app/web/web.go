@@ -159,15 +159,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	if err != nil {
 		return nil, err
 	}
-	reader, err := checkpoint.NewReader(clients)
-	if err != nil {
-		return nil, err
-	}
 	usage, err := metrics.New(clients.Config, clients.HTTP, common.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := capacityplan.New(clients)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +173,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		return nil, err
 	}
 	src := newSource(&source{
-		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: reader, archive: clusterArchive{clients}, registrations: registrations{clients}, plans: plans, process: p, journal: d.Journal,
+		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: checkpoint.NewReader(clients), archive: clusterArchive{clients}, registrations: registrations{clients}, plans: capacityplan.New(clients), process: p, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), excluded: c.Excluded, log: p.Log,
 	})
 	if d.Prometheus != nil {

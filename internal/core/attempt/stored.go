@@ -6,8 +6,9 @@
 package attempt
 
 import (
-	"strings"
 	"time"
+
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 const (
@@ -25,12 +26,7 @@ const (
 )
 
 // Shortened cuts a text to MaxText.
-func Shortened(text string) string {
-	if len(text) > MaxText {
-		return strings.ToValidUTF8(text[:MaxText], "") + "…"
-	}
-	return text
-}
+func Shortened(text string) string { return wording.Shortened(text, MaxText) }
 
 // Past returns a stored time, or now if it is later: the clock was ahead when it was stored, or a user has changed it.
 func Past(now, at time.Time) time.Time {

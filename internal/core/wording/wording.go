@@ -57,6 +57,24 @@ func Elapsed(d time.Duration, days string) string {
 	return fmt.Sprintf("%d %s", d/(24*time.Hour), days)
 }
 
+// OneLine replaces line breaks and other control characters, so that a text of others cannot imitate several lines of a message.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// Shortened cuts a text to a number of bytes.
+func Shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // ShellWord returns a word of a command for a POSIX shell.
 func ShellWord(word string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:="

@@ -112,3 +112,17 @@ func TestAmounts_extremes_areReadable(t *testing.T) {
 		}
 	}
 }
+
+func TestOneLine_controlCharacters_areBlanks(t *testing.T) {
+	if got := OneLine("a\nb\tc\x7f\u00e9"); got != "a b c \u00e9" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestShortened_longText_isCutBetweenCharacters(t *testing.T) {
+	for _, c := range []struct{ text, want string }{{"abc", "abc"}, {"abcd", "abc\u2026"}, {"ab\u00e9", "ab\u2026"}, {"", ""}} {
+		if got := Shortened(c.text, 3); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.text, got, c.want)
+		}
+	}
+}

@@ -5,12 +5,10 @@ package kube
 
 import (
 	"encoding/json"
-	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "podfit.dev/podfit/api/v1"
 )
@@ -73,31 +71,11 @@ func (l *AutoscalerList) DeepCopyObject() runtime.Object {
 }
 
 // autoscalerScheme has the kinds of the API group, with AutoscalerObject as the type of autoscalers.
-func autoscalerScheme() *runtime.Scheme {
+func autoscalerScheme(gv schema.GroupVersion) *runtime.Scheme {
 	s := runtime.NewScheme()
-	gv := v1.GroupVersion()
 	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscaler"), &AutoscalerObject{})
 	s.AddKnownTypeWithName(gv.WithKind("VerticalPodAutoscalerList"), &AutoscalerList{})
 	s.AddKnownTypes(gv, &v1.VerticalPodAutoscalerCheckpoint{}, &v1.VerticalPodAutoscalerCheckpointList{})
 	metav1.AddToGroupVersion(s, gv)
 	return s
 }
-
-func newAutoscalerClient(cfg *rest.Config, httpClient *http.Client) (rest.Interface, error) {
-	scheme := autoscalerScheme()
-	gv := v1.GroupVersion()
-	cfg = rest.CopyConfig(cfg)
-	cfg.GroupVersion = &gv
-	cfg.APIPath = "/apis"
-	cfg.ContentType = runtime.ContentTypeJSON
-	cfg.AcceptContentTypes = runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(cfg, httpClient)
-}
-
-// ListParameters encodes list options as query parameters.
-var ListParameters = runtime.NewParameterCodec(func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	metav1.AddToGroupVersion(s, v1.GroupVersion())
-	return s
-}())

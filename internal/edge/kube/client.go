@@ -13,11 +13,16 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	v1 "podfit.dev/podfit/api/v1"
 )
 
 // Config selects the API server and the rate of requests to it.
@@ -156,14 +161,17 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
 }
 
-// Clients are the clients of the API server. They share one connection pool and one rate limit, except leases, events and autoscalers,
-// which have their own limits: renewals must not wait for a burst of writes, and changes of pods must not wait for events and statuses.
+// Clients are the clients of the API server. They share one connection pool and one rate limit, except leases, events, autoscalers
+// and UpdateStates, which have their own limits: renewals must not wait for a burst of writes, and changes of pods must not wait for events and statuses.
 type Clients struct {
 	Core        kubernetes.Interface // built-in kinds, protobuf
 	Leases      kubernetes.Interface // leases only
 	Events      kubernetes.Interface // events only
 	Metadata    metadata.Interface   // any kind, its metadata only
 	Autoscalers rest.Interface       // autoscaling.k8s.io/v1, JSON
+	Own         rest.Interface       // podfit.dev/v1alpha1, JSON
+	States      rest.Interface       // UpdateStates only: their writes must delay no action on a pod
+	raw         rest.Interface       // podfit.dev/v1alpha1, as RawObjects
 	Config      *rest.Config         // the connection, for clients of other edges
 	HTTP        *http.Client         // its transport, for clients of other edges
 	Account     string               // context and user of the kubeconfig, for messages; "" in a pod
@@ -238,20 +246,47 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	if cs.Leases, err = kubernetes.NewForConfigAndClient(leases, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of leases: %w", err)
 	}
-	if cs.Events, err = kubernetes.NewForConfigAndClient(WithOwnLimit(builtin), httpClient); err != nil {
+	if cs.Events, err = kubernetes.NewForConfigAndClient(withOwnLimit(builtin), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of events: %w", err)
 	}
 	if cs.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient); err != nil {
 		return nil, fmt.Errorf("make client of metadata: %w", err)
 	}
-	if cs.Autoscalers, err = newAutoscalerClient(WithOwnLimit(cfg), httpClient); err != nil {
-		return nil, fmt.Errorf("make client of autoscalers: %w", err)
+	own := v1alpha1.GroupVersion()
+	for _, kind := range []struct {
+		to     *rest.Interface
+		cfg    *rest.Config
+		gv     schema.GroupVersion
+		scheme func(schema.GroupVersion) *runtime.Scheme
+		name   string
+	}{
+		{&cs.Autoscalers, withOwnLimit(cfg), v1.GroupVersion(), autoscalerScheme, "autoscalers"},
+		{&cs.Own, cfg, own, ownScheme, "podfit's kinds"},
+		{&cs.States, withOwnLimit(cfg), own, ownScheme, "update states"},
+		{&cs.raw, cfg, own, rawScheme, "raw objects"},
+	} {
+		c := rest.CopyConfig(kind.cfg)
+		c.GroupVersion = &kind.gv
+		c.APIPath = "/apis"
+		c.ContentType = runtime.ContentTypeJSON
+		c.AcceptContentTypes = runtime.ContentTypeJSON
+		c.NegotiatedSerializer = serializer.NewCodecFactory(kind.scheme(kind.gv)).WithoutConversion()
+		if *kind.to, err = rest.RESTClientForConfigAndClient(c, httpClient); err != nil {
+			return nil, fmt.Errorf("make client of %s: %w", kind.name, err)
+		}
 	}
 	return cs, nil
 }
 
-// WithOwnLimit returns a copy of a configuration whose rate limit is as high as that of the original, but not shared with it.
-func WithOwnLimit(cfg *rest.Config) *rest.Config {
+// ownScheme has the kinds of podfit.dev/v1alpha1.
+func ownScheme(schema.GroupVersion) *runtime.Scheme {
+	s := runtime.NewScheme()
+	_ = v1alpha1.AddToScheme(s) // always nil
+	return s
+}
+
+// withOwnLimit returns a copy of a configuration whose rate limit is as high as that of the original, but not shared with it.
+func withOwnLimit(cfg *rest.Config) *rest.Config {
 	out := rest.CopyConfig(cfg)
 	if out.QPS > 0 {
 		out.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(out.QPS, out.Burst)

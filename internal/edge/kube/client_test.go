@@ -71,10 +71,6 @@ func TestClients_readOnly_sendNoWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _, err := cs.Own()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx := t.Context()
 	for name, write := range map[string]func() error{
 		"create": func() error {
@@ -92,7 +88,7 @@ func TestClients_readOnly_sendNoWrites(t *testing.T) {
 		"status": func() error {
 			return cs.Autoscalers.Patch("application/json-patch+json").AbsPath("/x").Body([]byte("[]")).Do(ctx).Error()
 		},
-		"own": func() error { return own.Post().AbsPath("/x").Do(ctx).Error() },
+		"own": func() error { return cs.Own.Post().AbsPath("/x").Do(ctx).Error() },
 		"metadata": func() error {
 			return cs.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace("shop").Delete(ctx, "web-1-0", metav1.DeleteOptions{})
 		},

@@ -21,10 +21,7 @@ func profileJSON(i int, spec string) string {
 
 func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p, err := NewProfiles(clientsOf(f))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewProfiles(clientsOf(f))
 	const n = PageSize + 3 // more than one page
 	for i := range n {
 		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "unknownField": %d}`, i)))
@@ -54,10 +51,7 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 
 func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p, err := NewProfiles(clientsOf(f))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewProfiles(clientsOf(f))
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
 	for want, reply := range map[error]struct {
 		code int

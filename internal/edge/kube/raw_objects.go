@@ -6,11 +6,11 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -54,38 +54,39 @@ type Objects[List any, P interface {
 	runtime.Object
 }] struct {
 	client              rest.Interface
-	parameters          runtime.ParameterCodec
 	resource, namespace string
 }
 
-// NewRawObjects returns a client of a kind of podfit.dev/v1alpha1. It sends no request.
-func NewRawObjects(c *Clients, kind, resource, namespace string) (*Objects[RawObjectList, *RawObjectList], error) {
-	scheme := runtime.NewScheme()
-	gv := v1alpha1.GroupVersion()
-	scheme.AddKnownTypeWithName(gv.WithKind(kind), &RawObject{})
-	scheme.AddKnownTypeWithName(gv.WithKind(kind+"List"), &RawObjectList{})
-	metav1.AddToGroupVersion(scheme, gv)
-	client, parameters, err := c.ownWith(scheme)
-	if err != nil {
-		return nil, fmt.Errorf("create the client for %s objects: %w", kind, err)
+// rawScheme has kinds of podfit.dev/v1alpha1 with RawObject as their type.
+func rawScheme(gv schema.GroupVersion) *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, kind := range []string{v1alpha1.KindSizingProfile, v1alpha1.KindUpdateState} {
+		s.AddKnownTypeWithName(gv.WithKind(kind), &RawObject{})
+		s.AddKnownTypeWithName(gv.WithKind(kind+"List"), &RawObjectList{})
 	}
-	return &Objects[RawObjectList, *RawObjectList]{client, parameters, resource, namespace}, nil
+	metav1.AddToGroupVersion(s, gv)
+	return s
+}
+
+// RawObjectsIn returns a client of SizingProfiles or UpdateStates in a namespace; "" means all namespaces.
+func (c *Clients) RawObjectsIn(resource, namespace string) *Objects[RawObjectList, *RawObjectList] {
+	return &Objects[RawObjectList, *RawObjectList]{c.raw, resource, namespace}
 }
 
 // AutoscalersIn returns a client of the autoscalers in a namespace; "" means all namespaces.
 func (c *Clients) AutoscalersIn(namespace string) *Objects[AutoscalerList, *AutoscalerList] {
-	return &Objects[AutoscalerList, *AutoscalerList]{c.Autoscalers, ListParameters, v1.ResourceAutoscalers, namespace}
+	return &Objects[AutoscalerList, *AutoscalerList]{c.Autoscalers, v1.ResourceAutoscalers, namespace}
 }
 
 // List returns one page.
 func (r *Objects[List, P]) List(ctx context.Context, o metav1.ListOptions) (P, error) {
 	list := P(new(List))
-	err := r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, r.parameters).Do(ctx).Into(list)
+	err := r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(list)
 	return list, err
 }
 
 // Watch opens a watch.
 func (r *Objects[List, P]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
-	return r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, r.parameters).Watch(ctx)
+	return r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
 }

@@ -20,6 +20,22 @@ import (
 // PageSize is the number of objects in one page of a list.
 const PageSize = 500
 
+// EachPage calls each for every page of a list. The options are those of the first page.
+func EachPage[L metav1.ListInterface](
+	ctx context.Context, o metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), each func(L) error,
+) error {
+	for {
+		page, err := list(ctx, o)
+		if err == nil {
+			err = each(page)
+		}
+		if err != nil || page.GetContinue() == "" {
+			return err
+		}
+		o.Continue = page.GetContinue()
+	}
+}
+
 // A PatchOp is one operation of a JSON patch.
 type PatchOp struct {
 	Op    string `json:"op"`

@@ -5,12 +5,16 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // ErrNotSent is the error of a request that was not sent: its deadline passed, or would have passed, while it waited for the rate
@@ -27,6 +31,15 @@ type Sender struct{ pause pause }
 func (s *Sender) Send(ctx context.Context, r *rest.Request) error {
 	ctx, sent := recordSending(ctx, &s.pause)
 	return sent.classify(r.MaxRetries(0).Do(ctx).Error())
+}
+
+// Patch sends a patch of an object, in JSON. Its error has the reason of a refusal, too.
+func (s *Sender) Patch(ctx context.Context, c rest.Interface, kind types.PatchType, resource string, key cluster.Key, patch any, subresource ...string) error {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return Refused(s.Send(ctx, c.Patch(kind).Namespace(key.Namespace).Resource(resource).Name(key.Name).SubResource(subresource...).Body(data)))
 }
 
 // SendInto is Send, and decodes the response into an object.

@@ -47,14 +47,16 @@ func (t *Template) Container(name string) *TemplateContainer {
 func (c *Clients) Templates(ctx context.Context, namespace string) (found []Template, failed map[string]error) {
 	failed = map[string]error{}
 	apps := c.Core.AppsV1()
-	for resource, list := range map[string]pageLister{
+	for resource, list := range map[string]lister{
 		"deployments":  listerOf(apps.Deployments(namespace).List),
 		"statefulsets": listerOf(apps.StatefulSets(namespace).List),
 		"daemonsets":   listerOf(apps.DaemonSets(namespace).List),
 		"cronjobs":     listerOf(c.Core.BatchV1().CronJobs(namespace).List),
 	} {
-		some, err := readTemplates(ctx, list)
-		found = append(found, some...)
+		err := list(ctx, func(x runtime.Object) error {
+			found = append(found, templateOf(x))
+			return nil
+		})
 		if err != nil {
 			failed[resource] = fmt.Errorf("list %s: %w", resource, err)
 		}
@@ -63,33 +65,15 @@ func (c *Clients) Templates(ctx context.Context, namespace string) (found []Temp
 	return found, failed
 }
 
-// A pageLister reads one page of workloads.
-type pageLister func(context.Context, metav1.ListOptions) (runtime.Object, error)
+// A lister calls each for the workloads of a kind.
+type lister func(ctx context.Context, each func(runtime.Object) error) error
 
-func listerOf[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pageLister {
-	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
-}
-
-// readTemplates returns the templates of all pages, or of those before a failure.
-func readTemplates(ctx context.Context, list pageLister) (found []Template, err error) {
-	o := metav1.ListOptions{Limit: PageSize}
-	for {
-		page, err := list(ctx, o)
-		if err != nil {
-			return found, err
-		}
-		err = meta.EachListItem(page, func(x runtime.Object) error {
-			found = append(found, templateOf(x))
-			return nil
-		})
-		if err != nil {
-			return found, err
-		}
-		accessor, err := meta.ListAccessor(page)
-		if err != nil || accessor.GetContinue() == "" {
-			return found, err
-		}
-		o.Continue = accessor.GetContinue()
+func listerOf[L interface {
+	metav1.ListInterface
+	runtime.Object
+}](list func(context.Context, metav1.ListOptions) (L, error)) lister {
+	return func(ctx context.Context, each func(runtime.Object) error) error {
+		return EachPage(ctx, metav1.ListOptions{Limit: PageSize}, list, func(page L) error { return meta.EachListItem(page, each) })
 	}
 }
 

@@ -41,30 +41,31 @@ func (c *Client) Throttling(ctx context.Context, q rollout.ThrottlingQuery, now 
 			t = &rollout.ContainerThrottling{Container: name}
 			byName[name] = t
 		}
-		switch labels[partLabel] {
-		case "canaries throttled":
-			t.Canaries.Throttled = v
-		case "canaries all":
-			t.Canaries.All = v
-		case "others throttled":
-			t.Others.Throttled = v
-		case "others all":
-			t.Others.All = v
-		case "before throttled":
-			t.Before.Throttled = v
-		case "before all":
-			t.Before.All = v
-		}
+		setPart(labels, v, map[string]*float64{
+			"canaries throttled": &t.Canaries.Throttled, "canaries all": &t.Canaries.All, "others throttled": &t.Others.Throttled,
+			"others all": &t.Others.All, "before throttled": &t.Before.Throttled, "before all": &t.Before.All,
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the CPU throttling of pods in namespace %s: %w", q.Namespace, err)
 	}
-	var out []rollout.ContainerThrottling
-	for _, t := range byName {
-		out = append(out, *t)
+	return sorted(byName, func(a, b rollout.ContainerThrottling) int { return cmp.Compare(a.Container, b.Container) }), nil
+}
+
+// setPart sets the value of the part that a series has.
+func setPart(labels map[string]string, v float64, parts map[string]*float64) {
+	if to := parts[labels[partLabel]]; to != nil {
+		*to = v
 	}
-	slices.SortFunc(out, func(a, b rollout.ContainerThrottling) int { return cmp.Compare(a.Container, b.Container) })
-	return out, nil
+}
+
+func sorted[K comparable, V any](found map[K]*V, compare func(a, b V) int) []V {
+	var out []V
+	for _, v := range found {
+		out = append(out, *v)
+	}
+	slices.SortFunc(out, compare)
+	return out
 }
 
 // throttlingQuery returns the sums of all parts as one expression, because each query of a workload costs a request. Periods are counters,
@@ -117,28 +118,14 @@ func (c *Client) ContainerThrottling(ctx context.Context, q contention.Throttlin
 			t = &contention.Throttling{Pod: pod, Container: container, Throttled: math.NaN(), All: math.NaN(), P95: math.NaN(), Mean: math.NaN()}
 			found[[2]string{pod, container}] = t
 		}
-		switch labels[partLabel] {
-		case "throttled":
-			t.Throttled = v
-		case "all":
-			t.All = v
-		case "p95":
-			t.P95 = v
-		case "mean":
-			t.Mean = v
-		}
+		setPart(labels, v, map[string]*float64{"throttled": &t.Throttled, "all": &t.All, "p95": &t.P95, "mean": &t.Mean})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the CPU throttling of containers in namespace %s: %w", q.Namespace, err)
 	}
-	out := make([]contention.Throttling, 0, len(found))
-	for _, t := range found {
-		out = append(out, *t)
-	}
-	slices.SortFunc(out, func(a, b contention.Throttling) int {
+	return sorted(found, func(a, b contention.Throttling) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
-	})
-	return out, nil
+	}), nil
 }
 
 // containerThrottlingQuery returns periods and usage as one expression, because each query of a workload costs a request. A restart begins

@@ -119,10 +119,7 @@ func (b *bench) elect() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	plans, err := capacityplan.New(clients)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	plans := capacityplan.New(clients)
 	b.reg = prometheus.NewRegistry()
 	b.loop = New(Dependencies{
 		World: b.world, Plans: plans, Past: b.past, Usage: b.used, Metrics: NewMetrics(b.reg), DryRun: b.dry, Log: slog.New(slog.NewTextHandler(&b.log, nil)),

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
@@ -363,7 +363,7 @@ func (f *Backfill) fail(now time.Time, namespace string, err error) {
 		f.log.Warn("Usage history is incomplete; recommendations are based on live usage and do not decrease for a day", slog.String("namespace", namespace),
 			slog.String("error", cause), slog.String("remedy", "check that Prometheus answers at --prometheus-address, then restart the recommender; a smaller --history-length or a larger --history-resolution makes queries smaller"))
 	}
-	f.failed[namespace] = backfillFailure{now, shortened(cause)}
+	f.failed[namespace] = backfillFailure{now, wording.Shortened(cause, maxCause)}
 }
 
 // publish updates the metric of namespaces by state.
@@ -406,11 +406,5 @@ func (f *Backfill) Failure(namespace string) (cause string, liveSince time.Time)
 	return failure.cause, f.firstTerm
 }
 
-// shortened cuts an error text to the length that a condition may quote.
-func shortened(text string) string {
-	const most = 300
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+// maxCause bounds the error text that a condition quotes, in bytes.
+const maxCause = 300

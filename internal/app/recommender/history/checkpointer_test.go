@@ -368,10 +368,7 @@ func TestLoad_apiServerDoesNotAnswer_retries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		histories, err := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		histories := checkpoint.NewHistories(clients, checkpoint.StorageOptions{})
 		k := b.checkpointer()
 		k.store = Storage{checkpoint.NewCheckpoints(clients, checkpoint.StorageOptions{}), histories}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -53,9 +53,7 @@ func (s Summary) Condition() watcher.Condition {
 	case v1alpha1.ReasonPaused:
 		c.Status = watcher.Unknown
 	}
-	if len(c.Message) > maxSummary {
-		c.Message = strings.ToValidUTF8(c.Message[:maxSummary], "") + "…"
-	}
+	c.Message = wording.Shortened(c.Message, maxSummary)
 	return c
 }
 

@@ -119,10 +119,8 @@ func (r *Recorder) writeBatch(ctx context.Context, now time.Time, b *batch) {
 }
 
 // heldUntil returns until when the announcement of a workload is enough, because the evictions in its state have no outcome yet; zero if it
-// is not.
+// is not. The mutex is held.
 func (r *Recorder) heldUntil(now time.Time, state *ledger.State) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	_, announced := r.batched[state.Workload]
 	until := state.LastAction().Add(ledger.SettleTime)
 	if !announced || !state.IsSettling() || !now.Before(until) || until.Sub(now) > ledger.SettleTime {
@@ -132,18 +130,10 @@ func (r *Recorder) heldUntil(now time.Time, state *ledger.State) time.Time {
 }
 
 // isShort reports whether the state of a namespace was written a short time ago, so that announcements that do not count any more may stay.
+// The mutex is held.
 func (r *Recorder) isShort(now time.Time, state *ledger.State) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	last, ok := r.written[state.Workload]
 	return ok && !now.Before(last.at) && now.Sub(last.at) < namespacePause
-}
-
-// isPruned reports whether a state is of a namespace, and cannot be stored.
-func (r *Recorder) isPruned(state *ledger.State) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ungrouped && state.IsOfNamespace()
 }
 
 // endAnnouncements ends the announcements of workloads whose outcomes are stored, or which have none.
@@ -173,10 +163,13 @@ func (r *Recorder) endAnnouncements(now time.Time, record *ledger.Ledger, delays
 // endNamespaces stores the states of namespaces at the end of a term, without the announcements of workloads whose outcomes are stored now.
 func (r *Recorder) endNamespaces(ctx context.Context, now time.Time, record *ledger.Ledger, delays attempt.Delays) {
 	r.endAnnouncements(now, record, delays)
+	r.mu.Lock()
+	grouped := !r.ungrouped
+	r.mu.Unlock()
 	current := map[cluster.Workload]bool{}
 	var writes []stateUpdate
 	for _, state := range record.Export(delays) {
-		if state.IsOfNamespace() && !r.isPruned(&state) {
+		if grouped && state.IsOfNamespace() {
 			current[state.Workload] = true
 			writes = append(writes, stateUpdate{turn: r.turns.decide(state.Workload), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &state, false, t) }})
 		}

@@ -342,12 +342,15 @@ func mayWait(state *ledger.State) bool {
 // dueWrites returns the writes and deletions that are due.
 func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attempt.Delays, all bool) []stateUpdate {
 	exported := record.Export(delays)
+	stored := r.store.Stored()
 	current := make(map[cluster.Workload]bool, len(exported))
 	var due []ledger.State
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := range exported {
 		state := &exported[i]
-		if r.isPruned(state) {
-			continue
+		if r.ungrouped && state.IsOfNamespace() {
+			continue // it cannot be stored
 		}
 		current[state.Workload] = true
 		if state.IsOfNamespace() && (all || r.isShort(now, state)) {
@@ -366,7 +369,6 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 		}
 		writes = append(writes, u)
 	}
-	stored := r.store.Stored()
 	for _, w := range stored {
 		if !current[w] && (all || r.isUnused(now, w)) {
 			writes = append(writes, stateUpdate{turn: r.turns.decide(w), mayWait: true, do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
@@ -375,8 +377,6 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	for _, w := range stored {
 		current[w] = true
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	maps.DeleteFunc(r.failures, func(w cluster.Workload, _ stateFailure) bool { return !current[w] })
 	return writes
 }
@@ -449,10 +449,8 @@ func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout t
 }
 
 // isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
-// that write announced actions, and otherwise after quietInterval.
+// that write announced actions, and otherwise after quietInterval. The mutex is held.
 func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if now.Before(r.failures[state.Workload].retryAfter) {
 		return false
 	}
@@ -460,10 +458,8 @@ func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
 	return !ok || last.acting || state.IsOfNamespace() || state.LastAction().After(last.action) || isQuiet(now, last.at)
 }
 
-// isUnused reports whether the object of a workload without state is deleted now.
+// isUnused reports whether the object of a workload without state is deleted now. The mutex is held.
 func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if now.Before(r.failures[w].retryAfter) {
 		return false
 	}

@@ -152,12 +152,8 @@ func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, rep
 		}
 		ops = append(ops, kube.PatchOp{Op: "add", Path: key, Value: text})
 	}
-	data, err := json.Marshal(ops)
-	if err != nil {
-		return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
-	}
-	err = kube.Refused(w.sender.Send(ctx, w.client.RESTClient().Patch(types.JSONPatchType).Namespace(d.Namespace).Resource("deployments").Name(d.Name).Body(data)))
-	if err != nil {
+	of := cluster.Key{Namespace: d.Namespace, Name: d.Name}
+	if err := w.sender.Patch(ctx, w.client.RESTClient(), types.JSONPatchType, "deployments", of, ops); err != nil {
 		return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
 	}
 	return nil

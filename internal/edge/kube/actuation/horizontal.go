@@ -5,7 +5,6 @@ package actuation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -79,9 +78,5 @@ func (w *HorizontalWriter) SetTargets(ctx context.Context, h *cluster.Horizontal
 }
 
 func (w *HorizontalWriter) patch(ctx context.Context, h *cluster.HorizontalAutoscaler, kind types.PatchType, patch any) error {
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	return kube.Refused(w.sender.Send(ctx, w.client.Patch(kind).Namespace(h.Namespace).Resource("horizontalpodautoscalers").Name(h.Name).Body(data)))
+	return w.sender.Patch(ctx, w.client, kind, "horizontalpodautoscalers", h.Key, patch)
 }

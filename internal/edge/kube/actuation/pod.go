@@ -5,7 +5,6 @@ package actuation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +69,7 @@ func (w *PodWriter) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.
 		spec.Resources = &corev1.ResourceRequirements{Requests: kube.Quantities(level.Requests), Limits: kube.Quantities(level.Limits)}
 	}
 	patch := podPatch{Metadata: metadataPatch{UID: p.UID}, Spec: spec}
-	if err := w.patch(ctx, p, patch, "resize"); err != nil {
+	if err := w.sender.Patch(ctx, w.core, types.StrategicMergePatchType, "pods", p.Key, patch, "resize"); err != nil {
 		return fmt.Errorf("resize pod %s: %w", p.Key, err)
 	}
 	return nil
@@ -89,19 +88,10 @@ func (w *PodWriter) Annotate(ctx context.Context, p *cluster.Pod, set map[string
 		return nil
 	}
 	patch := podPatch{Metadata: metadataPatch{UID: p.UID, Annotations: annotations}}
-	if err := w.patch(ctx, p, patch); err != nil {
+	if err := w.sender.Patch(ctx, w.core, types.StrategicMergePatchType, "pods", p.Key, patch); err != nil {
 		return fmt.Errorf("annotate pod %s: %w", p.Key, err)
 	}
 	return nil
-}
-
-func (w *PodWriter) patch(ctx context.Context, p *cluster.Pod, patch podPatch, subresource ...string) error {
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	return kube.Refused(w.sender.Send(ctx, w.core.Patch(types.StrategicMergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).
-		SubResource(subresource...).Body(data)))
 }
 
 // Evict evicts a pod. The API server enforces disruption budgets: ErrBudget means that one does not allow the eviction now.

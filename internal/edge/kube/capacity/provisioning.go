@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
@@ -251,7 +252,7 @@ func sizeOfTemplate(t *corev1.PodTemplate) cluster.Resources {
 func stateOf(conditions []metav1.Condition) (cluster.RequestState, string) {
 	for _, ends := range []string{"Failed", "CapacityRevoked", "BookingExpired"} {
 		if c := meta.FindStatusCondition(conditions, ends); c != nil && c.Status == metav1.ConditionTrue {
-			return cluster.RequestFailed, "the ProvisioningRequest has the condition " + ends + ": " + cut(cmp.Or(c.Message, c.Reason))
+			return cluster.RequestFailed, "the ProvisioningRequest has the condition " + ends + ": " + wording.Shortened(cmp.Or(c.Message, c.Reason), maxText)
 		}
 	}
 	switch {
@@ -261,14 +262,6 @@ func stateOf(conditions []metav1.Condition) (cluster.RequestState, string) {
 		return cluster.RequestAccepted, ""
 	}
 	return cluster.RequestWaiting, ""
-}
-
-// cut returns the start of a text of any length.
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 // Create creates the ProvisioningRequest for the replacement of a pod with the given requests. It returns nil if it exists already. An

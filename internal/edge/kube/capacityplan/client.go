@@ -24,13 +24,7 @@ import (
 type Client struct{ rest rest.Interface }
 
 // New returns a client. It sends no request.
-func New(c *kube.Clients) (*Client, error) {
-	r, _, err := c.Own()
-	if err != nil {
-		return nil, fmt.Errorf("make client of capacity plans: %w", err)
-	}
-	return &Client{r}, nil
-}
+func New(c *kube.Clients) *Client { return &Client{c.Own} }
 
 // tooLarge is the size of an object, in bytes of JSON, above which it is not decoded. The metadata and the spec are part of it.
 const tooLarge = v1alpha1.MaxCapacityPlanSize + 64<<10

@@ -25,10 +25,7 @@ func TestClient_answerIsNoPlan_isAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := New(clients)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := New(clients)
 		object := collection + "/" + v1alpha1.CapacityPlanName
 		f.Reply("GET "+object, http.StatusOK, answer)
 		f.Reply("POST "+collection, http.StatusCreated, answer)

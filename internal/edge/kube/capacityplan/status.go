@@ -89,7 +89,7 @@ func resourceStatus(r *capacity.ResourcePlan) v1alpha1.CapacityResource {
 	out := v1alpha1.CapacityResource{
 		Capacity: *quantity(res, r.Capacity), CapacityWithoutLargestNode: *quantity(res, r.WithoutLargest), Requested: *quantity(res, r.Requested),
 		Recoverable: *quantity(res, r.Recoverable), RecoverableWorkloads: int32(r.GiveBack),
-		OrderBy: r.Outlook.OrderBy.String(), ForecastDays: int32(r.Outlook.Reach), Advice: r.Advice.String(), Message: shortened(r.AdviceText()),
+		OrderBy: r.Outlook.OrderBy.String(), ForecastDays: int32(r.Outlook.Reach), Advice: r.Advice.String(), Message: wording.Shortened(r.AdviceText(), maxMessage),
 	}
 	if r.UsedKnown {
 		out.Used = quantity(res, r.Used)
@@ -131,14 +131,6 @@ func mebibytes(v int64) int64 { return (v + (1<<20 - 1)) >> 20 }
 
 const maxMessage = 1000 // bytes
 
-// shortened returns a text that fits a message.
-func shortened(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
-}
-
 // conditions returns the conditions of a plan. A condition whose status does not change keeps its transition time.
 func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition {
 	var above, order, lost, unforeseen []string
@@ -165,7 +157,7 @@ func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition 
 	out := append([]metav1.Condition(nil), before...)
 	now := metav1.NewTime(p.Now.Truncate(time.Second))
 	set := func(name string, status bool, reason, otherwise string, pools []string, without string) {
-		c := metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: reason, Message: shortened(strings.Join(pools, "; ")), LastTransitionTime: now}
+		c := metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: reason, Message: wording.Shortened(strings.Join(pools, "; "), maxMessage), LastTransitionTime: now}
 		if status {
 			c.Status = metav1.ConditionTrue
 		}

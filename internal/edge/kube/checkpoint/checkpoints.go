@@ -38,7 +38,7 @@ type checkpointAt struct {
 func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	o = o.withLog()
 	return &Checkpoints{collection[Key, *checkpointObject, checkpointAt]{
-		options: o, client: c.Autoscalers, parameters: kube.ListParameters, resource: v1.GroupVersion().WithResource(v1.ResourceCheckpoints),
+		options: o, client: c.Autoscalers, resource: v1.GroupVersion().WithResource(v1.ResourceCheckpoints),
 		singular: "checkpoint", plural: "checkpoints", most: checkpointTooLarge,
 		empty: func() *checkpointObject { return new(checkpointObject) }, name: checkpointName, otherName: alternateName,
 		skip: func(item *checkpointObject, _ bool, err error) {

@@ -64,10 +64,9 @@ func (a storedAt) stored() storedAt { return a }
 // A collection has the stored objects of a kind. It keeps of each object, by its key, the name, the version and what else a Version has, but
 // not the content. It is safe for several goroutines.
 type collection[K comparable, O object[K], Version interface{ stored() storedAt }] struct {
-	options    StorageOptions
-	client     rest.Interface
-	parameters runtime.ParameterCodec
-	resource   schema.GroupVersionResource
+	options  StorageOptions
+	client   rest.Interface
+	resource schema.GroupVersionResource
 
 	singular  string                             // one object in errors
 	plural    string                             // several objects in errors
@@ -114,7 +113,7 @@ func (c *collection[K, O, Version]) list(ctx context.Context, each func(O, K)) e
 func (c *collection[K, O, Version]) page(ctx context.Context, options *metav1.ListOptions) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(options, c.parameters).Do(ctx))
+	return kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(options, metav1.ParameterCodec).Do(ctx))
 }
 
 // visit calls each for one object of a list.

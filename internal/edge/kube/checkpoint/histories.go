@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"k8s.io/client-go/rest"
-
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
@@ -45,19 +43,10 @@ type historyAt struct {
 }
 
 // NewHistories returns a client of the histories that the options select.
-func NewHistories(c *kube.Clients, o StorageOptions) (*Histories, error) {
-	client, parameters, err := c.Own()
-	if err != nil {
-		return nil, fmt.Errorf("make client of usage histories: %w", err)
-	}
-	histories := historiesWith(client, o.withLog())
-	histories.parameters = parameters
-	return histories, nil
-}
-
-func historiesWith(client rest.Interface, o StorageOptions) *Histories {
+func NewHistories(c *kube.Clients, o StorageOptions) *Histories {
+	o = o.withLog()
 	return &Histories{collection: collection[cluster.Workload, *historyObject, historyAt]{
-		options: o, client: client, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories),
+		options: o, client: c.Own, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories),
 		singular: "usage history", plural: "usage histories", most: historyTooLarge,
 		empty: func() *historyObject { return new(historyObject) }, name: historyName, otherName: hashedHistoryName,
 		skip: func(_ *historyObject, decoded bool, err error) {

@@ -77,10 +77,7 @@ func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
 		api.Apply(historiesPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-w%03d"},`+
 			`"spec":{"target":{"group":"apps","kind":"Deployment","name":"w%03d"}},"status":{}}`, i, i))
 	}
-	h, err := NewHistories(clients, StorageOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := NewHistories(clients, StorageOptions{})
 	api.forbidden = true
 	if all := loadHistories(t, h); len(all) != 0 || h.Unread() == nil {
 		t.Errorf("loaded %d workloads, unread: %v", len(all), h.Unread())

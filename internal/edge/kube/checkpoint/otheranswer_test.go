@@ -57,14 +57,8 @@ func newStores(t *testing.T, handler http.Handler) *stores {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewHistories(clients, StorageOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := NewStates(clients, StorageOptions{}, "updater-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := NewHistories(clients, StorageOptions{})
+	s := NewStates(clients, StorageOptions{}, "updater-1")
 	return &stores{h, s, NewCheckpoints(clients, StorageOptions{})}
 }
 

@@ -26,18 +26,10 @@ type Reader struct {
 }
 
 // NewReader returns a reader.
-func NewReader(c *kube.Clients) (*Reader, error) {
-	own, _, err := c.Own()
-	if err != nil {
-		return nil, fmt.Errorf("create the client for UsageHistory objects: %w", err)
-	}
+func NewReader(c *kube.Clients) *Reader {
 	checkpoints := NewCheckpoints(c, StorageOptions{})
 	checkpoints.most = math.MaxInt
-	return &Reader{
-		checkpoints: checkpoints,
-		histories:   historiesWith(own, StorageOptions{}),
-		states:      statesWith(own, StorageOptions{}),
-	}, nil
+	return &Reader{checkpoints, NewHistories(c, StorageOptions{}), NewStates(c, StorageOptions{}, "")}
 }
 
 // Histories returns the stored histories of a workload. There are none if no UsageHistory of the workload exists.
@@ -80,11 +72,9 @@ type Stored struct {
 // without looking whether the CRD exists, so that is looked up.
 func ReadStored(ctx context.Context, clients *kube.Clients, o StorageOptions) (out Stored, checkpoints, histories error) {
 	out.Checkpoints, checkpoints = NewCheckpoints(clients, o).Load(ctx)
-	client, histories := NewHistories(clients, o)
+	client := NewHistories(clients, o)
+	out.Histories, histories = client.Load(ctx)
 	if histories == nil {
-		out.Histories, histories = client.Load(ctx)
-	}
-	if client != nil && histories == nil {
 		histories = client.Unread()
 	}
 	if errors.Is(histories, kube.ErrForbidden) {

@@ -17,10 +17,7 @@ const checkpointsOfOne = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpo
 
 func newReader(t *testing.T, f *kubetest.FakeAPI) *Reader {
 	t.Helper()
-	r, err := NewReader(clientsOf(f))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := NewReader(clientsOf(f))
 	return r
 }
 

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -43,25 +42,11 @@ type stateAt struct {
 	sum      uint64 // a checksum; 0 differs from every checksum
 }
 
-// NewStates returns a client of the states that the options select. writer names this updater in the objects it writes. The client has
-// its own rate limit, so that writes delay no action on a pod.
-func NewStates(c *kube.Clients, o StorageOptions, writer string) (*States, error) {
+// NewStates returns a client of the states that the options select. writer names this updater in the objects it writes.
+func NewStates(c *kube.Clients, o StorageOptions, writer string) *States {
 	o = o.withLog()
-	own := *c
-	own.Config = kube.WithOwnLimit(c.Config)
-	client, parameters, err := own.Own()
-	if err != nil {
-		return nil, fmt.Errorf("create the client for UpdateState objects: %w", err)
-	}
-	states := statesWith(client, o)
-	states.parameters = parameters
-	states.writer = writer[:min(len(writer), longestName)]
-	return states, nil
-}
-
-func statesWith(client rest.Interface, o StorageOptions) *States {
-	return &States{collection: collection[cluster.Workload, *updateStateObject, stateAt]{
-		options: o, client: client, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates),
+	return &States{writer: writer[:min(len(writer), longestName)], collection: collection[cluster.Workload, *updateStateObject, stateAt]{
+		options: o, client: c.States, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates),
 		singular: "update state", plural: "update states", most: stateTooLarge,
 		empty: func() *updateStateObject { return new(updateStateObject) }, name: historyName, otherName: hashedHistoryName,
 		skip: func(item *updateStateObject, _ bool, err error) { // the updater never changes the object

@@ -36,10 +36,7 @@ func newLostAnswers(t *testing.T) (*lostAnswers, *States) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewStates(clients, StorageOptions{}, "updater-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := NewStates(clients, StorageOptions{}, "updater-1")
 	return l, s
 }
 

@@ -36,10 +36,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newStates(t testing.TB, f *kubetest.FakeAPI, o StorageOptions) *States {
 	t.Helper()
-	s, err := NewStates(clientsOf(f), o, "updater-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := NewStates(clientsOf(f), o, "updater-1")
 	return s
 }
 

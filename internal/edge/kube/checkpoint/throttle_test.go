@@ -25,10 +25,7 @@ func TestStates_serverIsOverloaded_nothingIsSentBeforeRetryAfter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := NewStates(clients, StorageOptions{}, "updater-1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := NewStates(clients, StorageOptions{}, "updater-1")
 			write := func(i int, within time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				defer cancel()

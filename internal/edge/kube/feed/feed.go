@@ -46,10 +46,10 @@ type Config struct {
 }
 
 // A Source lists and watches a collection of the API server, and projects its objects.
-type Source[T any] interface {
-	List(context.Context, metav1.ListOptions) (runtime.Object, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-	Project(runtime.Object) T
+type Source[T any] struct {
+	List    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	Watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	Project func(runtime.Object) T
 }
 
 // A Sink stores projections. The feed calls it from one goroutine.

@@ -22,21 +22,7 @@ import (
 )
 
 // source is a Source of pods.
-type source struct {
-	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	project func(runtime.Object) *cluster.Pod
-}
-
-func (s source) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	return s.list(ctx, o)
-}
-
-func (s source) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return s.watch(ctx, o)
-}
-
-func (s source) Project(o runtime.Object) *cluster.Pod { return s.project(o) }
+type source = Source[*cluster.Pod]
 
 // sink is a Sink of pods.
 type sink struct{ sync.Map }
@@ -79,16 +65,16 @@ func TestFeed_projectionOfOneObjectPanics_othersAreKept(t *testing.T) {
 		s := new(sink)
 		var out logText
 		f := New(Config{Name: "pods"}, source{
-			list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Pod{*named("a", "1"), *named("bad-b", "2"), *named("c", "3")}}, nil
 			},
-			watch: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			Watch: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				if o.SendInitialEvents != nil {
 					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 				}
 				return events, nil
 			},
-			project: func(o runtime.Object) *cluster.Pod {
+			Project: func(o runtime.Object) *cluster.Pod {
 				name := o.(*corev1.Pod).Name
 				if strings.HasPrefix(name, "bad") {
 					panic("cannot read " + name)

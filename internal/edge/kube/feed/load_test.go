@@ -29,7 +29,7 @@ type pages struct {
 
 func (p *pages) source(t *testing.T) source {
 	return source{
-		list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			p.lists++
 			out := &corev1.PodList{}
 			from, size := 0, 2
@@ -48,11 +48,11 @@ func (p *pages) source(t *testing.T) source {
 			}
 			return out, p.err
 		},
-		watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			t.Error("the collection is watched")
 			return nil, errors.New("no watch")
 		},
-		project: func(o runtime.Object) *cluster.Pod { return &cluster.Pod{Key: cluster.Key{Name: o.(*corev1.Pod).Name}} },
+		Project: func(o runtime.Object) *cluster.Pod { return &cluster.Pod{Key: cluster.Key{Name: o.(*corev1.Pod).Name}} },
 	}
 }
 

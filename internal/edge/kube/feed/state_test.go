@@ -147,11 +147,11 @@ func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after 
 	synctest.Test(t, func(t *testing.T) {
 		s := new(sink)
 		f := New(Config{Name: "pods"}, source{
-			list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, p.list(ctx)
 			},
-			watch:   p.open,
-			project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
+			Watch:   p.open,
+			Project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
 		}, s, slog.New(slog.DiscardHandler))
 		stale := func() bool {
 			now := f.State()
@@ -276,10 +276,10 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 					return nil
 				}
 				f := New(Config{Name: "pods"}, source{
-					list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+					List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, first(ctx, "list")
 					},
-					watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 						if o.SendInitialEvents != nil {
 							return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 						}
@@ -290,7 +290,7 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 						context.AfterFunc(ctx, w.Stop) // sends nothing and ends only when it is cancelled
 						return w, nil
 					},
-					project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
+					Project: func(runtime.Object) *cluster.Pod { return &cluster.Pod{} },
 				}, new(sink), slog.New(slog.DiscardHandler))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

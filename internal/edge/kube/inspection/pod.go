@@ -57,18 +57,15 @@ func PodLabels(ctx context.Context, c *kube.Clients, namespace, selector, label 
 	out := map[cluster.Key]string{}
 	o := metav1.ListOptions{LabelSelector: selector, Limit: kube.PageSize}
 	pods := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
-	for {
-		page, err := pods.List(ctx, o)
-		if err != nil {
-			return nil, fmt.Errorf("list labels of pods: %w", err)
-		}
+	err := kube.EachPage(ctx, o, pods.List, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
 			m := &page.Items[i]
 			out[cluster.Key{Namespace: m.Namespace, Name: m.Name}] = m.Labels[label]
 		}
-		o.Continue = page.Continue
-		if o.Continue == "" {
-			return out, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list labels of pods: %w", err)
 	}
+	return out, nil
 }

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -38,7 +39,7 @@ func learning(annotations map[string]string) cluster.BoostLearning {
 	case "false":
 	default:
 		return cluster.BoostLearning{Problem: fmt.Sprintf("annotation %s must be true or false, got %q; it has no effect",
-			v1alpha1.AnnotationLearnStartupBoost, shortened(oneLine(text), maxQuoted))}
+			v1alpha1.AnnotationLearnStartupBoost, shortened(wording.OneLine(text), maxQuoted))}
 	}
 	return out
 }
@@ -69,7 +70,7 @@ func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
 		d, err := time.ParseDuration(strings.TrimSpace(*text))
 		if err != nil || d < 0 || d > cluster.MaxBoostDuration {
 			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxDuration must be between 0s and %v, got %q; no startup boost is learnt",
-				where, cluster.MaxBoostDuration, shortened(oneLine(*text), maxQuoted))}
+				where, cluster.MaxBoostDuration, shortened(wording.OneLine(*text), maxQuoted))}
 		}
 		out.MaxDuration = d
 	}

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // cpuLimits returns what is done with the CPU limits of new pods, from the annotations of an autoscaler. An invalid annotation has no effect,
@@ -46,5 +47,5 @@ func limitRule(text, what string) cluster.LimitRule {
 		return cluster.LimitRule{Remove: true}
 	}
 	return cluster.LimitRule{Problem: fmt.Sprintf("%s must be %s or %s, got %q; it has no effect",
-		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, shortened(oneLine(text), maxQuoted))}
+		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, shortened(wording.OneLine(text), maxQuoted))}
 }

@@ -17,6 +17,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // Limits of the annotations.
@@ -59,7 +60,7 @@ func isOn(values map[string]string, key string) bool {
 func FreezeSwitch(m *corev1.ConfigMap) cluster.Freeze {
 	out := cluster.Freeze{By: cluster.Key{Namespace: m.Namespace, Name: m.Name}, On: isOn(m.Data, "freeze")}
 	if out.On {
-		out.Reason = shortened(oneLine(m.Data["reason"]), maxReason)
+		out.Reason = shortened(wording.OneLine(m.Data["reason"]), maxReason)
 	}
 	return out
 }
@@ -82,7 +83,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		}
 		w, err := changeWindow(part, zones)
 		if err != nil {
-			return nil, fmt.Errorf("window %q: %w", shortened(oneLine(part), maxQuoted), err)
+			return nil, fmt.Errorf("window %q: %w", shortened(wording.OneLine(part), maxQuoted), err)
 		}
 		out = append(out, w)
 	}
@@ -226,7 +227,7 @@ func isCanary(set bool, value, what string) (on bool, problem string) {
 	case "all", "":
 		return false, ""
 	}
-	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, shortened(oneLine(value), maxQuoted))
+	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, shortened(wording.OneLine(value), maxQuoted))
 }
 
 // canaryDuration parses how long a canary is watched. It returns 0 and a problem if the text is invalid.
@@ -234,19 +235,9 @@ func canaryDuration(text, what string) (time.Duration, string) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || d < minCanary || d > maxCanary {
 		return 0, fmt.Sprintf("%s must be between %v and %v, got %q; it counts as %v",
-			what, minCanary, maxCanary, shortened(oneLine(text), maxQuoted), rollout.DefaultWatch)
+			what, minCanary, maxCanary, shortened(wording.OneLine(text), maxQuoted), rollout.DefaultWatch)
 	}
 	return d, ""
-}
-
-// oneLine replaces line breaks and other control characters, so that a user's text cannot imitate several lines of a message.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 func shortened(s string, most int) string {

@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // runtimes returns the runtimes of the regular containers of a pod, nil if none is known.
@@ -94,7 +95,7 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 		out.InjectCPUCount = true
 	default:
 		problems = append(problems, fmt.Sprintf("annotation %s must be %s, got %q; nothing is injected",
-			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, shortened(oneLine(text), maxQuoted)))
+			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, shortened(wording.OneLine(text), maxQuoted)))
 	}
 	out.Problem = strings.Join(problems, "; ")
 	return out
@@ -128,7 +129,7 @@ func runtimeGuards(list []string, what string) (out cluster.RuntimeGuards, probl
 		case "", v1alpha1.GuardNone:
 		default:
 			return cluster.RuntimeGuards{}, fmt.Sprintf("%s must contain only %s and %s, got %q; it has no effect",
-				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, shortened(oneLine(text), maxQuoted))
+				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, shortened(wording.OneLine(text), maxQuoted))
 		}
 	}
 	return out, ""

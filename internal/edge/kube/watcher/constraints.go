@@ -44,7 +44,7 @@ func (c *constraints) Limits(namespace string) cluster.LimitRange {
 	}
 	merged, ok := c.limits[namespace]
 	if !ok {
-		merged = projection.MergeLimits(c.limitItems.in(namespace))
+		merged = projection.MergeLimits(c.limitItems.at[namespace])
 		c.limits[namespace] = merged
 	}
 	return merged
@@ -69,10 +69,10 @@ func (c *constraints) Quotas(namespace string) *cluster.Quotas {
 	if ok {
 		return known
 	}
-	if of.size > maxQuotasRead {
+	if len(of) > maxQuotasRead {
 		known = &cluster.Quotas{TooMany: true}
 	} else {
-		known = projection.MergeQuotas(slices.AppendSeq(make([]cluster.Quota, 0, of.size), maps.Values(c.quotas.in(namespace))))
+		known = projection.MergeQuotas(slices.Collect(maps.Values(of)))
 	}
 	c.quotaSets[namespace] = known
 	return known
@@ -98,5 +98,5 @@ func (c *constraints) DisruptionBudgets(namespace string) ([]cluster.DisruptionB
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.SortedFunc(maps.Values(c.budgets.in(namespace)), func(a, b cluster.DisruptionBudget) int { return strings.Compare(a.Name, b.Name) }), true
+	return slices.SortedFunc(maps.Values(c.budgets.at[namespace]), func(a, b cluster.DisruptionBudget) int { return strings.Compare(a.Name, b.Name) }), true
 }

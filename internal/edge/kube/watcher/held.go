@@ -5,7 +5,6 @@ package watcher
 
 import (
 	"encoding/json"
-	"log/slog"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -23,12 +22,7 @@ type heldSize struct {
 
 // addHeld watches UpdateStates for reverted sizes. Nothing waits for them: without them, new pods get the recommendation.
 func (w *World) addHeld() {
-	c, err := kube.NewRawObjects(w.clients, "UpdateState", v1alpha1.ResourceUpdateStates, w.o.Namespace)
-	if err != nil {
-		w.log.Warn("Cannot watch UpdateStates; new pods get recommendations that were reverted", slog.Any("error", err))
-		return
-	}
-	s := typed(v1alpha1.ResourceUpdateStates, c, heldSizeOf)
+	s := typed(v1alpha1.ResourceUpdateStates, w.clients.RawObjectsIn(v1alpha1.ResourceUpdateStates, w.o.Namespace), heldSizeOf)
 	s.FieldSelector = w.namespaces()
 	s.LostWithout = "which recommendations were reverted after a canary"
 	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"

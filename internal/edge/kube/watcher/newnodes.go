@@ -82,11 +82,7 @@ func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
 func (s *nodeSet) readNewNodes(ctx context.Context) {
 	for {
 		wait := newNodesRefresh
-		pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
-		groups, err2 := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
-		if err == nil && err2 == nil {
-			s.setNewNodes(slices.Concat(pools, groups))
-		} else {
+		if s.loadNewNodes(ctx) != nil {
 			wait = newNodesRetry
 		}
 		if !kube.Sleep(ctx, wait) {
@@ -146,20 +142,16 @@ func (s *nodeSet) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
 // loadNewNodes reads the nodes that can be added. Without the right to read them, there are none.
 func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
+	groups, groupsErr := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
 	if err != nil {
 		return err
 	}
-	groups, err := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
-	if err != nil {
-		return err
+	if groupsErr != nil {
+		return groupsErr
 	}
-	s.setNewNodes(slices.Concat(pools, groups))
-	return nil
-}
-
-func (s *nodeSet) setNewNodes(all []cluster.NewNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.newNodes.all = all
+	s.newNodes.all = slices.Concat(pools, groups)
 	s.newNodes.known = true
+	return nil
 }

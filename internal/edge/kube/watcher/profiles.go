@@ -4,7 +4,6 @@
 package watcher
 
 import (
-	"log/slog"
 	"slices"
 	"time"
 
@@ -39,13 +38,7 @@ func (s *profileSet) start(b *base) {
 // first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
 // although its profile requires a canary.
 func (w *World) addProfiles() {
-	c, err := kube.NewRawObjects(w.clients, v1alpha1.KindSizingProfile, v1alpha1.ResourceSizingProfiles, "")
-	if err != nil {
-		w.log.Warn("Cannot watch SizingProfiles; the canary settings, runtime guards, limit rules and learnt startup boosts of profiles are not applied",
-			slog.Any("error", err))
-		return
-	}
-	s := typed(v1alpha1.ResourceSizingProfiles, c, func(o *kube.RawObject) profileRules {
+	s := typed(v1alpha1.ResourceSizingProfiles, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), func(o *kube.RawObject) profileRules {
 		return profileRules{
 			canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec),
 			limits: projection.ProfileCPULimits(o.Name, o.Spec), boosts: projection.ProfileLearning(o.Name, o.Spec),

@@ -36,7 +36,7 @@ func (w *World) Pods() []*cluster.Pod {
 	w.pods.each(func(key cluster.Key, p *cluster.Pod) {
 		q := resolved(p, top)
 		if q != p {
-			w.pods.table.set(key, q)
+			w.pods.set(key, q)
 		}
 		out = append(out, q)
 	})
@@ -53,7 +53,7 @@ func (w *World) Pod(key cluster.Key) *cluster.Pod {
 		return nil
 	}
 	if q := resolved(p, w.owners.top); q != p {
-		w.pods.table.set(key, q)
+		w.pods.set(key, q)
 		return q
 	}
 	return p

@@ -114,26 +114,14 @@ func and(selectors ...string) string {
 	return strings.Join(parts, ",")
 }
 
-// A source is a collection of the API server with the projection of its objects. It implements feed.Source.
+// A source is a collection of the API server with the projection of its objects.
 type source[T any] struct {
 	feed.Config
-	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	project func(runtime.Object) T
+	feed.Source[T]
 }
-
-func (s source[T]) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	return s.list(ctx, o)
-}
-
-func (s source[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return s.watch(ctx, o)
-}
-
-func (s source[T]) Project(o runtime.Object) T { return s.project(o) }
 
 func addFeed[T any](b *base, src source[T], to *store[T]) *feed.Feed {
-	f := feed.New(src.Config, src, to, b.log)
+	f := feed.New(src.Config, src.Source, to, b.log)
 	b.feeds = append(b.feeds, f)
 	return f
 }
@@ -146,12 +134,8 @@ type lister[L runtime.Object] interface {
 
 // sourceOf returns the source of a client.
 func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) source[T] {
-	return source[T]{
-		Config:  feed.Config{Name: name},
-		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
-		watch:   c.Watch,
-		project: project,
-	}
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
+	return source[T]{feed.Config{Name: name}, feed.Source[T]{List: list, Watch: c.Watch, Project: project}}
 }
 
 // typed returns the source of a client whose objects have one type.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
@@ -198,17 +199,6 @@ func (s *Survey) failure(cause Cause, query string, status int, detail string) *
 }
 
 // shorten returns the first 300 bytes of a text of a server, without control characters.
-func shorten(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-	if len(text) <= 300 {
-		return text
-	}
-	return strings.ToValidUTF8(text[:300], "") + "…"
-}
+func shorten(text string) string { return wording.Shortened(wording.OneLine(text), 300) }
 
 var errTooMany = errors.New("the answer has too many series")

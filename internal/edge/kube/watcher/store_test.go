@@ -63,7 +63,7 @@ func TestStore_randomChanges_equalsAMap(t *testing.T) {
 			in[key.Name] = v
 		}
 	}
-	if !maps.Equal(s.in("ns-3"), in) {
+	if !maps.Equal(s.at["ns-3"], in) {
 		t.Error("the objects of the namespace ns-3 differ from those in the map")
 	}
 }
