@@ -683,9 +683,9 @@ func TestExplain_podAndVPA_areExplainedAsTheirWorkload(t *testing.T) {
 	}
 }
 
-func TestExplain_help_hasExamplesAndGroupsOfFlags(t *testing.T) {
-	stdout, _, code := call(t, "podfit", "explain", "--help")
-	for _, want := range []string{"podfit explain deploy/cart -n shop", "Conditions for --if:", "Flags of the updater that determine what happens next:", "--min-replicas"} {
+func TestExplain_helpAll_hasExamplesAndGroupsOfFlags(t *testing.T) {
+	stdout, _, code := call(t, "podfit", "explain", "--help-all")
+	for _, want := range []string{"podfit explain deploy/cart -n shop", "Conditions for --if:", "Safety: how much is changed at a time:", "--min-replicas"} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, stdout)
 		}

@@ -125,7 +125,6 @@ Conditions for --if:
 	}
 	c.Flags(cmd.Flags())
 	cmd.ValidArgsFunction = c.complete
-	c.groupFlags(cmd)
 	process.CompleteFlag(cmd, "output", "text", "json", "html")
 	process.CompleteFlag(cmd, "hpa", process.HPALeave, process.HPAIgnore)
 	return cmd
@@ -136,7 +135,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Namespace of the object. Empty means the namespace of the kubeconfig's context.")
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
 	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
-	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
+	fs.Var(&c.If, "if", "Also show the size under this condition, such as profile=cost; may be repeated. --help-all lists the keys.")
 	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
 	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
