@@ -403,14 +403,15 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 		code int
 		text string
 	}{
-		"":                           {exitUsage, "give one object as KIND/NAME"},
+		"-o html":                    {exitUsage, "--output=html need an object as KIND/NAME"},
+		"--at=-1h":                   {exitUsage, "need an object as KIND/NAME"},
 		"cart":                       {exitUsage, "give one object as KIND/NAME"},
 		"deploy/cart sts/x":          {exitUsage, "give one object as KIND/NAME"},
 		"deploy/cart -o yaml":        {exitUsage, "--output must be text, json or html"},
 		"deploy/cart -c ap":          {exitUsage, `has no container "ap"; its containers are app`},
 		"deploi/cart":                {exitUsage, "did you mean deploy/cart?"},
 		"deploy/card":                {exitError, "did you mean cart?"},
-		"deploy/cart -n other":       {exitError, "select the namespace with -n"},
+		"deploy/cart -n other":       {exitError, "found in shop: podfit explain deploy/cart -n shop"},
 		"pod/cart-7d9f-9":            {exitError, "did you mean cart-7d9f-"},
 		"node/n9":                    {exitError, "did you mean n"},
 		"vpa/car":                    {exitError, "did you mean cart?"},

@@ -108,13 +108,8 @@ podfit has three components. Each can run alone, or all three run in one process
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s),
-		recommend.NewCommand(s),
-		capacity.NewCommand(s),
-		backtest.NewCommand(),
-		web.NewCommand(s, explainerOfPage),
-		explain.NewCommand(s, defaultJobs()),
-		newCRDsCommand(s),
-		newVersionCommand(s),
+		recommend.NewCommand(s), capacity.NewCommand(s), backtest.NewCommand(), web.NewCommand(s, explainerOfPage),
+		explain.NewCommand(s, defaultJobs(), web.Judge), newCRDsCommand(s), newVersionCommand(s),
 	}
 }
 
@@ -158,7 +153,6 @@ func newVersionCommand(s Streams) *cobra.Command {
 	c.Flags().StringVarP(&output, "output", "o", output, "Format: text or json.")
 	c.Flags().StringVar((*string)(&mode), compatibility.FlagName, string(mode), "The value of --compatibility whose flags the JSON contains: podfit or upstream.")
 	process.CompleteFlag(c, "output", "text", "json")
-	process.CompleteFlag(c, compatibility.FlagName, compatibility.Modes()...)
 	return c
 }
 

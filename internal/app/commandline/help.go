@@ -68,7 +68,7 @@ func usageText(c *cobra.Command, width int) string {
 	all := grouped(c)
 	shown := all
 	if isShort(c) {
-		shown = essential(c)
+		shown = []section{{"Essential flags", lookup(c, Essential[c.Name()]+" help "+HelpAll)}}
 	}
 	for _, s := range shown {
 		if len(s.flags) > 0 {

@@ -88,7 +88,6 @@ Open the address that is printed. Ctrl-C ends it.`,
 		}
 		return c.run(cmd.Context(), s, explainer)
 	}
-	process.CompleteFlag(command, "web-auth", string(web.None), string(web.Token), string(web.Header))
 	return command
 }
 
