@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,61 +146,98 @@ func TestMain_calledByKubectl_namesThePlugin(t *testing.T) {
 }
 
 // Row 11 of docs/decisions/0007.
-func TestHelp_longRunningCommand_groupsFlags(t *testing.T) {
-	for _, name := range []string{"run", "recommender", "updater", "admission-controller"} {
+func TestHelp_essentialFlags_areAboutTenAndFitOnAScreen(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for name, flags := range commandline.Essential {
+		essential := strings.Fields(flags)
+		if n := len(essential); n < 6 || n > 12 {
+			t.Errorf("%s has %d essential flags, want about ten", name, n)
+		}
+		for _, flag := range essential {
+			if command(t, name).Flags().Lookup(flag) == nil {
+				t.Errorf("podfit %s has no flag --%s; remove it from commandline.Essential", name, flag)
+			}
+		}
 		help, _, code := call(t, "podfit", name, "--help")
-		all, _, allCode := call(t, "podfit", name, "--help-all")
-		if code != exitOK || allCode != exitOK {
-			t.Fatalf("%s: exit codes %d and %d", name, code, allCode)
+		if n := strings.Count(help, "\n"); code != exitOK || n > 60 {
+			t.Errorf("podfit %s --help: exit code %d and %d lines, want at most 60", name, code, n)
 		}
-		for _, line := range strings.Split(all, "\n") {
-			if len(line) > commandline.Widest && strings.Contains(strings.TrimSpace(line), " ") {
-				t.Errorf("%s: a line of the help has %d characters, want at most %d: %s", name, len(line), commandline.Widest, line)
-			}
+		if got, want := listedFlags(help), append(slices.Clone(essential), "help", commandline.HelpAll); !slices.Equal(got, want) {
+			t.Errorf("podfit %s --help lists %q, want %q", name, got, want)
 		}
-		first, further, split := strings.Cut(help, "\nFurther flags, with the names and defaults of the Vertical Pod Autoscaler:\n")
-		if !split {
-			t.Fatalf("%s: the help has no further flags:\n%s", name, help)
+		if want := "'podfit " + name + " --help-all' explains more"; !strings.Contains(help, want) {
+			t.Errorf("podfit %s --help does not say %q:\n%s", name, want, help)
 		}
-		upstream := upstreamFlags(name)
-		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {
-			flag := regexp.MustCompile(`(?m)^  (-\w, |    )--` + regexp.QuoteMeta(f.Name) + `(\s|\[|$)`)
-			switch {
-			case !flag.MatchString(all):
-				t.Errorf("%s: --help-all does not list --%s", name, f.Name)
-			case process.HasNoEffect(f):
-				if flag.MatchString(help) {
-					t.Errorf("%s: the help lists --%s, which has no effect", name, f.Name)
-				}
-			case flag.MatchString(first) == flag.MatchString(further):
-				t.Errorf("%s: --%s is not in exactly one group", name, f.Name)
-			case flag.MatchString(further) && !upstream[f.Name]:
-				t.Errorf("%s: --%s does not exist in upstream; add it to the essential flags", name, f.Name)
-			}
-		})
+	}
+	for _, c := range Root(Streams{}).Commands() {
+		all, _, _ := call(t, "podfit", c.Name(), "--help")
+		if n := len(listedFlags(all)); n > 14 {
+			t.Errorf("podfit %s --help lists %d flags; choose about ten for commandline.Essential", c.Name(), n)
+		}
 	}
 }
 
-// upstreamFlags returns the names of upstream's flags of a command.
-func upstreamFlags(command string) map[string]bool {
-	names := map[string]bool{}
-	for _, c := range components {
-		if command != "run" && command != c.name {
-			continue
+// Row 11 of docs/decisions/0007.
+func TestHelpAll_eachFlagOfEachCommand_isInOneGroup(t *testing.T) {
+	groups := map[string]string{}
+	for _, g := range commandline.FlagGroups {
+		for _, flag := range strings.Fields(g.Flags) {
+			if other := groups[flag]; other != "" {
+				t.Errorf("--%s is in the groups %q and %q; remove it from one in commandline.FlagGroups", flag, other, g.Title)
+			}
+			groups[flag] = g.Title
 		}
-		for _, f := range c.flags() {
-			names[f.Name] = true
+	}
+	unused := maps.Clone(groups)
+	for name := range commandline.Essential {
+		help, _, code := call(t, "podfit", name, "--help-all")
+		listed := map[string]int{}
+		for _, flag := range listedFlags(help) {
+			listed[flag]++
 		}
+		c := command(t, name)
+		c.InitDefaultHelpFlag()
+		if code != exitOK || strings.Contains(help, "\nFlags:\n") || !strings.Contains(strings.Join(strings.Fields(help), " "), strings.Join(strings.Fields(c.Long), " ")) {
+			t.Errorf("podfit %s --help-all: exit code %d, flags without a group or an incomplete description in\n%s", name, code, help)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			delete(unused, f.Name)
+			switch {
+			case process.HasNoEffect(f):
+				if _, ineffective, _ := strings.Cut(help, "have no effect:\n"); !slices.Contains(listedFlags(ineffective), f.Name) {
+					t.Errorf("podfit %s --help-all does not list --%s as a flag without effect", name, f.Name)
+				}
+			case f.Hidden:
+			case groups[f.Name] == "":
+				t.Errorf("--%s of podfit %s has no group in the help; add it to one in commandline.FlagGroups", f.Name, name)
+			}
+			if listed[f.Name] != 1 && !f.Hidden {
+				t.Errorf("podfit %s --help-all lists --%s %d times", name, f.Name, listed[f.Name])
+			}
+		})
+	}
+	for flag := range unused {
+		t.Errorf("no command has the flag --%s; remove it from commandline.FlagGroups", flag)
+	}
+}
+
+// listedFlags returns the names of the flags that a help lists.
+func listedFlags(help string) (names []string) {
+	for _, m := range regexp.MustCompile(`(?m)^  (?:-\w, |    )--([\w-]+)`).FindAllStringSubmatch(help, -1) {
+		names = append(names, m[1])
 	}
 	return names
 }
 
-func TestHelp_essentialFlags_exist(t *testing.T) {
-	flags := command(t, "run").Flags()
+// A shell offers all flags, not only the essential ones.
+func TestCompletion_flags_areAllOffered(t *testing.T) {
 	for name := range commandline.Essential {
-		if name != "help" && flags.Lookup(name) == nil {
-			t.Errorf("podfit run has no flag --%s", name)
-		}
+		stdout, _, _ := call(t, "podfit", "__complete", name, "--")
+		command(t, name).Flags().VisitAll(func(f *pflag.Flag) {
+			if offered := strings.Contains("\n"+stdout, "\n--"+f.Name+"\t"); !offered && !f.Hidden && f.Deprecated == "" {
+				t.Errorf("podfit %s: --%s is not offered", name, f.Name)
+			}
+		})
 	}
 }
 

@@ -49,7 +49,7 @@ func command(t *testing.T, name string) *cobra.Command {
 
 // flagKinds are the names of flag types in the contract, by pflag's name.
 var flagKinds = map[string]string{
-	"float64": "float", "float32": "float", "int32": "int", "int64": "int",
+	"float64": "float", "float32": "float", "int32": "int", "int64": "int", "boolfunc": "bool",
 }
 
 func TestCommands_upstreamFlags_haveUpstreamDefaults(t *testing.T) {

@@ -404,14 +404,15 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 		code int
 		text string
 	}{
-		"":                           {exitUsage, "give one object as KIND/NAME"},
+		"-o html":                    {exitUsage, "--output=html need an object as KIND/NAME"},
+		"--at=-1h":                   {exitUsage, "need an object as KIND/NAME"},
 		"cart":                       {exitUsage, "give one object as KIND/NAME"},
 		"deploy/cart sts/x":          {exitUsage, "give one object as KIND/NAME"},
 		"deploy/cart -o yaml":        {exitUsage, "--output must be text, json or html"},
 		"deploy/cart -c ap":          {exitUsage, `has no container "ap"; its containers are app`},
 		"deploi/cart":                {exitUsage, "did you mean deploy/cart?"},
 		"deploy/card":                {exitError, "did you mean cart?"},
-		"deploy/cart -n other":       {exitError, "select the namespace with -n"},
+		"deploy/cart -n other":       {exitError, "found in shop: podfit explain deploy/cart -n shop"},
 		"pod/cart-7d9f-9":            {exitError, "did you mean cart-7d9f-"},
 		"node/n9":                    {exitError, "did you mean n"},
 		"vpa/car":                    {exitError, "did you mean cart?"},
@@ -682,9 +683,9 @@ func TestExplain_podAndVPA_areExplainedAsTheirWorkload(t *testing.T) {
 	}
 }
 
-func TestExplain_help_hasExamplesAndGroupsOfFlags(t *testing.T) {
-	stdout, _, code := call(t, "podfit", "explain", "--help")
-	for _, want := range []string{"podfit explain deploy/cart -n shop", "Conditions for --if:", "Flags of the updater that determine what happens next:", "--min-replicas"} {
+func TestExplain_helpAll_hasExamplesAndGroupsOfFlags(t *testing.T) {
+	stdout, _, code := call(t, "podfit", "explain", "--help-all")
+	for _, want := range []string{"podfit explain deploy/cart -n shop", "Conditions for --if:", "Safety: how much is changed at a time:", "--min-replicas"} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, stdout)
 		}

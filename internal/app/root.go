@@ -97,6 +97,7 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.Flags().BoolP("version", "v", false, "Print the version of this binary.")
 	for _, c := range commands(s) {
 		c.Flags().SetNormalizeFunc(process.Dashes)
+		commandline.Prepare(c)
 		process.CompleteFromCluster(c)
 		root.AddCommand(c)
 	}
@@ -105,19 +106,11 @@ podfit has three components. Each can run alone, or all three run in one process
 
 // commands returns all commands.
 func commands(s Streams) []*cobra.Command {
-	running := []*cobra.Command{newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s)}
-	for _, c := range running {
-		commandline.Prepare(c)
+	return []*cobra.Command{
+		newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s),
+		recommend.NewCommand(s), capacity.NewCommand(s), backtest.NewCommand(), web.NewCommand(s, explainerOfPage),
+		explain.NewCommand(s, defaultJobs(), web.Judge), newCRDsCommand(s), newVersionCommand(s),
 	}
-	return append(running,
-		recommend.NewCommand(s),
-		capacity.NewCommand(s),
-		backtest.NewCommand(),
-		web.NewCommand(s, explainerOfPage),
-		explain.NewCommand(s, defaultJobs()),
-		newCRDsCommand(s),
-		newVersionCommand(s),
-	)
 }
 
 // defaultJobs returns the jobs that podfit explain explains, with their defaults.
@@ -139,7 +132,7 @@ func newVersionCommand(s Streams) *cobra.Command {
 	output := "text"
 	mode := compatibility.Podfit
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version of this binary", Args: commandline.NoArguments,
+		Use: "version", Short: "Print the version of this binary",
 		RunE: func(*cobra.Command, []string) error {
 			if err := mode.Validate(); err != nil {
 				return process.UsageError{Err: err}
@@ -160,13 +153,12 @@ func newVersionCommand(s Streams) *cobra.Command {
 	c.Flags().StringVarP(&output, "output", "o", output, "Format: text or json.")
 	c.Flags().StringVar((*string)(&mode), compatibility.FlagName, string(mode), "The value of --compatibility whose flags the JSON contains: podfit or upstream.")
 	process.CompleteFlag(c, "output", "text", "json")
-	process.CompleteFlag(c, compatibility.FlagName, compatibility.Modes()...)
 	return c
 }
 
 func newCRDsCommand(s Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "crds", Short: "Print the CRDs that podfit requires", Args: commandline.NoArguments,
+		Use: "crds", Short: "Print the CRDs that podfit requires",
 		Long:    "Prints the custom resource definitions that podfit requires, as YAML.",
 		Example: "  podfit crds | kubectl apply --server-side --force-conflicts -f -",
 		RunE: func(*cobra.Command, []string) error {

@@ -49,10 +49,13 @@ Exit codes:
   podfit capacity --pool worker --lead-time 30
   podfit capacity -o html > capacity.html
   podfit capacity --fail-on order,node -o json > capacity.json        # in a daily job`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return process.UsageError{Err: fmt.Errorf("podfit capacity takes no arguments, got %q; --pool selects a pool", args[0])}
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
 			}
+			return process.UsageError{Err: fmt.Errorf("podfit capacity takes no arguments, got %q; --pool selects a pool", args[0])}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
@@ -64,10 +67,6 @@ Exit codes:
 	for flag, values := range choices {
 		process.CompleteFlag(cmd, flag, values...)
 	}
-	process.GroupFlags(cmd, "Which cluster", "context", "kubeconfig", "as")
-	process.GroupFlags(cmd, "Where the history is from", "source", "prometheus", "prometheus-header", "prometheus-token-file", "cluster-label")
-	process.GroupFlags(cmd, "What is shown", "pool", "lead-time", "output", "no-color")
-	process.GroupFlags(cmd, "In pipelines", "fail-on")
 	return cmd
 }
 

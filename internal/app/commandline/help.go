@@ -20,97 +20,6 @@ import (
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
-// Essential lists the flags that the help of a long-running command shows first: those that a first installation needs, and all that only
-// podfit has.
-var Essential = map[string]bool{
-	"context": true, "as": true, "namespace": true, "all-namespaces": true, "dry-run": true, "hpa": true, "fit-nodes": true, "max-node-cpu": true, "max-node-memory": true, "log-format": true,
-	"replacement-must-fit": true, "oom-rescue": true, "make-room": true, "scheduler-resize-preemption": true, "mover": true, "freeze-configmap": true, "capacity-before-eviction": true, "placeholder-image": true, "provisioning-class": true, "early-passes": true, "updating-condition": true, "eviction-backoff": true, "statefulset-pause": true, "updater-rules": true, "own-conditions": true, compatibility.FlagName: true,
-	"capacity-plan": true, "export-recommendations": true, "web-address": true, "web-auth": true, "web-hosts": true, "web-trusted-proxies": true, "web-prices": true, "web-exclude-namespaces": true, "web-unauthenticated": true,
-	"prometheus-insecure": true, "prometheus-bearer-token-file": true, "container-namespace-label": true, "container-pod-name-label": true, "container-name-label": true,
-	"max-change-per-hour-namespace": true, "max-change-per-hour-cluster": true, "help": true, "help-all": true,
-
-	"kubeconfig": true, "vpa-object-namespace": true, "leader-elect": true, "v": true, "address": true, "feature-gates": true,
-	"recommender-name": true, "recommender-interval": true, "storage": true, "prometheus-address": true, "history-length": true,
-	"updater-interval": true, "min-replicas": true, "eviction-tolerance": true, "eviction-rate-limit": true,
-	"client-ca-file": true, "tls-cert-file": true, "tls-private-key": true, "webhook-service": true, "register-webhook": true,
-}
-
-// HelpAll is the flag that prints the help with all flags.
-const HelpAll = "help-all"
-
-// Prepare completes a long-running command: it takes no arguments, its help has groups of flags, and shells complete the values of Choices.
-func Prepare(c *cobra.Command) {
-	c.Args = NoArguments
-	c.Flags().Bool(HelpAll, false, "Print this help with all flags, also those that are accepted and have no effect.")
-	run := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if all, err := c.Flags().GetBool(HelpAll); err == nil && all {
-			return c.Help()
-		}
-		return run(c, args)
-	}
-	for flag, values := range Choices {
-		if c.Flags().Lookup(flag) != nil {
-			process.CompleteFlag(c, flag, values...)
-		}
-	}
-}
-
-// flagGroup is a group of flags in the help of a command.
-type flagGroup struct {
-	title string
-	flags []*pflag.Flag
-}
-
-// flagGroups returns the groups of the flags of a command, and a note that follows them. Without groups of its own, a long-running command
-// has three: essential flags, further flags, and with --help-all those without effect.
-func flagGroups(c *cobra.Command) (groups []flagGroup, note string) {
-	titles := process.FlagGroups(c)
-	longRunning := c.Flags().Lookup(HelpAll) != nil
-	if longRunning {
-		titles = []string{"Flags", "Further flags, with the names and defaults of the Vertical Pod Autoscaler", "Flags that are accepted for compatibility and have no effect"}
-	} else {
-		titles = append(titles, "Flags")
-	}
-	byTitle := map[string]*flagGroup{}
-	for _, title := range titles {
-		byTitle[title] = &flagGroup{title: title}
-	}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		title := process.FlagGroupOf(f)
-		switch {
-		case longRunning && process.HasNoEffect(f):
-			title = titles[2]
-		case f.Hidden:
-			return
-		case longRunning && !Essential[f.Name]:
-			title = titles[1]
-		case longRunning || title == "":
-			title = "Flags"
-		}
-		byTitle[title].flags = append(byTitle[title].flags, f)
-	})
-	for _, title := range titles {
-		if g := byTitle[title]; len(g.flags) > 0 {
-			groups = append(groups, *g)
-		}
-	}
-	if !longRunning {
-		return groups, ""
-	}
-	if all, err := c.Flags().GetBool(HelpAll); err == nil && all {
-		return groups, ""
-	}
-	hidden := len(byTitle[titles[2]].flags)
-	if hidden == 0 {
-		return groups, ""
-	}
-	if hidden == 1 {
-		return groups[:len(groups)-1], fmt.Sprintf("1 more flag is accepted for compatibility and has no effect; --%s lists it.", HelpAll)
-	}
-	return groups[:len(groups)-1], fmt.Sprintf("%d more flags are accepted for compatibility and have no effect; --%s lists them.", hidden, HelpAll)
-}
-
 // commandGroups are the groups of commands in the help, by what people need.
 var commandGroups = []struct {
 	title string
@@ -127,6 +36,9 @@ func SetHelp(root *cobra.Command) {
 		about := c.Long
 		if about == "" {
 			about = c.Short + "."
+		}
+		if isShort(c) {
+			about, _, _ = strings.Cut(about, "\n\n")
 		}
 		out := c.OutOrStdout()
 		_, err := io.WriteString(out, Reflow(about, widthOf(out))+"\n\n"+usageText(c, widthOf(out)))
@@ -153,15 +65,25 @@ func usageText(c *cobra.Command, width int) string {
 		b.WriteString("\nExamples:\n" + wrapExamples(c.Example, width) + "\n")
 	}
 	writeCommands(&b, c, width)
-	groups, note := flagGroups(c)
-	for _, g := range groups {
-		b.WriteString("\n" + Reflow(g.title+":", width) + "\n")
-		for _, f := range g.flags {
+	all := grouped(c)
+	shown := all
+	if isShort(c) {
+		shown = []section{{"Essential flags", lookup(c, Essential[c.Name()]+" help "+HelpAll)}}
+	}
+	for _, s := range shown {
+		if len(s.flags) > 0 {
+			b.WriteString("\n" + Reflow(s.title+":", width) + "\n")
+		}
+		for _, f := range s.flags {
 			writeFlag(&b, f, width)
 		}
 	}
-	if note != "" {
-		b.WriteString("\n" + Reflow(note, width) + "\n")
+	if isShort(c) {
+		n := 0
+		for _, s := range all {
+			n += len(s.flags)
+		}
+		b.WriteString("\n" + Reflow(fmt.Sprintf("'%s --%s' explains more, and lists all %d flags in groups.", c.CommandPath(), HelpAll, n), width) + "\n")
 	}
 	if c.HasAvailableSubCommands() {
 		b.WriteString("\n" + Reflow(fmt.Sprintf("See '%s COMMAND --help' for the flags and examples of a command.", c.CommandPath()), width) + "\n")
@@ -244,6 +166,7 @@ func NewHelpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			named.InitDefaultHelpFlag()
 			return named.Help()
 		},
 		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {

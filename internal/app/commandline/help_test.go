@@ -31,15 +31,16 @@ func tree(ran *[]string) *cobra.Command {
 	long.Flags().Int("min-replicas", 2, "Minimum number of replicas.")
 	long.Flags().Bool("old", false, "Accepted for compatibility; has no effect.")
 	process.Ineffective(long.Flags(), "old")
-	Prepare(long)
-	grouped := &cobra.Command{Use: "explain KIND/NAME", Short: "Explain a workload", Long: "Explains a workload.", RunE: run}
+	grouped := &cobra.Command{Use: "explain KIND/NAME", Short: "Explain a workload", Long: "Explains a workload.\n\nIt reads the cluster.", RunE: run}
 	grouped.Flags().StringP("output", "o", "text", "Format of the `FORM`.")
 	grouped.Flags().String("size", "", "Size.")
+	grouped.Flags().String("min-replicas", "", "Replicas.")
 	grouped.Flags().Bool("internal", false, "For tests.")
 	if err := grouped.Flags().MarkHidden("internal"); err != nil {
 		panic(err)
 	}
-	process.GroupFlags(grouped, "Flags of the size", "size")
+	Prepare(long)
+	Prepare(grouped)
 	root.AddCommand(long, grouped, &cobra.Command{Use: "other", Short: "Not in a group", RunE: run}, &cobra.Command{Use: "secret", Hidden: true, RunE: run})
 	root.SetHelpCommand(NewHelpCommand())
 	SetHelp(root)
@@ -58,6 +59,19 @@ func execute(line string) (output string, ran []string, err error) {
 	return out.String(), ran, err
 }
 
+const explainHelp = `Explains a workload.
+
+Usage:
+  podfit explain KIND/NAME [flags]
+
+Essential flags:
+  -o, --output FORM           Format of the FORM. (default "text")
+  -h, --help                  Print this help.
+      --help-all              Print this help with all flags, in groups.
+
+'podfit explain --help-all' explains more, and lists all 5 flags in groups.
+`
+
 func TestHelp_eachKindOfCommand_listsItsFlagsInGroups(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for line, want := range map[string]string{
@@ -69,30 +83,43 @@ Usage:
 Examples:
   podfit updater --dry-run
 
-Flags:
+Essential flags:
       --dry-run               Change nothing.
-  -h, --help                  Print this help.
-      --help-all              Print this help with all flags, also those that are accepted and have
-                              no effect.
       --min-replicas int      Minimum number of replicas. (default 2)
-      --storage string        Where history is stored. (default "checkpoint")
+  -h, --help                  Print this help.
+      --help-all              Print this help with all flags, in groups.
 
-Further flags, with the names and defaults of the Vertical Pod Autoscaler:
-      --recheck duration      Time between two checks.
-
-1 more flag is accepted for compatibility and has no effect; --help-all lists it.
+'podfit updater --help-all' explains more, and lists all 7 flags in groups.
 `,
-		"explain --help": `Explains a workload.
+		"explain --help": explainHelp,
+		"help explain":   explainHelp,
+		"explain --help-all": `Explains a workload.
+
+It reads the cluster.
 
 Usage:
   podfit explain KIND/NAME [flags]
 
-Flags of the size:
+Safety: how much is changed at a time:
+      --min-replicas string   Replicas.
+
+What is shown:
+  -o, --output FORM           Format of the FORM. (default "text")
+
+Help:
+  -h, --help                  Print this help.
+      --help-all              Print this help with all flags, in groups.
+
+Flags:
       --size string           Size.
+`,
+		"other --help": `Not in a group.
+
+Usage:
+  podfit other [flags]
 
 Flags:
   -h, --help                  Print this help.
-  -o, --output FORM           Format of the FORM. (default "text")
 `,
 		"help": `Size pods.
 
@@ -112,6 +139,9 @@ Install podfit, and more:
 Commands:
   other                  Not in a group
 
+Flags:
+  -h, --help                  Print this help.
+
 See 'podfit COMMAND --help' for the flags and examples of a command.
 `,
 	} {
@@ -121,7 +151,7 @@ See 'podfit COMMAND --help' for the flags and examples of a command.
 		}
 	}
 	all, ran, err := execute("updater --help-all")
-	if err != nil || len(ran) != 0 || !strings.Contains(all, "have no effect:\n      --old ") || strings.Contains(all, "lists them") {
+	if err != nil || len(ran) != 0 || !strings.Contains(all, "have no effect:\n      --old ") || strings.Contains(all, "explains more") {
 		t.Errorf("updater --help-all: error %v, ran %q, help\n%s", err, ran, all)
 	}
 	var usage bytes.Buffer
@@ -136,6 +166,8 @@ See 'podfit COMMAND --help' for the flags and examples of a command.
 func TestExecute_commandLine_runsItsCommandOrReportsAllMistakes(t *testing.T) {
 	for line, tt := range map[string]struct{ ran, err string }{
 		"updater --dry-run":                        {ran: "updater"},
+		"updater --help-all=false":                 {ran: "updater"},
+		"updater --help-all=maybe":                 {err: "--help-all must be true or false, got \"maybe\""},
 		"explain deploy/cart -o json":              {ran: "explain deploy/cart"},
 		"updater extra":                            {err: `podfit updater takes no arguments, got "extra"`},
 		"updatr --unknown":                         {err: `unknown command "updatr" (did you mean updater?)`},

@@ -130,7 +130,7 @@ func Mistakes(err error) string {
 // accepts describes the values of flags by type, for types whose own errors are those of package strconv.
 var accepts = map[string]string{
 	"int": "a whole number", "int32": "a whole number", "int64": "a whole number",
-	"uint": "a whole number of at least 0", "float64": "a number", "bool": "true or false", "duration": "a duration such as 90s, 10m or 1h30m",
+	"uint": "a whole number of at least 0", "float64": "a number", "bool": "true or false", "boolfunc": "true or false", "duration": "a duration such as 90s, 10m or 1h30m",
 }
 
 // nearestFlag returns the flag of a command with the most similar name, "" if none is similar. Dashes are ignored, because they are often

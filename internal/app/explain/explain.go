@@ -67,6 +67,7 @@ type Config struct {
 	If        conditions
 	At        string
 	jobs      Running
+	judge     Judge           // only for a list
 	given     *pflag.FlagSet  // of the jobs
 	known     bool            // the flags of the jobs are known, so their Deployments need not be read
 	assumed   map[string]bool // jobs whose flags are not known
@@ -78,19 +79,18 @@ type Config struct {
 var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": report.WriteText, "json": report.WriteJSON, "html": report.WriteHTML}
 
 // NewCommand returns "podfit explain".
-func NewCommand(s process.Streams, jobs Running) *cobra.Command {
+func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
 	var keys strings.Builder
 	writeKeys(&keys)
-	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs}
+	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs, judge: judge}
 	cmd := &cobra.Command{
-		Use:   "explain KIND/NAME | MESSAGE",
+		Use:   "explain [KIND/NAME | MESSAGE]",
 		Short: "Explain what has happened to a workload, what happens next and what can be done",
 		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next pass of the updater does with each pod
-and why, and what you can do, as commands to copy.
+and why, and what you can do, as commands to copy. Without an object, it lists the workloads that need attention.
 
 It reads the cluster once, with rights to get and list only, and changes nothing. It needs no Prometheus. Parts of the
 cluster that you may not read are named in the output.
-
 The next pass is planned by the same code as in the updater. The flags of the running updater and recommender are read from
 their Deployments; flags of this command take precedence.
 
@@ -99,7 +99,8 @@ that means and what to do about it, without a cluster.
 
 Conditions for --if:
 ` + keys.String(),
-		Example: `  podfit explain deploy/cart -n shop
+		Example: `  podfit explain
+  podfit explain deploy/cart -n shop
   podfit explain pod/cart-7d9f-q8z -n shop -o json
   podfit explain vpa/cart -n shop --min-replicas=1
   podfit explain deploy/cart -n shop --if profile=cost --if maxAllowed.memory=1Gi
@@ -111,23 +112,24 @@ Conditions for --if:
 			if asksForMessage(args) {
 				return writeMessages(s.Out, args[0], c.Output)
 			}
-			r, err := parseReference(args)
-			if err != nil {
-				return err
-			}
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			if len(args) == 0 {
+				return c.list(ctx, s.Out)
+			}
+			r, err := parseReference(args)
+			if err != nil {
+				return err
+			}
 			return c.run(ctx, time.Now(), r, s.Out)
 		},
 	}
 	c.Flags(cmd.Flags())
 	cmd.ValidArgsFunction = c.complete
-	c.groupFlags(cmd)
 	process.CompleteFlag(cmd, "output", "text", "json", "html")
-	process.CompleteFlag(cmd, "hpa", process.HPALeave, process.HPAIgnore)
 	return cmd
 }
 
@@ -136,7 +138,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Namespace of the object. Empty means the namespace of the kubeconfig's context.")
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
 	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
-	fs.Var(&c.If, "if", "Also show the size under this condition; may be repeated. See above for the keys.")
+	fs.Var(&c.If, "if", "Also show the size under this condition, such as profile=cost; may be repeated. --help-all lists the keys.")
 	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
 	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
@@ -199,6 +201,9 @@ func (c *Config) explain(
 	}
 	snapshot := world.Snapshot()
 	found, err := find(snapshot, world)
+	if errors.As(err, new(notFound)) && slices.ContainsFunc(read.Forbidden, func(u explanation.Unread) bool { return u.Part == "pods of other namespaces" }) {
+		return nil, fmt.Errorf("%w (other namespaces were not searched: you may not list their pods)", err)
+	}
 	if err != nil {
 		return nil, err
 	}

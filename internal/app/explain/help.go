@@ -10,36 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/app/explain/messages"
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
 )
-
-// groupFlags separates the flags of this command from those of the updater in the help.
-func (c *Config) groupFlags(cmd *cobra.Command) {
-	var own, others, sizes []string
-	updater := pflag.NewFlagSet("updater", pflag.ContinueOnError)
-	c.jobs.Updater.Flags(updater)
-	recommender := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
-	c.jobs.Recommender.Flags(recommender)
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case updater.Lookup(f.Name) != nil:
-			others = append(others, f.Name)
-		case recommender.Lookup(f.Name) != nil:
-			sizes = append(sizes, f.Name)
-		default:
-			own = append(own, f.Name)
-		}
-	})
-	process.GroupFlags(cmd, "Flags", own...)
-	process.GroupFlags(cmd, "Flags of the updater that determine what happens next", others...)
-	process.GroupFlags(cmd, "Flags of the recommender that determine the size", sizes...)
-}
 
 const (
 	completionTimeout = 2 * time.Second // a shell waits for it

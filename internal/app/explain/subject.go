@@ -4,8 +4,10 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -93,10 +95,55 @@ func withOthers(s explanation.Subject, all *cluster.Snapshot) explanation.Subjec
 	return s
 }
 
-// find returns the subject of a reference.
+// find returns the subject of a reference. If it is in other namespaces, the error names them.
 func find(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
 	out, err := findKind(r, s, w)
-	return withOthers(out, s), err
+	var not notFound
+	if !errors.As(err, &not) {
+		return withOthers(out, s), err
+	}
+	const most = 3
+	if in := namespacesWith(r, s, w); len(in) > 0 {
+		where := strings.Join(in[:min(len(in), most)], ", ")
+		if more := len(in) - most; more > 0 {
+			where += fmt.Sprintf(" and %d more", more)
+		}
+		not.hint = fmt.Sprintf("; found in %s: podfit explain %s/%s -n %s", where, r.kind, r.name, in[0])
+	}
+	return out, not
+}
+
+// A notFound is the error that no object is as a reference says.
+type notFound struct{ text, hint string }
+
+// Error implements error.
+func (n notFound) Error() string { return n.text + n.hint }
+
+// namespacesWith returns the other namespaces that have an object as a reference says.
+func namespacesWith(r reference, s *cluster.Snapshot, w finder) (in []string) {
+	candidates := map[string]bool{}
+	note := func(namespace string, names ...string) {
+		if slices.Contains(names, r.name) {
+			candidates[namespace] = true
+		}
+	}
+	for _, p := range s.Pods {
+		note(p.Namespace, p.Name, p.Controller.Name, p.Top.Name)
+	}
+	for _, a := range s.Autoscalers {
+		note(a.Namespace, a.Name, a.Target.Name)
+	}
+	for i := range kinds {
+		for _, known := range w.Workloads(kinds[i].workload.Group, kinds[i].workload.Kind, "") {
+			note(known.Namespace, known.Name)
+		}
+	}
+	for _, r.namespace = range slices.Sorted(maps.Keys(candidates)) {
+		if _, err := findKind(r, s, w); err == nil {
+			in = append(in, r.namespace)
+		}
+	}
+	return in
 }
 
 func findKind(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
@@ -220,7 +267,8 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 	if near := spelling.Nearest(r.kind, known); near != "" {
 		return explanation.Subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
 	}
-	return explanation.Subject{}, fmt.Errorf("there is no %s %q with pods or a VPA in namespace %s; the kinds of Kubernetes are %s", r.kind, r.name, r.namespace, strings.Join(kindNames(), ", "))
+	text := fmt.Sprintf("there is no %s %q with pods or a VPA in namespace %s", r.kind, r.name, r.namespace)
+	return explanation.Subject{}, notFound{text, "; the kinds of Kubernetes are " + strings.Join(kindNames(), ", ")}
 }
 
 func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.Subject {
@@ -248,15 +296,12 @@ func command(w cluster.Workload) string {
 	if i := slices.IndexFunc(kinds, named); i >= 0 {
 		return kinds[i].names[0] + "/" + w.Name
 	}
-	return strings.ToLower(w.Kind) + "." + w.Group + "/" + w.Name
+	return strings.TrimRight(strings.ToLower(w.Kind)+"."+w.Group, ".") + "/" + w.Name
 }
 
 func missing(kind string, r reference, names []string) error {
 	text := fmt.Sprintf("there is no %s %q in namespace %s", kind, r.name, r.namespace)
-	if near := meant(r.name, names); near != "" {
-		return errors.New(text + near)
-	}
-	return errors.New(text + "; select the namespace with -n")
+	return notFound{text, cmp.Or(meant(r.name, names), "; select the namespace with -n")}
 }
 
 // meant returns a hint with the most similar name.

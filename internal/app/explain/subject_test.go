@@ -133,6 +133,17 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 	}
 }
 
+func TestFind_inManyNamespaces_errorNamesSome(t *testing.T) {
+	var vpas []*cluster.Autoscaler
+	for _, namespace := range []string{"e", "d", "c", "b", "a"} {
+		vpas = append(vpas, &cluster.Autoscaler{Key: cluster.Key{Namespace: namespace, Name: "web"}})
+	}
+	_, err := find(reference{kind: "vpa", name: "web", namespace: "shop"}, cluster.NewSnapshot(nil, vpas), controllers{})
+	if want := `there is no VPA "web" in namespace shop; found in a, b, c and 2 more: podfit explain vpa/web -n a`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestParseReference_forms_areReadOrRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"deploy/cart": "deploy  cart", "Deploy cart": "deploy  cart", "Rollouts.Argoproj.io/cart": "rollouts argoproj.io cart",

@@ -34,7 +34,7 @@ type LongRunning struct {
 
 // Command returns the command.
 func (l LongRunning) Command(s Streams) *cobra.Command {
-	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Example: l.Example, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: l.Use, Short: l.Short, Long: l.Long, Example: l.Example}
 	l.Config.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		common := l.Common()

@@ -60,7 +60,7 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "If true, serve /debug/pprof on --address.")
 	fs.StringVar(&c.Namespace, "vpa-object-namespace", c.Namespace,
 		"Serve only VPAs in this namespace. Empty means all namespaces. Excludes --ignored-vpa-object-namespaces.")
-	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Same as --vpa-object-namespace.")
+	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Serve only VPAs in this namespace. Same as --vpa-object-namespace.")
 	fs.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, serve the VPAs of all namespaces. This is the default. Excludes --namespace.")
 	fs.Var((*csv)(&c.IgnoredNamespaces), "ignored-vpa-object-namespaces",
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")

@@ -61,13 +61,6 @@ Exit codes:
 	for flag, values := range choices {
 		process.CompleteFlag(cmd, flag, values...)
 	}
-	process.GroupFlags(cmd, "What is reviewed", "namespace", "exclude-namespaces", "all-namespaces", "selector", "kind", "context", "kubeconfig", "as")
-	process.GroupFlags(cmd, "Where usage is from", "source", "prometheus", "prometheus-header", "prometheus-param", "prometheus-token-file", "cluster-label", "history", "for", "trace")
-	process.GroupFlags(cmd, "How it is sized", "profile", "limits", "hpa")
-	process.GroupFlags(cmd, "Money", "prices", "opencost", "no-money")
-	process.GroupFlags(cmd, "Output", "output", "group-by", "sort", "top", "min-saving", "no-color", "quiet")
-	process.GroupFlags(cmd, "Load", "load", "no-cache")
-	process.GroupFlags(cmd, "In pipelines", "fail-on", "fail-saving")
 	process.CompleteFlag(cmd, "profile", builtinNames()...)
 	process.CompleteFlag(cmd, "group-by", "workload", "namespace", "pool", "label=")
 	return cmd

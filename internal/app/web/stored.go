@@ -23,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/profile"
 )
 
@@ -162,6 +163,18 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 		}
 	}
 	return out, ctx.Err()
+}
+
+// Judge returns the overview of a cluster that is loaded, with the risks that the page shows without current usage, and what of the stored
+// usage could not be read.
+func Judge(ctx context.Context, clients *kube.Clients, world *watcher.World) (*overview.Overview, []string) {
+	in := overview.World{Now: time.Now(), Snapshot: world.Snapshot(), Nodes: world.Nodes(), Unread: review.UnreadUsage}
+	stored, err := (&source{world: world, archive: clusterArchive{clients}}).evidence(ctx, in.Snapshot)
+	if err != nil {
+		return overview.Of(&in), []string{"The stored usage was not read: " + err.Error()}
+	}
+	in.Evidence = stored.evidence
+	return overview.Of(&in), stored.problems
 }
 
 // maxProblems bounds the namespaces whose error is shown.

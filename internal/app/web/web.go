@@ -73,7 +73,7 @@ type ExplainerFor func(clients *kube.Clients, log *slog.Logger) web.Explainer
 func NewCommand(s process.Streams, explainer ExplainerFor) *cobra.Command {
 	c := settings{common: process.CommonDefaults(), web: LocalDefaults()}
 	command := &cobra.Command{
-		Use: "web", Short: "Show a cluster in a web page", Args: cobra.NoArgs,
+		Use: "web", Short: "Show a cluster in a web page",
 		Long: `Serves a page that shows what the cluster requests and uses, which workloads are at risk, what could be given back, and what
 podfit did. It reads the cluster with your kubeconfig and writes nothing. The cluster needs no podfit, but without
 VerticalPodAutoscaler objects there are no recommendations.
@@ -88,7 +88,6 @@ Open the address that is printed. Ctrl-C ends it.`,
 		}
 		return c.run(cmd.Context(), s, explainer)
 	}
-	process.CompleteFlag(command, "web-auth", string(web.None), string(web.Token), string(web.Header))
 	return command
 }
 

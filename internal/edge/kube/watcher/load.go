@@ -75,7 +75,7 @@ func (w *World) lookUpOwners() {
 	}
 }
 
-// Workloads returns the controllers of a built-in kind in a namespace, sorted.
+// Workloads returns the controllers of a built-in kind in a namespace, or in all if it is "", sorted.
 func (o *ownership) Workloads(group, kind, namespace string) []cluster.Workload {
 	known := o.owners.known[projection.GroupKind{Group: group, Kind: kind}]
 	if known == nil {
@@ -83,7 +83,7 @@ func (o *ownership) Workloads(group, kind, namespace string) []cluster.Workload 
 	}
 	var out []cluster.Workload
 	known.each(func(key cluster.Key, _ projection.ControllerState) {
-		if key.Namespace == namespace {
+		if namespace == "" || key.Namespace == namespace {
 			out = append(out, cluster.Workload{Group: group, Kind: kind, Namespace: key.Namespace, Name: key.Name})
 		}
 	})

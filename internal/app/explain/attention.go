@@ -1,0 +1,98 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/report/terminal"
+)
+
+// A Judge returns which workloads of a cluster are at risk, as the web page shows them, and what could not be read.
+type Judge func(ctx context.Context, clients *kube.Clients, world *watcher.World) (o *overview.Overview, missing []string)
+
+// maxListed is the number of workloads in the text, so that it fits on a screen. JSON has all.
+const maxListed = 6
+
+// needs is what needs attention.
+type needs struct {
+	Workloads int             `json:"workloads"` // all that were read
+	Attention []need          `json:"attention"` // most severe first
+	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
+	Missing   []string        `json:"missing,omitempty"`
+}
+
+// A need is a workload that needs attention.
+type need struct {
+	Workload string `json:"workload"`
+	Severity string `json:"severity"`
+	Why      string `json:"why"`
+	Command  string `json:"command"` // that explains it
+}
+
+// list lists the workloads that need attention: those of --namespace, else of all namespaces.
+func (c *Config) list(ctx context.Context, out io.Writer) error {
+	if c.Output == "html" || c.At != "" || c.Container != "" || len(c.If) > 0 {
+		return process.UsageError{Err: errors.New("--at, --container, --if and --output=html need an object as KIND/NAME, for example deploy/cart")}
+	}
+	clients, err := kube.NewClients(c.Kube)
+	if err != nil {
+		return err
+	}
+	if err := clients.Responds(ctx); err != nil {
+		return err
+	}
+	if c.Namespace != "" {
+		c.jobs.Updater.Restrict(c.Namespace)
+	}
+	world, read, err := c.load(ctx, clients, c.namespace())
+	if err != nil {
+		return err
+	}
+	o, missing := c.judge(ctx, clients, world)
+	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...)}
+	l.Unjudged, _ = o.Lacks()
+	for _, row := range o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows {
+		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, "podfit explain " + command(row.Workload) + " -n " + row.Workload.Namespace})
+	}
+	if c.Output == "json" {
+		e := json.NewEncoder(out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(l)
+	}
+	_, err = io.WriteString(out, l.text())
+	return err
+}
+
+// text returns the list for a terminal with 80 columns.
+func (l *needs) text() string {
+	p := terminal.Printer{Width: 80}
+	p.Line(fmt.Sprintf("Workloads that need attention: %d of %d", len(l.Attention), l.Workloads))
+	for _, n := range l.Attention[:min(len(l.Attention), maxListed)] {
+		p.Line(strings.ToUpper(n.Severity) + "  " + terminal.Plain(n.Workload))
+		p.Line("  " + terminal.Plain(n.Why))
+		p.Text.WriteString("    " + terminal.Plain(n.Command) + "\n") // on one line, to be copied
+	}
+	if more := len(l.Attention) - maxListed; more > 0 {
+		p.Line(fmt.Sprintf("%d more: podfit explain -o json", more))
+	}
+	for _, u := range l.Unjudged {
+		p.Line("Not judged: " + wording.Count(u.Workloads, "workload") + " (" + terminal.Plain(u.Why) + ")")
+	}
+	for _, m := range l.Missing {
+		p.Line("Note: " + terminal.Plain(m))
+	}
+	return p.Text.String()
+}
