@@ -48,9 +48,9 @@ type measures struct {
 	calls    map[string]map[[2]string]bool
 }
 
-func newMeasures(ta *taintAnalysis) *measures {
+func newMeasures(s *source) *measures {
 	return &measures{
-		set: ta.set, info: ta.info, product: map[string]bool{}, lines: map[string]int{}, methods: map[string]int{}, fields: map[string]int{},
+		set: s.set, info: s.info, product: map[string]bool{}, lines: map[string]int{}, methods: map[string]int{}, fields: map[string]int{},
 		returns: map[string]int{}, parallel: map[string]int{}, calls: map[string]map[[2]string]bool{},
 	}
 }
@@ -58,8 +58,8 @@ func newMeasures(ta *taintAnalysis) *measures {
 // measureModule measures all packages of the module.
 func measureModule(t *testing.T) *measures {
 	t.Helper()
-	ta, files := checked(t)
-	m := newMeasures(ta)
+	s, files := checked(t)
+	m := newMeasures(s)
 	var of []*ast.File
 	for _, f := range files {
 		name := m.set.Position(f.Package).Filename
@@ -366,7 +366,7 @@ func TestTooLarge_limitsAndExceptions_areChecked(t *testing.T) {
 
 // Ten files call the next one, and the last ones call the first one.
 func TestUphill_sourceOfPackages_tooManyArrowsAreReported(t *testing.T) {
-	m := newMeasures(newTaintAnalysis())
+	m := newMeasures(newSource())
 	for name, calls := range map[string]string{
 		"straight": "ab bc cd de ef fg gh hi ij jk", "limit": "ab ba cd dc ef fe gh hi ij jk", "few": "ab ba cd dc ef fe gh hg",
 		"tangled": "ab ba cd dc ef fe gh hg ij jk", "large": "ab ba cd dc ef fe gh hg ij jk jl jm jn jo jp",
