@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/look"
 )
 
@@ -24,7 +25,7 @@ var page string
 var ownStyle string
 
 var pageTemplate = template.Must(template.New("explanation").Funcs(template.FuncMap{
-	"names": names, "gateWords": gateWords, "spark": explanation.Spark,
+	"names": names, "gateWords": gateWords, "spark": rationale.Spark,
 }).Parse(page))
 
 // pageData is the input of the template.
