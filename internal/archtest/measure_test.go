@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"go/types"
 	"maps"
@@ -47,14 +48,18 @@ type measures struct {
 	calls    map[string]map[[2]string]bool
 }
 
+func newMeasures(s *source) *measures {
+	return &measures{
+		set: s.set, info: s.info, product: map[string]bool{}, lines: map[string]int{}, methods: map[string]int{}, fields: map[string]int{},
+		returns: map[string]int{}, parallel: map[string]int{}, calls: map[string]map[[2]string]bool{},
+	}
+}
+
 // measureModule measures all packages of the module.
 func measureModule(t *testing.T) *measures {
 	t.Helper()
-	ta, files := checked(t)
-	m := &measures{
-		set: ta.set, info: ta.info, product: map[string]bool{}, lines: map[string]int{}, methods: map[string]int{}, fields: map[string]int{},
-		returns: map[string]int{}, parallel: map[string]int{}, calls: map[string]map[[2]string]bool{},
-	}
+	s, files := checked(t)
+	m := newMeasures(s)
 	var of []*ast.File
 	for _, f := range files {
 		name := m.set.Position(f.Package).Filename
@@ -243,7 +248,7 @@ func TestMeasures_ofTheModule_areWithinTheirLimits(t *testing.T) {
 			t.Logf("  %6d %s", x.count, x.name)
 		}
 	}
-	t.Log("arrows between files that run back, of packages with 30 arrows or more:")
+	t.Log("arrows between files that run back, at most 30 %, of packages with 30 arrows or more:")
 	for _, p := range slices.Sorted(maps.Keys(m.calls)) {
 		if all := len(m.calls[p]); all >= 30 {
 			n := back(m.calls[p])
@@ -253,9 +258,32 @@ func TestMeasures_ofTheModule_areWithinTheirLimits(t *testing.T) {
 }
 
 const (
+	mostBack    = 30 // percent of the arrows between the files of a package that run back
+	fewArrows   = 10 // a package with fewer is read as a whole, and one arrow would be a large share
 	mostMethods = 40 // of a type: with more, too many functions may change the same fields
 	mostFields  = 20 // of a struct
 )
+
+// Calls run down the list of files: one can read a package from its entry point without going back and forth.
+func TestFiles_ofAPackage_callInOneDirection(t *testing.T) {
+	m := measureModule(t)
+	if len(m.calls) < 50 {
+		t.Errorf("found arrows in only %d packages", len(m.calls))
+	}
+	for _, problem := range uphill(m.calls) {
+		t.Error(problem)
+	}
+}
+
+// uphill returns the packages of which too many arrows run back.
+func uphill(calls map[string]map[[2]string]bool) (problems []string) {
+	for _, p := range slices.Sorted(maps.Keys(calls)) {
+		if n, all := back(calls[p]), len(calls[p]); all >= fewArrows && 100*n > mostBack*all {
+			problems = append(problems, fmt.Sprintf("%s: %d of %d arrows between files run back, at most %d %% are allowed; move what two files need of each other to one of them, or to a third", p, n, all, mostBack))
+		}
+	}
+	return problems
+}
 
 // mirrors are the structs that have a field for each field of something else, with what that is. To split them would only hide it.
 var mirrors = map[string]string{
@@ -333,6 +361,50 @@ func TestTooLarge_limitsAndExceptions_areChecked(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q,\nwant %q", got, want)
+	}
+}
+
+// Ten files call the next one, and the last ones call the first one.
+func TestUphill_sourceOfPackages_tooManyArrowsAreReported(t *testing.T) {
+	m := newMeasures(newSource())
+	for name, calls := range map[string]string{
+		"straight": "ab bc cd de ef fg gh hi ij jk", "limit": "ab ba cd dc ef fe gh hi ij jk", "few": "ab ba cd dc ef fe gh hg",
+		"tangled": "ab ba cd dc ef fe gh hg ij jk", "large": "ab ba cd dc ef fe gh hg ij jk jl jm jn jo jp",
+	} {
+		m.readSample(t, name, calls)
+	}
+	got := uphill(m.calls)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "sample/tangled: 4 of 10 arrows ") {
+		t.Errorf("got %q, want a problem of tangled only", got)
+	}
+}
+
+// readSample measures a package with a file and a function for each letter, which calls others.
+func (m *measures) readSample(t *testing.T, name, calls string) {
+	t.Helper()
+	body := map[string]string{}
+	for _, call := range strings.Fields(calls) {
+		body[call[:1]] += call[1:] + "();"
+		body[call[1:]] += ""
+	}
+	var files []*ast.File
+	for letter, text := range body {
+		path, err := filepath.Abs("../sample/" + name + "/" + letter + ".go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.product[path] = true
+		f, err := parser.ParseFile(m.set, path, "package p\nfunc "+letter+"() {"+text+"}", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	if _, err := new(types.Config).Check(name, m.set, files, m.info); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		m.read(f)
 	}
 }
 

@@ -4,23 +4,15 @@
 package archtest
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -38,124 +30,207 @@ var readsText = map[string]string{
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "decrease memory limits")`: "the kubelet has one reason for all failed resizes",
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "below current usage")`:    "the kubelet has one reason for all failed resizes",
 
-	`core/explanation.conditions: slices.ContainsFunc(said, (func(line string) bool literal))`: "prints no text twice, whatever it says",
-	`core/explanation.conditions: strings.Contains(line, c.Message)`:                           "prints no text twice, whatever it says",
+	`core/explanation.conditions: strings.Contains(line, c.Message)`: "prints no text twice, whatever it says",
 
 	`edge/prom/survey.isLimit: strings.Contains(detail, part)`:                         "each server reports limits with its own codes and types",
 	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported path")`:       "VictoriaMetrics has status 400 for all wrong requests",
 	`edge/prom/survey.isWrongPath: strings.Contains(detail, "unsupported URL")`:        "VictoriaMetrics has status 400 for all wrong requests",
 	`edge/prom/survey.isWrongPath: strings.Contains(detail, "cannot parse accountID")`: "VictoriaMetrics has status 400 for all wrong requests",
-	`edge/prom/survey.reading.unwarned: r.warned[text]`:                                "returns each warning of Prometheus once, whatever it says",
 }
 
-// compiled is a package in the output of go list -export.
-type compiled struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
+// texts finds what decides by a message: the text of an error, of the reason of a decision, or of a condition, event, status or container
+// state of Kubernetes. It follows messages through variables, parameters and fields, whoever sets them, and through functions that get an
+// error or a message. It does not follow pointers, other results of functions with parameters, calls through interfaces, and function values.
+type texts struct {
+	*source
+	holds map[types.Object]bool // variables, parameters and fields that hold a message somewhere, and methods that return one
+	grown bool                  // whether this reading has found one more
 }
 
-// compiledPackages returns packages and what they import. A package comes after those that it imports.
-func compiledPackages(t *testing.T, patterns ...string) (out []compiled) {
-	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}, patterns...)...)
-	cmd.Dir = "../.."
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	list, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+// isText reports whether a value of a type is a text or contains some. A text with a named type is a code.
+func isText(t types.Type) bool {
+	switch t := types.Unalias(t).(type) {
+	case *types.Basic:
+		return t.Info()&types.IsString != 0 || t.Kind() == types.Byte
+	case interface{ Elem() types.Type }: // of a pointer, slice, array or map
+		return isText(t.Elem())
+	case *types.Tuple:
+		return slices.ContainsFunc(slices.Collect(t.Variables()), func(v *types.Var) bool { return isText(v.Type()) })
 	}
-	for d := json.NewDecoder(bytes.NewReader(list)); ; {
-		var c compiled
-		if err := d.Decode(&c); errors.Is(err, io.EOF) {
-			return out
-		} else if err != nil {
-			t.Fatal(err)
+	return false
+}
+
+func isError(t types.Type) bool {
+	face, _ := types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
+	return t != nil && t != types.Typ[types.UntypedNil] && types.Implements(t, face)
+}
+
+// isMessage reports whether an expression is a message or contains one.
+func (x *texts) isMessage(e ast.Expr) bool {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		return x.holds[x.named(e)]
+	case *ast.SelectorExpr:
+		return x.holds[x.named(e)] || isText(x.info.TypeOf(e)) && x.isMessageOf(e)
+	case *ast.BinaryExpr:
+		return e.Op == token.ADD && (x.isMessage(e.X) || x.isMessage(e.Y))
+	case *ast.IndexExpr:
+		return x.isMessage(e.X)
+	case *ast.SliceExpr:
+		return x.isMessage(e.X)
+	case *ast.CompositeLit:
+		return isText(x.info.TypeOf(e)) && slices.ContainsFunc(e.Elts, x.isMessage)
+	case *ast.CallExpr:
+		method, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && (x.isMessageOf(method) || x.holds[x.named(method)]) || isText(x.info.TypeOf(e)) &&
+			slices.ContainsFunc(e.Args, func(a ast.Expr) bool { return x.isMessage(a) || isError(x.info.TypeOf(a)) })
+	}
+	return false
+}
+
+// isMessageOf reports whether a field or method is the message of its owner.
+func (x *texts) isMessageOf(e *ast.SelectorExpr) bool {
+	switch owner := x.info.TypeOf(e.X); e.Sel.Name {
+	case "Message":
+		return true
+	case "Error":
+		return isError(owner)
+	case "Note":
+		return strings.HasSuffix(owner.String(), "k8s.io/api/events/v1.Event")
+	case "Text", "String":
+		return owner != nil && strings.HasSuffix(owner.String(), "/internal/core/decision.Reason")
+	}
+	return false
+}
+
+// named returns the variable, field or function that an expression names.
+func (x *texts) named(e ast.Expr) types.Object {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return x.info.ObjectOf(e)
+	case *ast.SelectorExpr:
+		return x.info.ObjectOf(e.Sel)
+	}
+	return nil
+}
+
+// hold notes that a variable, parameter or field holds a value, or that a method returns it, if it is a message.
+func (x *texts) hold(o types.Object, value ast.Expr) {
+	if v, ok := o.(*types.Var); ok && isText(v.Type()) {
+		o = v.Origin()
+	} else if f, ok := o.(*types.Func); !ok || !isText(f.Signature().Results()) {
+		return
+	}
+	if !x.holds[o] && x.isMessage(value) {
+		x.holds[o] = true
+		x.grown = true
+	}
+}
+
+// follow notes what the parts of a statement, expression or method hold.
+func (x *texts) follow(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		for i, to := range n.Lhs {
+			x.hold(x.named(to), n.Rhs[min(i, len(n.Rhs)-1)])
 		}
-		out = append(out, c)
-	}
-}
-
-// packageImporter imports the packages of the module that were checked before, and all others from the export data of the compiler.
-type packageImporter struct {
-	checked map[string]*types.Package
-	others  types.Importer
-}
-
-func newPackageImporter(set *token.FileSet, all []compiled) packageImporter {
-	exports := map[string]string{}
-	for _, c := range all {
-		exports[c.ImportPath] = c.Export
-	}
-	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
-	return packageImporter{map[string]*types.Package{}, importer.ForCompiler(set, "gc", lookup)}
-}
-
-// Import returns the package with an import path.
-func (i packageImporter) Import(path string) (*types.Package, error) {
-	if p := i.checked[path]; p != nil {
-		return p, nil
-	}
-	return i.others.Import(path)
-}
-
-// check parses the files of a package and finds their types.
-func (i packageImporter) check(t *testing.T, ta *taintAnalysis, path string, names []string) (files []*ast.File) {
-	t.Helper()
-	for _, name := range names {
-		f, err := parser.ParseFile(ta.set, name, nil, parser.SkipObjectResolution|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
+	case *ast.ValueSpec:
+		for i, value := range n.Values {
+			x.hold(x.named(n.Names[i]), value)
 		}
-		files = append(files, f)
-	}
-	config := types.Config{Importer: i}
-	checked, err := config.Check(path, ta.set, files, ta.info)
-	if err != nil {
-		t.Fatalf("check %s: %v", path, err)
-	}
-	i.checked[path] = checked
-	return files
-}
-
-// checkedModule is the module with its types, read once for all tests.
-var checkedModule struct {
-	sync.Once
-	analysis *taintAnalysis
-	files    []*ast.File
-}
-
-// checked returns the files of all packages of the module without tests, and their types.
-func checked(t *testing.T) (*taintAnalysis, []*ast.File) {
-	t.Helper()
-	checkedModule.Do(func() {
-		ta := newTaintAnalysis()
-		all := compiledPackages(t, "./...")
-		packages := newPackageImporter(ta.set, all)
-		for _, c := range all {
-			if under(c.ImportPath, []string{module}) {
-				names := make([]string, len(c.GoFiles))
-				for i, name := range c.GoFiles {
-					names[i] = filepath.Join(c.Dir, name)
-				}
-				checkedModule.files = append(checkedModule.files, packages.check(t, ta, c.ImportPath, names)...)
+	case *ast.RangeStmt:
+		x.hold(x.named(n.Key), n.X)
+		x.hold(x.named(n.Value), n.X)
+	case *ast.KeyValueExpr:
+		x.hold(x.named(n.Key), n.Value)
+	case *ast.CompositeLit:
+		if t, ok := x.info.TypeOf(n).Underlying().(*types.Struct); ok {
+			for i, e := range n.Elts { // a pair of key and value is no message
+				x.hold(t.Field(i), e)
 			}
 		}
-		checkedModule.analysis = ta
-	})
-	if checkedModule.analysis == nil {
-		t.Fatal("the types of the module are not known")
+	case *ast.CallExpr:
+		if f, ok := x.named(n.Fun).(*types.Func); ok && f.Signature().Params().Len() > 0 {
+			for i, a := range n.Args {
+				x.hold(f.Signature().Params().At(min(i, f.Signature().Params().Len()-1)), a)
+			}
+		}
+	case *ast.FuncDecl:
+		if n.Recv != nil && n.Type.Params.NumFields() == 0 && len(n.Body.List) == 1 {
+			if r, ok := n.Body.List[0].(*ast.ReturnStmt); ok && len(r.Results) == 1 {
+				x.hold(x.named(n.Name), r.Results[0])
+			}
+		}
 	}
-	return checkedModule.analysis, checkedModule.files
+	return true
+}
+
+// decides lists the functions that look for something in a text, by the package and the beginning of the name.
+var decides = regexp.MustCompile(`^((strings|bytes)\.(Contains|HasPrefix|HasSuffix|EqualFold|Index|LastIndex|Count|Cut)|` +
+	`slices\.(Contains|Index|BinarySearch)|(regexp|path|filepath)\.(Match|Find)|strconv\.(Parse|Atoi|Unquote)|fmt\.Sscan|json\.Unmarshal)`)
+
+// isDecision reports whether a statement or expression decides by a message. Two messages may be compared, to see that a message has changed,
+// and a message may be empty.
+func (x *texts) isDecision(n ast.Node) bool {
+	isOther := func(e ast.Expr) bool {
+		t := x.info.Types[e]
+		return !t.IsNil() && !x.isMessage(e) && (t.Value == nil || t.Value.ExactString() != `""`)
+	}
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		f, ok := x.named(n.Fun).(*types.Func)
+		return ok && f.Pkg() != nil && decides.MatchString(f.Pkg().Name()+"."+f.Name()) && slices.ContainsFunc(n.Args, x.isMessage)
+	case *ast.BinaryExpr:
+		return slices.Contains([]token.Token{token.EQL, token.NEQ, token.LSS, token.GTR}, n.Op) && (x.isMessage(n.X) && isOther(n.Y) || x.isMessage(n.Y) && isOther(n.X))
+	case *ast.SwitchStmt:
+		return n.Tag != nil && x.isMessage(n.Tag)
+	case *ast.IndexExpr:
+		_, isMap := x.info.TypeOf(n.X).Underlying().(*types.Map)
+		return isMap && x.isMessage(n.Index)
+	}
+	return false
+}
+
+// decisions returns what decides by a message in files, by function and expression as in readsText.
+func decisions(s *source, files []*ast.File) map[string][]token.Position {
+	x := &texts{source: s, holds: map[types.Object]bool{}, grown: true}
+	for x.grown {
+		x.grown = false
+		for _, f := range files {
+			ast.Inspect(f, x.follow)
+		}
+	}
+	found := map[string][]token.Position{}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			name := packageOf(s.set.Position(f.Package).Filename)
+			if function, ok := d.(*ast.FuncDecl); ok {
+				name += "." + function.Name.Name
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if !x.isDecision(n) {
+					return true
+				}
+				e, _ := n.(ast.Expr)
+				if s, ok := n.(*ast.SwitchStmt); ok {
+					e = s.Tag
+				}
+				key := name + ": " + types.ExprString(e)
+				found[key] = append(found[key], s.set.Position(e.Pos()))
+				return true
+			})
+		}
+	}
+	return found
 }
 
 // No code decides by the text of a message, because texts change: a typed reason, a code or a field says what is the case.
 func TestMessages_allPackages_decideNothingByText(t *testing.T) {
-	ta, files := checked(t)
+	s, files := checked(t)
 	if len(files) < 300 {
 		t.Errorf("read only %d files", len(files))
 	}
-	found := ta.find(files)
+	found := decisions(s, files)
 	for _, expression := range slices.Sorted(maps.Keys(found)) {
 		if readsText[expression] == "" {
 			t.Errorf("%s: decides by the text of a message; use a type, a code or a field, or add %q with a reason to readsText", found[expression][0], expression)
@@ -168,84 +243,19 @@ func TestMessages_allPackages_decideNothingByText(t *testing.T) {
 	}
 }
 
-// assertions lists the type assertions to interfaces of podfit, each with the reason why the type has no such method in its interface.
-var assertions = map[string]string{
-	"edge/kube.Gate":             "the value of a context, which has no type",
-	"edge/kube/scale.discoverer": "methods of each client of client-go, which its interface has only in newer versions",
-
-	"interface{Peaks(r podfit.dev/podfit/internal/core/cluster.Resource) *podfit.dev/podfit/internal/core/hourly.Peaks}": "only some algorithms keep hourly peaks, and usage is below the package of Peaks",
-
-	"interface{Equal(crypto.PublicKey) bool}": "the standard library declares no interface for public keys, and names this one in the text of crypto.PublicKey",
-}
-
-// optional returns the interfaces of the module, and those without a name, that a type assertion or a type switch in the files asks for.
-func optional(info *types.Info, files []*ast.File) map[string]ast.Expr {
-	out := map[string]ast.Expr{}
-	add := func(e ast.Expr) {
-		t := info.TypeOf(e)
-		_, isParameter := t.(*types.TypeParam)
-		if t == nil || isParameter || !types.IsInterface(t) {
-			return
-		}
-		named, ok := t.(*types.Named)
-		switch {
-		case !ok:
-			out[t.String()] = e
-		case named.Obj().Pkg() != nil && under(named.Obj().Pkg().Path(), []string{module}):
-			out[strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/internal/")+"."+named.Obj().Name()] = e
-		}
-	}
-	for _, f := range files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.TypeAssertExpr:
-				if n.Type != nil {
-					add(n.Type)
-				}
-			case *ast.TypeSwitchStmt:
-				for _, c := range n.Body.List {
-					if clause, ok := c.(*ast.CaseClause); ok {
-						for _, e := range clause.List {
-							add(e)
-						}
-					}
-				}
-			}
-			return true
-		})
-	}
-	return out
-}
-
-// An interface that a type implements or not is a method that it should have.
-func TestAssertions_interfacesOfPodfit_areExplained(t *testing.T) {
-	ta, files := checked(t)
-	found := optional(ta.info, files)
-	for name, e := range found {
-		if assertions[name] == "" {
-			t.Errorf("%s: asks whether a value implements %s; add the method to its interface, or the type with a reason to assertions", ta.set.Position(e.Pos()), name)
-		}
-	}
-	for name := range assertions {
-		if found[name] == nil {
-			t.Errorf("no type assertion asks for %s; remove it from assertions", name)
-		}
-	}
-}
-
 // The comments of the sample say which lines decide by the text of a message.
-func TestTaintAnalysis_sample_findsEachDecision(t *testing.T) {
-	ta := newTaintAnalysis()
+func TestDecisions_sample_eachIsFound(t *testing.T) {
+	s := newSource()
 	const dir = "testdata/messages"
-	packages := newPackageImporter(ta.set, compiledPackages(t, "fmt", "io", "regexp", "slices", "k8s.io/api/core/v1", "k8s.io/api/events/v1"))
-	files := packages.check(t, ta, module+"/other", []string{filepath.Join(dir, "other.go.txt")})
-	files = append(files, packages.check(t, ta, module+"/sample", []string{filepath.Join(dir, "sample.go.txt")})...)
-	asked := optional(ta.info, files)
+	packages := newPackageImporter(s.set, compiledPackages(t, "fmt", "io", "regexp", "slices", "k8s.io/api/core/v1", "k8s.io/api/events/v1", module+"/internal/core/decision"))
+	files := packages.check(t, s, module+"/other", []string{filepath.Join(dir, "other.go.txt")})
+	files = append(files, packages.check(t, s, module+"/sample", []string{filepath.Join(dir, "sample.go.txt")})...)
+	asked := optional(s.info, files)
 	if len(asked) != 2 || asked[module+"/other.Matcher"] == nil || asked["interface{Fits() bool}"] == nil {
 		t.Errorf("optional interfaces of the sample: %v", asked)
 	}
 	var got, want []string
-	for _, positions := range ta.find(files) {
+	for _, positions := range decisions(s, files) {
 		for _, at := range positions {
 			got = append(got, fmt.Sprintf("%s:%03d", filepath.Base(at.Filename), at.Line))
 		}
@@ -253,7 +263,7 @@ func TestTaintAnalysis_sample_findsEachDecision(t *testing.T) {
 	for _, f := range files {
 		for _, group := range f.Comments {
 			for _, c := range group.List {
-				if at := ta.set.Position(c.Pos()); c.Text == "// decides" {
+				if at := s.set.Position(c.Pos()); c.Text == "// decides" {
 					want = append(want, fmt.Sprintf("%s:%03d", filepath.Base(at.Filename), at.Line))
 				}
 			}

@@ -5,17 +5,18 @@ package archtest
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const (
-	largePackage = 3000 // lines; docs/architecture.md says why a larger package is not split
+	largePackage = 3000 // lines
 	largestApp   = 400  // lines of internal/app, which only connects the jobs
 )
 
@@ -37,39 +38,38 @@ func lines(t *testing.T) map[string]int {
 	return out
 }
 
-var explainedSize = regexp.MustCompile("(?m)^  - `([a-z/]+)` \\(([0-9]),([0-9]{3}) lines\\)")
-
-// A large package has one topic, or is split. The document says which packages are large and why, with a number that is still true.
-func TestSize_largePackages_areExplained(t *testing.T) {
-	text, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// A larger package has two topics, and is split.
+func TestSize_packages_areSmall(t *testing.T) {
 	present := lines(t)
 	if len(present) < 50 {
 		t.Errorf("found only %d packages", len(present))
 	}
-	explained := map[string]bool{}
-	for _, m := range explainedSize.FindAllStringSubmatch(string(text), -1) {
-		name := m[1]
-		explained[name] = true
-		written, err := strconv.Atoi(m[2] + m[3])
-		if err != nil {
-			t.Fatal(err)
+	for _, problem := range tooLong(present) {
+		t.Error(problem)
+	}
+}
+
+// tooLong returns the packages with too many lines.
+func tooLong(packages map[string]int) (problems []string) {
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		most := largePackage
+		if name == "app" {
+			most = largestApp
 		}
-		switch n := present[name]; {
-		case n <= largePackage:
-			t.Errorf("docs/architecture.md explains why %s is not split, but it has only %d lines", name, n)
-		case n < written*9/10 || n > written*11/10:
-			t.Errorf("docs/architecture.md says that %s has %d lines, but it has %d", name, written, n)
+		if n := packages[name]; n > most {
+			problems = append(problems, fmt.Sprintf("%s has %d lines, at most %d are allowed; give a topic of it a package of its own", name, n, most))
 		}
 	}
-	for name, n := range present {
-		if n > largePackage && !explained[name] {
-			t.Errorf("%s has %d lines; split it if it has two topics, or say in docs/architecture.md why it has one", name, n)
-		}
+	return problems
+}
+
+func TestTooLong_limits_areChecked(t *testing.T) {
+	got := tooLong(map[string]int{"core/a": largePackage, "core/b": largePackage + 1, "app": largestApp + 1, "app/a": largestApp + 1})
+	want := []string{
+		"app has 401 lines, at most 400 are allowed; give a topic of it a package of its own",
+		"core/b has 3001 lines, at most 3000 are allowed; give a topic of it a package of its own",
 	}
-	if n := present["app"]; n == 0 || n > largestApp {
-		t.Errorf("internal/app has %d lines, at most %d are allowed: it contains only wiring", n, largestApp)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

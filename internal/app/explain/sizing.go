@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -53,7 +54,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	store, workloads := c.history(ctx, in, world, clients, choice)
-	s := &explanation.Sizing{
+	s := &rationale.Sizing{
 		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
 	}
 	declared, _ := criticality.DeclaredBy(in.Pods)
@@ -131,8 +132,8 @@ func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Ca
 }
 
 // killsOf returns the OOM kills that the pods show.
-func killsOf(pods []*cluster.Pod) []explanation.Kill {
-	var out []explanation.Kill
+func killsOf(pods []*cluster.Pod) []rationale.Kill {
+	var out []rationale.Kill
 	for _, p := range pods {
 		for i := range p.Containers {
 			x := &p.Containers[i]
@@ -140,18 +141,18 @@ func killsOf(pods []*cluster.Pod) []explanation.Kill {
 				continue
 			}
 			_, limits := x.Running()
-			out = append(out, explanation.Kill{Container: x.Name, At: x.Exit.Finished, Memory: limits.Memory})
+			out = append(out, rationale.Kill{Container: x.Name, At: x.Exit.Finished, Memory: limits.Memory})
 		}
 	}
 	return out
 }
 
 // conditions are the values of --if.
-type conditions []explanation.If
+type conditions []rationale.If
 
 // Set implements pflag.Value.
 func (c *conditions) Set(text string) error {
-	parsed, err := explanation.ParseIf(text)
+	parsed, err := rationale.ParseIf(text)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (c *conditions) Type() string { return "KEY=VALUE" }
 
 // writeKeys writes the keys of --if, for the help.
 func writeKeys(w io.Writer) {
-	for _, k := range explanation.IfKeys() {
+	for _, k := range rationale.IfKeys() {
 		fmt.Fprintf(w, "  %s\n      %s\n", k.Form, k.Meaning)
 	}
 }

@@ -227,13 +227,6 @@ func (a *advice) sayConflict() {
 		"VerticalPodAutoscaler "+first.Name+" names the same target and "+precedes+": it governs the pods, this one does not")
 }
 
-// podsSeen summarizes the pods of a workload.
-type podsSeen struct {
-	live    int            // number of live pods
-	begun   bool           // a pod is not pending
-	looping []*cluster.Pod // live pods with a container in an OOM kill loop, at most maxLooping
-}
-
 // maxLooping is the maximum number of pods in an OOM kill loop that are examined for each autoscaler of a workload.
 const maxLooping = 100
 

@@ -33,6 +33,13 @@ func newView(s *cluster.Snapshot, served []*cluster.Autoscaler, sizes *fleet.Fle
 	}
 }
 
+// podsSeen summarizes the pods of a workload.
+type podsSeen struct {
+	live    int            // number of live pods
+	begun   bool           // a pod is not pending
+	looping []*cluster.Pod // live pods with a container in an OOM kill loop, at most maxLooping
+}
+
 // A memo contains values of a view that are computed when they are needed. If many autoscalers reference one workload, a value is computed
 // once for the workload and not once for each autoscaler.
 type memo[K comparable, V any] map[K]V

@@ -34,7 +34,7 @@ func (e *execution) notAnnounced(ctx context.Context, d *turn) (decision.Reason,
 	if announced || !e.mustAnnounce(&d.Decision) {
 		return decision.Reason{}, false
 	}
-	e.rates.giveBack(&d.Decision)
+	e.rates.GiveBack(&d.Decision)
 	return why, true
 }
 

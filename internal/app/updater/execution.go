@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/app/updater/queue"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -31,8 +32,8 @@ type execution struct {
 	exists    map[string]bool        // the governed pods, by UID
 	guard     *scalepoint.Guard      // nil: no change waits for an HPA
 
-	queues   *lanes
-	siblings *siblings
+	queues   *queue.Lanes
+	siblings *queue.Siblings
 
 	mu        sync.Mutex // guards the pass, its ledger and the fields below while pods are changed
 	pass      *plan.Pass
@@ -44,7 +45,7 @@ type execution struct {
 func newExecution(u *updater, now time.Time, pass *plan.Pass, governed []cluster.Governed, decisions []decision.Decision) *execution {
 	e := &execution{
 		updater: u, now: now, sizeClass: make(map[cluster.Key]string, len(governed)), exists: make(map[string]bool, len(decisions)),
-		queues: newLanes(), siblings: newSiblings(), pass: pass,
+		queues: queue.NewLanes(), siblings: queue.NewSiblings(), pass: pass,
 		evicted: map[cluster.Key]decision.Decision{}, resized: map[cluster.Key]decision.Decision{}, unchecked: map[string]int{},
 	}
 	for i := range decisions {
@@ -58,7 +59,7 @@ func newExecution(u *updater, now time.Time, pass *plan.Pass, governed []cluster
 
 // execute carries out all actions of the pass, or only logs them in a dry run.
 func (e *execution) execute(ctx context.Context) {
-	e.rates.begin()
+	e.rates.Begin()
 	var actions []decision.Decision
 	for _, d := range e.pass.Decisions() {
 		switch {
@@ -71,24 +72,24 @@ func (e *execution) execute(ctx context.Context) {
 	}
 	e.executeCapacity(ctx)
 	e.add(actions)
-	process.Each(len(everyLane), everyLane, func(l lane) { e.executeLane(ctx, l) })
+	process.Each(len(queue.EveryLane), queue.EveryLane, func(l queue.Lane) { e.executeLane(ctx, l) })
 }
 
 // executeLane carries out the actions of one lane in order, a few at a time.
-func (e *execution) executeLane(ctx context.Context, l lane) {
+func (e *execution) executeLane(ctx context.Context, l queue.Lane) {
 	var workers errgroup.Group
 	workers.SetLimit(maxWorkers)
-	if l.boost {
+	if l.Boost {
 		workers.SetLimit(max(e.config.BoostSyncs, 1))
 	}
-	for d, more := e.queues.next(l); more; d, more = e.queues.next(l) {
+	for d, more := e.queues.Next(l); more; d, more = e.queues.Next(l) {
 		why, held := e.heldBy(&d)
 		allowed := held || e.waitForRate(ctx, &d)
-		e.siblings.sent(&d)
+		e.siblings.Sent(&d)
 		workers.Go(func() error {
-			defer e.queues.done()
-			defer e.siblings.answered(&d)
-			e.siblings.afterShrinks(&d)
+			defer e.queues.Done()
+			defer e.siblings.Answered(&d)
+			e.siblings.AfterShrinks(&d)
 			process.Attempt(e.log, e.health, d.Pod.Key.String(), func() { e.add(e.try(ctx, &turn{d, allowed, why})) })
 			e.health.Active(time.Now())
 			return nil
@@ -99,8 +100,8 @@ func (e *execution) executeLane(ctx context.Context, l lane) {
 
 // add appends actions to the queues.
 func (e *execution) add(actions []decision.Decision) {
-	e.siblings.add(actions)
-	e.queues.add(actions)
+	e.siblings.Add(actions)
+	e.queues.Add(actions)
 }
 
 // A turn is a decision that is about to be carried out.
@@ -131,7 +132,7 @@ func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 	err := e.perform(ctx, &d.Decision)
 	if err == nil {
 		e.succeeded(&d.Decision)
-		e.capacity.releaseAfter(ctx, &d.Decision)
+		e.capacity.ReleaseAfter(ctx, &d.Decision)
 		return nil
 	}
 	next := e.record(e.outcome(&d.Decision, err))
@@ -163,7 +164,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 		next := e.pass.Refused(*d, refusal)
 		for i := range next {
 			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
-				e.rates.keep(d.Pod)
+				e.rates.Keep(d.Pod)
 			}
 		}
 		return next
@@ -193,7 +194,7 @@ func (e *execution) overQuota(_ context.Context, d *turn) (decision.Reason, bool
 	defer e.mu.Unlock()
 	if e.pass.DependsOnResizes(d.Decision) {
 		e.mu.Unlock()
-		e.siblings.afterResizes(d.Pod.Controller)
+		e.siblings.AfterResizes(d.Pod.Controller)
 		e.mu.Lock()
 	}
 	return e.pass.OverQuota(d.Decision)
@@ -247,7 +248,7 @@ func (e *execution) needsDryRun(d *decision.Decision) (needed bool, why decision
 	}
 	why, stopped = e.pass.Unsized(*d)
 	if !stopped && e.unchecked[d.Pod.Namespace] >= maxUnanswered {
-		e.rates.giveBack(d)
+		e.rates.GiveBack(d)
 		why = decision.Reason{Code: decision.DryRunUnanswered}
 		stopped = true
 	}
@@ -349,16 +350,16 @@ func (e *execution) waitForRate(ctx context.Context, d *decision.Decision) bool 
 	if ctx.Err() != nil {
 		return false
 	}
-	allowed, exhausted := e.rates.take(d)
+	allowed, exhausted := e.rates.Take(d)
 	if allowed || exhausted {
 		return allowed
 	}
 	failure := "EvictionRateLimiterWaitFailed"
 	if d.Do == decision.Resize {
 		failure = "InPlaceUpdateRateLimiterWaitFailed"
-		e.siblings.slow()
+		e.siblings.Slow()
 	}
-	isNew, err := e.rates.wait(ctx, d)
+	isNew, err := e.rates.Wait(ctx, d)
 	if isNew {
 		e.countFailure(d, failure)
 		e.log.Debug("Rate limit reached; the remaining pods are decided on again in the next pass", slog.String("action", d.Do.String()), slog.Any("error", err))

@@ -53,8 +53,8 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 		return
 	}
 	waits := waitsOf(decisions, inProgress)
-	waits.Requests = u.capacity.awaitsRequest()
-	if at := u.capacity.nextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
+	waits.Requests = u.capacity.AwaitsRequest()
+	if at := u.capacity.NextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
 		waits.At = at
 	}
 	u.waits.AwaitChanges(waits)

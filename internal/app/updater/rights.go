@@ -15,7 +15,7 @@ import (
 )
 
 // A feature needs a right that upstream's updater does not have. An operator adds it with a component of deploy/rights. The requests for
-// capacity before evictions check their rights themselves (capacityProvider).
+// capacity before evictions check their rights themselves (provision.Provider).
 type feature struct {
 	component string // folder of deploy/rights
 	right     kube.Right
@@ -63,16 +63,21 @@ type rights struct {
 	reported map[int]bool // missing rights that were logged
 }
 
-// checkRights checks the rights, at most every providerInterval, so that a component that is added later takes effect. While the API server does
+const (
+	rightsInterval = 5 * time.Minute
+	rightsTimeout  = 10 * time.Second // of one check of all
+)
+
+// checkRights checks the rights, at most every rightsInterval, so that a component that is added later takes effect. While the API server does
 // not answer, the last answers apply; before the first, the rights are assumed, and the API server refuses what is not allowed.
 func (u *updater) checkRights(ctx context.Context, now time.Time) {
 	r := &u.rights
-	if r.checker == nil || now.Before(r.next) && now.After(r.next.Add(-providerInterval)) {
+	if r.checker == nil || now.Before(r.next) && now.After(r.next.Add(-rightsInterval)) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, capacityTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	r.next = now.Add(providerInterval)
+	r.next = now.Add(rightsInterval)
 	for i := range features {
 		f := &features[i]
 		if !f.enabled(&u.config) {

@@ -36,7 +36,7 @@ func TestRights_missing_areLoggedOnceAndTheFeatureIsOff(t *testing.T) {
 	check := func(want rescue.Mode, what string) {
 		t.Helper()
 		u.checkRights(t.Context(), now)
-		now = now.Add(providerInterval)
+		now = now.Add(rightsInterval)
 		if u.budget.Rescue != want {
 			t.Errorf("%s: the rescue mode is %v, want %v", what, u.budget.Rescue, want)
 		}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -190,38 +189,4 @@ func TestUpdater_shrinkHasNoAnswerYet_growthOnItsNodeWaitsForAWhile(t *testing.T
 			}
 		})
 	}
-}
-
-// All growing pods of a node with a resize that hangs wait together, and later ones do not wait. Ends of startup boosts do not wait, and no pod
-// waits for them.
-func TestSiblings_shrinkHangs_nodeWaitsOnceInAPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := crowdedNode(false)
-		large, other := fake.pods[2], fake.pods[6]
-		size := func(millicores int64) []policy.Fitted {
-			return []policy.Fitted{{Container: "app", Requests: cluster.Amounts(millicores, 100<<20)}}
-		}
-		s := newSiblings()
-		s.sent(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000)})
-		began := time.Now()
-		var growths sync.WaitGroup
-		for range 20 {
-			growths.Go(func() { s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)}) })
-		}
-		growths.Wait()
-		s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)})
-		if waited := time.Since(began); waited != shrinkPatience {
-			t.Errorf("the growing pods waited for %v, want %v", waited, shrinkPatience)
-		}
-		s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(500)})
-		s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Evict, With: size(2000)})
-		s.impatient = map[string]bool{}
-		s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000), Unboost: []string{"app"}})
-		s.answered(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000)})
-		s.sent(&decision.Decision{Pod: large, Do: decision.Resize, With: size(1000), Unboost: []string{"app"}})
-		s.afterShrinks(&decision.Decision{Pod: other, Do: decision.Resize, With: size(2000)})
-		if waited := time.Since(began); waited != shrinkPatience || s.shrinking["n"] != 0 {
-			t.Errorf("after %v, %d resizes lower requests", waited, s.shrinking["n"])
-		}
-	})
 }

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -96,10 +94,8 @@ func TestUpdater_resizesOfSiblingsAreQueued_evictionWaitsForThem(t *testing.T) {
 					fake.pods = append(fake.pods, &o)
 				}
 				pods := slowQuota{fake, 5 * time.Second, kube.ErrQuota}
+				fake.config.RateLimit = tt.rate
 				u := newUpdater(fake.config, fake, pods, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
-				if tt.rate > 0 {
-					u.rates.limiters[decision.Resize] = rate.NewLimiter(rate.Limit(tt.rate), 1)
-				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				u.pass(ctx, time.Now())

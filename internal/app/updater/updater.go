@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/provision"
+	"podfit.dev/podfit/internal/app/updater/queue"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/app/updater/surges"
@@ -91,7 +93,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u.preemption.reader = clients
 		u.conditions.writer = world
 		u.conditions.profileNames = world.ProfileNames
-		u.capacity.connect(clients, world)
+		u.connectCapacity(clients, world)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -187,15 +189,15 @@ type updater struct {
 	actuators  actuators
 	ledger     *ledger.Ledger
 	states     *updatestate.Recorder
-	rates      *rates
+	rates      *queue.Rates
 	metrics    *Metrics
 	health     *process.Health
 	log        *slog.Logger
 	report     *reporter
 	conditions conditionReporter
-	capacity   capacityProvider // asks for capacity before evictions
-	pending    pendingTimes     // of replacements
-	rights     rights           // for features that upstream does not have
+	capacity   *provision.Provider // asks for capacity before evictions
+	pending    pendingTimes        // of replacements
+	rights     rights              // for features that upstream does not have
 	preemption preemption
 	throttling *throttling.Observer // nil: there is no Prometheus
 
@@ -224,11 +226,11 @@ type readiness struct {
 func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, m *Metrics, h *process.Health, log *slog.Logger) *updater {
 	u := &updater{
 		config: c, budget: c.budget(), world: w, actuators: actuators{pods: pods}, readiness: readiness{lease: lease}, ledger: ledger.New(),
-		rates: newRates(&c), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
+		rates: queue.NewRates(c.RateLimit, c.RateBurst), metrics: m, health: h, log: log, states: updatestate.New(nil, false, m.states, log),
 		report: newReporter(&c, events, log),
 		rights: rights{missing: map[int]bool{}, reported: map[int]bool{}},
 	}
-	u.capacity = capacityProvider{config: &u.config, log: log}
+	u.capacity = provision.New(c.CapacityBeforeEviction == capacityOff, c.DryRun, log)
 	u.conditions = conditionReporter{
 		config: &u.config, health: h, log: log, rollouts: map[cluster.Key]*rolloutShown{}, rescues: map[cluster.Key]*rescueReport{},
 	}
@@ -380,7 +382,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
-	w.Provider, w.Requests = u.capacity.provider(ctx, now)
+	w.Provider, w.Requests = u.capacity.Check(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())

@@ -18,11 +18,11 @@ type planReader interface {
 }
 
 // readPlan returns the status of the CapacityPlan, nil if the cluster has none.
-func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, error) {
-	if s.plans == nil {
+func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlanStatus, error) {
+	if from == nil {
 		return nil, nil
 	}
-	plan, err := s.plans.Read(ctx)
+	plan, err := from.Read(ctx)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
 		return nil, nil // the recommender that writes it does not run, or is older
@@ -33,11 +33,10 @@ func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, er
 }
 
 // addPlan adds the status of the CapacityPlan, or why it is not known.
-func (s *source) addPlan(ctx context.Context, state *web.State) {
-	plan, ok, err := s.plan.get(ctx, freshPlan, s.readPlan)
+func addPlan(state *web.State, plan *v1alpha1.CapacityPlanStatus, known bool, err error) {
 	state.Plan = plan
 	switch {
-	case ok || err == nil: // it is known, or not read yet
+	case known || err == nil: // it is known, or not read yet
 	case errors.Is(err, kube.ErrForbidden):
 		state.PlanProblem = "podfit may not read the CapacityPlan. It needs the right to get capacityplans.podfit.dev, which the role view has."
 	default:

@@ -270,6 +270,10 @@ func (s *source) prefetch(ctx context.Context) {
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, error) {
+	return readPlan(ctx, s.plans)
+}
+
 // readUsage reads the current usage.
 func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
 	r, err := s.usage.Read(ctx)
@@ -305,7 +309,8 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
 	}
 	state.Custom = s.customProfiles(ctx)
-	s.addPlan(ctx, state)
+	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
+	addPlan(state, plan, known, planErr)
 	s.addActivity(ctx, state)
 	if len(s.excluded) > 0 {
 		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })

@@ -14,9 +14,9 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/criticality"
-	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -202,7 +202,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	now := time.Now()
 	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
 	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
-	in := &explanation.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a}
+	in := &rationale.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a}
 	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string
@@ -220,16 +220,16 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	for i := range row.Containers {
 		c := &row.Containers[i]
 		for _, at := range c.Kills {
-			in.Kills = append(in.Kills, explanation.Kill{Container: c.Container, At: at})
+			in.Kills = append(in.Kills, rationale.Kill{Container: c.Container, At: at})
 		}
 	}
 	return sizesOf(in), nil
 }
 
 // sizesOf returns the present recommendation and those of the other profiles.
-func sizesOf(in *explanation.Sizing) []overview.ProfileSize {
+func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 	var out []overview.ProfileSize
-	add := func(name string, own bool, sizes []explanation.Counterfactual) {
+	add := func(name string, own bool, sizes []rationale.Counterfactual) {
 		for i := range sizes {
 			c := &sizes[i]
 			size := overview.ProfileSize{Profile: name, Own: own, Container: c.Container, Resource: c.Resource, Reason: c.Reason, DaysAbove: c.DaysAbove, Days: c.Days, Killed: c.Killed.String()}
@@ -239,10 +239,10 @@ func sizesOf(in *explanation.Sizing) []overview.ProfileSize {
 			out = append(out, size)
 		}
 	}
-	add(in.Profile.Name, true, explanation.Present(in))
+	add(in.Profile.Name, true, rationale.Present(in))
 	for _, p := range in.Profiles {
 		if p.Name != in.Profile.Name {
-			add(p.Name, false, explanation.WhatIf(in, []explanation.If{{Key: explanation.IfProfile, Value: p.Name}}))
+			add(p.Name, false, rationale.WhatIf(in, []rationale.If{{Key: rationale.IfProfile, Value: p.Name}}))
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -61,10 +62,10 @@ type Input struct {
 	Conditions []Condition // of the VPA
 	Events     []Event     // about the VPA and the pods, the newest last
 
-	Sizing *Sizing // what the sizes are computed from; nil if that is not known
-	Lack   string  // why it is not known how much usage the recommendation is based on; "" if that is known
-	Vendor bool    // the VPA names a recommender that is no profile of podfit, so another program sizes it
-	Ifs    []If    // the conditions of WHAT IF; nil: the usual ones
+	Sizing *rationale.Sizing // what the sizes are computed from; nil if that is not known
+	Lack   string            // why it is not known how much usage the recommendation is based on; "" if that is known
+	Vendor bool              // the VPA names a recommender that is no profile of podfit, so another program sizes it
+	Ifs    []rationale.If    // the conditions of WHAT IF; nil: the usual ones
 
 	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
 	Gaps
@@ -163,8 +164,8 @@ type Explanation struct {
 	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
 	IfOn       []Step       // what would be next with IfMode
 	You        []Advice
-	Why        []Why
-	WhatIf     []Counterfactual
+	Why        []rationale.Why
+	WhatIf     []rationale.Counterfactual
 	Gaps
 }
 
@@ -200,15 +201,15 @@ func Explain(in *Input) *Explanation {
 	out.Missing = append(slices.Clone(out.Missing), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
 	if in.Sizing != nil {
-		out.Why = slices.DeleteFunc(WhyOf(in.Sizing), func(w Why) bool { return !in.shows(w.Container) })
+		out.Why = slices.DeleteFunc(rationale.WhyOf(in.Sizing), func(w rationale.Why) bool { return !in.shows(w.Container) })
 		for i := range out.Why {
 			out.Why[i].StartupBoost.GateOff = !in.Budget.StartupBoost
 		}
 		changes := in.Ifs
 		if changes == nil {
-			changes = UsualIfs(in.Sizing)
+			changes = rationale.UsualIfs(in.Sizing)
 		}
-		out.WhatIf = slices.DeleteFunc(WhatIf(in.Sizing, changes), func(c Counterfactual) bool { return !in.shows(c.Container) })
+		out.WhatIf = slices.DeleteFunc(rationale.WhatIf(in.Sizing, changes), func(c rationale.Counterfactual) bool { return !in.shows(c.Container) })
 	}
 	return out
 }

@@ -4,7 +4,10 @@
 package explanation
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -155,4 +158,34 @@ func render(e *Explanation) string {
 		fmt.Fprintf(&out, "NOTE  %s\n", line)
 	}
 	return out.String()
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	mib       = 1 << 20
+	gib       = 1 << 30
+	dayLength = 24 * time.Hour
+)
+
+var cart = cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; run go test -update and review the difference. Got:\n%s", file, got)
+	}
 }

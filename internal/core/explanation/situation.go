@@ -160,7 +160,7 @@ func pendingResize(in *Input) (Situation, bool) {
 	state := resizeStates[oldest.Resize.State] + since(in.Now, " since ", oldest.Resize.Since)
 	text := "The kubelet reports the resize of " + oldest.Name + " as " + state
 	if ago := in.Now.Sub(oldest.Resize.Since); !oldest.Resize.Since.IsZero() && ago > 0 {
-		text += " (" + span(ago) + " ago)"
+		text += " (" + wording.Span(ago) + " ago)"
 	}
 	return Situation{Code: ResizePending, Title: "resize " + state, Text: text + "."}, true
 }

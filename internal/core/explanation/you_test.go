@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
 // hoursOf returns a Sizing whose history has one sample per minute of the last hours.
-func hoursOf(a *cluster.Autoscaler, hours int) *Sizing {
+func hoursOf(a *cluster.Autoscaler, hours int) *rationale.Sizing {
 	store := usage.NewStore(usage.DefaultConfig())
 	store.Track(podOf("cart-0"))
 	for at := noon.Add(-time.Duration(hours) * time.Hour); at.Before(noon); at = at.Add(time.Minute) {
 		store.Tick(at)
 		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-0"}, Container: "app", At: at, CPU: 0.1, Memory: 1e8, Has: cluster.Both})
 	}
-	return &Sizing{Now: noon, Autoscaler: a, Histories: store.All(cart)}
+	return &rationale.Sizing{Now: noon, Autoscaler: a, Histories: store.All(cart)}
 }
 
 // A recommendation that podfit recommend refuses is not judged by podfit explain either, and nobody is told to apply it. What cannot be

@@ -75,6 +75,17 @@ func Shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+// Span returns a readable duration.
+func Span(d time.Duration) string {
+	text := d.Round(time.Second).String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 // ShellWord returns a word of a command for a POSIX shell.
 func ShellWord(word string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:="

@@ -5,16 +5,12 @@ package updatestate
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
-	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // An announcement is the write before the first action of a pass on a workload.
@@ -78,28 +74,4 @@ func (r *Recorder) Unannounced(now time.Time) plan.Unannounced {
 		return plan.Unannounced{}
 	}
 	return r.held.export(now)
-}
-
-// writeAnnouncement stores a state with an announcement, unless writes like it have failed a short time ago.
-func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *ledger.State) error {
-	w := state.Workload
-	r.mu.Lock()
-	_, held := r.held.of(now, w)
-	r.mu.Unlock()
-	if held {
-		return errHeld
-	}
-	limited, cancel := context.WithTimeout(ctx, announceTimeout)
-	defer cancel()
-	err := r.write(limited, now, state, true, r.turns.decide(w))
-	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
-		return err
-	}
-	if errors.Is(err, kube.ErrNotSent) { // the API server is overloaded and has asked for a pause, perhaps because of another object
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held.failed(now, w, r.store.Name(w), err, limited.Err() != nil)
-	return err
 }

@@ -38,6 +38,11 @@ type series struct {
 }
 
 const (
+	// announceTimeout limits how long the first action on a workload waits for the write before it.
+	announceTimeout = 5 * time.Second
+	// stateBackoff is the pause after a failed write of an object. Each further one doubles it. Announcements have a pause of their own.
+	stateBackoff     = 10 * time.Second
+	stateBackoffMost = 10 * time.Minute
 	// A write without an answer in time has a larger weight than one that was refused: it costs announceTimeout.
 	refusedWeight, slowWeight = 1, 7
 	// namespaceLimit is the total weight from which the writes in a namespace have a pause: 20 refused ones, or three without an answer.

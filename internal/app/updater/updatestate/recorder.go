@@ -37,13 +37,8 @@ const (
 	// repeated after a restart. It is also how long the object of a workload without state is kept, because the next action
 	// often follows.
 	quietInterval = 5 * time.Minute
-	// announceTimeout limits how long the first action on a workload waits for the write before it.
-	announceTimeout = 5 * time.Second
 	// storeTimeout limits the writes after a pass. The next pass continues.
 	storeTimeout = 10 * time.Second
-	// stateBackoff is the pause after a failed write of an object. Each further one doubles it. Announcements have a pause of their own.
-	stateBackoff     = 10 * time.Second
-	stateBackoffMost = 10 * time.Minute
 	// saveDelay is the time from a pass to the writes after it. In a rollout of sizes, the next action on a workload often follows.
 	saveDelay = 10 * time.Second
 	// announcedFor is how long an announcement counts for the next passes. It is short compared with the time for which an updater waits
@@ -498,6 +493,30 @@ func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State
 		r.held.stored(state.Workload)
 	}
 	return nil
+}
+
+// writeAnnouncement stores a state with an announcement, unless writes like it have failed a short time ago.
+func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *ledger.State) error {
+	w := state.Workload
+	r.mu.Lock()
+	_, held := r.held.of(now, w)
+	r.mu.Unlock()
+	if held {
+		return errHeld
+	}
+	limited, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	err := r.write(limited, now, state, true, r.turns.decide(w))
+	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
+		return err
+	}
+	if errors.Is(err, kube.ErrNotSent) { // the API server is overloaded and has asked for a pause, perhaps because of another object
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held.failed(now, w, r.store.Name(w), err, limited.Err() != nil)
+	return err
 }
 
 // isAnnounced reports whether the stored object shows that the updater acts on the workload since a short time.

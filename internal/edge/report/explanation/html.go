@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/edge/report/page"
 )
 
@@ -31,7 +32,7 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 		for _, line := range w.Lines() {
 			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})
 		}
-		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + explanation.Spark(w.Days), Table: t})
+		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
 	if len(e.WhatIf) > 0 {
 		sections = append(sections, page.Section{Title: "What if", Table: &page.Table{

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/core/rationale"
 )
 
 // version is the version of the JSON format. A field is never renamed or removed without a new version.
@@ -60,19 +61,19 @@ type jsonGate struct {
 }
 
 type jsonWhy struct {
-	Container string             `json:"container"`
-	Resource  string             `json:"resource"`
-	Profile   string             `json:"profile"`
-	Title     string             `json:"title"`
-	Estimate  int64              `json:"estimate"` // before bounds; like all amounts in millicores or bytes
-	Target    int64              `json:"target"`
-	Lower     int64              `json:"lower"`
-	Upper     int64              `json:"upper"`
-	Request   *int64             `json:"request,omitempty"` // of a pod that is created or resized now
-	Limit     *int64             `json:"limit,omitempty"`
-	Steps     []explanation.Line `json:"steps"`
-	Bounds    []string           `json:"bounds"`
-	Days      []explanation.Day  `json:"days,omitempty"`
+	Container string           `json:"container"`
+	Resource  string           `json:"resource"`
+	Profile   string           `json:"profile"`
+	Title     string           `json:"title"`
+	Estimate  int64            `json:"estimate"` // before bounds; like all amounts in millicores or bytes
+	Target    int64            `json:"target"`
+	Lower     int64            `json:"lower"`
+	Upper     int64            `json:"upper"`
+	Request   *int64           `json:"request,omitempty"` // of a pod that is created or resized now
+	Limit     *int64           `json:"limit,omitempty"`
+	Steps     []rationale.Line `json:"steps"`
+	Bounds    []string         `json:"bounds"`
+	Days      []rationale.Day  `json:"days,omitempty"`
 }
 
 type jsonWhatIf struct {
@@ -107,17 +108,17 @@ func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	return out
 }
 
-func jsonWhyOf(w *explanation.Why) jsonWhy {
+func jsonWhyOf(w *rationale.Why) jsonWhy {
 	return jsonWhy{
 		Container: w.Container, Resource: w.Resource.String(), Profile: w.Profile, Title: w.Title(), Estimate: w.Estimate,
 		Target: w.Range.Target, Lower: w.Range.Lower, Upper: w.Range.Upper,
 		Request: known(w.Size.Request, w.Size.HasRequest), Limit: known(w.Size.Limit, w.Size.HasLimit),
 		Steps: w.Lines(), Bounds: listed(w.BoundTexts()),
-		Days: slices.DeleteFunc(slices.Clone(w.Days), func(d explanation.Day) bool { return !d.Known }),
+		Days: slices.DeleteFunc(slices.Clone(w.Days), func(d rationale.Day) bool { return !d.Known }),
 	}
 }
 
-func jsonWhatIfOf(c *explanation.Counterfactual) jsonWhatIf {
+func jsonWhatIfOf(c *rationale.Counterfactual) jsonWhatIf {
 	return jsonWhatIf{
 		If: c.If.String(), Container: c.Container, Resource: c.Resource.String(), Known: c.Known, Reason: c.Reason, Target: c.Target,
 		Request: known(c.Size.Request, c.Size.HasRequest), DaysAbove: c.DaysAbove, Days: c.Days, OOMKilled: c.Killed.String(),

@@ -25,6 +25,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rationale"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -63,16 +64,16 @@ func cart() *explanation.Explanation {
 			{Text: "Nothing to do if the node gets room. To move the pod now:", Command: "kubectl cordon n7 && kubectl -n shop delete pod cart-7d9f-q8z && kubectl uncordon n7"},
 			{Text: "To stop podfit here:", Command: `kubectl -n shop patch vpa cart --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
 		},
-		Why: []explanation.Why{{
+		Why: []rationale.Why{{
 			Container: "app", Resource: cluster.Memory, Profile: "balanced", Estimate: 1276 << 20,
 			Steps:  derivation.Steps{{Name: derivation.StepMargin, Operation: derivation.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: derivation.Evidence{Margin: 0.139, Budget: 0.02}}},
 			Bounds: []policy.Bound{{Resource: cluster.Memory, Kind: policy.MaxAllowed, Amount: 4 << 30, Before: 1276 << 20, After: 1276 << 20}},
-			Range:  explanation.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Published: 1276 << 20, Size: explanation.Amounts{Request: 1276 << 20, HasRequest: true},
-			Present: explanation.Amounts{Request: 1 << 30, HasRequest: true},
+			Range:  rationale.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Published: 1276 << 20, Size: rationale.Amounts{Request: 1276 << 20, HasRequest: true},
+			Present: rationale.Amounts{Request: 1 << 30, HasRequest: true},
 		}},
-		WhatIf: []explanation.Counterfactual{
-			{If: explanation.If{Key: explanation.IfProfile, Value: "cost"}, Container: "app", Resource: cluster.Memory, Known: true, Target: 1180 << 20},
-			{If: explanation.If{Key: explanation.IfProfile, Value: "critical"}, Container: "app", Resource: cluster.Memory, Reason: "The history is not enough."},
+		WhatIf: []rationale.Counterfactual{
+			{If: rationale.If{Key: rationale.IfProfile, Value: "cost"}, Container: "app", Resource: cluster.Memory, Known: true, Target: 1180 << 20},
+			{If: rationale.If{Key: rationale.IfProfile, Value: "critical"}, Container: "app", Resource: cluster.Memory, Reason: "The history is not enough."},
 		},
 		Gaps: explanation.Gaps{
 			Assumed: []string{"--min-replicas=2", "--updater-interval=1m0s"},
@@ -89,8 +90,8 @@ func hostile() *explanation.Explanation {
 		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
 		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []gate.Gate{{Name: gate.Need, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
 		You:        []explanation.Advice{{Text: evil, Command: evil}},
-		Why:        []explanation.Why{{Container: evil, Resource: cluster.CPU, Profile: evil}},
-		WhatIf:     []explanation.Counterfactual{{If: explanation.If{Key: explanation.IfProfile, Value: evil}, Container: evil, Resource: cluster.CPU, Known: true}},
+		Why:        []rationale.Why{{Container: evil, Resource: cluster.CPU, Profile: evil}},
+		WhatIf:     []rationale.Counterfactual{{If: rationale.If{Key: rationale.IfProfile, Value: evil}, Container: evil, Resource: cluster.CPU, Known: true}},
 	}
 }
 
@@ -176,24 +177,24 @@ func TestWriteText_anyExplanation_has80Columns(t *testing.T) {
 }
 
 func TestWriteText_conditionsOfSeveralContainers_areAligned(t *testing.T) {
-	e := &explanation.Explanation{Why: []explanation.Why{{Container: "app"}, {Container: "proxy"}}}
-	of := func(container string, resource cluster.Resource, reason string) explanation.Counterfactual {
-		return explanation.Counterfactual{If: explanation.If{Key: explanation.IfProfile, Value: "cost"}, Container: container, Resource: resource, Reason: reason}
+	e := &explanation.Explanation{Why: []rationale.Why{{Container: "app"}, {Container: "proxy"}}}
+	of := func(container string, resource cluster.Resource, reason string) rationale.Counterfactual {
+		return rationale.Counterfactual{If: rationale.If{Key: rationale.IfProfile, Value: "cost"}, Container: container, Resource: resource, Reason: reason}
 	}
 	for name, c := range map[string]struct {
-		whatIf []explanation.Counterfactual
+		whatIf []rationale.Counterfactual
 		want   string
 	}{
 		"different": {
-			[]explanation.Counterfactual{of("app", cluster.CPU, "No history."), of("app", cluster.Memory, "No history."), of("proxy", cluster.Memory, "No samples.")},
+			[]rationale.Counterfactual{of("app", cluster.CPU, "No history."), of("app", cluster.Memory, "No history."), of("proxy", cluster.Memory, "No samples.")},
 			"   app cpu       not known: profile=cost. No history.\n   app memory    not known: profile=cost. No history.\n   proxy memory  not known: profile=cost. No samples.\n",
 		},
 		"equal": {
-			[]explanation.Counterfactual{of("app", cluster.CPU, "No history."), of("proxy", cluster.Memory, "No history.")},
+			[]rationale.Counterfactual{of("app", cluster.CPU, "No history."), of("proxy", cluster.Memory, "No history.")},
 			"   all       not known: profile=cost. No history.\n",
 		},
 		"long name": {
-			[]explanation.Counterfactual{of(strings.Repeat("a", 40), cluster.CPU, "No history."), of("proxy", cluster.Memory, "No samples.")},
+			[]rationale.Counterfactual{of(strings.Repeat("a", 40), cluster.CPU, "No history."), of("proxy", cluster.Memory, "No samples.")},
 			"   " + strings.Repeat("a", 40) + " cpu  not known:",
 		},
 	} {

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -160,7 +161,7 @@ func (t *text) why(e *explanation.Explanation) {
 			what := line.What
 			note := line.Note
 			if j == 0 && len(w.Days) > 0 {
-				note = strings.TrimSpace(note + "  " + explanation.Spark(w.Days))
+				note = strings.TrimSpace(note + "  " + rationale.Spark(w.Days))
 			}
 			t.columns(line.Figure, what, note)
 		}
@@ -172,7 +173,7 @@ func (t *text) why(e *explanation.Explanation) {
 
 // several reports whether the sizes of several containers are explained.
 func several(e *explanation.Explanation) bool {
-	return slices.ContainsFunc(e.Why, func(w explanation.Why) bool { return w.Container != e.Why[0].Container })
+	return slices.ContainsFunc(e.Why, func(w rationale.Why) bool { return w.Container != e.Why[0].Container })
 }
 
 // columns writes a figure, what it is, and a note, which has its own line if there is no room.

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package queue
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // timeToAct is how long before the end of a pass the wait for the rate limit ends.
 const timeToAct = 10 * time.Second
 
-// rates are the rate limits. Deletions and surges share that of evictions.
-type rates struct {
+// Rates are the rate limits. Deletions and surges share that of evictions.
+type Rates struct {
 	limiters map[decision.Act]*rate.Limiter // for Evict and Resize
 
 	mu        sync.Mutex            // guards the following while pods are changed
@@ -27,19 +27,20 @@ type rates struct {
 	taken     map[string]bool       // pods whose refused eviction was allowed by the limit, and that are deleted instead, by UID
 }
 
-func newRates(c *Config) *rates {
+// NewRates returns rate limits in actions per second, with a burst. A limit of 0 or less is none.
+func NewRates(perSecond float64, most int) *Rates {
 	limit := rate.Inf
 	burst := 0
-	if c.RateLimit > 0 {
-		limit = rate.Limit(c.RateLimit)
-		burst = c.RateBurst
+	if perSecond > 0 {
+		limit = rate.Limit(perSecond)
+		burst = most
 	}
 	limiters := map[decision.Act]*rate.Limiter{decision.Evict: rate.NewLimiter(limit, burst), decision.Resize: rate.NewLimiter(limit, burst)}
-	return &rates{limiters: limiters, unused: map[decision.Act]int{}}
+	return &Rates{limiters: limiters, unused: map[decision.Act]int{}}
 }
 
-// begin begins a pass.
-func (r *rates) begin() {
+// Begin begins a pass.
+func (r *Rates) Begin() {
 	r.exhausted = map[decision.Act]bool{}
 	r.taken = map[string]bool{}
 	for do, limiter := range r.limiters {
@@ -47,9 +48,9 @@ func (r *rates) begin() {
 	}
 }
 
-// take reports whether a decision is allowed without a wait, or else whether no more actions of its kind are allowed in this pass. A deletion
+// Take reports whether a decision is allowed without a wait, or else whether no more actions of its kind are allowed in this pass. A deletion
 // that follows a refused eviction is allowed, once: the eviction took no pod away.
-func (r *rates) take(d *decision.Decision) (allowed, exhausted bool) {
+func (r *Rates) Take(d *decision.Decision) (allowed, exhausted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do := laneOf(d).do
@@ -66,8 +67,8 @@ func (r *rates) take(d *decision.Decision) (allowed, exhausted bool) {
 	return r.limiters[do].Allow(), false
 }
 
-// wait waits until a decision is allowed. It returns an error if no more actions of its kind are allowed in this pass, and whether that is new.
-func (r *rates) wait(ctx context.Context, d *decision.Decision) (isNew bool, err error) {
+// Wait waits until a decision is allowed. It returns an error if no more actions of its kind are allowed in this pass, and whether that is new.
+func (r *Rates) Wait(ctx context.Context, d *decision.Decision) (isNew bool, err error) {
 	// An action that the limit allows shortly before the pass ends could not be completed.
 	if end, ends := ctx.Deadline(); ends {
 		var cancel context.CancelFunc
@@ -85,15 +86,15 @@ func (r *rates) wait(ctx context.Context, d *decision.Decision) (isNew bool, err
 	return isNew, err
 }
 
-// giveBack lets another action use what an action that is not sent has taken.
-func (r *rates) giveBack(d *decision.Decision) {
+// GiveBack lets another action use what an action that is not sent has taken.
+func (r *Rates) GiveBack(d *decision.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unused[laneOf(d).do]++
 }
 
-// keep lets the deletion of a pod use what its refused eviction has taken.
-func (r *rates) keep(p *cluster.Pod) {
+// Keep lets the deletion of a pod use what its refused eviction has taken.
+func (r *Rates) Keep(p *cluster.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken[p.UID] = true

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package updater
+package queue
 
 import (
 	"sync"
@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-// siblings are the resizes of a pass that have no answer yet. Some actions on pods of the same controller or node wait for them.
-type siblings struct {
+// Siblings are the resizes of a pass that have no answer yet. Some actions on pods of the same controller or node wait for them.
+type Siblings struct {
 	mu        sync.Mutex
 	progress  sync.Cond                // signals that inFlight or shrinking has decreased, or that slowed or impatient is set
 	queued    map[cluster.Workload]int // resizes that wait in a queue, by controller
@@ -23,14 +23,15 @@ type siblings struct {
 	impatient map[string]bool          // nodes whose growing pods wait no longer for answers to such resizes
 }
 
-func newSiblings() *siblings {
-	s := &siblings{queued: map[cluster.Workload]int{}, inFlight: map[cluster.Workload]int{}, shrinking: map[string]int{}, impatient: map[string]bool{}}
+// NewSiblings returns those of a pass that begins.
+func NewSiblings() *Siblings {
+	s := &Siblings{queued: map[cluster.Workload]int{}, inFlight: map[cluster.Workload]int{}, shrinking: map[string]int{}, impatient: map[string]bool{}}
 	s.progress.L = &s.mu
 	return s
 }
 
-// add counts the resizes among actions that are added to the queues.
-func (s *siblings) add(actions []decision.Decision) {
+// Add counts the resizes among actions that are added to the queues.
+func (s *Siblings) Add(actions []decision.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range actions {
@@ -40,8 +41,8 @@ func (s *siblings) add(actions []decision.Decision) {
 	}
 }
 
-// sent notes that a resize has left its queue. It is sent as soon as a worker is free, or not at all in this pass.
-func (s *siblings) sent(d *decision.Decision) {
+// Sent notes that a resize has left its queue. It is sent as soon as a worker is free, or not at all in this pass.
+func (s *Siblings) Sent(d *decision.Decision) {
 	if d.Do != decision.Resize {
 		return
 	}
@@ -54,8 +55,8 @@ func (s *siblings) sent(d *decision.Decision) {
 	}
 }
 
-// answered notes that the outcome of a resize is recorded, or that it is not sent in this pass.
-func (s *siblings) answered(d *decision.Decision) {
+// Answered notes that the outcome of a resize is recorded, or that it is not sent in this pass.
+func (s *Siblings) Answered(d *decision.Decision) {
 	if d.Do != decision.Resize {
 		return
 	}
@@ -68,18 +69,18 @@ func (s *siblings) answered(d *decision.Decision) {
 	s.progress.Broadcast()
 }
 
-// slow notes that resizes wait for the rate limit.
-func (s *siblings) slow() {
+// Slow notes that resizes wait for the rate limit.
+func (s *Siblings) Slow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slowed = true
 	s.progress.Broadcast()
 }
 
-// afterResizes waits for the answers to the resizes of a controller. A resize that has not left its queue counts, too, because the resizes
+// AfterResizes waits for the answers to the resizes of a controller. A resize that has not left its queue counts, too, because the resizes
 // of a controller are sent one after the other. But while resizes wait for the rate limit, only those that have left the queue count: the
 // limit may not allow the others in this pass. Resizes never wait for evictions, so the wait ends with the resizes of the pass.
-func (s *siblings) afterResizes(controller cluster.Workload) {
+func (s *Siblings) AfterResizes(controller cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.inFlight[controller] > 0 || s.queued[controller] > 0 && !s.slowed {
@@ -97,9 +98,9 @@ func freesRoom(d *decision.Decision) bool {
 // that hangs for one pod must not delay the others for long.
 const shrinkPatience = 2 * time.Second
 
-// afterShrinks waits, before a resize that raises requests, until the resizes that only lower requests on its node are answered: the kubelet
+// AfterShrinks waits, before a resize that raises requests, until the resizes that only lower requests on its node are answered: the kubelet
 // would defer it otherwise. They are in front of it in the queue if it needs their room.
-func (s *siblings) afterShrinks(d *decision.Decision) {
+func (s *Siblings) AfterShrinks(d *decision.Decision) {
 	if d.Do != decision.Resize || len(d.Unboost) > 0 || !change.Grows(d.Pod, d.With) {
 		return
 	}
