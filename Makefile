@@ -42,11 +42,12 @@ images: ## Build dist/images, an OCI layout with podfit's images, without Docker
 	@$(STEP) "images for $(PLATFORMS)" go -C tools/image run . --root=$(CURDIR) --out=$(CURDIR)/dist/images --version=$(VERSION) \
 		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} --platforms=$(PLATFORMS)
 
-# The version is a tag, or else that of the chart with the commit. RELEASEPLATFORMS selects some of the platforms.
+# The version is a tag, or else that of the chart with the commit. RELEASEPLATFORMS selects some of the platforms. The demo archives need
+# Kubernetes, which takes 12 minutes of CPU time for each of two architectures the first time.
 RELEASEPLATFORMS ?=
 
 .PHONY: release
-release: ## Build dist: archives, images, chart, manifests, man pages, completions, bills of materials, checksums
+release: ## Build dist: archives, demo archives, images, chart, manifests, man pages, completions, bills of materials, checksums
 	@$(STEP) "release $(VERSION)" go -C tools/release run . --root=$(CURDIR) --out=$(CURDIR)/dist --version=$(VERSION) \
 		--epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(if $(RELEASEPLATFORMS),--platforms=$(RELEASEPLATFORMS))
 

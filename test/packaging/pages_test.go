@@ -25,6 +25,7 @@ var (
 	firstWords = []string{
 		"kubectl", "podfit", "helm", "make", "skopeo", "sed", "ln", "source", "export", "for", "go", "docker", "curl", "git", "cat", "echo", "cd", "mkdir",
 		"while", "if", "sudo", "krew", "tar", "sha256sum", "brew", "kustomize", "oc", "jq", "watch", "bin/podfit", "./podfit",
+		"podfit_demo_VERSION_linux_amd64/demo",
 	}
 	assignment     = regexp.MustCompile(`^[A-Z_]+=`)
 	endOfLine      = regexp.MustCompile(`\s+#.*$`)
@@ -153,6 +154,8 @@ var elsewhere = []struct {
 	test          string // the test that runs the command or what it calls; a make target that .ci/run calls; "" with the reason alone
 	why           string
 }{
+	{"README.md", "tar -xzf podfit_demo_VERSION_linux_amd64.tar.gz", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "needs a release"},
+	{"README.md", "podfit_demo_VERSION_linux_amd64/demo", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "needs a release, and lasts for minutes"},
 	{"README.md", "make demo", "TestBoards_workloadsOfTheDemo_eachPanelHasData", "runs the workloads of the demo, which lasts for minutes"},
 	{"README.md", "make test", "make test E2E=all", "takes long"},
 	{"README.md", "make images", "TestImages_builtInTwoFolders_areIdenticalAndRun", "builds podfit for five platforms"},
@@ -173,6 +176,8 @@ var elsewhere = []struct {
 	},
 	{"docs/install.md", "kubectl delete -f deploy/", "TestPages_everyCommand_isRun", warning},
 	{"docs/install.md", "kubectl delete -k deploy/", "TestPages_everyCommand_isRun", warning},
+	{"docs/releases.md", "tar -xzf podfit_demo_VERSION_linux_amd64.tar.gz", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "needs a release"},
+	{"docs/releases.md", "podfit_demo_VERSION_linux_amd64/demo", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "needs a release, and lasts for minutes"},
 	{"docs/releases.md", "make release", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "builds podfit for all platforms"},
 	{"docs/releases.md", "make release RELEASEPLATFORMS=linux/amd64", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "builds podfit again"},
 	{"docs/releases.md", "make release VERSION=0.1.0", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "builds podfit for all platforms"},

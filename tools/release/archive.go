@@ -137,7 +137,7 @@ func (r *release) writePlatform(p platform) error {
 			return err
 		}
 	}
-	bom, err := r.materials(p, binary)
+	bom, err := r.materials(p, "podfit", binary, binary)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release builds the files of a release of podfit: archives, container images, the Helm chart, manifests, the manifest for Krew,
+// Command release builds the files of a release of podfit: archives, demo archives, container images, the Helm chart, manifests, the manifest for Krew,
 // man pages, shell completions, bills of materials and checksums. The same sources, version and time give the same bytes, in every
 // folder.
 package main
@@ -59,6 +59,7 @@ type release struct {
 	binaries  string // folder of the compiled binaries, named podfit-OS-ARCHITECTURE
 
 	licenses []file // of the archives
+	demo     []file // licenses of the demo archives
 	manual   []file // man pages and completions
 	sums     map[string]string
 }
@@ -139,7 +140,7 @@ func (r release) build(ctx context.Context, chart string, progress io.Writer) er
 		return err
 	}
 	defer os.RemoveAll(r.binaries)
-	steps := r.steps(ctx, chart)
+	steps := r.steps(ctx, chart, progress)
 	for i, s := range steps {
 		fmt.Fprintf(progress, "%2d/%d %s\n", i+1, len(steps), s.title)
 		started := time.Now()
@@ -154,9 +155,9 @@ func (r release) build(ctx context.Context, chart string, progress io.Writer) er
 	return os.Rename(r.out, final)
 }
 
-func (r *release) steps(ctx context.Context, chart string) []step {
+func (r *release) steps(ctx context.Context, chart string, progress io.Writer) []step {
 	steps := []step{
-		{"licenses of linked modules", func() error { return r.readLicenses(ctx) }},
+		{"licenses of linked modules", func() (err error) { r.licenses, err = r.readLicenses(ctx); return err }},
 		{"man pages and completions", func() error { return r.writeManual(ctx) }},
 		{"Helm chart " + r.version, r.writeChart},
 		{"manifests", func() error { return r.writeManifests(chart) }},
@@ -169,6 +170,14 @@ func (r *release) steps(ctx context.Context, chart string) []step {
 		steps = append(steps,
 			step{"compile for " + p.String(), func() error { return r.compile(ctx, p) }},
 			step{"archives and bill of materials for " + p.String(), func() error { return r.writePlatform(p) }})
+		if hasDemo(p) {
+			if !slices.ContainsFunc(steps, func(s step) bool { return s.title == demoLicenses }) {
+				steps = append(steps, step{demoLicenses, func() (err error) { r.demo, err = r.readLicenses(ctx, demoPackages...); return err }})
+			}
+			steps = append(steps,
+				step{"compile the demo for " + p.String() + ", with Kubernetes", func() error { return r.compileDemo(ctx, p, progress) }},
+				step{"demo archive for " + p.String(), func() error { return r.writeDemo(p) }})
+		}
 	}
 	if len(images) > 0 {
 		steps = append(steps, step{"images for " + strings.Join(images, ", "), func() error { return r.writeImages(ctx, images) }})
@@ -205,25 +214,27 @@ func command(cmd *exec.Cmd) error {
 	return nil
 }
 
-// readLicenses reads the license files that each archive contains.
-func (r *release) readLicenses(ctx context.Context) error {
+// readLicenses returns the license files of an archive with the executables of packages, in the form FOLDER:PACKAGE; none for podfit alone.
+func (r *release) readLicenses(ctx context.Context, packages ...string) ([]file, error) {
 	dir, err := os.MkdirTemp("", "podfit-licenses-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	thirdParty := filepath.Join(dir, "THIRD-PARTY-LICENSES.txt")
-	if err := command(exec.CommandContext(ctx, filepath.Join(r.root, "tools", "licenses"), thirdParty)); err != nil {
-		return err
+	args := append([]string{thirdParty}, packages...)
+	if err := command(exec.CommandContext(ctx, filepath.Join(r.root, "tools", "licenses"), args...)); err != nil {
+		return nil, err
 	}
+	var out []file
 	for _, path := range []string{filepath.Join(r.root, "LICENSE"), filepath.Join(r.root, "NOTICE"), thirdParty} {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.licenses = append(r.licenses, file{name: filepath.Base(path), mode: 0o644, content: text})
+		out = append(out, file{name: filepath.Base(path), mode: 0o644, content: text})
 	}
-	return nil
+	return out, nil
 }
 
 // writeImages writes the container images with the binaries of the archives.

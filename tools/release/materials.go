@@ -11,27 +11,39 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials returns the bill of materials of a binary: the modules that the linker recorded in it, Go's standard library, and the software
-// in the web page.
-func (r *release) materials(p platform, binary []byte) ([]byte, error) {
-	info, err := buildinfo.Read(bytes.NewReader(binary))
-	if err != nil {
-		return nil, fmt.Errorf("read the build information: %w", err)
-	}
-	components := []cyclonedx.Component{library("golang", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
+// materials returns the bill of materials of a file of the release that contains binaries, or is one: the modules that the linker recorded in
+// them, Go's standard library, and the software in the web page.
+func (r *release) materials(p platform, name string, content []byte, binaries ...[]byte) ([]byte, error) {
+	var components []cyclonedx.Component
+	add := func(c cyclonedx.Component) {
+		if !slices.ContainsFunc(components, func(known cyclonedx.Component) bool { return known.BOMRef == c.BOMRef }) {
+			components = append(components, c)
 		}
-		c := library("golang", m.Path, m.Version)
-		c.Properties = &[]cyclonedx.Property{{Name: "go.sum", Value: m.Sum}}
-		components = append(components, c)
+	}
+	for _, binary := range binaries {
+		info, err := buildinfo.Read(bytes.NewReader(binary))
+		if err != nil {
+			return nil, fmt.Errorf("read the build information: %w", err)
+		}
+		add(library("golang", "stdlib", strings.TrimPrefix(info.GoVersion, "go")))
+		for _, m := range info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			if m.Version == "" {
+				continue // podfit's own modules, which are in folders
+			}
+			c := library("golang", m.Path, m.Version)
+			c.Properties = &[]cyclonedx.Property{{Name: "go.sum", Value: m.Sum}}
+			add(c)
+		}
 	}
 	assets, err := filepath.Glob(filepath.Join(r.root, "internal", "edge", "web", "assets", "*-*"))
 	if err != nil {
@@ -40,14 +52,14 @@ func (r *release) materials(p platform, binary []byte) ([]byte, error) {
 	for _, path := range assets {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			name, version, _ := strings.Cut(filepath.Base(path), "-")
-			components = append(components, library("npm", name, version))
+			add(library("npm", name, version))
 		}
 	}
-	sum := sha256.Sum256(binary)
+	sum := sha256.Sum256(content)
 	bom := cyclonedx.NewBOM()
 	bom.SerialNumber = serial(sum)
 	main := cyclonedx.Component{
-		BOMRef: "podfit", Type: cyclonedx.ComponentTypeApplication, Name: "podfit", Version: r.version,
+		BOMRef: name, Type: cyclonedx.ComponentTypeApplication, Name: name, Version: r.version,
 		PackageURL: "pkg:golang/podfit.dev/podfit@v" + r.version,
 		Licenses:   &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "Apache-2.0"}}},
 		Hashes:     &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
@@ -67,7 +79,7 @@ func library(kind, name, version string) cyclonedx.Component {
 	return cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: url}
 }
 
-// serial returns a UUID (version 8 of RFC 9562) that is made of the checksum of the binary, so that it is the same in each build.
+// serial returns a UUID (version 8 of RFC 9562) that is made of the checksum of the file, so that it is the same in each build.
 func serial(sum [sha256.Size]byte) string {
 	id := sum[:16]
 	id[6] = id[6]&0x0f | 0x80

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"podfit.dev/podfit/localcluster/internal/demand"
@@ -15,7 +16,7 @@ import (
 )
 
 func build() *cobra.Command {
-	var cache string
+	var cache, export, arch string
 	var prometheus, stateMetrics bool
 	c := &cobra.Command{
 		Use:   "build",
@@ -33,6 +34,9 @@ func build() *cobra.Command {
 			if stateMetrics {
 				wanted = append(wanted, launch.StateMetrics)
 			}
+			if export != "" {
+				return b.Export(c.Context(), export, arch, wanted...)
+			}
 			paths, err := b.BuildAll(c.Context(), wanted...)
 			if err != nil {
 				return err
@@ -44,6 +48,8 @@ func build() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
+	c.Flags().StringVar(&export, "export", "", "folder to write static executables to, for other machines, instead of keeping them for this one")
+	c.Flags().StringVar(&arch, "arch", runtime.GOARCH, "architecture of those machines, in Go's names; their system is Linux")
 	c.Flags().BoolVar(&prometheus, "prometheus", false, "also build Prometheus")
 	c.Flags().BoolVar(&stateMetrics, "kube-state-metrics", false, "also build kube-state-metrics")
 	return c
@@ -51,7 +57,7 @@ func build() *cobra.Command {
 
 func up() *cobra.Command {
 	o := launch.DefaultOptions
-	var cache, ready string
+	var cache, given, ready string
 	memory := "8Gi"
 	c := &cobra.Command{
 		Use:   "up",
@@ -63,9 +69,11 @@ func up() *cobra.Command {
 				return fmt.Errorf("--node-memory: %w", err)
 			}
 			o.NodeMemory = int64(size)
-			b, err := launch.NewBuilder(cache, os.Stderr)
-			if err != nil {
-				return err
+			b := &launch.Builder{Given: given, Out: os.Stderr}
+			if given == "" {
+				if b, err = launch.NewBuilder(cache, os.Stderr); err != nil {
+					return err
+				}
 			}
 			cluster, err := launch.Up(c.Context(), o, b)
 			if err != nil {
@@ -103,6 +111,7 @@ func up() *cobra.Command {
 	f.StringVar(&o.AuditPolicy, "audit-policy", "", "path of an audit policy; the API server then writes logs/audit.log in the state folder, one JSON object per line")
 	f.StringVar(&ready, "ready-file", "", "path of a JSON file with the cluster's addresses and credentials; written when the cluster is ready, removed at exit")
 	f.StringVar(&cache, "cache-dir", "", "folder of the executables (default: .cache/bin in the repository)")
+	f.StringVar(&given, "executables", "", "folder with exported executables, which are used as they are; neither Go nor the repository is needed then")
 	return c
 }
 

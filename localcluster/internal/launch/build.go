@@ -37,7 +37,7 @@ type Artifact struct {
 var (
 	Launcher = Artifact{
 		Name: "localcluster", Contents: "the command that starts and stops the cluster", Dir: ".", Package: "./cmd/localcluster",
-		Sources: []string{"go.mod", "go.sum", "cmd/localcluster", "internal/demand", "internal/launch"},
+		Sources: []string{"go.mod", "go.sum", "cmd/localcluster", "internal/demand", "internal/launch"}, Flags: []string{"-ldflags", "-s -w"},
 	}
 	ControlPlane = Artifact{
 		Name: "controlplane", Contents: "Kubernetes " + KubernetesVersion + ": etcd, API server, controller manager, scheduler, kubelet",
@@ -64,7 +64,10 @@ var (
 type Builder struct {
 	Module string    // folder of this module
 	Cache  string    // folder of the executables
+	Given  string    // folder with executables to use as they are; then nothing is built, and Module and Cache are not used
 	Out    io.Writer // receives progress
+
+	export string // Go's name of the architecture for Export; empty for executables that are built for this machine
 }
 
 // NewBuilder returns a Builder for the module in this source tree. If cache is empty, executables are kept in .cache/bin of
@@ -104,6 +107,9 @@ func moduleDir() (string, error) {
 // BuildAll returns the paths of up-to-date executables by name. It builds those that are missing or out of date, and says
 // before the first build what is built and how long it takes.
 func (b *Builder) BuildAll(ctx context.Context, artifacts ...Artifact) (map[string]string, error) {
+	if b.Given != "" {
+		return b.given(artifacts)
+	}
 	var outdated []Artifact
 	paths := map[string]string{}
 	for _, a := range artifacts {
@@ -130,6 +136,35 @@ func (b *Builder) BuildAll(ctx context.Context, artifacts ...Artifact) (map[stri
 func (b *Builder) Build(ctx context.Context, a Artifact) (string, error) {
 	paths, err := b.BuildAll(ctx, a)
 	return paths[a.Name], err
+}
+
+// given returns the paths of the executables in the folder Given.
+func (b *Builder) given(artifacts []Artifact) (map[string]string, error) {
+	paths := map[string]string{}
+	for _, a := range artifacts {
+		path, err := filepath.Abs(filepath.Join(b.Given, a.Name))
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the executable %s, %s: %w", a.Name, a.Contents, err)
+		}
+		paths[a.Name] = path
+	}
+	return paths, nil
+}
+
+// Export builds static executables for Linux machines of an architecture, without paths of this machine, so that the same sources give the
+// same bytes. It writes them to a folder under their names.
+func (b *Builder) Export(ctx context.Context, folder, arch string, artifacts ...Artifact) error {
+	e := &Builder{Module: b.Module, Cache: folder, Out: b.Out, export: arch}
+	packages := e.announce(ctx, artifacts)
+	for i, a := range artifacts {
+		if err := e.compile(ctx, a, filepath.Join(folder, a.Name), packages[i]); err != nil {
+			return fmt.Errorf("build %s for linux/%s: %w", a.Name, arch, err)
+		}
+	}
+	return nil
 }
 
 // find returns the path of the executable for the present sources, and whether it exists.

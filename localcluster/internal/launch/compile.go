@@ -63,18 +63,24 @@ func estimate(packages, cpus int) string {
 // uncompiled returns the packages of an artifact that are not in the build cache; none if go list fails, because go build
 // reports the reason.
 func (b *Builder) uncompiled(ctx context.Context, a Artifact) []string {
-	args := append([]string{"list", "-buildvcs=false", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, a.Flags...)
-	text, err := b.goCommand(ctx, a, append(args, a.Package)...).Output()
+	text, err := b.goCommand(ctx, a, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}").Output()
 	if err != nil {
 		return nil
 	}
 	return strings.Fields(string(text))
 }
 
+// goCommand returns a command of Go on the package of an artifact, with its flags.
 func (b *Builder) goCommand(ctx context.Context, a Artifact, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "go", args...)
+	args = append(append(args, "-buildvcs=false"), a.Flags...)
+	env := append(os.Environ(), "GOWORK=off")
+	if b.export != "" {
+		args = append(args, "-trimpath")
+		env = append(env, "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.export)
+	}
+	c := exec.CommandContext(ctx, "go", append(args, a.Package)...)
 	c.Dir = filepath.Join(b.Module, a.Dir)
-	c.Env = append(os.Environ(), "GOWORK=off")
+	c.Env = env
 	return c
 }
 
@@ -83,8 +89,7 @@ func (b *Builder) compile(ctx context.Context, a Artifact, target string, packag
 	started := time.Now()
 	fmt.Fprintf(b.Out, "build %s: started\n", a.Name)
 	unfinished := target + ".new"
-	args := append([]string{"build", "-v", "-buildvcs=false", "-o", unfinished}, a.Flags...)
-	c := b.goCommand(ctx, a, append(args, a.Package)...)
+	c := b.goCommand(ctx, a, "build", "-v", "-o", unfinished)
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		return err

@@ -5,7 +5,10 @@ package launch
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -72,6 +75,56 @@ func TestBuilder_BuildAll_announcesOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
+// Exported executables run on machines without Go, so they are static and have no paths of the folder that they are built in.
+func TestBuilder_Export_intoTwoFolders_isStaticAndIdentical(t *testing.T) {
+	var exported [][]byte
+	for range 2 {
+		module, folder := t.TempDir(), t.TempDir()
+		for name, text := range map[string]string{
+			"go.mod":  "module example.com/tool\n\ngo 1.26\n",
+			"main.go": "package main\n\nimport (\n\t\"net\"\n\t\"os\"\n)\n\nfunc main() { _, _ = net.LookupHost(os.Args[0]) }\n", // net uses cgo by default
+		} {
+			if err := WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: io.Discard}
+		if err := b.Export(t.Context(), folder, "arm64", Artifact{Name: "tool", Dir: ".", Package: "."}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(folder, "tool"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported = append(exported, text)
+	}
+	if !bytes.Equal(exported[0], exported[1]) {
+		t.Error("two exports of the same sources differ")
+	}
+	executable, err := elf.NewFile(bytes.NewReader(exported[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if libraries, err := executable.ImportedLibraries(); executable.Machine != elf.EM_AARCH64 || len(libraries) > 0 || err != nil {
+		t.Errorf("machine %s, libraries %v, %v; want a static executable for arm64", executable.Machine, libraries, err)
+	}
+}
+
+func TestBuilder_given_usesTheFolderAndBuildsNothing(t *testing.T) {
+	folder := t.TempDir()
+	b := &Builder{Given: folder, Out: io.Discard}
+	if _, err := b.BuildAll(t.Context(), ControlPlane); err == nil || !strings.Contains(err.Error(), "find the executable controlplane, Kubernetes "+KubernetesVersion) {
+		t.Errorf("of an empty folder: got %v", err)
+	}
+	want := filepath.Join(folder, "controlplane")
+	if err := WriteFile(want, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if paths, err := b.BuildAll(t.Context(), ControlPlane); err != nil || paths["controlplane"] != want {
+		t.Errorf("got %v, %v, want %s", paths, err, want)
+	}
+}
+
 // The Go build cache serves a package to both executables only if the versions of all packages below it are equal.
 func TestModules_sharedByMetricsServer_haveVersionsOfControlPlane(t *testing.T) {
 	controlPlane := versions(t, ControlPlane)
@@ -90,7 +143,7 @@ func versions(t *testing.T, a Artifact) map[string]string {
 		t.Fatal(err)
 	}
 	const format = "{{with .Module}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
-	text, err := b.goCommand(t.Context(), a, "list", "-deps", "-f", format, a.Package).Output()
+	text, err := b.goCommand(t.Context(), a, "list", "-deps", "-f", format).Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {

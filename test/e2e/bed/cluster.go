@@ -22,14 +22,16 @@ import (
 
 // Options describe the cluster to start.
 type Options struct {
-	Root       string // of podfit's repository
-	Tool       string // path of the local cluster's command; empty: build what is missing
-	Nodes      int
-	NodeCPU    int // cores
-	NodeMemory string
-	Metrics    time.Duration // scrape interval of metrics-server
-	Audit      bool          // write the audit log that Witness needs
-	Prometheus bool          // run Prometheus, which scrapes cAdvisor of the kubelets
+	Root string // of podfit's repository; not used with Executables
+	Tool string // path of the local cluster's command; empty: build what is missing
+	// Executables is a folder with the exported executables of a local cluster, which are used as they are. Nothing is built.
+	Executables string
+	Nodes       int
+	NodeCPU     int // cores
+	NodeMemory  string
+	Metrics     time.Duration // scrape interval of metrics-server
+	Audit       bool          // write the audit log that Witness needs
+	Prometheus  bool          // run Prometheus, which scrapes cAdvisor of the kubelets
 	// StateMetrics also runs kube-state-metrics, with podfit's configuration for VPAs. Prometheus scrapes it.
 	StateMetrics bool
 	Speed        float64   // seconds of simulated usage per second; 0: 1
@@ -57,10 +59,13 @@ type Cluster struct {
 // startup is how long a cluster may take to become ready, without the build.
 const startup = 3 * time.Minute
 
-// Up starts a cluster and returns when it is ready. It builds what is missing unless Options.Tool is set.
+// Up starts a cluster and returns when it is ready. It builds what is missing unless Options.Tool or Options.Executables is set.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	tool := o.Tool
-	if tool == "" {
+	switch {
+	case o.Executables != "":
+		tool = filepath.Join(o.Executables, "localcluster")
+	case tool == "":
 		var err error
 		tool, err = BuildCluster(ctx, o.Root, o.Progress)
 		if err != nil {
@@ -132,8 +137,13 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	if o.Static {
 		args = append(args, "--cpu-manager=static", "--memory-manager=static")
 	}
+	module := filepath.Join(o.Root, "localcluster") // the command may build there
+	if o.Executables != "" {
+		args = append(args, "--executables="+o.Executables)
+		module = ""
+	}
 	p, err := Start(Command{
-		Name: "localcluster", Path: tool, Args: args, Dir: filepath.Join(o.Root, "localcluster"),
+		Name: "localcluster", Path: tool, Args: args, Dir: module,
 		Log: filepath.Join(c.Dir, "localcluster.log"),
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func (l late) Error() string {
 
 // show runs the demo from the build to the summary.
 func show(ctx context.Context, o options, out *os.File) error {
-	root, err := bed.Root()
+	f, err := findFiles()
 	if err != nil {
 		return err
 	}
@@ -68,29 +68,25 @@ func show(ctx context.Context, o options, out *os.File) error {
 	if err != nil {
 		return err
 	}
-	introduce(out, o, len(shape))
-
-	var binary, tool string
-	build := func() (err error) { binary, err = bed.Build(ctx, root, out); return err }
-	if err := stage(out, "Building podfit", build); err != nil {
-		return err
-	}
-	build = func() (err error) { tool, err = bed.BuildCluster(ctx, root, out); return err }
-	if err := stage(out, "Building the local cluster", build); err != nil {
+	f.introduce(out, o, len(shape))
+	if err := f.build(ctx, out); err != nil {
 		return err
 	}
 	var c *bed.Cluster
 	start := func() (err error) {
-		c, err = bed.Up(ctx, bed.Options{Root: root, Tool: tool, Nodes: o.Nodes, NodeCPU: 4, NodeMemory: "16Gi", Metrics: metricResolution})
+		c, err = bed.Up(ctx, bed.Options{
+			Root: f.root, Tool: f.tool, Executables: f.executables, Nodes: o.Nodes, NodeCPU: 4, NodeMemory: "16Gi", Metrics: metricResolution,
+		})
 		return err
 	}
 	if err := stage(out, fmt.Sprintf("Starting a cluster with %d nodes", o.Nodes), start); err != nil {
 		return err
 	}
 	defer func() { _ = c.Down() }()
+	fmt.Fprintf(out, "    Its files are in %s, which is removed at the end.\n", c.Dir)
 	var parts []*bed.Podfit
 	defer func() { stop(parts) }() // before the cluster, because the admission controller deletes its registration
-	install := func() (err error) { parts, err = install(ctx, c, root, binary); return err }
+	install := func() (err error) { parts, err = install(ctx, c, f); return err }
 	if err := stage(out, "Installing CRDs and RBAC rules, starting recommender, updater and admission controller", install); err != nil {
 		return err
 	}
@@ -108,46 +104,24 @@ func show(ctx context.Context, o options, out *os.File) error {
 	}
 	err = w.run(ctx)
 	if err == nil {
-		err = explain(ctx, binary, c.Kubeconfig, out)
+		err = explain(ctx, f.podfit, c.Kubeconfig, out)
 	}
 	if o.Keep && ctx.Err() == nil {
 		if err != nil {
 			fmt.Fprintf(out, "\n%v\n", err)
 		}
-		keep(ctx, c, binary, out)
+		keep(ctx, c, f.podfit, out)
 		return err
 	}
 	if err == nil {
-		fmt.Fprint(out, next)
+		fmt.Fprint(out, f.next())
 	}
 	return err
 }
 
-// introduce prints what the demo does and how long it takes.
-func introduce(out io.Writer, o options, workloads int) {
-	fmt.Fprintf(out, `podfit demo: a real Kubernetes control plane with %d simulated nodes, podfit, and %d workloads with wrong requests.
-Everything runs on this machine without root, and is stopped and removed at the end.
-
-  build podfit and Kubernetes   the first time about 10 minutes of CPU time, later seconds
-  start the cluster             10 seconds
-  watch podfit at work          2 minutes
-
-`, o.Nodes, workloads)
-}
-
-// next is printed at the end of a demo whose cluster is not kept.
-const next = `
-Now stopping and removing the cluster. What to look at next:
-
-  make demo KEEP=1         keep the cluster running, with the web page, and get commands to try in it
-  test/e2e/demo/           the workloads of this demo (workloads.yaml)
-  README.md                how podfit works, and how to install it in a cluster
-  docs/outside.md          run podfit against your cluster from this machine; a dry run changes nothing
-`
-
 // install installs podfit and starts its three components. It returns those that it started, also with an error.
-func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.Podfit, error) {
-	if err := c.Install(ctx, filepath.Join(root, "deploy")); err != nil {
+func install(ctx context.Context, c *bed.Cluster, f *files) ([]*bed.Podfit, error) {
+	if err := c.Install(ctx, f.deploy); err != nil {
 		return nil, err
 	}
 	serving, err := bed.Serving()
@@ -156,7 +130,7 @@ func install(ctx context.Context, c *bed.Cluster, root, binary string) ([]*bed.P
 	}
 	var parts []*bed.Podfit
 	for _, component := range components(serving) {
-		p, err := c.Run(ctx, binary, component)
+		p, err := c.Run(ctx, f.podfit, component)
 		if err != nil {
 			return parts, err
 		}

@@ -3,6 +3,9 @@
 
 // Command demo starts a local cluster with a real control plane, podfit with its own service accounts and rights, and workloads
 // with wrong requests, and shows how podfit corrects them.
+//
+// In the demo archive of a release, the same executable also is podfit under the name podfit, because each of them alone would contain
+// most of the other. There it uses the files of the archive, and builds nothing.
 package main
 
 import (
@@ -13,10 +16,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/term"
+
+	"podfit.dev/podfit/internal/app"
 )
 
 // The exit codes.
@@ -38,10 +45,19 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout)
+	var code int
+	if isPodfit(os.Args[0]) {
+		context.AfterFunc(ctx, stop) // a second signal ends the process immediately
+		code = app.Main(ctx, os.Args, app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))})
+	} else {
+		code = run(ctx, os.Args[1:], os.Stdout)
+	}
 	stop()
 	os.Exit(code)
 }
+
+// isPodfit reports whether a process with this path is podfit: also as kubectl-podfit, the plugin.
+func isPodfit(path string) bool { return strings.Contains(filepath.Base(path), "podfit") }
 
 func run(ctx context.Context, args []string, out *os.File) int {
 	var o options
