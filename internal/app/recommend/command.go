@@ -33,7 +33,8 @@ func NewCommand(s process.Streams) *cobra.Command {
 		Long: `Compares the present requests of containers with recommended ones: which are too low (a risk), which are too high (waste), what that
 costs, and how sure each number is. It sends only requests that read, and works without podfit or VPAs in the cluster.
 
-Confidence is the number of days that usage covers × the share of the samples that are present. With confidence none there is no number.
+Confidence is the number of days that usage covers × the share of the samples that are present. Numbers from less than 6 hours of usage are
+marked young. They are no advice: totals and manifests leave them out without --include-young, and --fail-on never counts them.
 "Could be freed" is about requests. Money is only saved if nodes go: their number is printed apart.
 
 Exit codes:
@@ -65,7 +66,7 @@ Exit codes:
 	process.GroupFlags(cmd, "Where usage is from", "source", "prometheus", "prometheus-header", "prometheus-param", "prometheus-token-file", "cluster-label", "history", "for", "trace")
 	process.GroupFlags(cmd, "How it is sized", "profile", "limits", "hpa")
 	process.GroupFlags(cmd, "Money", "prices", "opencost", "no-money")
-	process.GroupFlags(cmd, "Output", "output", "group-by", "sort", "top", "min-saving", "no-color", "quiet")
+	process.GroupFlags(cmd, "Output", "output", "group-by", "sort", "top", "min-saving", "include-young", "no-color", "quiet")
 	process.GroupFlags(cmd, "Load", "load", "no-cache")
 	process.GroupFlags(cmd, "In pipelines", "fail-on", "fail-saving")
 	process.CompleteFlag(cmd, "profile", builtinNames()...)
@@ -365,6 +366,7 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Profiles = []string{profilesOf(subjects)}
 	}
 	config.Limits, _ = review.ParseLimitRule(c.Limits)
+	config.IncludeYoung = c.IncludeYoung
 	config.Missing = s.missing
 	config.Notes = s.notes
 	config.Nodes = s.nodes
@@ -415,6 +417,9 @@ func (j *job) verdict(r *review.Report) error {
 	var reasons []string
 	for i := range r.Rows {
 		row := &r.Rows[i]
+		if !row.Young.Has.Empty() && c.FailOn == "waste" {
+			continue
+		}
 		if c.FailOn == "risk" && row.Risk == review.SeverityHigh || c.FailOn == "waste" && row.Waste == review.SeverityHigh {
 			reasons = append(reasons, fmt.Sprintf("--fail-on %s: %s, container %s has a high %s", c.FailOn, row.Workload, row.Container, c.FailOn))
 			break

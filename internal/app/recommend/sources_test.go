@@ -552,11 +552,14 @@ func (r *readings) Read(context.Context) (metrics.Reading, error) {
 }
 
 // metricsSubjects reads a Metrics API and returns the subjects by workload.
-func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length time.Duration) (map[string]*review.Row, *scene, error) {
+func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length time.Duration, flags ...func(*Config)) (map[string]*review.Row, *scene, error) {
 	t.Helper()
 	f := shop(t)
 	j := newTestJob(t, f)
 	j.config.For = length
+	for _, set := range flags {
+		set(&j.config)
+	}
 	clients, err := j.config.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -578,7 +581,7 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 }
 
 func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
-	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond)
+	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond, func(c *Config) { c.IncludeYoung = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -596,6 +599,21 @@ func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
 			before, after := row.Requests.Amount(res), row.Request.Amount(res)
 			if after < before || tt.raised.Has(res) != (after > before) || tt.kept.Has(res) != (row.Kept[i].Reason == review.Provisional) {
 				t.Errorf("%s: %s changes from %d to %d, kept %v", name, res, before, after, row.Kept[i])
+			}
+		}
+	}
+}
+
+// Without --include-young, usage of minutes changes no request. The number is shown.
+func TestMetrics_shortUsage_isShownAndChangesNothing(t *testing.T) {
+	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cart", "feature-store", "front"} {
+		for _, res := range cluster.All {
+			if row := rows[name]; row.Request.Amount(res) != row.Requests.Amount(res) || row.Young.Amount(res) == 0 || row.Freed.Amount(res) != 0 {
+				t.Errorf("%s: %s changes from %d to %d and frees %d; the young number is %d", name, res, row.Requests.Amount(res), row.Request.Amount(res), row.Freed.Amount(res), row.Young.Amount(res))
 			}
 		}
 	}

@@ -103,17 +103,18 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 	}
 	subjects := j.subjects(c)
 	for i := range subjects {
-		provisional(&subjects[i])
+		j.provisional(&subjects[i])
 	}
 	return subjects, nil
 }
 
-// provisional marks a subject whose usage was read for minutes. Its requests are not lowered.
-func provisional(s *review.Subject) {
+// provisional marks a subject whose usage was read for minutes. Its requests are not lowered, and those with a young recommendation stay.
+func (j *job) provisional(s *review.Subject) {
 	s.Evidence.Provisional = true
+	young := s.Evidence.Young() && !j.config.IncludeYoung
 	for i, res := range cluster.All {
 		to, ok := s.Targets[0].Amount.Get(res)
-		if from, has := s.Requests.Get(res); ok && has && to < from && !s.Kept[i].IsKept() {
+		if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[i].IsKept() {
 			s.Kept[i] = review.Kept{Reason: review.Provisional}
 		}
 	}

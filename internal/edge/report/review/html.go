@@ -50,6 +50,7 @@ type pageColumn struct {
 
 type pageRow struct {
 	High  bool
+	Young bool
 	Cells []pageCell
 }
 
@@ -109,7 +110,10 @@ func pageListOf(l list) pageList {
 		out.Columns = append(out.Columns, pageColumn{c.title, c.right})
 	}
 	for i, cells := range l.rows {
-		row := pageRow{High: len(l.colours) > i && l.colours[i] != ""}
+		var row pageRow
+		if len(l.colours) > i {
+			row.High, row.Young = l.colours[i] == red, l.colours[i] == grey
+		}
 		for k, text := range cells {
 			row.Cells = append(row.Cells, pageCell{text, l.columns[k].right})
 		}

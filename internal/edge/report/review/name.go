@@ -15,8 +15,8 @@ var shortKinds = map[string]string{
 	"CronJob": "cj", "Job": "job", "Pod": "pod",
 }
 
-// shortName returns "namespace/deploy/name".
-func shortName(w cluster.Workload) string {
+// ShortName returns "namespace/deploy/name".
+func ShortName(w cluster.Workload) string {
 	kind := shortKinds[w.Kind]
 	if kind == "" {
 		kind = strings.ToLower(w.Kind)
