@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/price"
 	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/spelling"
 )
 
@@ -166,7 +167,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 	config.Source = "Metrics API"
 	config.Window = j.config.For
 	j.noteUnused(s, "history", config.Source)
-	return j.readMetrics(ctx, sampler, s)
+	return j.readMetrics(ctx, sampler, s, *config)
 }
 
 // noteUnused adds a note if a flag for another source of usage is set: for or history.
@@ -177,12 +178,21 @@ func (j *job) noteUnused(s *scene, flag, source string) {
 	}
 }
 
-// announce says before the Metrics API is read that this takes a while, and why it is read: the user has not asked for it.
-// unreadable is the note about a Prometheus that was found but cannot be read, "" if there is none.
+// announce says before the Metrics API is read how long that takes, and why it is read if the user has not asked for it. unreadable is the note
+// about a Prometheus that was found but cannot be read, "" if there is none.
 func (j *job) announce(unreadable string) {
-	if !j.config.Quiet && j.config.source() != sourceMetrics {
-		fmt.Fprintln(j.streams.Err, plainText(fmt.Sprintf("Reading the Metrics API for %v, because there are no VPAs and no Prometheus that can be read. %s", j.config.For, unreadable)))
+	if j.config.Quiet {
+		return
 	}
+	text := fmt.Sprintf("Reading the Metrics API for %v", j.config.For)
+	if j.config.source() != sourceMetrics {
+		text += ", because there are no VPAs and no Prometheus that can be read"
+	}
+	if j.newPreview() == nil {
+		text += ". The report is printed at the end"
+	}
+	text += ". "
+	fmt.Fprintln(j.streams.Err, terminal.Plain(text+unreadable))
 }
 
 // readPrometheus reads usage from a Prometheus.
@@ -359,6 +369,15 @@ func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
 
 // report writes the report and returns an error for the exit code.
 func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
+	r, o := j.review(s, config, subjects)
+	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
+		return err
+	}
+	return j.verdict(r)
+}
+
+// review returns the report and how it is shown.
+func (j *job) review(s *scene, config review.Config, subjects []review.Subject) (*review.Report, report.Options) {
 	c := &j.config
 	config.Now = s.now
 	config.Profiles = c.Profiles
@@ -376,9 +395,9 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Tolerations = s.tolerations
 	}
 	r := review.New(config, subjects)
-	width, terminal := process.TerminalWidth(j.streams.Out)
+	width, _, onTerminal := process.TerminalSize(j.streams.Out)
 	o := report.Options{
-		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
+		Width: width, Colour: onTerminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
 	}
 	switch {
 	case c.GroupBy == "namespace":
@@ -388,10 +407,7 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 	case c.GroupBy != "workload":
 		o.Groups = r.ByLabel(strings.TrimPrefix(c.GroupBy, "label="), s.labels)
 	}
-	if err := report.Write(j.streams.Out, c.Output, r, o); err != nil {
-		return err
-	}
-	return j.verdict(r)
+	return r, o
 }
 
 // profilesOf returns the profile of all subjects, or "profile of each VPA" if there are several.

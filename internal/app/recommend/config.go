@@ -129,7 +129,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.PrometheusConfig.Flags(f, "containers")
 	f.StringArrayVar(&c.Params, "prometheus-param", c.Params, "Parameter of each query to Prometheus, such as dedup=false or max_source_resolution=5m of Thanos, or extra_label=cluster=prod of VictoriaMetrics. Can be repeated.")
 	f.StringVar(&c.History, "history", c.History, "Length of the usage history that is read from Prometheus.")
-	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. At least 2m.")
+	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. On a terminal, the table is shown after each reading. At least 2m.")
 
 	f.StringSliceVar(&c.Profiles, "profile", c.Profiles, "Sizing profile. Can be repeated: the first one determines the report, -o wide and json also have the others. "+
 		"The default is the profile of the VPA, and "+defaultProfile+" for workloads without a VPA.")

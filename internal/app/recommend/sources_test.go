@@ -508,6 +508,13 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no right", http.StatusForbidden) })
+	asked := newTestJob(t, f)
+	var said, printed bytes.Buffer
+	asked.streams.Err, asked.streams.Out = &said, &printed
+	if err := asked.run(t.Context()); err != nil || !strings.Contains(said.String(), "Reading the Metrics API for 30ms. The report is printed at the end.") ||
+		strings.Count(printed.String(), "1 workload,") != 1 || strings.Contains(printed.String(), "\x1b") {
+		t.Errorf("--source metrics in a pipe: error %v, said %q, printed\n%s", err, said.String(), printed.String())
+	}
 	for _, quiet := range []bool{false, true} {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
@@ -568,7 +575,7 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	subjects, err := j.readMetrics(ctx, from, s)
+	subjects, err := j.readMetrics(ctx, from, s, review.Config{})
 	if err != nil {
 		return nil, s, err
 	}

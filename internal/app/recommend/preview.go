@@ -1,0 +1,60 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/review"
+	report "podfit.dev/podfit/internal/edge/report/review"
+)
+
+// A preview shows the table on a terminal while usage is still read, and replaces it in place. A nil preview shows nothing.
+type preview struct {
+	out                  io.Writer
+	columns, rows, lines int // the size of the terminal, and the lines above the cursor, when the table was drawn
+}
+
+// newPreview returns a preview, nil unless a person reads a table on a terminal.
+func (j *job) newPreview() *preview {
+	_, rows, terminal := process.TerminalSize(j.streams.Out)
+	if !terminal || rows < 4 || j.config.Quiet || j.config.Output != "table" && j.config.Output != "wide" {
+		return nil
+	}
+	return &preview{out: j.streams.Out}
+}
+
+// draw replaces the table. Lines that do not fit the terminal are left out, so nothing scrolls and the cursor finds the first line again.
+func (p *preview) draw(format string, r *review.Report, o report.Options, left string) error {
+	var table strings.Builder
+	if err := report.Write(&table, format, r, o); err != nil {
+		return err
+	}
+	p.clear()
+	p.columns, p.rows, _ = process.TerminalSize(p.out)
+	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
+	status := "Reading usage for " + left + " more. Ctrl-C ends it."
+	if room := max(p.rows-2, 1); len(lines) > room {
+		status = fmt.Sprintf("…%d more lines at the end. %s", len(lines)-room, status)
+		lines = lines[:room]
+	}
+	lines = append(lines, status)
+	p.lines = len(lines)
+	_, err := io.WriteString(p.out, "\x1b[?7l"+strings.Join(lines, "\n")+"\n\x1b[?7h") // long lines are cut, not wrapped
+	return err
+}
+
+// clear removes the table. In a terminal of another size its position is not known, so it stays, and drawing continues below it.
+func (p *preview) clear() {
+	if p == nil || p.lines == 0 {
+		return
+	}
+	if columns, rows, _ := process.TerminalSize(p.out); columns == p.columns && rows == p.rows {
+		fmt.Fprintf(p.out, "\r\x1b[%dA\x1b[J", p.lines)
+	}
+	p.lines = 0
+}
