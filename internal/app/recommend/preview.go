@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 	report "podfit.dev/podfit/internal/edge/report/review"
 )
 
@@ -28,24 +30,26 @@ func (j *job) newPreview() *preview {
 	return &preview{out: j.streams.Out}
 }
 
-// draw replaces the table. Lines that do not fit the terminal are left out, so nothing scrolls and the cursor finds the first line again.
-func (p *preview) draw(format string, r *review.Report, o report.Options, left string) error {
-	var table strings.Builder
-	if err := report.Write(&table, format, r, o); err != nil {
-		return err
+// draw replaces the table. Lines that do not fit the terminal are left out, so nothing scrolls and the cursor finds the first line again. Output
+// that cannot be written is an error of the report that follows.
+func (p *preview) draw(j *job, c *collector, config review.Config, left time.Duration) {
+	if p == nil {
+		return
 	}
+	r, o := j.review(c.scene, config, j.provisionalSubjects(c))
+	var table strings.Builder
+	_ = report.Write(&table, j.config.Output, r, o)
 	p.clear()
 	p.columns, p.rows, _ = process.TerminalSize(p.out)
 	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
-	status := "Reading usage for " + left + " more. Ctrl-C ends it."
+	status := "Reading usage for " + wording.Elapsed(left, "d") + " more. Ctrl-C ends it."
 	if room := max(p.rows-2, 1); len(lines) > room {
 		status = fmt.Sprintf("…%d more lines at the end. %s", len(lines)-room, status)
 		lines = lines[:room]
 	}
 	lines = append(lines, status)
 	p.lines = len(lines)
-	_, err := io.WriteString(p.out, "\x1b[?7l"+strings.Join(lines, "\n")+"\n\x1b[?7h") // long lines are cut, not wrapped
-	return err
+	_, _ = io.WriteString(p.out, "\x1b[?7l"+strings.Join(lines, "\n")+"\n\x1b[?7h") // long lines are cut, not wrapped
 }
 
 // clear removes the table. In a terminal of another size its position is not known, so it stays, and drawing continues below it.

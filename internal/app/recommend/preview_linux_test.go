@@ -67,51 +67,57 @@ func shown(text string, rows int) []string {
 // table stays, whole and once, and the exit code is 3.
 func TestPreview_terminal_tableIsRefinedInPlaceAndStaysAfterCtrlC(t *testing.T) {
 	for _, rows := range []int{50, 7} {
-		f := shop(t)
-		f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
-		j := newTestJob(t, f)
-		reading, writing := openTerminal(t)
-		if err := unix.IoctlSetWinsize(int(writing.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: 120}); err != nil {
-			t.Fatal(err)
+		t.Run(strconv.Itoa(rows)+" rows", func(t *testing.T) { refineUntilCtrlC(t, rows) })
+	}
+}
+
+// refineUntilCtrlC reads the Metrics API on a terminal with so many rows, and interrupts that after three tables.
+func refineUntilCtrlC(t *testing.T, rows int) {
+	t.Helper()
+	f := shop(t)
+	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
+	j := newTestJob(t, f)
+	reading, writing := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(writing.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: 120}); err != nil {
+		t.Fatal(err)
+	}
+	j.streams.Out = writing
+	j.config.For = time.Hour
+	j.config.NoColour = true
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var seen recording
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = reading.WriteTo(&seen) // reading a terminal whose other end is closed fails
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- j.run(ctx) }()
+	kubetest.Eventually(t, "the table is drawn three times", func() bool { return strings.Count(seen.String(), "Ctrl-C ends it") >= 3 })
+	during := shown(seen.String(), rows)
+	interrupt()
+	err := <-ended
+	writing.Close()
+	<-copied
+	var exit process.ExitError
+	if !errors.As(err, &exit) || exit.Code != exitPartial {
+		t.Errorf("%d rows: got error %v", rows, err)
+	}
+	if n := strings.Count(strings.Join(during, "\n"), " workloads, "); n != 1 {
+		t.Errorf("%d rows: while usage is read, %d tables are seen:\n%s", rows, n, strings.Join(during, "\n"))
+	}
+	after := strings.Join(shown(seen.String(), rows), "\n")
+	for _, once := range []string{" workloads, ", "AT RISK", "shop/deploy/cart", "500m, young ", "web/deploy/front", "Incomplete: interrupted after "} {
+		if strings.Count(after, once) != 1 {
+			t.Errorf("%d rows: at the end, %q is seen %d times:\n%s", rows, once, strings.Count(after, once), after)
 		}
-		j.streams.Out = writing
-		j.config.For = time.Hour
-		j.config.NoColour = true
-		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
-		var seen recording
-		copied := make(chan struct{})
-		go func() {
-			defer close(copied)
-			_, _ = reading.WriteTo(&seen) // reading a terminal whose other end is closed fails
-		}()
-		ended := make(chan error, 1)
-		go func() { ended <- j.run(ctx) }()
-		kubetest.Eventually(t, "the table is drawn three times", func() bool { return strings.Count(seen.String(), "Ctrl-C ends it") >= 3 })
-		during := shown(seen.String(), rows)
-		interrupt()
-		err := <-ended
-		writing.Close()
-		<-copied
-		var exit process.ExitError
-		if !errors.As(err, &exit) || exit.Code != exitPartial {
-			t.Errorf("%d rows: got error %v", rows, err)
-		}
-		if n := strings.Count(strings.Join(during, "\n"), " workloads, "); n != 1 {
-			t.Errorf("%d rows: while usage is read, %d tables are seen:\n%s", rows, n, strings.Join(during, "\n"))
-		}
-		after := strings.Join(shown(seen.String(), rows), "\n")
-		for _, once := range []string{" workloads, ", "AT RISK", "shop/deploy/cart", "500m, young ", "web/deploy/front", "Incomplete: interrupted after "} {
-			if strings.Count(after, once) != 1 {
-				t.Errorf("%d rows: at the end, %q is seen %d times:\n%s", rows, once, strings.Count(after, once), after)
-			}
-		}
-		if strings.Contains(after, "Ctrl-C") {
-			t.Errorf("%d rows: the preview stays:\n%s", rows, after)
-		}
-		if cut := strings.Contains(seen.String(), " more lines at the end"); cut != (rows < 10) {
-			t.Errorf("%d rows: lines are left out: %v", rows, cut)
-		}
+	}
+	if strings.Contains(after, "Ctrl-C") {
+		t.Errorf("%d rows: the preview stays:\n%s", rows, after)
+	}
+	if cut := strings.Contains(seen.String(), " more lines at the end"); cut != (rows < 10) {
+		t.Errorf("%d rows: lines are left out: %v", rows, cut)
 	}
 }
 

@@ -95,12 +95,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		if live != nil && err == nil {
-			r, o := j.review(s, config, j.provisionalSubjects(c))
-			if err := live.draw(j.config.Output, r, o, wording.Elapsed(end.Sub(s.now), "d")); err != nil {
-				return nil, err
-			}
-		}
+		live.draw(j, c, config, end.Sub(s.now))
 		bar.show(float64(s.now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
 		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
