@@ -162,7 +162,7 @@ func TestMessages_everyEventSent_isExplained(t *testing.T) {
 	for _, dir := range []string{eventDir, updaterDir} {
 		src := parse(t, dir)
 		src.calls(func(_ *ast.FuncDecl, method string, c *ast.CallExpr) {
-			if (method == "Pod" || method == "Autoscaler") && len(c.Args) == 3 {
+			if (method == "Pod" || method == "changed" || method == "Autoscaler") && len(c.Args) == 3 {
 				sent[constantName(c.Args[1])] = true
 			}
 		})

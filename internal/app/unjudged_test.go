@@ -45,6 +45,9 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 					strings.Contains(out, "No workload is at risk") || strings.Contains(out, "→") || strings.Contains(out, `"target": "600m"`) {
 					t.Errorf("podfit recommend: exit code %d, %s, no %q, or a recommendation:\n%s", code, stderr, tt.want, out)
 				}
+				if young := map[string]string{"table": ", young 600m", "json": `"youngTarget": "600m"`}[form]; strings.Contains(out, young) != (tt.forbidden == "") {
+					t.Errorf("podfit recommend: %s: %v, want %v:\n%s", young, tt.forbidden != "", tt.forbidden == "", out)
+				}
 			}
 			root := servePage(t, s.url)
 			page := ""
@@ -54,6 +57,10 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 			})
 			if !strings.Contains(page, "Not known yet: "+tt.want+".") {
 				t.Errorf("the page has no reason for the absence of a patch:\n%s", page)
+			}
+			if table := html.UnescapeString(readPage(t, root+"workloads")); strings.Contains(table, "(young 600m)") != (tt.forbidden == "") ||
+				strings.Contains(table, "young: from 3 h of usage") != (tt.forbidden == "") || strings.Contains(page, "young, from 3 h of usage") != (tt.forbidden == "") {
+				t.Errorf("the page shows a number and its age: %v, want %v:\n%s\n%s", tt.forbidden != "", tt.forbidden == "", table, page)
 			}
 			page += html.UnescapeString(readPage(t, root))
 			if !strings.Contains(page, "Not judged: 1 workload: "+tt.want+".") || !strings.Contains(page, "Could be given back: not known yet") {

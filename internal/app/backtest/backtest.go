@@ -423,7 +423,7 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	if isTable := c.Output == "table" || c.Output == "wide"; isTable && !comparison.Judged() {
 		return c.nothingMeasured(comparison, timeline != nil, errs)
 	}
-	width, _ := process.TerminalWidth(out) // 0 if it is not a terminal
+	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
 	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: width}); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}

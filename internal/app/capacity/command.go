@@ -191,7 +191,7 @@ func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 
 // report writes the report and returns an error for the exit code.
 func (j *job) report(r *report.Report) error {
-	width, terminal := process.TerminalWidth(j.streams.Out)
+	width, _, terminal := process.TerminalSize(j.streams.Out)
 	o := report.Options{Width: width, Colour: terminal && !j.config.NoColour && os.Getenv("NO_COLOR") == ""}
 	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
 		return err

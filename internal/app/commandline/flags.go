@@ -53,7 +53,7 @@ var FlagGroups = []FlagGroup{
 	{"API server and leader election", "kube-api-qps kube-api-burst leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace"},
 	{"Metrics and logs", "address export-recommendations profiling log-format v log-file logtostderr alsologtostderr verbose"},
 	{"Money and comparison", "prices opencost no-money cpu-price memory-price currency oom-budget cpu-shortfall"},
-	{"What is shown", "at if output group-by sort top min-saving workloads timeline no-color quiet"},
+	{"What is shown", "at if output group-by sort top min-saving include-young workloads timeline no-color quiet"},
 	{"In pipelines", "fail-on fail-saving"},
 	{"Help", "help help-all"},
 }

@@ -22,7 +22,7 @@ const usualWidth = 80
 
 // widthOf returns the line length for help on an output: that of the terminal, or of the environment variable COLUMNS.
 func widthOf(out io.Writer) int {
-	if columns, ok := process.TerminalWidth(out); ok {
+	if columns, _, ok := process.TerminalSize(out); ok {
 		return min(columns, Widest)
 	}
 	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/term"
 )
 
-// TerminalWidth returns the number of columns of a terminal. ok is false if w is not a terminal.
-func TerminalWidth(w io.Writer) (columns int, ok bool) {
+// TerminalSize returns the number of columns and rows of a terminal. ok is false if w is not a terminal.
+func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
-		return 0, false
+		return 0, 0, false
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
-	return columns, err == nil && columns > 0
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	return columns, rows, err == nil && columns > 0
 }

@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/price"
 	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/spelling"
 )
 
@@ -33,7 +34,8 @@ func NewCommand(s process.Streams) *cobra.Command {
 		Long: `Compares the present requests of containers with recommended ones: which are too low (a risk), which are too high (waste), what that
 costs, and how sure each number is. It sends only requests that read, and works without podfit or VPAs in the cluster.
 
-Confidence is the number of days that usage covers × the share of the samples that are present. With confidence none there is no number.
+Confidence is the number of days that usage covers × the share of the samples that are present. Numbers from less than 6 hours of usage are
+marked young. They are no advice: totals and manifests leave them out without --include-young, and --fail-on never counts them.
 "Could be freed" is about requests. Money is only saved if nodes go: their number is printed apart.
 
 Exit codes:
@@ -158,7 +160,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 	config.Source = "Metrics API"
 	config.Window = j.config.For
 	j.noteUnused(s, "history", config.Source)
-	return j.readMetrics(ctx, sampler, s)
+	return j.readMetrics(ctx, sampler, s, *config)
 }
 
 // noteUnused adds a note if a flag for another source of usage is set: for or history.
@@ -169,12 +171,21 @@ func (j *job) noteUnused(s *scene, flag, source string) {
 	}
 }
 
-// announce says before the Metrics API is read that this takes a while, and why it is read: the user has not asked for it.
-// unreadable is the note about a Prometheus that was found but cannot be read, "" if there is none.
+// announce says before the Metrics API is read how long that takes, and why it is read if the user has not asked for it. unreadable is the note
+// about a Prometheus that was found but cannot be read, "" if there is none.
 func (j *job) announce(unreadable string) {
-	if !j.config.Quiet && j.config.source() != sourceMetrics {
-		fmt.Fprintln(j.streams.Err, plainText(fmt.Sprintf("Reading the Metrics API for %v, because there are no VPAs and no Prometheus that can be read. %s", j.config.For, unreadable)))
+	if j.config.Quiet {
+		return
 	}
+	text := fmt.Sprintf("Reading the Metrics API for %v", j.config.For)
+	if j.config.source() != sourceMetrics {
+		text += ", because there are no VPAs and no Prometheus that can be read"
+	}
+	if j.newPreview() == nil {
+		text += ". The report is printed at the end"
+	}
+	text += ". "
+	fmt.Fprintln(j.streams.Err, terminal.Plain(text+unreadable))
 }
 
 // readPrometheus reads usage from a Prometheus.
@@ -351,6 +362,15 @@ func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
 
 // report writes the report and returns an error for the exit code.
 func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
+	r, o := j.review(s, config, subjects)
+	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
+		return err
+	}
+	return j.verdict(r)
+}
+
+// review returns the report and how it is shown.
+func (j *job) review(s *scene, config review.Config, subjects []review.Subject) (*review.Report, report.Options) {
 	c := &j.config
 	config.Now = s.now
 	config.Profiles = c.Profiles
@@ -358,6 +378,7 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Profiles = []string{profilesOf(subjects)}
 	}
 	config.Limits, _ = review.ParseLimitRule(c.Limits)
+	config.IncludeYoung = c.IncludeYoung
 	config.Missing = s.missing
 	config.Notes = s.notes
 	config.Nodes = s.nodes
@@ -367,9 +388,9 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 		config.Tolerations = s.tolerations
 	}
 	r := review.New(config, subjects)
-	width, terminal := process.TerminalWidth(j.streams.Out)
+	width, _, onTerminal := process.TerminalSize(j.streams.Out)
 	o := report.Options{
-		Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
+		Width: width, Colour: onTerminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
 	}
 	switch {
 	case c.GroupBy == "namespace":
@@ -379,10 +400,7 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 	case c.GroupBy != "workload":
 		o.Groups = r.ByLabel(strings.TrimPrefix(c.GroupBy, "label="), s.labels)
 	}
-	if err := report.Write(j.streams.Out, c.Output, r, o); err != nil {
-		return err
-	}
-	return j.verdict(r)
+	return r, o
 }
 
 // profilesOf returns the profile of all subjects, or "profile of each VPA" if there are several.
@@ -408,6 +426,9 @@ func (j *job) verdict(r *review.Report) error {
 	var reasons []string
 	for i := range r.Rows {
 		row := &r.Rows[i]
+		if !row.Young.Has.Empty() && c.FailOn == "waste" {
+			continue
+		}
 		if c.FailOn == "risk" && row.Risk == review.SeverityHigh || c.FailOn == "waste" && row.Waste == review.SeverityHigh {
 			reasons = append(reasons, fmt.Sprintf("--fail-on %s: %s, container %s has a high %s", c.FailOn, row.Workload, row.Container, c.FailOn))
 			break

@@ -62,6 +62,8 @@ type Config struct {
 	MinSaving float64
 	NoColour  bool
 
+	IncludeYoung bool
+
 	// Load on Prometheus.
 	Load    string
 	NoCache bool
@@ -127,7 +129,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.PrometheusConfig.Flags(f, "containers")
 	f.StringArrayVar(&c.Params, "prometheus-param", c.Params, "Parameter of each query to Prometheus, such as dedup=false or max_source_resolution=5m of Thanos, or extra_label=cluster=prod of VictoriaMetrics. Can be repeated.")
 	f.StringVar(&c.History, "history", c.History, "Length of the usage history that is read from Prometheus.")
-	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. At least 2m.")
+	f.DurationVar(&c.For, "for", c.For, "With --source metrics: how long usage is read. All numbers are provisional, and no request is lowered. On a terminal, the table is shown after each reading. At least 2m.")
 
 	f.StringSliceVar(&c.Profiles, "profile", c.Profiles, "Sizing profile. Can be repeated: the first one determines the report, -o wide and json also have the others. "+
 		"The default is the profile of the VPA, and "+defaultProfile+" for workloads without a VPA.")
@@ -143,6 +145,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Sort, "sort", c.Sort, "Order: risk (a list of risks and a list of waste), money, or name (also containers without a recommendation).")
 	f.IntVar(&c.Top, "top", c.Top, "Number of rows in each list of table, wide, markdown and html. 0 means all.")
 	f.Float64Var(&c.MinSaving, "min-saving", c.MinSaving, "Show waste only from this amount of money in a month.")
+	f.BoolVar(&c.IncludeYoung, "include-young", c.IncludeYoung, "If true, totals and manifests include recommendations from less than 6 hours of usage. They are always shown, marked young.")
 	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
 
 	f.StringVar(&c.Load, "load", c.Load, "Load on Prometheus: gentle (one query at a time) or normal (two).")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // A progress is a progress bar on a terminal that shows how much is read. A nil progress shows nothing.
@@ -37,7 +39,7 @@ const progressInterval = 200 * time.Millisecond
 func (p *progress) show(done float64, details string) {
 	if p != nil {
 		_ = p.bar.Set(int(progressParts * min(done, 1))) // the only error is that of the terminal
-		p.bar.Describe(plainText(details))
+		p.bar.Describe(terminal.Plain(details))
 	}
 }
 

@@ -508,6 +508,13 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no right", http.StatusForbidden) })
+	asked := newTestJob(t, f)
+	var said, printed bytes.Buffer
+	asked.streams.Err, asked.streams.Out = &said, &printed
+	if err := asked.run(t.Context()); err != nil || !strings.Contains(said.String(), "Reading the Metrics API for 30ms. The report is printed at the end.") ||
+		strings.Count(printed.String(), "1 workload,") != 1 || strings.Contains(printed.String(), "\x1b") {
+		t.Errorf("--source metrics in a pipe: error %v, said %q, printed\n%s", err, said.String(), printed.String())
+	}
 	for _, quiet := range []bool{false, true} {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
@@ -552,11 +559,14 @@ func (r *readings) Read(context.Context) (metrics.Reading, error) {
 }
 
 // metricsSubjects reads a Metrics API and returns the subjects by workload.
-func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length time.Duration) (map[string]*review.Row, *scene, error) {
+func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length time.Duration, flags ...func(*Config)) (map[string]*review.Row, *scene, error) {
 	t.Helper()
 	f := shop(t)
 	j := newTestJob(t, f)
 	j.config.For = length
+	for _, set := range flags {
+		set(&j.config)
+	}
 	clients, err := j.config.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -565,7 +575,7 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	subjects, err := j.readMetrics(ctx, from, s)
+	subjects, err := j.readMetrics(ctx, from, s, review.Config{})
 	if err != nil {
 		return nil, s, err
 	}
@@ -578,7 +588,7 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 }
 
 func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
-	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond)
+	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond, func(c *Config) { c.IncludeYoung = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -596,6 +606,21 @@ func TestMetrics_shortUsage_isProvisionalAndLowersNothing(t *testing.T) {
 			before, after := row.Requests.Amount(res), row.Request.Amount(res)
 			if after < before || tt.raised.Has(res) != (after > before) || tt.kept.Has(res) != (row.Kept[i].Reason == review.Provisional) {
 				t.Errorf("%s: %s changes from %d to %d, kept %v", name, res, before, after, row.Kept[i])
+			}
+		}
+	}
+}
+
+// Without --include-young, usage of minutes changes no request. The number is shown.
+func TestMetrics_shortUsage_isShownAndChangesNothing(t *testing.T) {
+	rows, _, err := metricsSubjects(t.Context(), t, &readings{at: time.Now().Add(-10 * time.Minute)}, 30*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cart", "feature-store", "front"} {
+		for _, res := range cluster.All {
+			if row := rows[name]; row.Request.Amount(res) != row.Requests.Amount(res) || row.Young.Amount(res) == 0 || row.Freed.Amount(res) != 0 {
+				t.Errorf("%s: %s changes from %d to %d and frees %d; the young number is %d", name, res, row.Requests.Amount(res), row.Request.Amount(res), row.Freed.Amount(res), row.Young.Amount(res))
 			}
 		}
 	}

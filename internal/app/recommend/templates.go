@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	report "podfit.dev/podfit/internal/edge/report/review"
 )
 
 // readTemplates reads the pod templates of workloads, and notes the workloads that have no pods.
@@ -43,7 +44,7 @@ func (s *scene) noteIdle(c *Config, all []kube.Template) {
 		t := &all[i]
 		if !live[t.Workload] && c.includes(t.Workload) {
 			cause := idle(t)
-			byCause[cause] = append(byCause[cause], shortName(t.Workload))
+			byCause[cause] = append(byCause[cause], report.ShortName(t.Workload))
 		}
 	}
 	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
@@ -87,15 +88,4 @@ func (s *scene) whyIdle(kind, name string) string {
 		}
 	}
 	return ""
-}
-
-// shortName returns "namespace/deploy/name".
-func shortName(w cluster.Workload) string {
-	kind := strings.ToLower(w.Kind)
-	for short, long := range shortKinds {
-		if long == kind {
-			kind = short
-		}
-	}
-	return w.Namespace + "/" + kind + "/" + w.Name
 }

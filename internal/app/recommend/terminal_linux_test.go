@@ -15,8 +15,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-// terminal returns both ends of a new terminal. Closing the second one ends reading from the first one.
-func terminal(t *testing.T) (reading, writing *os.File) {
+// openTerminal returns both ends of a new terminal. Closing the second one ends reading from the first one.
+func openTerminal(t *testing.T) (reading, writing *os.File) {
 	t.Helper()
 	reading, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestRecommend_terminal_coloursAreOffWithTheFlagAndTheVariable(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NO_COLOR", c.noColor)
-			reading, writing := terminal(t)
+			reading, writing := openTerminal(t)
 			shown := make(chan string, 1)
 			go func() {
 				text, _ := io.ReadAll(reading) // reading a terminal whose other end is closed fails

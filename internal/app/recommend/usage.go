@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -53,10 +51,15 @@ type sampler interface {
 }
 
 // readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends. A failed reading is an error only if
-// there is none before it: the API may be unavailable for a moment.
-func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review.Subject, error) {
+// there is none before it: the API may be unavailable for a moment. On a terminal, each reading refines the table of a report with the config.
+func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config review.Config) ([]review.Subject, error) {
 	c := newCollector(s, j.books(s))
-	bar := j.newProgress()
+	live := j.newPreview()
+	defer live.clear()
+	var bar *progress
+	if live == nil {
+		bar = j.newProgress()
+	}
 	defer bar.clear()
 	start := time.Now()
 	readings := 0
@@ -92,6 +95,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
+		live.draw(j, c, config, end.Sub(s.now))
 		bar.show(float64(s.now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
 		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
@@ -101,19 +105,25 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 	if n := len(failures); n > 0 {
 		s.missing = append(s.missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
 	}
-	subjects := j.subjects(c)
-	for i := range subjects {
-		provisional(&subjects[i])
-	}
-	return subjects, nil
+	return j.provisionalSubjects(c), nil
 }
 
-// provisional marks a subject whose usage was read for minutes. Its requests are not lowered.
-func provisional(s *review.Subject) {
+// provisionalSubjects returns the subjects according to the samples of minutes. More samples may be added after it.
+func (j *job) provisionalSubjects(c *collector) []review.Subject {
+	subjects := j.subjects(c)
+	for i := range subjects {
+		j.provisional(&subjects[i])
+	}
+	return subjects
+}
+
+// provisional marks a subject whose usage was read for minutes. Its requests are not lowered, and those with a young recommendation stay.
+func (j *job) provisional(s *review.Subject) {
 	s.Evidence.Provisional = true
+	young := s.Evidence.Young() && !j.config.IncludeYoung
 	for i, res := range cluster.All {
 		to, ok := s.Targets[0].Amount.Get(res)
-		if from, has := s.Requests.Get(res); ok && has && to < from && !s.Kept[i].IsKept() {
+		if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[i].IsKept() {
 			s.Kept[i] = review.Kept{Reason: review.Provisional}
 		}
 	}
@@ -171,16 +181,6 @@ func recentPods(w *replay.Workload) int {
 		seen[w.Samples[i].Pod] = true
 	}
 	return len(seen)
-}
-
-// plainText returns a text for a terminal, without control characters.
-func plainText(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // interrupted returns the error of a run that ended before anything was read.

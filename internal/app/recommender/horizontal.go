@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/scalepoint"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // sayHorizontal sets the condition HorizontalPodAutoscaler if an HPA scales the target by the utilization of a request that the
@@ -68,10 +69,7 @@ func (a *advice) horizontalConflicts() []horizontalConflict {
 
 // message describes what podfit does with the request and what the user can do.
 func (c *horizontalConflict) message(a *cluster.Autoscaler, pods []*cluster.Pod) string {
-	name := "CPU"
-	if c.Metric.Resource == cluster.Memory {
-		name = "memory"
-	}
+	name := wording.Name(c.Metric.Resource)
 	request := "the " + name + " request"
 	if c.Metric.Container != "" {
 		request += " of container " + c.Metric.Container

@@ -215,7 +215,7 @@ var values = map[string]func(Reason) string{
 	"pod":   Reason.pod,
 	"Pod":   func(r Reason) string { return capitalized(r.pod()) },
 
-	"resource":  func(r Reason) string { return label(r.Resource) },
+	"resource":  func(r Reason) string { return wording.Name(r.Resource) },
 	"Container": Reason.subject,
 	"request":   Reason.request,
 	"target":    Reason.target,
@@ -249,7 +249,7 @@ func (r Reason) cause() string { return strings.TrimRight(r.Text, ". \n") }
 
 // request returns the resource, the request and the container: "memory request 64Mi of container app".
 func (r Reason) request() string {
-	return label(r.Resource) + " request " + quantity(r.Resource, r.From) + r.ofContainer()
+	return wording.Name(r.Resource) + " request " + quantity(r.Resource, r.From) + r.ofContainer()
 }
 
 func (r Reason) ofContainer() string { return around(" of container ", r.Container, "") }
@@ -259,7 +259,7 @@ func (r Reason) target() string { return quantity(r.Resource, r.To) }
 // change returns a clause with the request and the target.
 func (r Reason) change() string {
 	return fmt.Sprintf("the %s request%s is %s and the target is %s",
-		label(r.Resource), r.ofContainer(), quantity(r.Resource, r.From), r.target())
+		wording.Name(r.Resource), r.ofContainer(), quantity(r.Resource, r.From), r.target())
 }
 
 // subject returns the container at the beginning of a sentence.
@@ -322,14 +322,6 @@ func (r Reason) nextAttempt() string {
 
 // timestamp writes a time with its date and zone: events and logs are read days later and in other time zones.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// label returns the name of a resource in a sentence.
-func label(res cluster.Resource) string {
-	if res == cluster.CPU {
-		return "CPU"
-	}
-	return res.String()
-}
 
 // around returns a word with text before and after it; "" if there is no word.
 func around(before, word, after string) string {

@@ -308,7 +308,7 @@ func horizontalScale(in *Input) (Situation, bool) {
 }
 
 func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal, res cluster.Resource) Situation {
-	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[res]
+	name := wording.Name(res)
 	s := Situation{Code: HorizontalScale, Title: "HPA scales by " + name}
 	s.Text = fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload at %d%% of the %s request. Another request would change the usage at which it adds pods.", scaled.HPA.Name, scaled.Metric.Percent, name)
 	if a.PreserveScalePoint {

@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // An Entry is one decision about a pod, or several pods that were left for the same reason.
@@ -81,7 +82,7 @@ func EntryOf(now time.Time, d *decision.Decision) Entry {
 			if had {
 				old = short(res, from)
 			}
-			e.Change += f.Container + " " + names[res] + " " + old + " → " + short(res, to)
+			e.Change += f.Container + " " + wording.Name(res) + " " + old + " → " + short(res, to)
 		}
 	}
 	return e

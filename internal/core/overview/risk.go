@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 )
 
@@ -73,8 +72,6 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 	}
 	return lacks, workloads
 }
-
-var names = map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}
 
 func have(pods int) string {
 	if pods == 1 {

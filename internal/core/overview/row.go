@@ -202,9 +202,10 @@ func (c *Container) finish(now time.Time, own *review.Evidence) {
 		c.Kills = append(c.Kills, at)
 	}
 	slices.SortFunc(c.Kills, time.Time.Compare)
-	freed := c.Freed
+	freed, young := c.Freed, c.Young
 	c.Evidence = own
 	c.Row = review.RowOf(&c.Subject)
+	c.Young = young // without Targets, which are not kept, the review does not know it
 	c.Targets = nil // see targets
 	c.Evidence = stored
 	if len(c.Findings) > 0 || stored.Kills > 0 { // else what the pods show now changes nothing

@@ -6,6 +6,8 @@ package review
 import (
 	"fmt"
 	"time"
+
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // Confidence describes how much usage a recommendation is based on: days covered × share of the samples present.
@@ -61,10 +63,30 @@ func (e *Evidence) Lacking() string {
 		return fmt.Sprintf("not enough usage: %d minutes, %d hours are needed", span/time.Minute, lowHours)
 	case e.Hours == 0:
 		return fmt.Sprintf("not enough usage: less than 1 hour, %d are needed", lowHours)
-	case e.Hours == 1:
-		return fmt.Sprintf("not enough usage: 1 hour, %d are needed", lowHours)
 	}
-	return fmt.Sprintf("not enough usage: %d hours, %d are needed", e.Hours, lowHours)
+	return fmt.Sprintf("not enough usage: %s, %d are needed", wording.Count(e.Hours, "hour"), lowHours)
+}
+
+// Young reports whether usage is known, but of too few hours to rely on a recommendation: it is shown with its age, but is no advice.
+func (e *Evidence) Young() bool { return e.Lack == "" && e.Samples > 0 && e.Hours < lowHours }
+
+// Age returns how much usage is known: at most the hours with samples.
+func (e *Evidence) Age() time.Duration {
+	return max(0, min(e.To.Sub(e.From), max(time.Duration(e.Hours)*time.Hour, time.Hour-time.Second)))
+}
+
+// Basis returns what a young recommendation is from: "from 12 min of usage". It is "" for others.
+func (r *Row) Basis() string {
+	age := r.Evidence.Age()
+	switch {
+	case r.Young.Has.Empty():
+		return ""
+	case age == 0:
+		return "from one sample of usage"
+	case age > 2*time.Hour:
+		age = age.Round(time.Hour) // as Lacking counts
+	}
+	return "from " + wording.Elapsed(age, "d") + " of usage"
 }
 
 // Days returns the days that the samples cover, rounded.

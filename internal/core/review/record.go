@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Record is a row in JSON, as podfit recommend prints it and the web page serves it. Amounts are Kubernetes quantities. Fields may be added,
@@ -29,6 +30,8 @@ type Record struct {
 	Freed        Quantities      `json:"requestsFreed"`
 	Confidence   string          `json:"confidence"`
 	Provisional  bool            `json:"provisional,omitempty"`
+	Young        bool            `json:"young,omitempty"`        // its youngTarget is to be shown, not to be applied
+	UsageMinutes *int            `json:"usageMinutes,omitempty"` // the usage that a young recommendation is from
 	Days         int             `json:"days"`
 	SamplesShare float64         `json:"shareOfHours"`
 	Why          string          `json:"why,omitempty"`
@@ -67,8 +70,9 @@ type FindingRecord struct {
 type ResourceRecord struct {
 	Request    string `json:"request,omitempty"`
 	Limit      string `json:"limit,omitempty"`
-	Target     string `json:"target,omitempty"`     // the recommendation, as in the status of a VPA
-	NewRequest string `json:"newRequest,omitempty"` // what to request: the target in whole MiB, or the present request if it is kept
+	Young      string `json:"youngTarget,omitempty"` // the recommendation while usage is too short to rely on it
+	Target     string `json:"target,omitempty"`      // the recommendation, as in the status of a VPA
+	NewRequest string `json:"newRequest,omitempty"`  // what to request: the target in whole MiB, or the present request if it is kept
 	NewLimit   string `json:"newLimit,omitempty"`
 	Kept       string `json:"kept,omitempty"` // why the request is kept
 	By         string `json:"keptBy,omitempty"`
@@ -92,8 +96,12 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 	out := Record{
 		Namespace: w.Namespace, Group: w.Group, Kind: w.Kind, Name: w.Name, Container: r.Container, VPA: r.VPA, Replicas: max(len(r.Places), r.Replicas),
 		Risk: r.Risk.String(), Waste: r.Waste.String(), Freed: QuantitiesOf(r.Freed), Confidence: r.Confidence.String(),
-		Provisional: r.Evidence.Provisional, Days: r.Evidence.Days(), SamplesShare: rounded(r.Evidence.Share(), 3), Why: r.Why(now),
+		Provisional: r.Evidence.Provisional, Young: !r.Young.Has.Empty(), Days: r.Evidence.Days(), SamplesShare: rounded(r.Evidence.Share(), 3), Why: r.Why(now),
 		Findings: []FindingRecord{}, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
+	}
+	if out.Young {
+		minutes := int(r.Evidence.Age().Minutes())
+		out.UsageMinutes = &minutes
 	}
 	if prices.Known() {
 		out.MoneyMonth = Cents(r.Weight)
@@ -120,7 +128,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	kept := r.KeptFor(res)
 	out := ResourceRecord{
-		Request: quantityIn(r.Requests, res), Limit: quantityIn(r.Limits, res), Target: quantityIn(r.Target, res), Kept: keptReasons[kept.Reason],
+		Request: quantityIn(r.Requests, res), Limit: quantityIn(r.Limits, res), Target: quantityIn(r.Target, res), Young: quantityIn(r.Young, res), Kept: keptReasons[kept.Reason],
 	}
 	if kept.IsKept() {
 		out.By = kept.By
@@ -128,6 +136,9 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	if kept.Reason == FollowsHPA {
 		out.By = kept.By
 		out.HPATarget = kept.Percent
+	}
+	if r.OnlyShown(res) {
+		out.Target = "" // a program that does not know youngTarget must not apply it
 	}
 	if r.Confidence > None {
 		out.NewRequest, out.NewLimit = quantityIn(r.Request, res), quantityIn(r.Limit, res)
@@ -148,16 +159,15 @@ func (r *Row) risks(now time.Time) (parts []string) {
 // Why returns the risks of the present requests, why there is no recommendation, and what an HPA needs. Names in it are not escaped.
 func (r *Row) Why(now time.Time) string {
 	parts := r.risks(now)
-	if r.Confidence == None {
+	switch basis := r.Basis(); {
+	case r.Confidence == None:
 		parts = append(parts, r.Lack())
+	case basis != "":
+		parts = append(parts, "young: "+basis)
 	}
 	for i, res := range cluster.All {
 		if r.Kept[i].Reason == FollowsHPA {
-			name := res.String()
-			if res == cluster.CPU {
-				name = "CPU"
-			}
-			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", name, r.Kept[i].By, r.Kept[i].Percent))
+			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", wording.Name(res), r.Kept[i].By, r.Kept[i].Percent))
 		}
 	}
 	return strings.Join(parts, "; ")

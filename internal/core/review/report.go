@@ -32,6 +32,8 @@ type Config struct {
 	Selectors   []cluster.NodeSelector // of pods, from cluster.Selected on
 	Tolerations []cluster.Tolerations  // of pods, from cluster.FirstListed on
 
+	IncludeYoung bool // young recommendations count like others
+
 	Missing []string // what could not be read
 	Notes   []string // what a reader should know
 }
@@ -42,6 +44,9 @@ type Row struct {
 
 	// Target is the recommendation of the first profile, without resources that are not recommended. It is empty without confidence.
 	Target cluster.Resources
+
+	// Young is the recommendation of the first profile if its Evidence is young. It is shown, but not applied unless Target has it, too.
+	Young cluster.Resources
 
 	// Request and Limit are what the container should have: Target, with memory rounded up to MiB, and the present amount where the
 	// request is kept.
@@ -80,6 +85,9 @@ func (r *Row) Declare() Size { return r.sized(r.Declared()) }
 func (r *Row) Applies(res cluster.Resource) bool {
 	return r.Target.Has.Has(res) && !r.KeptFor(res).IsKept()
 }
+
+// OnlyShown reports whether the recommendation for a request is young and not applied.
+func (r *Row) OnlyShown(res cluster.Resource) bool { return r.Young.Has.Has(res) && !r.Applies(res) }
 
 // Changes reports whether the request or limit of a resource in the pod template changes.
 func (r *Row) Changes(res cluster.Resource) bool {
@@ -129,7 +137,7 @@ type Summary struct {
 func New(c Config, subjects []Subject) *Report {
 	r := &Report{Config: c, Rows: make([]Row, 0, len(subjects))}
 	for i := range subjects {
-		row := rowOf(&subjects[i], len(subjects[i].Places), c.Limits)
+		row := rowOf(&subjects[i], len(subjects[i].Places), c.Limits, c.IncludeYoung)
 		r.price(&row)
 		r.Rows = append(r.Rows, row)
 	}
@@ -140,10 +148,10 @@ func New(c Config, subjects []Subject) *Report {
 }
 
 // RowOf reviews one subject with Replicas pods whose limits are kept. What depends on its Places or on all subjects is not set.
-func RowOf(s *Subject) Row { return rowOf(s, s.Replicas, KeepLimits) }
+func RowOf(s *Subject) Row { return rowOf(s, s.Replicas, KeepLimits, false) }
 
 // rowOf reviews one subject with a number of pods.
-func rowOf(s *Subject, pods int, limits LimitRule) Row {
+func rowOf(s *Subject, pods int, limits LimitRule, includeYoung bool) Row {
 	if s.Evidence == nil {
 		s.Evidence = new(Evidence)
 	}
@@ -154,6 +162,12 @@ func rowOf(s *Subject, pods int, limits LimitRule) Row {
 	}
 	if !target.Has.Empty() {
 		row.Confidence = s.Evidence.Confidence()
+		if s.Evidence.Young() {
+			row.Young = target
+			if includeYoung {
+				row.Confidence = Low
+			}
+		}
 	}
 	row.Findings = findings(s, target, row.Confidence, pods)
 	for _, f := range row.Findings {

@@ -76,23 +76,15 @@ func (f *Finding) Text(now time.Time) string {
 	case Throttling:
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods", 100*f.Share)
 	case NoRequest:
-		return fmt.Sprintf("no %s request", title(f.Resource))
+		return fmt.Sprintf("no %s request", wording.Name(f.Resource))
 	case AllCores:
 		if f.Proposed {
 			return fmt.Sprintf("◆ JVM: with %s it sees all cores of the node (explain)", cores(f.Amount))
 		}
 		return fmt.Sprintf("◆ JVM and %s: sees all cores of the node (explain)", cores(f.Amount))
 	default:
-		return fmt.Sprintf("%s request %.0f %% below need", title(f.Resource), 100*f.Share)
+		return fmt.Sprintf("%s request %.0f %% below need", wording.Name(f.Resource), 100*f.Share)
 	}
-}
-
-// title returns the name of a resource in a text.
-func title(r cluster.Resource) string {
-	if r == cluster.CPU {
-		return "CPU"
-	}
-	return "memory"
 }
 
 // cores returns an amount of CPU in a text.

@@ -29,6 +29,14 @@ const (
 //	1536Mi     review.Quantity manifests: exact
 //	1.5Gi      cluster.Format  requests in reasons, logs and events
 
+// Name returns the name of a resource in a sentence.
+func Name(res cluster.Resource) string {
+	if res == cluster.CPU {
+		return "CPU"
+	}
+	return res.String()
+}
+
 // Amount returns a readable amount: memory in MiB below 10 GiB.
 func Amount(res cluster.Resource, v int64) string {
 	switch {

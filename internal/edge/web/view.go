@@ -5,6 +5,7 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -64,14 +65,15 @@ type containerView struct {
 // Left returns why podfit leaves a request as it is although there is a recommendation, "" if it does not.
 func (c containerView) Left(resource string) string {
 	res, _ := cluster.ParseResource(resource)
-	switch c.raw.KeptFor(res).Reason {
-	case review.NotControlled:
+	switch reason := c.raw.KeptFor(res).Reason; {
+	case reason == review.NotControlled:
 		return "not controlled"
-	case review.ScaledByHPA:
+	case c.Young:
+		return "young, " + c.raw.Basis()
+	case reason == review.ScaledByHPA:
 		return "kept: HPA"
-	default:
-		return ""
 	}
+	return ""
 }
 
 // viewOf returns a row of the overview.
@@ -149,6 +151,9 @@ func (v workloadView) Change(resource string) string {
 		switch {
 		case !ok || c.Sidecar || c.KeptFor(res).Reason == review.NotControlled:
 			continue
+		case c.Young.Has.Has(res):
+			parts = append(parts, v.named(c, changeText(res, request, requested, "%s (young %s)", target)))
+			continue
 		case c.Confidence == review.None:
 			kept = "not judged"
 			continue
@@ -159,11 +164,7 @@ func (v workloadView) Change(resource string) string {
 			kept = "keep"
 			continue
 		}
-		part := changeText(res, request, requested, target)
-		if len(v.Containers) > 1 {
-			part = c.Container + " " + part
-		}
-		parts = append(parts, part)
+		parts = append(parts, v.named(c, changeText(res, request, requested, "%s → %s", target)))
 	}
 	switch {
 	case len(parts) > 2:
@@ -176,12 +177,30 @@ func (v workloadView) Change(resource string) string {
 	return "–"
 }
 
-func changeText(res cluster.Resource, request int64, requested bool, target int64) string {
+// named returns a text about a container, with its name if the workload has several.
+func (v workloadView) named(c *overview.Container, text string) string {
+	if len(v.Containers) > 1 {
+		return c.Container + " " + text
+	}
+	return text
+}
+
+// Basis returns what the young recommendations of the workload are from, "" if it has none.
+func (v workloadView) Basis() string {
+	for i := range v.Containers {
+		if c := v.Containers[i].raw; !c.Sidecar && c.Basis() != "" {
+			return "young: " + c.Basis()
+		}
+	}
+	return ""
+}
+
+func changeText(res cluster.Resource, request int64, requested bool, format string, target int64) string {
 	before := "none"
 	if requested {
 		before = wording.Spaced(res, request)
 	}
-	return before + " → " + wording.Spaced(res, target)
+	return fmt.Sprintf(format, before, wording.Spaced(res, target))
 }
 
 // An entryView is a decision in a list.

@@ -20,7 +20,7 @@ func TestNormalized_outputs_onlyVaryingPartsAreReplaced(t *testing.T) {
 		"1 container without enough usage    4 containers without risk":      "N containers without enough usage N containers without risk",
 		"+ 51.1Mi  safety margin of 15 %":                                    "+ N safety margin of N",
 		"17:05 worker OOMRescue: Pod worker-57948dc78d-8fgkg was evicted":    "TIME worker OOMRescue: Pod POD was evicted",
-		"jvm  100m → 487m ▲  keep (provisional)  CPU request 79 % below":     "jvm N → N ▲ keep (provisional) CPU request N below",
+		"jvm  100m, young 487m  4.0Gi, young 1Gi  from 118 s of usage":       "jvm N, young N N, young N from N of usage",
 	} {
 		if got := normalized(text); got != want {
 			t.Errorf("normalized(%q) is %q, want %q", text, got, want)

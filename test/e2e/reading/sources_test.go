@@ -214,8 +214,15 @@ func TestRecommend_metricsAPI_isProvisionalAndLowersNothing(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	c := got.Containers[0] // it uses three times as much as it requests
-	if c.Confidence != "low" || !c.Provisional || c.CPU.Request != "100m" || c.CPU.NewRequest == "100m" || c.Memory.NewRequest == "64Mi" {
+	if c.Confidence != "low" || !c.Provisional || c.CPU.Request != "100m" || c.CPU.NewRequest != "100m" || c.Memory.NewRequest != "64Mi" {
 		t.Errorf("got %+v", c)
+	}
+	r = w.podfit(t.Context(), "recommend", "-n", "metrics", "--source=metrics", "--for=2m", "-o=json", "--quiet", "--include-young")
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 || len(got.Containers) != 1 {
+		t.Fatalf("exit code %d, %v, %s", r.code, err, r.errs)
+	}
+	if c := got.Containers[0]; c.CPU.NewRequest == "100m" || c.Memory.NewRequest == "64Mi" {
+		t.Errorf("young numbers are not included: %+v", c)
 	}
 }
 

@@ -148,6 +148,9 @@ func annotationsOf(d *decision.Decision) map[string]string {
 	return out
 }
 
+// acts are what events about pods report.
+var acts = map[string]decision.Act{EvictedByVPA: decision.Evict, InPlaceResizedByVPA: decision.Resize, OOMRescued: decision.Delete, Surge: decision.Surge}
+
 // entryOfEvent returns what an event reports. Events of upstream and of earlier versions have no annotations.
 func entryOfEvent(e *corev1.Event) overview.Entry {
 	read := func(key string) string {
@@ -155,14 +158,9 @@ func entryOfEvent(e *corev1.Event) overview.Entry {
 		return strings.Clone(strings.ToValidUTF8(value[:min(len(value), maxAnnotation)], ""))
 	}
 	out := overview.Entry{
-		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}, Act: decision.Leave.String(),
+		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}, Act: cmp.Or(acts[e.Reason], decision.Leave).String(),
 		Reason: cmp.Or(read(annotationReason), e.Reason), Text: cmp.Or(read(annotationText), strings.TrimSpace(e.Message)),
 		Change: read(annotationChange), VPA: read(annotationVPA),
-	}
-	for act, c := range changes {
-		if c.reason == e.Reason {
-			out.Act = act.String()
-		}
 	}
 	if of := strings.Split(read(annotationWorkload), "/"); len(of) == 3 {
 		out.Workload = cluster.Workload{Group: of[0], Kind: of[1], Namespace: out.Pod.Namespace, Name: of[2]}

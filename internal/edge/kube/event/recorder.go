@@ -81,26 +81,24 @@ func (s sink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
 // Stop sends the queued events and ends.
 func (r *Recorder) Stop() { r.broadcaster.Shutdown() }
 
-// changes are the events about changes, by action. The text of the last two ends with the reason.
-var changes = map[decision.Act]struct{ reason, text string }{
-	decision.Evict:  {EvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation."},
-	decision.Resize: {InPlaceResizedByVPA, "Pod was resized in place by VPA Updater."},
-	decision.Delete: {OOMRescued, "Pod was deleted by podfit to give it more memory. "},
-	decision.Surge:  {Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "},
+// Changed sends an event about a change that was carried out to the pod, and about an eviction to the autoscaler, too.
+func (r *Recorder) Changed(d *decision.Decision) {
+	switch d.Do {
+	case decision.Evict:
+		r.changed(d, EvictedByVPA, "Pod was evicted by VPA Updater to apply resource recommendation.")
+		r.Autoscaler(d.Autoscaler, EvictedPod, "VPA Updater evicted Pod "+d.Pod.Name+" to apply resource recommendation.")
+	case decision.Delete:
+		r.changed(d, OOMRescued, "Pod was deleted by podfit to give it more memory. "+d.Reason.String())
+	case decision.Surge:
+		r.changed(d, Surge, "The Deployment has one replica more, and the pod is removed when all others are ready. "+d.Reason.String())
+	case decision.Resize, decision.Leave:
+		r.changed(d, InPlaceResizedByVPA, "Pod was resized in place by VPA Updater.")
+	}
 }
 
-// Changed sends an event about a change that was carried out to the pod, with the reason and the amounts as annotations, and about an eviction
-// to the autoscaler, too.
-func (r *Recorder) Changed(d *decision.Decision) {
-	c := changes[d.Do]
-	text := c.text
-	if d.Do == decision.Delete || d.Do == decision.Surge {
-		text += d.Reason.String()
-	}
-	r.recorder.AnnotatedEventf(referenceTo(d.Pod), annotationsOf(d), corev1.EventTypeNormal, c.reason, "%s", text)
-	if d.Do == decision.Evict {
-		r.Autoscaler(d.Autoscaler, EvictedPod, "VPA Updater evicted Pod "+d.Pod.Name+" to apply resource recommendation.")
-	}
+// changed sends an event with the reason and the amounts as annotations.
+func (r *Recorder) changed(d *decision.Decision, reason, message string) {
+	r.recorder.AnnotatedEventf(referenceTo(d.Pod), annotationsOf(d), corev1.EventTypeNormal, reason, "%s", message)
 }
 
 // ResizeSkipped sends an event about a pod that is not resized, because a resize to a smaller size was infeasible on its node.

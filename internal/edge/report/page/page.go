@@ -75,6 +75,7 @@ type Column struct {
 type Row struct {
 	Cells []string
 	High  bool   // needs attention
+	Young bool   // only to be seen, not to be relied on
 	Best  bool   // of all rows
 	Dot   string // class of the colour of a dot before the first cell
 }

@@ -168,11 +168,20 @@ func (c *content) notes() []string {
 	for _, m := range c.Missing {
 		notes = append(notes, "Incomplete: "+plain(m))
 	}
+	switch young := slices.ContainsFunc(c.Rows, func(r core.Row) bool { return !r.Young.Has.Empty() }); {
+	case young && !c.IncludeYoung:
+		return append(notes, "Young numbers are from less than 6 hours of usage. Totals and manifests leave them out (--include-young).")
+	case young:
+		notes = append(notes, "Young numbers are from less than 6 hours of usage. They are included.")
+	}
 	if c.provisional() {
 		notes = append(notes, "All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
 	}
 	return notes
 }
+
+// heldBack reports whether a row has a young recommendation that is only shown.
+func (c *content) heldBack(row *core.Row) bool { return !row.Young.Has.Empty() && !c.IncludeYoung }
 
 // otherTemplates returns the number of workloads whose pods differ from their template.
 func (c *content) otherTemplates() int {
@@ -215,15 +224,9 @@ func (c *content) lists(wide bool) []page.Section {
 	case c.options.Sort == SortMoney:
 		return []page.Section{c.list("BY MONEY", c.top(c.ByMoney()), wide)}
 	}
-	risks, waste, _, _ := c.sections()
-	var out []page.Section
-	if len(risks) > 0 {
-		out = append(out, c.risks(c.top(risks), wide))
-	}
-	if len(waste) > 0 {
-		out = append(out, c.waste(c.top(waste), wide))
-	}
-	return out
+	s := c.sections()
+	out := []page.Section{c.risks(c.top(s.risks), wide), c.waste(c.top(s.waste), wide), c.young(c.top(s.young), wide)}
+	return slices.DeleteFunc(out, func(s page.Section) bool { return len(s.Table.Rows) == 0 })
 }
 
 // onlyUsage reports whether no present requests are known, as with a trace.
@@ -231,26 +234,39 @@ func (c *content) onlyUsage() bool {
 	return !slices.ContainsFunc(c.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
 }
 
-// sections returns the rows at risk, the rows with waste, the number of rows with neither, and that of rows whose requests are above their
-// target and stay, so that it cannot be said that nothing is wasted.
-func (c *content) sections() (risks, waste []*core.Row, rest, kept int) {
+// sections are the rows of a report by what is to be said of them.
+type sections struct {
+	risks, waste []*core.Row
+	young        []*core.Row // without a known risk, and with a recommendation that is only shown
+	kept         int         // rows whose requests are above their target and stay, so that it cannot be said that nothing is wasted
+	rest         int         // rows with none of these
+	without      int         // rows without any number, also if they are at risk
+}
+
+func (c *content) sections() (s sections) {
 	for i := range c.Rows {
 		if c.Rows[i].Risk >= core.SeverityMedium {
-			risks = append(risks, &c.Rows[i])
+			s.risks = append(s.risks, &c.Rows[i])
 		}
 	}
 	for _, row := range c.ByMoney() {
+		unknown := row.Confidence == core.None && row.Young.Has.Empty()
+		if unknown {
+			s.without++
+		}
 		switch {
 		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving:
-			waste = append(waste, row)
-		case row.Risk >= core.SeverityMedium || row.Confidence == core.None:
+			s.waste = append(s.waste, row)
+		case row.Risk >= core.SeverityMedium || unknown:
+		case c.heldBack(row):
+			s.young = append(s.young, row)
 		case row.KeepsMore():
-			kept++
+			s.kept++
 		default:
-			rest++
+			s.rest++
 		}
 	}
-	return risks, waste, rest, kept
+	return s
 }
 
 // leftOut returns what the lists do not contain, and how to see it.
@@ -261,21 +277,26 @@ func (c *content) leftOut() []string {
 		}
 		return nil
 	}
-	risks, waste, rest, kept := c.sections()
+	s := c.sections()
 	var parts []string
-	if hidden := len(risks) + len(waste) - len(c.top(risks)) - len(c.top(waste)); hidden > 0 {
+	hidden := 0
+	for _, rows := range [][]*core.Row{s.risks, s.waste, s.young} {
+		hidden += len(rows) - len(c.top(rows))
+	}
+	if hidden > 0 {
 		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden))))
 	}
-	if c.Summary.Young > 0 {
-		parts = append(parts, fmt.Sprintf("%s without enough usage (--sort name lists them)", wording.Count(c.Summary.Young, "container")))
+	parts = withCount(parts, s.without, "without a number (--sort name lists them)")
+	parts = withCount(parts, s.kept, "whose requests are kept, although less may do (--sort name lists them)")
+	return withCount(parts, s.rest, "without risk and waste (--sort name lists them)")
+}
+
+// withCount adds a number of containers and what they have in common, unless there are none.
+func withCount(parts []string, n int, what string) []string {
+	if n == 0 {
+		return parts
 	}
-	if kept > 0 {
-		parts = append(parts, fmt.Sprintf("%s whose requests are kept, although less may do (--sort name lists them)", wording.Count(kept, "container")))
-	}
-	if rest > 0 {
-		parts = append(parts, fmt.Sprintf("%s without risk and waste (--sort name lists them)", wording.Count(rest, "container")))
-	}
-	return parts
+	return append(parts, wording.Count(n, "container")+" "+what)
 }
 
 func (c *content) top(rows []*core.Row) []*core.Row {
@@ -304,7 +325,7 @@ func (c *content) columns(wide bool) []page.Column {
 }
 
 func (c *content) cells(row *core.Row, wide bool) []string {
-	cells := []string{shortName(row.Workload), replicas(row), plain(row.Container), change(row, cluster.CPU), change(row, cluster.Memory)}
+	cells := []string{ShortName(row.Workload), replicas(row), plain(row.Container), change(row, cluster.CPU), change(row, cluster.Memory)}
 	if wide {
 		cells = append(cells, limitChange(row, cluster.CPU), limitChange(row, cluster.Memory))
 		if c.differing > 0 {
@@ -350,6 +371,9 @@ func other(row *core.Row, i int) string {
 			parts = append(parts, wording.Cell(res, v))
 		}
 	}
+	if !row.Young.Has.Empty() {
+		parts[0] = "young " + parts[0]
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -357,7 +381,7 @@ func other(row *core.Row, i int) string {
 func (c *content) table(title string, rows []*core.Row, wide bool, cells func(*core.Row) []string, more ...page.Column) page.Section {
 	t := &page.Table{Columns: append(c.columns(wide), more...)}
 	for _, row := range rows {
-		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), cells(row)...)})
+		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), cells(row)...), Young: c.heldBack(row)})
 	}
 	return page.Section{Title: title, Table: t}
 }
@@ -369,6 +393,11 @@ func (c *content) risks(rows []*core.Row, wide bool) page.Section {
 		s.Table.Rows[i].High = row.Risk == core.SeverityHigh
 	}
 	return s
+}
+
+// young returns the list of recommendations that are only shown.
+func (c *content) young(rows []*core.Row, wide bool) page.Section {
+	return c.table("YOUNG", rows, wide, func(row *core.Row) []string { return []string{row.Basis()} }, page.Column{Title: "NO ADVICE YET", Below: true})
 }
 
 // narrow reports whether the terminal has no room for all columns.
@@ -436,6 +465,9 @@ func change(row *core.Row, res cluster.Resource) string {
 	if slices.ContainsFunc(row.Findings, func(f core.Finding) bool { return f.Kind == core.AllCores && f.Resource == res }) {
 		text += " ◆"
 	}
+	if row.Young.Has.Has(res) && row.Applies(res) {
+		text += " (young)"
+	}
 	return text
 }
 
@@ -444,7 +476,12 @@ func changed(row *core.Row, res cluster.Resource) string {
 	kept := row.KeptFor(res)
 	before, had := row.Requests.Get(res)
 	after, has := row.Request.Get(res)
+	young, _ := row.Young.Get(res)
 	switch {
+	case row.OnlyShown(res) && had:
+		return wording.Cell(res, before) + ", young " + wording.Cell(res, young)
+	case row.OnlyShown(res):
+		return "none, young " + wording.Cell(res, young)
 	case kept.IsKept() && row.Confidence > core.None:
 		return keeping(kept.Reason)
 	case row.Confidence == core.None && had:
@@ -501,6 +538,8 @@ func (c *content) why(row *core.Row) string { return plain(row.Why(c.Now)) }
 // confidence returns the confidence and the days that the samples cover.
 func confidence(row *core.Row) string {
 	switch {
+	case !row.Young.Has.Empty():
+		return "young"
 	case row.Confidence == core.None:
 		return "none"
 	case row.Evidence.Provisional:

@@ -120,7 +120,7 @@ func (c *content) record(row *core.Row) core.Record {
 	if row.Confidence != core.None {
 		out.Source = plain(c.Source)
 	}
-	if len(c.Profiles) > 1 {
+	if len(c.Profiles) > 1 && !c.heldBack(row) {
 		for _, t := range row.Targets {
 			out.Profiles = append(out.Profiles, core.ProfileRecord{Profile: t.Profile, Target: core.QuantitiesOf(t.Amount)})
 		}
@@ -144,6 +144,7 @@ func (p *printer) csv() {
 		"cpu_request_millicores", "cpu_target_millicores", "cpu_new_request_millicores", "cpu_limit_millicores", "cpu_new_limit_millicores",
 		"memory_request_bytes", "memory_target_bytes", "memory_new_request_bytes", "memory_limit_bytes", "memory_new_limit_bytes",
 		"cpu_freed_millicores", "memory_freed_bytes", "money_per_month", "currency", "why", "source",
+		"young", "usage_minutes", "cpu_young_target_millicores", "memory_young_target_bytes",
 	}
 	_ = w.Write(header)
 	for _, row := range p.all() {
@@ -157,7 +158,11 @@ func (p *printer) csv() {
 			if row.Confidence == core.None {
 				request, limit = cluster.Resources{}, cluster.Resources{}
 			}
-			for _, r := range []cluster.Resources{row.Requests, row.Target, request, row.Limits, limit} {
+			target := row.Target
+			if row.OnlyShown(res) {
+				target = cluster.Resources{}
+			}
+			for _, r := range []cluster.Resources{row.Requests, target, request, row.Limits, limit} {
 				cells = append(cells, numberIn(r, res))
 			}
 		}
@@ -166,7 +171,11 @@ func (p *printer) csv() {
 		if p.Prices.Known() {
 			money = strconv.FormatFloat(*core.Cents(row.Weight), 'f', 2, 64)
 		}
-		_ = w.Write(append(cells, money, inert(p.Prices.Currency), inert(p.why(row)), inert(p.Source)))
+		cells = append(cells, money, inert(p.Prices.Currency), inert(p.why(row)), inert(p.Source), "", "", "", "")
+		if age := row.Evidence.Age(); !row.Young.Has.Empty() {
+			copy(cells[len(cells)-4:], []string{"true", strconv.Itoa(int(age.Minutes())), numberIn(row.Young, cluster.CPU), numberIn(row.Young, cluster.Memory)})
+		}
+		_ = w.Write(cells)
 	}
 	w.Flush()
 	p.err = w.Error()

@@ -168,9 +168,14 @@ func krrNumber(r cluster.Resources, res cluster.Resource) any {
 	return res.InUnits(v)
 }
 
+// krrUnknowable reports whether nothing is recommended for a resource.
+func krrUnknowable(row *core.Row, res cluster.Resource) bool {
+	return row.Confidence == core.None || row.OnlyShown(res)
+}
+
 func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrValues {
 	value := func(res cluster.Resource) krrValue {
-		if row.Confidence == core.None {
+		if krrUnknowable(row, res) {
 			return krrValue{Value: krrUnknown, Severity: "UNKNOWN"}
 		}
 		return krrValue{Value: krrNumber(after, res), Severity: krrDifference(before, after, res)}
@@ -228,7 +233,7 @@ func (p *printer) krrCSV() {
 
 // krrDiff returns the change of a request over a number of pods, "" if it is not known.
 func krrDiff(row *core.Row, res cluster.Resource, pods int64) string {
-	if row.Confidence == core.None {
+	if krrUnknowable(row, res) {
 		return ""
 	}
 	diff := row.Request.Amount(res) - row.Requests.Amount(res)
@@ -251,7 +256,7 @@ func krrChange(row *core.Row, before, after cluster.Resources, res cluster.Resou
 	if has {
 		to = krrQuantity(res, v)
 	}
-	if row.Confidence == core.None {
+	if krrUnknowable(row, res) {
 		to, has = krrUnknown, true
 	}
 	if !had && !has {

@@ -13,7 +13,6 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
-	"podfit.dev/podfit/internal/core/wording"
 )
 
 // templates are the kinds whose pod template a strategic merge patch can change: the API version, and the fields that lead to the template.
@@ -43,9 +42,13 @@ type manifest struct {
 func (c *content) manifests() (out []manifest, leftOut []string) {
 	var last *manifest
 	unsupported := map[cluster.Workload]bool{}
-	without, invalid := 0, 0
+	without, young, invalid := 0, 0, 0
 	var injected []string
 	for _, row := range c.ByName() {
+		if c.heldBack(row) {
+			young++
+			continue
+		}
 		if row.Confidence == core.None {
 			without++
 			continue
@@ -58,7 +61,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 			continue
 		}
 		if row.Injected { // a patch would add it to the template, without an image
-			injected = append(injected, shortName(row.Workload)+", container "+row.Container+": the pod template does not have it; it is added to the pods, for example by a webhook")
+			injected = append(injected, ShortName(row.Workload)+", container "+row.Container+": the pod template does not have it; it is added to the pods, for example by a webhook")
 			continue
 		}
 		template, ok := templates[cluster.Workload{Group: row.Workload.Group, Kind: row.Workload.Kind}]
@@ -73,17 +76,14 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 		last.containers = append(last.containers, map[string]any{"name": row.Container, "resources": resourcesOf(row)})
 		last.rows = append(last.rows, row)
 	}
-	if without > 0 {
-		leftOut = append(leftOut, wording.Count(without, "container")+" without a recommendation")
-	}
-	if invalid > 0 {
-		leftOut = append(leftOut, wording.Count(invalid, "container")+" with names that Kubernetes does not permit")
-	}
+	leftOut = withCount(leftOut, without, "without a recommendation")
+	leftOut = withCount(leftOut, young, "with less than 6 hours of usage (--include-young)")
+	leftOut = withCount(leftOut, invalid, "with names that Kubernetes does not permit")
 	leftOut = append(leftOut, injected...)
 	for _, row := range c.ByName() {
 		if unsupported[row.Workload] {
 			delete(unsupported, row.Workload)
-			leftOut = append(leftOut, shortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
+			leftOut = append(leftOut, ShortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
 		}
 	}
 	return out, leftOut
@@ -179,7 +179,7 @@ func (p *printer) kustomize() {
 	var strict []string
 	for _, m := range all {
 		if !onlyOne(m.workload, same) {
-			strict = append(strict, shortName(m.workload))
+			strict = append(strict, ShortName(m.workload))
 		}
 	}
 	if len(strict) > 0 {
@@ -237,7 +237,7 @@ func (p *printer) helmValues() {
 	containers := p.containers()
 	p.comments(leftOut)
 	for _, m := range all {
-		p.Text.WriteString("---\n# " + shortName(m.workload) + "\n")
+		p.Text.WriteString("---\n# " + ShortName(m.workload) + "\n")
 		values := map[string]any{}
 		for _, row := range m.rows {
 			resources := map[string]any{"resources": resourcesAfter(row)}
@@ -283,7 +283,7 @@ func (p *printer) vpa() {
 		done[w] = true
 		template, ok := templates[cluster.Workload{Group: w.Group, Kind: w.Kind}]
 		if !ok {
-			leftOut = append(leftOut, shortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
+			leftOut = append(leftOut, ShortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
 			continue
 		}
 		objects = append(objects, map[string]any{

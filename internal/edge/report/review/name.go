@@ -16,7 +16,7 @@ var shortKinds = map[string]string{
 	"CronJob": "cj", "Job": "job", "Pod": "pod",
 }
 
-// shortName returns "namespace/deploy/name".
-func shortName(w cluster.Workload) string {
+// ShortName returns "namespace/deploy/name".
+func ShortName(w cluster.Workload) string {
 	return plain(w.Namespace + "/" + cmp.Or(shortKinds[w.Kind], strings.ToLower(w.Kind)) + "/" + w.Name)
 }

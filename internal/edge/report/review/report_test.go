@@ -510,7 +510,7 @@ func TestText_unknownOrKept_isNoGoodNews(t *testing.T) {
 	}
 	enough := core.Evidence{From: at.AddDate(0, 0, -10), To: at, Hours: 240, Samples: 14400}
 	young := core.Evidence{From: at.Add(-40 * time.Minute), To: at, Samples: 40}
-	kept := subject("kept", core.Evidence{Provisional: true, Samples: 10, From: at.Add(-time.Hour), To: at})
+	kept := subject("kept", core.Evidence{Provisional: true, Samples: 480, From: at.Add(-8 * time.Hour), To: at, Hours: 8})
 	kept.Kept[0] = core.Kept{Reason: core.Provisional}
 	for name, c := range map[string]struct {
 		text           string

@@ -161,6 +161,8 @@ func (p *Printer) Table(t *page.Table) {
 		line := printed[k+1]
 		if row.High {
 			line = p.Styled("31", line)
+		} else if row.Young {
+			line = p.Styled("90", line)
 		}
 		p.Text.WriteString(line + "\n")
 		for i, c := range t.Columns {
