@@ -121,7 +121,8 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
 	s.readTemplates(ctx, c, clients)
-	return s, s.readProfiles(ctx, clients)
+	s.readProfiles(ctx, clients)
+	return s, nil
 }
 
 // load lists the state of the cluster once, without watches. It returns the optional resources that could not be listed, without those that
@@ -208,24 +209,20 @@ func governing(named []*cluster.Autoscaler) *cluster.Autoscaler {
 }
 
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
-func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) error {
+func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
 	list, err := kube.NewProfiles(clients).List(ctx)
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
-		return nil
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
 		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
-		return nil
 	case err != nil:
 		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
-		return nil
 	}
 	for i := range list {
 		profile.Learn(s.catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
-	return nil
 }
 
 // otherProfiles returns the names of recommenders that may be SizingProfiles, if these could not be read.
