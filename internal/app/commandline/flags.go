@@ -47,21 +47,23 @@ var FlagGroups = []FlagGroup{
 	{"Where usage comes from", `
 		source for trace since until prometheus prometheus-header prometheus-param prometheus-token-file cluster-label history load no-cache storage
 		prometheus-address prometheus-insecure prometheus-bearer-token prometheus-bearer-token-file username password prometheus-query-timeout
-		history-length history-resolution history-cpu-metric history-memory-metric prometheus-job prometheus-cadvisor-job-name container-namespace-
-		label container-pod-name-label container-name-label namespace-label pod-label container-label metric-for-pod-labels pod-label-prefix pod-
-		namespace-label pod-name-label use-external-metrics external-metrics-cpu-metric external-metrics-memory-metric memory-saver`},
+		history-length history-resolution history-cpu-metric history-memory-metric prometheus-job prometheus-cadvisor-job-name
+		container-namespace-label container-pod-name-label container-name-label namespace-label pod-label container-label metric-for-pod-labels
+		pod-label-prefix pod-namespace-label pod-name-label use-external-metrics external-metrics-cpu-metric external-metrics-memory-metric
+		memory-saver`},
 	{"How containers are sized", `
 		profile recommenders mode learning parallel limits hpa recommendation-margin-fraction target-cpu-percentile target-memory-percentile
 		recommendation-lower-bound-cpu-percentile recommendation-lower-bound-memory-percentile recommendation-upper-bound-cpu-percentile
-		recommendation-upper-bound-memory-percentile confidence-interval-cpu confidence-interval-memory cpu-histogram-decay-half-life memory-
-		histogram-decay-half-life memory-aggregation-interval memory-aggregation-interval-count oom-bump-up-ratio oom-min-bump-up-bytes pod-
-		recommendation-min-cpu-millicores pod-recommendation-min-memory-mb container-recommendation-max-allowed-cpu container-recommendation-max-
-		allowed-memory max-allowed-cpu-boost cpu-integer-post-processor-enabled round-cpu-millicores round-memory-bytes humanize-memory`},
+		recommendation-upper-bound-memory-percentile confidence-interval-cpu confidence-interval-memory cpu-histogram-decay-half-life
+		memory-histogram-decay-half-life memory-aggregation-interval memory-aggregation-interval-count oom-bump-up-ratio oom-min-bump-up-bytes
+		pod-recommendation-min-cpu-millicores pod-recommendation-min-memory-mb container-recommendation-max-allowed-cpu
+		container-recommendation-max-allowed-memory max-allowed-cpu-boost cpu-integer-post-processor-enabled round-cpu-millicores round-memory-bytes
+		humanize-memory`},
 	{"When recommendations are written", "recommender-interval update-worker-count checkpoints-timeout checkpoints-gc-interval"},
 	{"When pods are changed", `
 		updater-interval early-passes pod-update-threshold in-recommendation-bounds-eviction-lifetime-threshold evict-after-oom-threshold oom-rescue
-		concurrent-cpu-startup-boost-syncs use-admission-controller-status admission-controller-status-lease-name admission-controller-status-lease-
-		namespace admission-controller-status-lease-timeout`},
+		concurrent-cpu-startup-boost-syncs use-admission-controller-status admission-controller-status-lease-name
+		admission-controller-status-lease-namespace admission-controller-status-lease-timeout`},
 	{"Safety: how much is changed at a time", `
 		min-replicas eviction-tolerance eviction-rate-limit eviction-rate-burst eviction-backoff statefulset-pause in-place-skip-disruption-budget
 		max-change-per-hour-namespace max-change-per-hour-cluster freeze-configmap`},
@@ -74,8 +76,8 @@ var FlagGroups = []FlagGroup{
 		status-lease-update-interval`},
 	{"Web page", "web-address web-auth web-hosts web-trusted-proxies web-unauthenticated web-prices web-exclude-namespaces"},
 	{"API server and leader election", `
-		kube-api-qps kube-api-burst leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period leader-elect-
-		resource-lock leader-elect-resource-name leader-elect-resource-namespace`},
+		kube-api-qps kube-api-burst leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period
+		leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace`},
 	{"Metrics and logs", "address export-recommendations profiling log-format v log-file logtostderr alsologtostderr verbose"},
 	{"Money and comparison", "prices opencost no-money cpu-price memory-price currency oom-budget cpu-shortfall"},
 	{"What is shown", "at if output group-by sort top min-saving include-young workloads timeline no-color quiet"},
