@@ -39,8 +39,8 @@ func TestFirstHour_eachRow_hasATest(t *testing.T) {
 			t.Errorf("the test %s does not exist", name[1])
 		}
 	}
-	if len(rows) != 22 {
-		t.Errorf("the page has %d rows, want 22", len(rows))
+	if len(rows) != 23 {
+		t.Errorf("the page has %d rows, want 23", len(rows))
 	}
 }
 

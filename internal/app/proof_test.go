@@ -98,7 +98,7 @@ func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	for _, root := range []string{"../../internal", "../../test"} {
+	for _, root := range []string{"../../internal", "../../test", "../../tools"} {
 		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

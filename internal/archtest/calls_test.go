@@ -25,6 +25,11 @@ var callbacks = map[string]string{
 
 	"edge/prom/answer.Decode": "below prom and survey, which give it their own function: the rest of the answer, with its warnings, is known only after the last series",
 
+	"edge/kube.EachPage":            "list is a method of client-go; an iterator would take it, too",
+	"edge/kube/feed.Source.List":    "methods of client-go; an interface needs an adapter for each kind",
+	"edge/kube/feed.Source.Watch":   "methods of client-go; an interface needs an adapter for each kind",
+	"edge/kube/feed.Source.Project": "a function of projection without side effects, which has the type of the value",
+
 	"edge/kube/kubetest.FakeAPI.PruneWrites": "a fake for tests: the test decides what the fake API server removes",
 	"edge/kube/kubetest.Eventually":          "a helper for tests: the condition that the test waits for",
 }

@@ -58,7 +58,7 @@ func (p *preview) clear() {
 		return
 	}
 	if columns, rows, _ := process.TerminalSize(p.out); columns == p.columns && rows == p.rows {
-		fmt.Fprintf(p.out, "\r\x1b[%dA\x1b[J", p.lines)
+		fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", p.lines)
 	}
 	p.lines = 0
 }

@@ -17,6 +17,30 @@ import (
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
+// Options control what a report shows.
+type Options struct {
+	Width     int    // columns of the terminal, for tables; 0: unlimited
+	Colour    bool   // tables use ANSI colours
+	Top       int    // number of rows in each list of a table, Markdown and HTML; 0: all
+	Sort      string // SortRisk, SortMoney or SortName
+	MinSaving float64
+	Groups    *core.Groups // totals by group, instead of rows; nil: rows
+}
+
+// The values of Options.Sort.
+const (
+	SortRisk  = "risk"  // a list of risks, then a list of waste
+	SortMoney = "money" // one list, most money first
+	SortName  = "name"  // one list by name, also of containers without a recommendation
+)
+
+// A printer collects the text of a report in a format.
+type printer struct {
+	terminal.Printer
+	content
+	err error
+}
+
 // content is what a report says, in lines, lists and cells, whatever its format.
 type content struct {
 	*core.Report
@@ -35,6 +59,17 @@ func (c *content) shown(wide bool) *page.Document {
 	d.Sections = c.lists(wide)
 	d.Rest = c.leftOut()
 	return d
+}
+
+// tables writes the report for a terminal. The title of a list is the title of its first column.
+func (p *printer) tables(wide bool) {
+	d := p.shown(wide)
+	if p.options.Groups == nil {
+		for _, s := range d.Sections {
+			s.Table.Columns[0].Title = s.Title
+		}
+	}
+	p.Document(d)
 }
 
 // header returns the lines with the facts about the whole report.
@@ -558,5 +593,3 @@ func window(d time.Duration) string {
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
-
-func plain(s string) string { return terminal.Plain(s) }

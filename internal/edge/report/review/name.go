@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // shortKinds are kubectl's short names of kinds.
@@ -20,3 +21,5 @@ var shortKinds = map[string]string{
 func ShortName(w cluster.Workload) string {
 	return plain(w.Namespace + "/" + cmp.Or(shortKinds[w.Kind], strings.ToLower(w.Kind)) + "/" + w.Name)
 }
+
+func plain(s string) string { return terminal.Plain(s) }

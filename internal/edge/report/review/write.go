@@ -12,23 +12,6 @@ import (
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
-// Options control what a report shows.
-type Options struct {
-	Width     int    // columns of the terminal, for tables; 0: unlimited
-	Colour    bool   // tables use ANSI colours
-	Top       int    // number of rows in each list of a table, Markdown and HTML; 0: all
-	Sort      string // SortRisk, SortMoney or SortName
-	MinSaving float64
-	Groups    *core.Groups // totals by group, instead of rows; nil: rows
-}
-
-// The values of Options.Sort.
-const (
-	SortRisk  = "risk"  // a list of risks, then a list of waste
-	SortMoney = "money" // one list, most money first
-	SortName  = "name"  // one list by name, also of containers without a recommendation
-)
-
 // Formats returns the names of all formats.
 func Formats() []string {
 	names := make([]string, len(formats))
@@ -55,24 +38,6 @@ var formats = []struct {
 	{"vpa", (*printer).vpa},
 	{"krr-json", (*printer).krrJSON},
 	{"krr-csv", (*printer).krrCSV},
-}
-
-// A printer collects the text of a report in a format.
-type printer struct {
-	terminal.Printer
-	content
-	err error
-}
-
-// tables writes the report for a terminal. The title of a list is the title of its first column.
-func (p *printer) tables(wide bool) {
-	d := p.shown(wide)
-	if p.options.Groups == nil {
-		for _, s := range d.Sections {
-			s.Table.Columns[0].Title = s.Title
-		}
-	}
-	p.Document(d)
 }
 
 // Write writes a report in a format.
