@@ -142,10 +142,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		args = append(args, "--executables="+o.Executables)
 		module = ""
 	}
-	p, err := Start(Command{
-		Name: "localcluster", Path: tool, Args: args, Dir: module,
-		Log: filepath.Join(c.Dir, "localcluster.log"),
-	})
+	p, err := Start(Command{Name: "localcluster", Path: tool, Args: args, Dir: module, Log: filepath.Join(c.Dir, "localcluster.log")})
 	if err != nil {
 		return err
 	}
