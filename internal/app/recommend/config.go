@@ -143,7 +143,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats(), ", ")+".")
 	f.StringVar(&c.GroupBy, "group-by", c.GroupBy, "Totals by namespace, pool (of nodes) or label=NAME (of pods), or workload: one row for each container.")
 	f.StringVar(&c.Sort, "sort", c.Sort, "Order: risk (a list of risks and a list of waste), money, or name (also containers without a recommendation).")
-	f.IntVar(&c.Top, "top", c.Top, "Number of rows in each list of table, wide, markdown and html. 0 means all.")
+	f.IntVar(&c.Top, "top", c.Top, "Number of rows in each list of the formats for people. 0 means all.")
 	f.Float64Var(&c.MinSaving, "min-saving", c.MinSaving, "Show waste only from this amount of money in a month.")
 	f.BoolVar(&c.IncludeYoung, "include-young", c.IncludeYoung, "If true, totals and manifests include recommendations from less than 6 hours of usage. They are always shown, marked young.")
 	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")

@@ -177,6 +177,8 @@ ports: [{name: web, port: %[2]d, protocol: TCP}]
 		t.Errorf("--source auto: exit code %d, %s", again.code, again.errs)
 	}
 
+	examplePipelines(t, w)
+
 	identity, err := w.Identity(t.Context(), "stranger")
 	if err != nil {
 		t.Fatal(err)

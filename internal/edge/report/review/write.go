@@ -32,6 +32,8 @@ var formats = []struct {
 	{"csv", (*printer).csv},
 	{"markdown", (*printer).markdown},
 	{"html", func(p *printer) { p.err = page.Write(&p.Text, p.shown(true)) }},
+	{"github", func(p *printer) { p.comment(mostGitHub) }},
+	{"gitlab", func(p *printer) { p.comment(mostGitLab) }},
 	{"patch", (*printer).patch},
 	{"kustomize", (*printer).kustomize},
 	{"helm-values", (*printer).helmValues},
