@@ -107,7 +107,7 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 			if patch := strings.Contains(body, `id="yaml"`); patch != (want == known) {
 				t.Errorf("%s, %s: the page offers a patch: %v", who, name, patch)
 			}
-			praise := []string{"No risk is known.", "within the bounds of the recommendation", "There is nothing to change."}
+			praise := []string{"No risk is known.", "need no change", "There is nothing to change."}
 			said := slices.ContainsFunc(praise, func(text string) bool { return strings.Contains(body, text) })
 			if reason := strings.Contains(body, "Not judged yet: its stored usage could not be read."); reason != (want == unknown) || reason && said {
 				t.Errorf("%s, %s: it says that the workload is not judged: %v, and praises it: %v", who, name, reason, said)

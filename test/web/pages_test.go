@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
@@ -34,11 +35,38 @@ func small() web.Config {
 	return web.Config{Cluster: "prod-eu", Version: "v1", Source: webtest.Small(), Explain: explained{}}
 }
 
-// explained is an explainer with a fixed text.
+// explained is an explainer with a fixed explanation.
 type explained struct{}
 
 func (explained) Explain(context.Context, cluster.Workload, bool) (web.Explanation, error) {
-	return web.Explanation{Text: "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n"}, nil
+	step := func(class, what, pods, why string, gates ...string) document.Section {
+		return document.Section{Class: class, Lead: what, About: pods, Text: []string{why}, Summary: "All gates", Details: gates}
+	}
+	why := func(title string, rows ...[3]string) document.Section {
+		t := &document.Table{Class: "text", Columns: []document.Column{{Right: true}, {}, {}}}
+		for _, cells := range rows {
+			t.Rows = append(t.Rows, document.Row{Cells: cells[:]})
+		}
+		return document.Section{Title: title, About: "app ▁▂▁▃▂█", Table: t}
+	}
+	return web.Explanation{
+		Text: "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n",
+		Tags: []string{"no room on node n7"},
+		Sections: []document.Section{
+			{Title: "Now", List: []string{"app was OOM-killed 3 times between 02:51 and 02:58 at 1Gi. 4 of 6 pods have the new size."}},
+			{Title: "Next", Parts: []document.Section{
+				step("act", "resize in place by 03:13", "cart-7d9f-m4t", "The memory request 1Gi is below the lower bound; the target is 1276Mi.", "✓ need for a change", "✓ minimum of replicas"),
+				step("wait", "waits until 03:14", "cart-7d9f-q8z", "Node n7 has 180Mi free, 252Mi are needed.", "✓ need for a change", "✗ state of the pod and its node: a resize waits"),
+			}},
+			{Title: "You", Parts: []document.Section{
+				{Text: []string{"To give n7 room now:"}, Command: "kubectl -n shop delete pod cart-7d9f-q8z"},
+				{Text: []string{"To stop podfit here:"}, Command: `kubectl -n shop patch vpa cart --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
+			}},
+			why("Why memory is 1276Mi", [3]string{"1000Mi", "highest day of 7", "Fri 21 Nov, 19 to 20 h"}, [3]string{"× 1.28", "margin learnt for 2 days above in 100", ""}),
+			why("Why CPU stays 500m", [3]string{"633m", "would be the target", "HPA cart scales by CPU"}),
+			{Title: "What if", Table: &document.Table{Class: "text", Columns: make([]document.Column, 2), Rows: []document.Row{{Cells: []string{"profile cost", "1180Mi"}}, {Cells: []string{"maxAllowed 1Gi", "1Gi: OOM-killed again"}}}}},
+		},
+	}, nil
 }
 
 // settled waits until the scripts of a page have run.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/look"
 	"podfit.dev/podfit/internal/look/chart"
 )
@@ -81,6 +82,7 @@ func unpack() *bundle {
 		templates: template.New("").Funcs(functions), assets: make(map[string]asset), urls: make(map[string]string), license: files[uPlotLicense],
 		style: template.CSS(style), policy: look.Policy(style),
 	}
+	document.AddTo(b.templates)
 	files[ownStyle] = style
 	for file, text := range files {
 		base := path.Base(file)

@@ -23,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
+	document "podfit.dev/podfit/internal/edge/report/page"
 )
 
 // A State is what is known about the cluster at one time.
@@ -68,8 +69,10 @@ type Source interface {
 
 // An Explanation is the output of "podfit explain".
 type Explanation struct {
-	Text string
-	Data json.RawMessage // with -o json
+	Text     string
+	Data     json.RawMessage // with -o json
+	Tags     []string
+	Sections []document.Section
 }
 
 // An Explainer explains workloads as "podfit explain" does.

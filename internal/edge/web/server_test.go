@@ -19,12 +19,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
+	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
@@ -277,13 +279,97 @@ func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
 			t.Errorf("%q is not on the page", c.want)
 		}
 	}
-	// An explanation reads the cluster, so it is made only if a viewer asks for it.
-	if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: explains("WHY")}), "GET", path)); strings.Contains(text, "<pre>WHY") || !strings.Contains(text, "?explain=1#explain") {
-		t.Error("the page has an explanation that was not asked for, or no link to it")
+	// An explanation reads the cluster, so data have one only if a viewer asks for it.
+	h := web.New(web.Config{Source: webtest.Small(), Explain: explains("WHY")})
+	for query, want := range map[string]bool{"": false, "&explain=1": true} {
+		if strings.Contains(body(t, get(h, "GET", path+"?format=json"+query)), `"Explanation"`) != want {
+			t.Errorf("%q: an explanation that was not asked for, or none", query)
+		}
 	}
 	if text := body(t, get(handler(webtest.Small()), "GET", path)); strings.Contains(text, "Explanation") {
 		t.Error("the page without an explainer has an explanation")
 	}
+}
+
+// never is an explainer that does not end before its viewer leaves.
+type never struct{}
+
+func (never) Explain(ctx context.Context, _ cluster.Workload, _ bool) (web.Explanation, error) {
+	<-ctx.Done()
+	return web.Explanation{}, ctx.Err()
+}
+
+// The page does not wait for a slow explanation: it has a link to it.
+func TestWorkload_explainerIsSlow_pageHasALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/workloads/shop/Deployment/cart", nil)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		w := httptest.NewRecorder()
+		web.New(web.Config{Source: webtest.Small(), Explain: never{}}).ServeHTTP(w, r.WithContext(ctx))
+		if text := w.Body.String(); !strings.Contains(text, "?explain=1#explain") || strings.Contains(text, "could not be made") {
+			t.Error("no link to the explanation")
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the page took %v", took)
+		}
+	})
+}
+
+// In a large cluster, only the viewers who ask for an explanation cause its reading.
+func TestWorkload_largeCluster_isExplainedOnlyOnRequest(t *testing.T) {
+	h := web.New(web.Config{Source: webtest.Large(10000), Explain: explains("WHY")})
+	for query, want := range map[string]bool{"": false, "?explain=1": true} {
+		text := body(t, get(h, "GET", workloadOf(t, h)+query))
+		if strings.Contains(text, "<pre>WHY") != want || strings.Contains(text, "?explain=1#explain") == want {
+			t.Errorf("%q: an explanation that was not asked for, or none", query)
+		}
+	}
+}
+
+// workloadOf returns the path of the first workload that a page lists.
+func workloadOf(t *testing.T, h http.Handler) string {
+	t.Helper()
+	var page struct {
+		Workloads []struct{ Namespace, Kind, Name string }
+	}
+	if err := json.Unmarshal([]byte(body(t, get(h, "GET", "/workloads?format=json"))), &page); err != nil || len(page.Workloads) == 0 {
+		t.Fatalf("%d workloads, %v", len(page.Workloads), err)
+	}
+	w := page.Workloads[0]
+	return "/workloads/" + w.Namespace + "/" + w.Kind + "/" + w.Name
+}
+
+// What podfit explain says stands on the page by topic: what is now, what is next for each pod, why, what if, and what to do.
+func TestWorkload_explanation_isOnThePageByTopic(t *testing.T) {
+	e := web.Explanation{Tags: []string{"small CPU limit"}, Sections: []document.Section{
+		{Title: "Now", List: []string{"4 of 6 pods have the new size."}},
+		{Title: "Next", Parts: []document.Section{{Lead: "waits until 03:14", About: "cart-q8z", Text: []string{"Node n7 has 180Mi free."}, Class: "wait"}}},
+		{Title: "You", Parts: []document.Section{{Text: []string{"Stop changes here:"}, Command: "kubectl patch vpa cart"}, {Text: []string{"Nothing else."}}}},
+		{Title: "Why memory is 1276Mi", Table: &document.Table{Columns: []document.Column{{Right: true}, {}}, Rows: []document.Row{{Cells: []string{"1000Mi", "highest day of 7"}}}}},
+		{Title: "What if", Table: &document.Table{Columns: make([]document.Column, 2), Rows: []document.Row{{Cells: []string{"profile cost", "1180Mi"}}}}},
+	}}
+	text := html.UnescapeString(body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: explained(e)}), "GET", "/workloads/shop/Deployment/cart")))
+	at := 0
+	for _, want := range []string{
+		"<dt>Now</dt>", "small CPU limit", "4 of 6 pods have the new size.", "<dt>Next</dt>", `<div class="part wait">`, "waits until 03:14", "Node n7 has 180Mi free.",
+		"<dt>You</dt>", "Stop changes here:", `<pre id="command0">kubectl patch vpa cart</pre>`, "Nothing else.", "Why memory is 1276Mi", "highest day of 7", "What if", "profile cost",
+		"Requests for the manifest", "What podfit did", "Memory of container app",
+	} {
+		next := strings.Index(text[at:], want)
+		if next < 0 {
+			t.Fatalf("no %q after %q in\n%s", want, text[max(0, at-100):at], text)
+		}
+		at += next
+	}
+}
+
+// explained is an explainer with a fixed explanation.
+type explained web.Explanation
+
+func (e explained) Explain(context.Context, cluster.Workload, bool) (web.Explanation, error) {
+	return web.Explanation(e), nil
 }
 
 // The page of a workload has what each profile would recommend, and the request over time.
@@ -526,11 +612,11 @@ func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
 		not   []string
 	}{
 		"all is known":  {overview.World{Evidence: evidence, Samples: sample}, web.State{}, []string{risk, freed, did, "Nothing was done.", `id="yaml"`}, nil},
-		"usage history": {overview.World{Samples: sample, Unread: review.UnreadUsage}, web.State{}, []string{noRisk, noFreed, review.UnreadUsage}, []string{`id="yaml"`, "within the bounds", "nothing to change"}},
-		"still reading": {overview.World{Samples: sample}, web.State{}, []string{noRisk, noFreed, "its stored usage is not known yet"}, []string{`id="yaml"`, "within the bounds", "nothing to change"}},
+		"usage history": {overview.World{Samples: sample, Unread: review.UnreadUsage}, web.State{}, []string{noRisk, noFreed, review.UnreadUsage}, []string{`id="yaml"`, "need no change", "nothing to change"}},
+		"still reading": {overview.World{Samples: sample}, web.State{}, []string{noRisk, noFreed, "its stored usage is not known yet"}, []string{`id="yaml"`, "need no change", "nothing to change"}},
 		"pods": {
 			overview.World{Evidence: evidence, NoPods: "podfit may not list its pods"}, web.State{NoPods: true},
-			[]string{noRisk, noFreed, "podfit may not list its pods"}, []string{`id="yaml"`, "within the bounds", "nothing to change", "No risk is known"},
+			[]string{noRisk, noFreed, "podfit may not list its pods"}, []string{`id="yaml"`, "need no change", "nothing to change", "No risk is known"},
 		},
 		"current usage": {overview.World{Evidence: evidence}, web.State{}, []string{"No risk is known of 1 workload, but their current usage is not known", freed}, []string{"No running container"}},
 		"events":        {overview.World{Evidence: evidence, Samples: sample}, web.State{NoActivity: true}, []string{risk, "Last 24 hours: not known", "What podfit did is not known."}, []string{did, "Nothing was done"}},

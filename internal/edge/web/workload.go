@@ -4,6 +4,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"html/template"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
+	document "podfit.dev/podfit/internal/edge/report/page"
 )
 
 // workloadPage is the page of one workload.
@@ -27,7 +29,8 @@ type workloadPage struct {
 	Resizes     []resizeView    `json:"resizes"`
 	Commands    []command       `json:"commands"`
 	Patch       string          `json:"patch,omitempty"`
-	Explain     string          `json:"-"`
+	Sections    explanation     `json:"-"`
+	Explain     string          `json:"-"`                     // as "podfit explain" prints it
 	Explained   json.RawMessage `json:"explanation,omitempty"` // as "podfit explain -o json" prints it
 	Unexplained string          `json:"explanationProblem,omitempty"`
 	Profiles    []choiceView    `json:"profiles"`
@@ -35,7 +38,93 @@ type workloadPage struct {
 	Trouble     string          `json:"historyProblem,omitempty"` // why the stored usage could not be read
 	Unrecorded  string          `json:"prometheusProblem,omitempty"`
 
-	CanExplain bool `json:"-"` // the page has a link to the explanation, which is made only if a viewer asks for it
+	CanExplain bool `json:"-"` // the page has a link to the explanation if it takes too long to be on the page
+}
+
+// An explanation is what the page shows of podfit explain, by topic.
+type explanation struct {
+	Tags      []string
+	Now, Next *document.Section
+	You       []command
+	Why       []document.Section
+	WhatIf    *document.Section
+}
+
+// explanationOf returns the sections of an explanation by topic. Sections with other titles are only in the text.
+func explanationOf(e Explanation) explanation {
+	out := explanation{Tags: e.Tags}
+	for i := range e.Sections {
+		s := &e.Sections[i]
+		switch {
+		case s.Title == "Now":
+			out.Now = s
+		case s.Title == "Next":
+			out.Next = s
+		case s.Title == "What if":
+			out.WhatIf = s
+		case strings.HasPrefix(s.Title, "Why "):
+			out.Why = append(out.Why, *s)
+		case s.Title == "You":
+			for _, p := range s.Parts {
+				out.You = append(out.You, command{strings.Join(p.Text, " "), p.Command})
+			}
+		}
+	}
+	return out
+}
+
+// The bounds of explanations that nobody asked for. Each one reads the pods that the viewer may see.
+const (
+	explainPatience = 2 * time.Second // how long a page waits
+	explainPods     = 2000            // live pods of the cluster: with more, there is only a link
+)
+
+// An explained is an explanation, or why there is none.
+type explained struct {
+	Explanation
+	err error
+}
+
+// explain begins an explanation. It is nil if nobody waits for one.
+func (h *handler) explain(ctx context.Context, w cluster.Workload, v *overview.Viewer, wanted bool) <-chan explained {
+	if h.Explain == nil || !wanted {
+		return nil
+	}
+	out := make(chan explained, 1)
+	go func() {
+		e, err := h.Explain.Explain(ctx, w, v.All)
+		out <- explained{e, err}
+	}()
+	return out
+}
+
+// add shows an explanation on the page if it comes in time, or if it was asked for.
+func (p *workloadPage) add(from <-chan explained, asked bool) {
+	if from == nil {
+		return
+	}
+	late := time.NewTimer(explainPatience)
+	defer late.Stop()
+	for {
+		select {
+		case e := <-from:
+			if e.err != nil {
+				p.Unexplained = e.err.Error()
+				return
+			}
+			p.Sections = explanationOf(e.Explanation)
+			p.Explain = e.Text
+			p.Explained = e.Data
+			if len(p.Sections.You) > 0 {
+				p.Commands = p.Sections.You
+			}
+			return
+		case <-late.C:
+			if !asked {
+				return
+			}
+		}
+	}
 }
 
 // A choiceView is what a profile would recommend for a container.
@@ -145,7 +234,13 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	var err error
 	title := name + " in " + namespace
 	// A head that is sent early has the scripts of charts, because it is not known yet whether there are peaks.
-	began := h.during(w, r, &page{Title: title, Section: "workloads", Charts: true}, func() { history, err = h.readHistory(r.Context(), row) })
+	asked := q.text("explain") != ""
+	view.CanExplain = h.Explain != nil
+	why := h.explain(r.Context(), row.Workload, v, asked || q.text("format") != "json" && s.Overview.Pods <= explainPods)
+	began := h.during(w, r, &page{Title: title, Section: "workloads", Charts: true}, func() {
+		history, err = h.readHistory(r.Context(), row)
+		view.add(why, asked)
+	})
 	if err != nil {
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
@@ -165,15 +260,6 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Profiles, view.Unknown = choicesOf(history.Profiles)
 	view.Charts = chartsOf(row, &history, own, s.Overview.At)
 	view.Unrecorded = history.Unrecorded
-	view.CanExplain = h.Explain != nil
-	if h.Explain != nil && q.text("explain") != "" {
-		explanation, err := h.Explain.Explain(r.Context(), row.Workload, v.All)
-		view.Explain = explanation.Text
-		view.Explained = explanation.Data
-		if err != nil {
-			view.Explain, view.Unexplained = "The explanation could not be made: "+err.Error(), err.Error()
-		}
-	}
 	p := pageOf(title, "workloads", s, v, view)
 	p.Charts = began || slices.ContainsFunc(view.Charts, func(c chartView) bool { return c.Kind == "peaks" })
 	h.show(w, r, "workload", p, view)

@@ -5,6 +5,7 @@ package explanation
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +18,36 @@ import (
 
 // WriteHTML writes an explanation as one file without scripts, which loads nothing.
 func WriteHTML(w io.Writer, e *explanation.Explanation) error {
-	next := page.Section{Title: "Next", Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
+	d := &page.Document{Command: "explain", Title: e.Subject, Tags: Tags(e), Sections: Sections(e), Foot: notes(e)}
+	if len(e.Facts) > 0 {
+		d.Head = []string{strings.Join(e.Facts, " · ")}
+	}
+	return page.Write(w, d)
+}
+
+// Tags returns the short names of the limits that apply.
+func Tags(e *explanation.Explanation) []string {
+	return each(e.Situations, func(s *explanation.Situation) string { return s.Title })
+}
+
+// The titles of sections. Those about sizes begin with Why.
+const (
+	Now    = "Now"
+	Next   = "Next"
+	You    = "You"
+	Why    = "Why "
+	WhatIf = "What if"
+)
+
+// Sections returns what an explanation shows. Empty sections are left out.
+func Sections(e *explanation.Explanation) []page.Section {
+	next := page.Section{Title: Next, Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
 	for i := range e.IfOn {
 		part := partOf(&e.IfOn[i], e.At)
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: "Now", List: e.Now}, next, {Title: "You", Parts: each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: Now, List: e.Now}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {
@@ -32,26 +56,15 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 		for _, line := range w.Lines() {
 			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})
 		}
-		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
+		sections = append(sections, page.Section{Title: Why + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
 	if len(e.WhatIf) > 0 {
-		sections = append(sections, page.Section{Title: "What if", Table: &page.Table{
+		sections = append(sections, page.Section{Title: WhatIf, Table: &page.Table{
 			Class: "text", Columns: make([]page.Column, 2), Rows: each(counterfactuals(e), func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
 		}})
 	}
 	sections = append(sections, page.Section{Title: "The limits in words", List: each(e.Situations, func(s *explanation.Situation) string { return s.Text })})
-	d := &page.Document{
-		Command: "explain", Title: e.Subject, Tags: each(e.Situations, func(s *explanation.Situation) string { return s.Title }), Foot: notes(e),
-	}
-	if len(e.Facts) > 0 {
-		d.Head = []string{strings.Join(e.Facts, " · ")}
-	}
-	for _, s := range sections {
-		if s.Table != nil || len(s.List)+len(s.Parts) > 0 {
-			d.Sections = append(d.Sections, s)
-		}
-	}
-	return page.Write(w, d)
+	return slices.DeleteFunc(sections, func(s page.Section) bool { return s.Table == nil && len(s.List)+len(s.Parts) == 0 })
 }
 
 // partOf returns a step with its gates.

@@ -99,6 +99,9 @@ var (
 	page = template.Must(template.New("page").Parse(source))
 )
 
+// AddTo adds the template "document-content", which shows a Section without its title, to others. Its style is in package look.
+func AddTo(others *template.Template) { template.Must(others.New("document").Parse(source)) }
+
 // Write writes a document as one file of HTML. It has no scripts, loads nothing, and its Content-Security-Policy allows only its own style, by
 // its hash. All texts are escaped, and have no control characters and no characters that change the direction of text.
 func Write(w io.Writer, d *Document) error {
