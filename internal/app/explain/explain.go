@@ -75,8 +75,17 @@ type Config struct {
 	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
 }
 
+// writeText writes an explanation as wide as the terminal.
+func writeText(w io.Writer, e *explanation.Explanation) error {
+	width, _, ok := process.TerminalSize(w)
+	if !ok {
+		width = report.Usual
+	}
+	return report.WriteText(w, e, width)
+}
+
 // formats are the output formats.
-var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": report.WriteText, "json": report.WriteJSON, "html": report.WriteHTML}
+var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": writeText, "json": report.WriteJSON, "html": report.WriteHTML}
 
 // NewCommand returns "podfit explain".
 func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {

@@ -95,7 +95,10 @@ func hostile() *explanation.Explanation {
 	}
 }
 
-var writers = map[string]func(io.Writer, *explanation.Explanation) error{"txt": WriteText, "json": WriteJSON, "html": WriteHTML}
+// usual writes an explanation with 80 columns.
+func usual(w io.Writer, e *explanation.Explanation) error { return WriteText(w, e, Usual) }
+
+var writers = map[string]func(io.Writer, *explanation.Explanation) error{"txt": usual, "json": WriteJSON, "html": WriteHTML}
 
 func written(t *testing.T, format string, e *explanation.Explanation) string {
 	t.Helper()
@@ -166,13 +169,27 @@ func longNames() *explanation.Explanation {
 	return e
 }
 
-func TestWriteText_anyExplanation_has80Columns(t *testing.T) {
-	for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile(), "long names": longNames()} {
-		for line := range strings.SplitSeq(written(t, "txt", e), "\n") {
-			if n := utf8.RuneCountInString(line); n > columns && len(strings.Fields(line)) > 1 { // a single name may be longer
-				t.Errorf("%s: %d columns: %s", name, n, line)
+func TestWriteText_anyExplanation_isAsWideAsTheTerminal(t *testing.T) {
+	lines := map[int]int{} // by width
+	for _, width := range []int{0, 40, 60, 80, 100, 120, 300} {
+		for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile(), "long names": longNames()} {
+			var out strings.Builder
+			if err := WriteText(&out, e, width); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(out.String(), "\n") {
+				lines[width]++
+				if name == "hostile" && width < 80 {
+					continue // its names are that long
+				}
+				if n := utf8.RuneCountInString(line); n > min(max(width, 40), 120) && len(strings.Fields(line)) > 2 { // a single name may be longer, also with its mark
+					t.Errorf("%s, width %d: %d columns: %s", name, width, n, line)
+				}
 			}
 		}
+	}
+	if lines[0] != lines[40] || lines[40] <= lines[80] || lines[80] <= lines[120] || lines[120] != lines[300] {
+		t.Errorf("lines by width: %v", lines)
 	}
 }
 
@@ -200,7 +217,7 @@ func TestWriteText_conditionsOfSeveralContainers_areAligned(t *testing.T) {
 	} {
 		e.WhatIf = c.whatIf
 		var out bytes.Buffer
-		if err := WriteText(&out, e); err != nil || !strings.Contains(out.String(), "WHAT IF\n"+c.want) {
+		if err := WriteText(&out, e, Usual); err != nil || !strings.Contains(out.String(), "WHAT IF\n"+c.want) {
 			t.Errorf("%s: the output is %q, want %q (error %v)", name, out.String(), c.want, err)
 		}
 	}

@@ -21,16 +21,19 @@ import (
 )
 
 const (
-	columns  = 80 // width of the text
+	Usual    = 80 // the width of a text that is not for a terminal
+	narrow   = 40 // the least width: with less, hardly a word fits beside the indents
+	wide     = 120
 	indent   = 8  // of the sections
 	maxSteps = 8  // that the text contains
 	maxPods  = 3  // names of a step
 	maxNames = 30 // width of the first column of WHAT IF
 )
 
-// WriteText writes an explanation for a terminal, 80 columns wide. Names and messages cannot move the cursor or change colours.
-func WriteText(w io.Writer, e *explanation.Explanation) error {
-	t := &text{}
+// WriteText writes an explanation for a terminal with a number of columns. Longer lines than 120 are hard to read. Names and messages cannot
+// move the cursor or change colours.
+func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
+	t := &text{width: min(max(width, narrow), wide)}
 	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
 	if len(e.Situations) > 0 {
 		t.paragraph("LIMITS", each(e.Situations, func(s *explanation.Situation) string { return s.Title }), " · ")
@@ -94,7 +97,10 @@ func stateOf(e *explanation.Explanation) string {
 }
 
 // A text is wrapped while it is written.
-type text struct{ out bytes.Buffer }
+type text struct {
+	out   bytes.Buffer
+	width int
+}
 
 func (t *text) line(s string) { t.out.WriteString(strings.TrimRight(s, " ") + "\n") }
 
@@ -118,7 +124,7 @@ func (t *text) paragraph(title string, words []string, separator string) {
 	if title != "" || separator == " " {
 		start = terminal.Pad(title, indent)
 	}
-	l := terminal.Layout{Hanging: indent, Separator: separator, Ending: strings.TrimRight(separator, " "), Width: columns}
+	l := terminal.Layout{Hanging: indent, Separator: separator, Ending: strings.TrimRight(separator, " "), Width: t.width}
 	if separator != " " {
 		l.Overflow = indent
 	}
@@ -180,8 +186,8 @@ func several(e *explanation.Explanation) bool {
 func (t *text) columns(figure, what, note string) {
 	start := "   " + terminal.Pad(plain(figure), figures)
 	rest := plain(what)
-	if note != "" && terminal.Width(start)+terminal.Width(rest)+2+terminal.Width(note) <= columns {
-		rest = terminal.Pad(rest, min(34, columns-terminal.Width(start)-2-terminal.Width(note))) + "  " + plain(note)
+	if note != "" && terminal.Width(start)+terminal.Width(rest)+2+terminal.Width(note) <= t.width {
+		rest = terminal.Pad(rest, min(34, t.width-terminal.Width(start)-2-terminal.Width(note))) + "  " + plain(note)
 		t.line(start + rest)
 		return
 	}
@@ -193,7 +199,7 @@ func (t *text) columns(figure, what, note string) {
 
 // wrapped writes text after a start, and further lines below the text.
 func (t *text) wrapped(start, words string) {
-	t.lines(terminal.Layout{Hanging: terminal.Width(start), Separator: " ", Width: columns}, start, strings.Fields(words))
+	t.lines(terminal.Layout{Hanging: terminal.Width(start), Separator: " ", Width: t.width}, start, strings.Fields(words))
 }
 
 // whatIf writes the sizes that result from the conditions of --if, one line for each resource of a container.
@@ -379,7 +385,7 @@ func (t *text) advice(all []explanation.Advice) {
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
 	const ending = ` \`
-	t.lines(terminal.Layout{Hanging: indent + 4, Separator: " ", Ending: ending, Width: columns, Last: columns - len(ending)}, terminal.Pad("", indent+2), arguments(s))
+	t.lines(terminal.Layout{Hanging: indent + 4, Separator: " ", Ending: ending, Width: t.width, Last: t.width - len(ending)}, terminal.Pad("", indent+2), arguments(s))
 }
 
 // arguments splits a command at the spaces outside of quotes.
