@@ -159,7 +159,7 @@ func TestAccess_clusterIsStillRead_isUnavailableAndNotForbidden(t *testing.T) {
 // A viewer sees the rows, decisions and totals of its namespaces, and nothing of others, on every page and in every format.
 func TestAccess_rightsInSomeNamespaces_otherNamespacesAreInvisible(t *testing.T) {
 	h := guarded(webtest.Small(), newReviewer())
-	foreign := []string{"ledger", "feature-store", "indexer", "gateway", "front", "node-exporter", "playground", "general", "Forecast of capacity", "capacityPlan"}
+	foreign := []string{"ledger", "feature-store", "indexer", "gateway", "front", "node-exporter", "playground", "general", "Forecast of capacity", "capacityPlan", "Order nodes", "orderNodes"}
 	for _, path := range append(pages, "/activity?action=evict", "/workloads?namespace=pay") {
 		for _, format := range []string{"", "format=json", "save=1"} {
 			target := path

@@ -6,6 +6,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +97,8 @@ type overviewView struct {
 	Money       float64             `json:"requestsFreedMoneyPerMonth,omitempty"`
 	Removable   int                 `json:"nodesThatCouldGo,omitempty"`
 	Already     int                 `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
-	Counts      *overview.Counts    `json:"lastDay,omitempty"` // nil if it is not known what podfit did
+	Orders      []planLine          `json:"orderNodes,omitempty"` // pools that need nodes at a known date
+	Counts      *overview.Counts    `json:"lastDay,omitempty"`    // nil if it is not known what podfit did
 	Since       time.Time           `json:"activitySince,omitzero"`
 	From        string              `json:"activityFrom"`
 	Activity    []entryView         `json:"activity"`
@@ -201,6 +203,9 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 			saving.Money = money.of[row.Workload]
 			view.Savings = append(view.Savings, saving)
 		}
+	}
+	if plan := planViewOf(s); v.All && plan != nil {
+		view.Orders = slices.DeleteFunc(plan.Rows, func(l planLine) bool { return l.OrderBy == "" && !l.Urgent })
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
 	if !s.NoActivity {

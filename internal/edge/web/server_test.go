@@ -22,6 +22,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
@@ -339,6 +340,24 @@ func workloadOf(t *testing.T, h http.Handler) string {
 	}
 	w := page.Workloads[0]
 	return "/workloads/" + w.Namespace + "/" + w.Kind + "/" + w.Name
+}
+
+// The overview names the date by which nodes must be ordered, if there is one.
+func TestOverview_nodesMustBeOrdered_dateIsNamed(t *testing.T) {
+	source := webtest.Small()
+	for name, tt := range map[string]struct {
+		orderBy, advice, want string
+	}{
+		"date":  {"2026-12-02", "Order", "Order nodes for pool worker by 2026-12-02."},
+		"now":   {"2026-11-20", "OrderNow", "Order nodes for pool worker now."},
+		"never": {"", "Enough", ""},
+	} {
+		source.SetPlan(&v1alpha1.CapacityPlanStatus{Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: v1alpha1.CapacityResource{OrderBy: tt.orderBy, Advice: tt.advice}}}}, "")
+		text := body(t, get(handler(source), "GET", "/"))
+		if tt.want != "" && !strings.Contains(strings.NewReplacer("<b>", "", `<b class="bad">`, "", "</b>", "").Replace(text), tt.want) || tt.want == "" && strings.Contains(text, "Order nodes") {
+			t.Errorf("%s: no %q, or a date that is not known", name, tt.want)
+		}
+	}
 }
 
 // What podfit explain says stands on the page by topic: what is now, what is next for each pod, why, what if, and what to do.
