@@ -137,7 +137,7 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 	}
 	changed := steady("changed")
 	p.apply(changed.manifest(), changed.ownAutoscaler("InPlaceOrRecreate"))
-	p.start("changed", 1)
+	p.start("changed", 2)
 	p.advise("350m", "262144k", "changed")
 	p.apply(webAccounts)
 	one, all, none := p.token("web-one"), p.token("web-all"), p.token("web-none")
