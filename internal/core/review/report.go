@@ -89,6 +89,11 @@ func (r *Row) Applies(res cluster.Resource) bool {
 // OnlyShown reports whether the recommendation for a request is young and not applied.
 func (r *Row) OnlyShown(res cluster.Resource) bool { return r.Young.Has.Has(res) && !r.Applies(res) }
 
+// FollowedByHPA reports whether the target of an HPA must be changed with a request.
+func (r *Row) FollowedByHPA(res cluster.Resource) bool {
+	return r.Applies(res) && r.KeptFor(res).Reason == FollowsHPA
+}
+
 // Changes reports whether the request or limit of a resource in the pod template changes.
 func (r *Row) Changes(res cluster.Resource) bool {
 	from := r.Declared()
