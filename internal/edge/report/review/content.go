@@ -515,6 +515,8 @@ func changed(row *core.Row, res cluster.Resource) string {
 	switch {
 	case row.OnlyShown(res) && had:
 		return wording.Cell(res, before) + ", young " + wording.Cell(res, young)
+	case row.OnlyShown(res) && len(row.Places) == 0:
+		return "young " + wording.Cell(res, young)
 	case row.OnlyShown(res):
 		return "none, young " + wording.Cell(res, young)
 	case kept.IsKept() && row.Confidence > core.None:
