@@ -22,6 +22,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
@@ -357,6 +359,21 @@ func TestOverview_nodesMustBeOrdered_dateIsNamed(t *testing.T) {
 		if tt.want != "" && !strings.Contains(strings.NewReplacer("<b>", "", `<b class="bad">`, "", "</b>", "").Replace(text), tt.want) || tt.want == "" && strings.Contains(text, "Order nodes") {
 			t.Errorf("%s: no %q, or a date that is not known", name, tt.want)
 		}
+	}
+}
+
+// An order has the date of its forecast: the recommender that writes it may have stopped long ago.
+func TestOverview_nodesMustBeOrdered_dateOfTheForecastIsNamed(t *testing.T) {
+	source := webtest.Small()
+	updated := metav1.Date(2026, 10, 2, 8, 5, 0, 0, time.UTC)
+	source.SetPlan(&v1alpha1.CapacityPlanStatus{
+		Updated: &updated, Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: v1alpha1.CapacityResource{Advice: "OrderNow"}}},
+	}, "")
+	if text := body(t, get(handler(source), "GET", "/")); !strings.Contains(text, "Forecast</a> of 2 Oct, 08:05 UTC") {
+		t.Errorf("the date of the forecast is not on the page:\n%s", text)
+	}
+	if text := body(t, get(handler(source), "GET", "/?format=json")); !strings.Contains(strings.ReplaceAll(text, " ", ""), `"orderNodesForecast":"2026-10-02T08:05:00Z"`) {
+		t.Errorf("the date of the forecast is not in JSON:\n%s", text)
 	}
 }
 
