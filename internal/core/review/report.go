@@ -300,7 +300,7 @@ func (r *Report) summarize() {
 		row := &r.Rows[i]
 		workloads[row.Workload] = workloads[row.Workload] || row.Risk >= SeverityMedium
 		pods[row.Workload] = max(pods[row.Workload], len(row.Places))
-		if row.Confidence == None {
+		if row.Confidence == None || !row.Young.Has.Empty() && !r.IncludeYoung {
 			s.Young++
 		}
 		if row.Evidence.Lacking() != "" {

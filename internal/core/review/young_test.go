@@ -68,3 +68,14 @@ func TestYoung_followedByHPA_targetOfTheHPAIsNamedOnlyIfItCounts(t *testing.T) {
 		}
 	}
 }
+
+// A container that has only a young recommendation is one without, also if its usage was read for minutes.
+func TestYoung_provisional_countsAsWithoutRecommendation(t *testing.T) {
+	for _, included := range []bool{false, true} {
+		s := subject("web", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(200, gib/2))
+		s.Evidence = &Evidence{From: now.Add(-2 * time.Minute), To: now, Samples: 3, Hours: 1, Provisional: true}
+		if got := New(Config{Now: now, IncludeYoung: included}, []Subject{s}).Summary.Young; (got == 0) != included {
+			t.Errorf("included %v: %d containers without a recommendation", included, got)
+		}
+	}
+}
