@@ -22,6 +22,21 @@ func TestToExplain_names_areWordsForAShell(t *testing.T) {
 	}
 }
 
+// OpenKruise has kinds with names of Kubernetes. The command explains theirs, and not one of Kubernetes that may not exist.
+func TestToExplain_kindOfAnotherGroup_isFound(t *testing.T) {
+	w := cluster.Workload{Group: "apps.kruise.io", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	got := toExplain(w)
+	r, err := parseReference(strings.Fields(got)[2:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.namespace = "shop"
+	found, err := find(r, cluster.NewSnapshot([]*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "db-0"}, Top: w}}, nil), controllers{})
+	if err != nil || found.Workload != w {
+		t.Errorf("%s: got %v, %v", got, found.Workload, err)
+	}
+}
+
 // The command that lists all workloads lists those of the same namespace.
 func TestNeeds_moreThanFit_commandHasTheNamespace(t *testing.T) {
 	for namespace, want := range map[string]string{"": "1 more: podfit explain -o json\n", "shop": "1 more: podfit explain -o json -n shop\n"} {

@@ -292,7 +292,9 @@ func command(w cluster.Workload) string {
 	if w.IsZero() {
 		return ""
 	}
-	named := func(k kind) bool { return k.of == explanation.OfWorkload && k.workload.Kind == w.Kind }
+	named := func(k kind) bool {
+		return k.of == explanation.OfWorkload && k.workload == cluster.Workload{Group: w.Group, Kind: w.Kind}
+	}
 	if i := slices.IndexFunc(kinds, named); i >= 0 {
 		return kinds[i].names[0] + "/" + w.Name
 	}
