@@ -401,6 +401,20 @@ func TestWorkload_explanation_isOnThePageByTopic(t *testing.T) {
 	}
 }
 
+// A message or a name with characters that change the direction of text does not make a command look like another one.
+func TestWorkload_explanationTurnsTextAround_charactersAreLeftOut(t *testing.T) {
+	const turn = "\u202e"
+	e := web.Explanation{Tags: []string{turn}, Sections: []document.Section{
+		{Title: "Now", List: []string{turn + "message"}}, {Title: "You", Parts: []document.Section{{Text: []string{turn}, Command: "kubectl get 'x" + turn + "'"}}},
+	}}
+	h := web.New(web.Config{Source: webtest.Small(), Explain: explained(e)})
+	for _, query := range []string{"", "?save=1"} {
+		if text := body(t, get(h, "GET", "/workloads/shop/Deployment/cart"+query)); strings.Contains(text, turn) || !strings.Contains(text, "kubectl get") {
+			t.Errorf("%q: the page turns text around, or has no command:\n%s", query, text)
+		}
+	}
+}
+
 // explained is an explainer with a fixed explanation.
 type explained web.Explanation
 
