@@ -16,7 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
-	document "podfit.dev/podfit/internal/edge/report/page"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // functions are those that templates call.

@@ -29,9 +29,9 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
-	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // pages are the paths of all pages of the small fixture.

@@ -13,8 +13,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // Options control what a report shows.
