@@ -6,6 +6,7 @@ package look
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ var inline = regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<script[^>]*>[^<]`)
 // charts.
 func TestStyle_pageAndReports_haveOneSource(t *testing.T) {
 	var styles, templates, charts int
-	err := filepath.WalkDir(filepath.Join("..", "edge"), func(path string, entry fs.DirEntry, err error) error {
+	count := func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.Contains(path, "testdata") {
 			return err
 		}
@@ -49,7 +50,8 @@ func TestStyle_pageAndReports_haveOneSource(t *testing.T) {
 			}
 		}
 		return nil
-	})
+	}
+	err := errors.Join(filepath.WalkDir(filepath.Join("..", "edge"), count), filepath.WalkDir("page", count))
 	if err != nil || styles != 2 || templates < 9 || charts != 1 {
 		t.Errorf("%d styles, %d templates, %d libraries of charts, error %v", styles, templates, charts, err)
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // pages are all pages of the small fixture, by the name of their picture.

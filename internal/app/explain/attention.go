@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -31,6 +32,7 @@ type needs struct {
 	Attention []need          `json:"attention"` // most severe first
 	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
 	Missing   []string        `json:"missing,omitempty"`
+	namespace string          // "": all
 }
 
 // A need is a workload that needs attention.
@@ -61,10 +63,10 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	o, missing := c.judge(ctx, clients, world)
-	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...)}
+	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
 	l.Unjudged, _ = o.Lacks()
 	for _, row := range o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows {
-		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, "podfit explain " + command(row.Workload) + " -n " + row.Workload.Namespace})
+		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, toExplain(row.Workload)})
 	}
 	if c.Output == "json" {
 		e := json.NewEncoder(out)
@@ -74,6 +76,11 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 	}
 	_, err = io.WriteString(out, l.text())
 	return err
+}
+
+// toExplain returns the command that explains a workload.
+func toExplain(w cluster.Workload) string {
+	return "podfit explain " + wording.ShellWord(command(w)) + " -n " + wording.ShellWord(w.Namespace)
 }
 
 // text returns the list for a terminal with 80 columns.
@@ -86,7 +93,11 @@ func (l *needs) text() string {
 		p.Text.WriteString("    " + terminal.Plain(n.Command) + "\n") // on one line, to be copied
 	}
 	if more := len(l.Attention) - maxListed; more > 0 {
-		p.Line(fmt.Sprintf("%d more: podfit explain -o json", more))
+		in := ""
+		if l.namespace != "" {
+			in = " -n " + l.namespace
+		}
+		p.Line(fmt.Sprintf("%d more: podfit explain -o json%s", more, in))
 	}
 	for _, u := range l.Unjudged {
 		p.Line("Not judged: " + wording.Count(u.Workloads, "workload") + " (" + terminal.Plain(u.Why) + ")")

@@ -121,25 +121,37 @@ func (n notFound) Error() string { return n.text + n.hint }
 
 // namespacesWith returns the other namespaces that have an object as a reference says.
 func namespacesWith(r reference, s *cluster.Snapshot, w finder) (in []string) {
-	candidates := map[string]bool{}
-	note := func(namespace string, names ...string) {
-		if slices.Contains(names, r.name) {
-			candidates[namespace] = true
+	type objects struct {
+		pods        []*cluster.Pod
+		autoscalers []*cluster.Autoscaler
+	}
+	candidates := map[string]*objects{} // by namespace, with its pods and VPAs that have the name
+	of := func(namespace string) *objects {
+		if candidates[namespace] == nil {
+			candidates[namespace] = new(objects)
 		}
+		return candidates[namespace]
 	}
 	for _, p := range s.Pods {
-		note(p.Namespace, p.Name, p.Controller.Name, p.Top.Name)
+		if p.Name == r.name || p.Controller.Name == r.name || p.Top.Name == r.name {
+			of(p.Namespace).pods = append(of(p.Namespace).pods, p)
+		}
 	}
 	for _, a := range s.Autoscalers {
-		note(a.Namespace, a.Name, a.Target.Name)
+		if a.Name == r.name || a.Target.Name == r.name {
+			of(a.Namespace).autoscalers = append(of(a.Namespace).autoscalers, a)
+		}
 	}
 	for i := range kinds {
 		for _, known := range w.Workloads(kinds[i].workload.Group, kinds[i].workload.Kind, "") {
-			note(known.Namespace, known.Name)
+			if known.Name == r.name {
+				of(known.Namespace)
+			}
 		}
 	}
 	for _, r.namespace = range slices.Sorted(maps.Keys(candidates)) {
-		if _, err := findKind(r, s, w); err == nil {
+		found := of(r.namespace)
+		if _, err := findKind(r, cluster.NewSnapshot(found.pods, found.autoscalers), w); err == nil {
 			in = append(in, r.namespace)
 		}
 	}
@@ -292,7 +304,9 @@ func command(w cluster.Workload) string {
 	if w.IsZero() {
 		return ""
 	}
-	named := func(k kind) bool { return k.of == explanation.OfWorkload && k.workload.Kind == w.Kind }
+	named := func(k kind) bool {
+		return k.of == explanation.OfWorkload && k.workload == cluster.Workload{Group: w.Group, Kind: w.Kind}
+	}
 	if i := slices.IndexFunc(kinds, named); i >= 0 {
 		return kinds[i].names[0] + "/" + w.Name
 	}

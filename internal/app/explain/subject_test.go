@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,27 @@ func TestFind_inManyNamespaces_errorNamesSome(t *testing.T) {
 	_, err := find(reference{kind: "vpa", name: "web", namespace: "shop"}, cluster.NewSnapshot(nil, vpas), controllers{})
 	if want := `there is no VPA "web" in namespace shop; found in a, b, c and 2 more: podfit explain vpa/web -n a`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// The search in other namespaces reads each pod a few times, and not once for each namespace.
+func TestFind_nameInManyNamespaces_searchIsLinear(t *testing.T) {
+	const namespaces = 200
+	var pods []*cluster.Pod
+	for n := range namespaces {
+		in := fmt.Sprint("team-", n)
+		for i := range 10 {
+			pods = append(pods, &cluster.Pod{Key: cluster.Key{Namespace: in, Name: fmt.Sprint("web-", i)}, Top: cluster.Workload{Kind: "Deployment", Namespace: in, Name: "web"}})
+		}
+	}
+	s := cluster.NewSnapshot(pods, nil)
+	allocations := testing.AllocsPerRun(1, func() {
+		if _, err := find(reference{kind: "rollout", name: "web", namespace: "shop"}, s, controllers{}); err == nil {
+			t.Error("a Deployment was found as a Rollout")
+		}
+	})
+	if most := 50.0 * float64(len(pods)); allocations > most {
+		t.Errorf("%.0f allocations for %d pods, want at most %.0f", allocations, len(pods), most)
 	}
 }
 

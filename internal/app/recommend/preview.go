@@ -6,6 +6,7 @@ package recommend
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -21,10 +22,10 @@ type preview struct {
 	columns, rows, lines int // the size of the terminal, and the lines above the cursor, when the table was drawn
 }
 
-// newPreview returns a preview, nil unless a person reads a table on a terminal.
+// newPreview returns a preview, nil unless a person reads a table on a terminal that knows control sequences.
 func (j *job) newPreview() *preview {
 	_, rows, terminal := process.TerminalSize(j.streams.Out)
-	if !terminal || rows < 4 || j.config.Quiet || j.config.Output != "table" && j.config.Output != "wide" {
+	if !terminal || rows < 4 || os.Getenv("TERM") == "dumb" || j.config.Quiet || j.config.Output != "table" && j.config.Output != "wide" {
 		return nil
 	}
 	return &preview{out: j.streams.Out}

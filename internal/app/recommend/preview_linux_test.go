@@ -130,3 +130,15 @@ func TestPreview_terminalIsResized_nothingIsOverwritten(t *testing.T) {
 		t.Error("the old lines would be removed later")
 	}
 }
+
+// A terminal that knows no control sequences, such as the shell of an editor, gets no preview: it would show them, and each table again.
+func TestPreview_terminalWithoutControlSequences_noPreview(t *testing.T) {
+	for name, wanted := range map[string]bool{"xterm": true, "": true, "dumb": false} {
+		t.Setenv("TERM", name)
+		j := job{config: Config{Output: "table"}}
+		_, j.streams.Out = openTerminal(t)
+		if got := j.newPreview() != nil; got != wanted {
+			t.Errorf("TERM=%q: preview %v, want %v", name, got, wanted)
+		}
+	}
+}

@@ -133,7 +133,7 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	if kept.IsKept() {
 		out.By = kept.By
 	}
-	if kept.Reason == FollowsHPA {
+	if r.FollowedByHPA(res) {
 		out.By = kept.By
 		out.HPATarget = kept.Percent
 	}
@@ -166,7 +166,7 @@ func (r *Row) Why(now time.Time) string {
 		parts = append(parts, "young: "+basis)
 	}
 	for i, res := range cluster.All {
-		if r.Kept[i].Reason == FollowsHPA {
+		if r.FollowedByHPA(res) {
 			parts = append(parts, fmt.Sprintf("set the %s target of HPA %s to %d %%", wording.Name(res), r.Kept[i].By, r.Kept[i].Percent))
 		}
 	}

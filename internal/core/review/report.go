@@ -89,6 +89,11 @@ func (r *Row) Applies(res cluster.Resource) bool {
 // OnlyShown reports whether the recommendation for a request is young and not applied.
 func (r *Row) OnlyShown(res cluster.Resource) bool { return r.Young.Has.Has(res) && !r.Applies(res) }
 
+// FollowedByHPA reports whether the target of an HPA must be changed with a request.
+func (r *Row) FollowedByHPA(res cluster.Resource) bool {
+	return r.Applies(res) && r.KeptFor(res).Reason == FollowsHPA
+}
+
 // Changes reports whether the request or limit of a resource in the pod template changes.
 func (r *Row) Changes(res cluster.Resource) bool {
 	from := r.Declared()
@@ -295,7 +300,7 @@ func (r *Report) summarize() {
 		row := &r.Rows[i]
 		workloads[row.Workload] = workloads[row.Workload] || row.Risk >= SeverityMedium
 		pods[row.Workload] = max(pods[row.Workload], len(row.Places))
-		if row.Confidence == None {
+		if row.Confidence == None || !row.Young.Has.Empty() && !r.IncludeYoung {
 			s.Young++
 		}
 		if row.Evidence.Lacking() != "" {

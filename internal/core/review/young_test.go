@@ -4,6 +4,7 @@
 package review
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,31 @@ func TestYoung_totals_haveItOnlyIfAskedFor(t *testing.T) {
 		if counts := r.Summary.Freed.CPU == 1600; counts != included || r.Summary.Unjudged != 1 || row.OnlyShown(cluster.CPU) == included ||
 			row.Changes(cluster.CPU) != included || (record.CPU.Target != "") != included || (record.CPU.NewRequest == "200m") != included || (row.Waste > Harmless) != included {
 			t.Errorf("included %v: summary %+v, record %+v", included, r.Summary, record)
+		}
+	}
+}
+
+// A young recommendation is no reason to change the target of an HPA, unless it counts.
+func TestYoung_followedByHPA_targetOfTheHPAIsNamedOnlyIfItCounts(t *testing.T) {
+	for _, included := range []bool{false, true} {
+		s := subject("web", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(200, gib/2))
+		s.Evidence.Hours = 5
+		s.Kept[0] = Kept{Reason: FollowsHPA, By: "web", Percent: 350}
+		row := &New(Config{Now: now, IncludeYoung: included}, []Subject{s}).Rows[0]
+		record := row.Record(now, &Prices{})
+		if strings.Contains(record.Why, "HPA") != included || (record.CPU.HPATarget == 350) != included {
+			t.Errorf("included %v: why %q, target of the HPA %d", included, record.Why, record.CPU.HPATarget)
+		}
+	}
+}
+
+// A container that has only a young recommendation is one without, also if its usage was read for minutes.
+func TestYoung_provisional_countsAsWithoutRecommendation(t *testing.T) {
+	for _, included := range []bool{false, true} {
+		s := subject("web", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(200, gib/2))
+		s.Evidence = &Evidence{From: now.Add(-2 * time.Minute), To: now, Samples: 3, Hours: 1, Provisional: true}
+		if got := New(Config{Now: now, IncludeYoung: included}, []Subject{s}).Summary.Young; (got == 0) != included {
+			t.Errorf("included %v: %d containers without a recommendation", included, got)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/look/chart"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // WriteHTML writes the report as one self-contained page: no scripts, and no fonts or images from other servers.

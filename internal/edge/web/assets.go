@@ -17,9 +17,9 @@ import (
 	"strings"
 	"sync"
 
-	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/look"
 	"podfit.dev/podfit/internal/look/chart"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 //go:generate go test . -run TestFiles_packed -update

@@ -97,8 +97,9 @@ type overviewView struct {
 	Money       float64             `json:"requestsFreedMoneyPerMonth,omitempty"`
 	Removable   int                 `json:"nodesThatCouldGo,omitempty"`
 	Already     int                 `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
-	Orders      []planLine          `json:"orderNodes,omitempty"` // pools that need nodes at a known date
-	Counts      *overview.Counts    `json:"lastDay,omitempty"`    // nil if it is not known what podfit did
+	Orders      []planLine          `json:"orderNodes,omitempty"`        // pools that need nodes at a known date
+	Forecast    time.Time           `json:"orderNodesForecast,omitzero"` // when the dates were computed
+	Counts      *overview.Counts    `json:"lastDay,omitempty"`           // nil if it is not known what podfit did
 	Since       time.Time           `json:"activitySince,omitzero"`
 	From        string              `json:"activityFrom"`
 	Activity    []entryView         `json:"activity"`
@@ -206,6 +207,9 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	if plan := planViewOf(s); v.All && plan != nil {
 		view.Orders = slices.DeleteFunc(plan.Rows, func(l planLine) bool { return l.OrderBy == "" && !l.Urgent })
+		if len(view.Orders) > 0 {
+			view.Forecast = plan.Updated
+		}
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
 	if !s.NoActivity {

@@ -16,6 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // functions are those that templates call.
@@ -177,7 +178,7 @@ func render(name string, p *page) ([]byte, error) {
 	if err := bundled().templates.ExecuteTemplate(&out, name+".html", p); err != nil {
 		return nil, fmt.Errorf("render page %s: %w", name, err)
 	}
-	return out.Bytes(), nil
+	return document.Plain(out.Bytes()), nil
 }
 
 func (h *handler) showJSON(w http.ResponseWriter, r *http.Request, data any) {

@@ -23,7 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/recommend"
-	document "podfit.dev/podfit/internal/edge/report/page"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // A State is what is known about the cluster at one time.

@@ -22,14 +22,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
-	document "podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // pages are the paths of all pages of the small fixture.
@@ -360,6 +362,21 @@ func TestOverview_nodesMustBeOrdered_dateIsNamed(t *testing.T) {
 	}
 }
 
+// An order has the date of its forecast: the recommender that writes it may have stopped long ago.
+func TestOverview_nodesMustBeOrdered_dateOfTheForecastIsNamed(t *testing.T) {
+	source := webtest.Small()
+	updated := metav1.Date(2026, 10, 2, 8, 5, 0, 0, time.UTC)
+	source.SetPlan(&v1alpha1.CapacityPlanStatus{
+		Updated: &updated, Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: v1alpha1.CapacityResource{Advice: "OrderNow"}}},
+	}, "")
+	if text := body(t, get(handler(source), "GET", "/")); !strings.Contains(text, "Forecast</a> of 2 Oct, 08:05 UTC") {
+		t.Errorf("the date of the forecast is not on the page:\n%s", text)
+	}
+	if text := body(t, get(handler(source), "GET", "/?format=json")); !strings.Contains(strings.ReplaceAll(text, " ", ""), `"orderNodesForecast":"2026-10-02T08:05:00Z"`) {
+		t.Errorf("the date of the forecast is not in JSON:\n%s", text)
+	}
+}
+
 // What podfit explain says stands on the page by topic: what is now, what is next for each pod, why, what if, and what to do.
 func TestWorkload_explanation_isOnThePageByTopic(t *testing.T) {
 	e := web.Explanation{Tags: []string{"small CPU limit"}, Sections: []document.Section{
@@ -381,6 +398,20 @@ func TestWorkload_explanation_isOnThePageByTopic(t *testing.T) {
 			t.Fatalf("no %q after %q in\n%s", want, text[max(0, at-100):at], text)
 		}
 		at += next
+	}
+}
+
+// A message or a name with characters that change the direction of text does not make a command look like another one.
+func TestWorkload_explanationTurnsTextAround_charactersAreLeftOut(t *testing.T) {
+	const turn = "\u202e"
+	e := web.Explanation{Tags: []string{turn}, Sections: []document.Section{
+		{Title: "Now", List: []string{turn + "message"}}, {Title: "You", Parts: []document.Section{{Text: []string{turn}, Command: "kubectl get 'x" + turn + "'"}}},
+	}}
+	h := web.New(web.Config{Source: webtest.Small(), Explain: explained(e)})
+	for _, query := range []string{"", "?save=1"} {
+		if text := body(t, get(h, "GET", "/workloads/shop/Deployment/cart"+query)); strings.Contains(text, turn) || !strings.Contains(text, "kubectl get") {
+			t.Errorf("%q: the page turns text around, or has no command:\n%s", query, text)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
-	document "podfit.dev/podfit/internal/edge/report/page"
+	document "podfit.dev/podfit/internal/look/page"
 )
 
 // workloadPage is the page of one workload.

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	core "podfit.dev/podfit/internal/core/capacity"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/look/chart"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // charts returns the forecast of a resource: the band, the expected line, and the capacity. There is none without a forecast.

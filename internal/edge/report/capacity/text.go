@@ -13,9 +13,9 @@ import (
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/chart"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // date returns a day for people: "9 Dec", with the year if it is not the present one.

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/capacity"
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // A Report is a capacity plan and what a reader should know about it.

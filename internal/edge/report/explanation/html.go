@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/rationale"
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // WriteHTML writes an explanation as one file without scripts, which loads nothing.

@@ -13,8 +13,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // Options control what a report shows.
@@ -515,6 +515,8 @@ func changed(row *core.Row, res cluster.Resource) string {
 	switch {
 	case row.OnlyShown(res) && had:
 		return wording.Cell(res, before) + ", young " + wording.Cell(res, young)
+	case row.OnlyShown(res) && len(row.Places) == 0:
+		return "young " + wording.Cell(res, young)
 	case row.OnlyShown(res):
 		return "none, young " + wording.Cell(res, young)
 	case kept.IsKept() && row.Confidence > core.None:

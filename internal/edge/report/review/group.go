@@ -11,7 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // groupTable returns the totals by group.

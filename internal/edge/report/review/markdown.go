@@ -6,7 +6,7 @@ package review
 import (
 	"strings"
 
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // markdown writes the report for a pull request or a wiki.

@@ -8,8 +8,8 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/review"
-	"podfit.dev/podfit/internal/edge/report/page"
 	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // Formats returns the names of all formats.

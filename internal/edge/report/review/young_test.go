@@ -103,3 +103,13 @@ func TestYoung_programs_getNumberInItsOwnFieldsOnly(t *testing.T) {
 		}
 	}
 }
+
+// A trace has no requests. A young number of it does not say that there are none.
+func TestYoung_requestsAreNotKnown_numberIsAlone(t *testing.T) {
+	s := subject(deploy("web", "new"), "app", 0, cluster.Resources{}, cluster.Resources{}, cluster.Amounts(51, 61*mib))
+	s.Evidence.From, s.Evidence.Hours = now.Add(-3*time.Hour), 3
+	got := written(t, "table", core.New(core.Config{Profiles: []string{"balanced"}, Now: now}, []core.Subject{s}), Options{})
+	if !strings.Contains(got, "young 51m") || strings.Contains(got, "none,") {
+		t.Errorf("got\n%s", got)
+	}
+}

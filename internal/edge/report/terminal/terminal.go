@@ -13,7 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // Width returns the number of columns that a text takes. Some letters take two, and accents none.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/report/page"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 func TestTable_wideLettersAndLongCells_areAlignedAndCut(t *testing.T) {

@@ -115,11 +115,16 @@ func Write(w io.Writer, d *Document) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	_, err = w.Write(bytes.Map(func(r rune) rune {
+	_, err = w.Write(Plain(out.Bytes()))
+	return err
+}
+
+// Plain returns HTML without control characters and characters that change the direction of text.
+func Plain(html []byte) []byte {
+	return bytes.Map(func(r rune) rune {
 		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 			return -1
 		}
 		return r
-	}, out.Bytes()))
-	return err
+	}, html)
 }
