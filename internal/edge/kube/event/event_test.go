@@ -156,22 +156,41 @@ func TestRecorder_secondResizeOfAPod_eventHasItsOwnReasonAndAmounts(t *testing.T
 		Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7", Top: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
 		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 512<<20)}},
 	}
-	for i, to := range []int64{109, 300} {
+	for i, tt := range []struct {
+		to     int64
+		change string
+	}{{109, "app CPU 400m → 109m"}, {300, "app CPU 400m → 300m"}, {400, ""}} { // the last one changes only limits
 		d := &decision.Decision{
 			Pod: p, Autoscaler: &cluster.Autoscaler{Key: kubetest.WebKey}, Do: decision.Resize,
-			With:   []policy.Fitted{{Container: "app", Requests: cluster.Amounts(to, 512<<20)}},
-			Reason: decision.Reason{Code: decision.AboveRange, Container: "app", Resource: cluster.CPU, From: 400, To: to},
+			With:   []policy.Fitted{{Container: "app", Requests: cluster.Amounts(tt.to, 512<<20)}},
+			Reason: decision.Reason{Code: decision.AboveRange, Container: "app", Resource: cluster.CPU, From: 400, To: tt.to},
 		}
 		r.Changed(d)
 		kubetest.Eventually(t, "the event is sent", func() bool { return kept.count() == i+1 })
 		want := overview.EntryOf(time.Time{}, d)
 		got := entryOfEvent(kept.last(t))
 		got.At = time.Time{}
-		if got != want || want.Change != fmt.Sprintf("app CPU 400m → %dm", to) || want.Workload != p.Top {
+		if got != want || want.Change != tt.change || want.Workload != p.Top {
 			t.Errorf("event %d: the page gets\n%+v, want\n%+v", i, got, want)
 		}
 	}
 	r.Stop()
+}
+
+// Anyone who may write events can write annotations of any length. An amount that is cut off is marked.
+func TestEntryOfEvent_longAndInvalidAnnotations_areCutAndMarked(t *testing.T) {
+	change := strings.Repeat("a CPU 400m → 1000m, ", 100)
+	e := &corev1.Event{Reason: InPlaceResizedByVPA, InvolvedObject: corev1.ObjectReference{Namespace: "shop", Name: "web-1-0"}}
+	for _, workload := range []string{"apps/Deployment", "//", "apps//web", "apps/Deployment/", "a/b/c/d"} {
+		e.Annotations = map[string]string{annotationChange: change, annotationWorkload: workload}
+		got := entryOfEvent(e)
+		if !strings.HasSuffix(got.Change, "…") || len(got.Change) > maxAnnotation+len("…") {
+			t.Errorf("the change of %d bytes ends with %q", len(got.Change), got.Change[len(got.Change)-20:])
+		}
+		if !got.Workload.IsZero() {
+			t.Errorf("%q is the workload %v", workload, got.Workload)
+		}
+	}
 }
 
 // keptEvents is an API server that keeps one event.

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -136,16 +137,13 @@ const (
 	maxAnnotation = 1024 // bytes of an annotation that are read, as of the text of an event
 )
 
-// annotationsOf returns the annotations of the event about a change.
+// annotationsOf returns the annotations of the event about a change. None is left out, because a patch keeps those that it does not name.
 func annotationsOf(d *decision.Decision) map[string]string {
 	e := overview.EntryOf(time.Time{}, d)
-	out := map[string]string{annotationReason: e.Reason, annotationText: e.Text, annotationWorkload: strings.Join([]string{e.Workload.Group, e.Workload.Kind, e.Workload.Name}, "/")}
-	for key, value := range map[string]string{annotationChange: e.Change, annotationVPA: e.VPA} {
-		if value != "" {
-			out[key] = value
-		}
+	return map[string]string{
+		annotationReason: e.Reason, annotationText: e.Text, annotationChange: e.Change, annotationVPA: e.VPA,
+		annotationWorkload: strings.Join([]string{e.Workload.Group, e.Workload.Kind, e.Workload.Name}, "/"),
 	}
-	return out
 }
 
 // acts are what events about pods report.
@@ -154,15 +152,14 @@ var acts = map[string]decision.Act{EvictedByVPA: decision.Evict, InPlaceResizedB
 // entryOfEvent returns what an event reports. Events of upstream and of earlier versions have no annotations.
 func entryOfEvent(e *corev1.Event) overview.Entry {
 	read := func(key string) string {
-		value := e.Annotations[key]
-		return strings.Clone(strings.ToValidUTF8(value[:min(len(value), maxAnnotation)], ""))
+		return wording.Shortened(strings.ToValidUTF8(e.Annotations[key], ""), maxAnnotation)
 	}
 	out := overview.Entry{
 		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}, Act: cmp.Or(acts[e.Reason], decision.Leave).String(),
 		Reason: cmp.Or(read(annotationReason), e.Reason), Text: cmp.Or(read(annotationText), strings.TrimSpace(e.Message)),
 		Change: read(annotationChange), VPA: read(annotationVPA),
 	}
-	if of := strings.Split(read(annotationWorkload), "/"); len(of) == 3 {
+	if of := strings.Split(read(annotationWorkload), "/"); len(of) == 3 && of[1] != "" && of[2] != "" {
 		out.Workload = cluster.Workload{Group: of[0], Kind: of[1], Namespace: out.Pod.Namespace, Name: of[2]}
 	}
 	return out
