@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
+// The widths of texts, in columns.
 const (
 	Usual    = 80 // the width of a text that is not for a terminal
 	narrow   = 40 // the least width: with less, hardly a word fits beside the indents
