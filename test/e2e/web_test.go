@@ -187,7 +187,7 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 	}
 	p.eventually("the activity has the reason and the amounts of a resize of another process", resized, func(context.Context) error {
 		status, body, err := fetched(t.Context(), address, "/activity?format=json&action=resize", one)
-		for _, want := range []string{`"reason":"BelowRange"`, "app CPU 100m → 350m", "is below the lower bound", `"workload":"Deployment/changed"`} {
+		for _, want := range []string{`"reason": "BelowRange"`, "app CPU 100m → 350m", "is below the lower bound", `"workload": "Deployment/changed"`} {
 			if err == nil && !strings.Contains(body, want) {
 				err = fmt.Errorf("status %d, no %s in %s", status, want, body)
 			}
