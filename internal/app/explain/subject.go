@@ -113,7 +113,7 @@ func find(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, erro
 	return out, not
 }
 
-// A notFound is the error that no object is as a reference says.
+// A notFound is the error for a reference to an object that does not exist.
 type notFound struct{ text, hint string }
 
 // Error implements error.
