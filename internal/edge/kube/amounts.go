@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -97,6 +98,14 @@ func SignedAmount(res cluster.Resource, q resource.Quantity) int64 {
 
 // Bounded returns v, or the nearest value from 0 to MostAmount.
 func Bounded(v int64) int64 { return min(max(v, 0), MostAmount) }
+
+// ParseQuantity parses a quantity that a user has written, unless that could take minutes.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	if err := v1.CheckQuantity(text); err != nil {
+		return resource.Quantity{}, err
+	}
+	return resource.ParseQuantity(text)
+}
 
 // Quantities returns r as a resource list in upstream's format: CPU as decimal millicores, memory in bytes. It returns nil if r is
 // empty.

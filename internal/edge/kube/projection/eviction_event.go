@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -32,7 +31,7 @@ func MemoryEvictions(e *corev1.Event) []usage.OOM {
 		if resources[i] != string(corev1.ResourceMemory) {
 			continue
 		}
-		used, err := resource.ParseQuantity(usages[i])
+		used, err := kube.ParseQuantity(usages[i])
 		if err != nil {
 			continue
 		}

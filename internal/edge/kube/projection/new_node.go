@@ -132,8 +132,8 @@ func NodeGroup(m metav1.Object) (cluster.NewNode, bool) {
 	if most, err := strconv.Atoi(a[groupMaxSize]); err != nil || most <= 0 || m.GetDeletionTimestamp() != nil {
 		return cluster.NewNode{}, false
 	}
-	cpu, err := resource.ParseQuantity(a[groupCPU])
-	memory, err2 := resource.ParseQuantity(a[groupMemory])
+	cpu, err := kube.ParseQuantity(a[groupCPU])
+	memory, err2 := kube.ParseQuantity(a[groupMemory])
 	n := cluster.NewNode{Size: cluster.Amounts(kube.SignedAmount(cluster.CPU, cpu), kube.SignedAmount(cluster.Memory, memory))}
 	if err != nil || err2 != nil || hasNone(n.Size) {
 		return cluster.NewNode{}, false

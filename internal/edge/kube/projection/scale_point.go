@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -39,7 +37,7 @@ func ScalePoints(annotation string) []cluster.ScalePoint {
 	out := make([]cluster.ScalePoint, 0, len(stored))
 	for _, s := range stored {
 		res, known := cluster.ParseResource(s.Resource)
-		request, err := resource.ParseQuantity(s.Request)
+		request, err := kube.ParseQuantity(s.Request)
 		if !known || err != nil || kube.Amount(res, request) <= 0 || s.Percent <= 0 || s.Set <= 0 || s.Resets < 0 || !kube.HasJSONForm(s.ResetAt) {
 			return nil
 		}
