@@ -374,6 +374,8 @@ var logSections = map[string]struct{ title, remedy string }{
 		"and the permissions of the recommender (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`)."},
 	"internal/app/recommender/contention": {"Recommender: CPU throttling", "The condition `CPUThrottled` stays as it is for an hour and is then removed; other conditions and recommendations are not affected. " +
 		"Check `--prometheus-address`, the credentials, and that Prometheus scrapes the cAdvisor metrics of the kubelets."},
+	"internal/app/recommender/enrollment": {"Recommender: namespaces that opt in", "Other VPAs are not affected. The attribute `reason` names the label or annotation of the namespace to correct, " +
+		"and its valid values. If writes fail, the attribute `error` has the answer of the API server."},
 	"internal/app/recommender/forecast": {"Recommender: capacity plan", "Recommendations are not affected. Install the CRDs (`podfit crds | kubectl apply --server-side --force-conflicts -f -`), and check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`), or set `--capacity-plan=false`. If history cannot be read from Prometheus, check `--prometheus-address`, and that Prometheus scrapes kube-state-metrics."},
 	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +

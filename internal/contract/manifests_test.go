@@ -162,7 +162,15 @@ var rights = map[string][]string{
 	},
 }
 
-// componentRights are those that each folder of deploy/rights adds to the account of the updater.
+// accountOf returns the account to which a folder of deploy/rights adds rights.
+func accountOf(folder string) string {
+	if folder == "namespace-opt-in" {
+		return "vpa-recommender"
+	}
+	return "vpa-updater"
+}
+
+// componentRights are those that each folder of deploy/rights adds.
 var componentRights = map[string][]string{
 	"placeholders": {"cluster core/pods: create delete", "cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get"},
 	"provisioning-requests": {
@@ -172,6 +180,7 @@ var componentRights = map[string][]string{
 	"surges":             {"cluster apps/deployments: patch"},
 	"hpa-targets":        {"cluster autoscaling/horizontalpodautoscalers: patch"},
 	"api-server-metrics": {"cluster /metrics: get"},
+	"namespace-opt-in":   {"cluster autoscaling.k8s.io/verticalpodautoscalers: create delete patch", "cluster core/namespaces: list"},
 }
 
 func TestRBAC_serviceAccounts_haveExactlyTheRequiredPermissions(t *testing.T) {
@@ -197,7 +206,7 @@ func TestRBAC_components_haveExactlyTheRightsOfTheirFeature(t *testing.T) {
 	}
 	for folder, want := range componentRights {
 		got := granted(t, decode(t, "../../deploy/rights/"+folder+"/*.yaml"))
-		for _, account := range []string{"vpa-updater", "podfit"} { // of deploy/ and of deploy/all-in-one
+		for _, account := range []string{accountOf(folder), "podfit"} { // of deploy/ and of deploy/all-in-one
 			if diff := cmp.Diff(want, got[account]); diff != "" || len(got) != 2 {
 				t.Errorf("%s, %s: rights (-want +got)\n%s", folder, account, diff)
 			}

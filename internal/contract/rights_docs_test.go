@@ -27,14 +27,18 @@ func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 	if len(base) != len(accounts) {
 		t.Errorf("deploy/ grants rights to %v, and the page lists those of %v", slices.Sorted(maps.Keys(base)), accounts)
 	}
-	table.WriteString("\n| component of `deploy/rights` | value of the chart | adds to the updater |\n|---|---|---|\n")
+	table.WriteString("\n| component of `deploy/rights` | value of the chart | adds to the updater, or the account that is named |\n|---|---|---|\n")
 	folders, err := filepath.Glob("../../deploy/rights/*")
 	if err != nil || len(folders) == 0 {
 		t.Fatalf("%d folders, %v", len(folders), err)
 	}
 	for _, folder := range folders { // sorted
 		name := filepath.Base(folder)
-		fmt.Fprintf(&table, "| `%s` | `rights.%s` | %s |\n", name, camelCase(name), inWords(granted(t, decode(t, folder+"/*.yaml"))["vpa-updater"]))
+		account, of := accountOf(name), ""
+		if account != "vpa-updater" {
+			of = "`" + account + "`: "
+		}
+		fmt.Fprintf(&table, "| `%s` | `rights.%s` | %s%s |\n", name, camelCase(name), of, inWords(granted(t, decode(t, folder+"/*.yaml"))[account]))
 	}
 	const begin, end = "<!-- rights: written by go test ./internal/contract -update -->\n", "<!-- end of rights -->"
 	const page = "../../docs/scope.md"

@@ -26,9 +26,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	core "podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/capacity"
+	"podfit.dev/podfit/internal/edge/kube/enrollment"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/test/e2e/bed"
 )
@@ -153,7 +155,12 @@ func denial(err error, text string) error {
 // other accounts.
 func TestRights_policiesOnAPIServer_allowPodfitsRequestsAndDenyOthers(t *testing.T) {
 	w := cluster(t)
-	const all = "components: [DEPLOY/rights/placeholders, DEPLOY/rights/surges, DEPLOY/rights/hpa-targets, DEPLOY/rights/oom-rescue]\nresources: [DEPLOY]\n"
+	w.clean(t)
+	defer w.clean(t)
+	if err := w.Apply(t.Context(), "", files(t, "deploy/00-crds.yaml")...); err != nil { // the API server checks the types of a policy only for kinds that it serves
+		t.Fatal(err)
+	}
+	const all = "components: [DEPLOY/rights/placeholders, DEPLOY/rights/surges, DEPLOY/rights/hpa-targets, DEPLOY/rights/namespace-opt-in, DEPLOY/rights/oom-rescue]\nresources: [DEPLOY]\n"
 	for name, f := range map[string]restriction{
 		"kustomize": {build(t, overlay(t, all)), namespace, "vpa-updater"},
 		// kustomize changes the subjects of bindings, and leaves expressions alone.
@@ -198,6 +205,7 @@ func (w *world) checkFence(t *testing.T, f restriction) {
 	w.checkPods(t, updater)
 	w.checkDeployment(t, updater)
 	w.checkHorizontal(t, updater)
+	w.checkAutoscalers(t, w.as(t, f.namespace, strings.TrimSuffix(f.account, "updater")+"recommender"))
 
 	if err := w.Apply(t.Context(), namespace, rescue...); err != nil {
 		t.Fatal(err)
@@ -223,7 +231,7 @@ func (w *world) checkTypes(t *testing.T, all objects) {
 		return found
 	}
 	policies := of[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy")
-	if len(policies) != 3 {
+	if len(policies) != 4 {
 		t.Fatalf("%d policies", len(policies))
 	}
 	for _, p := range policies {
@@ -484,5 +492,34 @@ func (w *world) checkHorizontal(t *testing.T, updater *kube.Clients) {
 	h.Utilization[0].Percent = 45
 	if err := writer.SetTargets(t.Context(), h, map[int]int32{0: 90}, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkAutoscalers sends all writes of VPAs of namespaces that opt in. test/e2e tries what the policy must refuse.
+func (w *world) checkAutoscalers(t *testing.T, recommender *kube.Clients) {
+	t.Helper()
+	client := &enrollment.Client{Clients: recommender}
+	target := core.Workload{Group: "apps", Kind: "Deployment", Namespace: "fenced", Name: "api"}
+	setting := optin.Setting{Mode: core.Off, Profile: "default", Policy: core.ContainerPolicy{Container: "*", MaxAllowed: core.Amounts(1000, 1<<30)}}
+	write := func(ctx context.Context, act, uid string) error {
+		return client.Write(ctx, time.Now(), &optin.Change{Act: act, Target: target, Setting: setting, UID: uid})
+	}
+	until(t, "the recommender creates a VPA", time.Minute, func(ctx context.Context) error { return write(ctx, "create", "") })
+	key := optin.Key(target)
+	created, err := w.Autoscaler(t.Context(), key.Namespace, key.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strange := strings.NewReplacer("name: web", "name: strange", "namespace: shop", "namespace: fenced").Replace(autoscaler)
+	if err := w.ApplyYAML(t.Context(), "fenced", strange); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the policy for VPAs applies", time.Minute, func(ctx context.Context) error {
+		return denial(recommender.Autoscalers.Delete().Namespace("fenced").Resource("verticalpodautoscalers").Name("strange").Param("dryRun", "All").Do(ctx).Error(), "podfit may create, change and delete only VPAs whose label")
+	})
+	for _, act := range []string{"update", "end", "update", "delete"} {
+		if err := write(t.Context(), act, string(created.UID)); err != nil {
+			t.Errorf("%s: %v", act, err)
+		}
 	}
 }

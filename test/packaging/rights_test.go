@@ -17,7 +17,7 @@ import (
 // components are the folders of deploy/rights, by the value of the chart.
 var components = map[string]string{
 	"placeholders": "placeholders", "provisioningRequests": "provisioning-requests", "oomRescue": "oom-rescue", "surges": "surges", "hpaTargets": "hpa-targets",
-	"apiServerMetrics": "api-server-metrics",
+	"apiServerMetrics": "api-server-metrics", "namespaceOptIn": "namespace-opt-in",
 }
 
 // allRights are the assignments of values that add all rights.
@@ -28,7 +28,15 @@ var allRights = func() (out []string) {
 	return out
 }()
 
-// Each component and each value of the chart adds the rights of its folder and no others, to the account of the updater.
+// accountOf returns the end of the name of the account to which a value of the chart adds rights.
+func accountOf(key string) string {
+	if key == "namespaceOptIn" {
+		return "recommender"
+	}
+	return "updater"
+}
+
+// Each component and each value of the chart adds the rights of its folder and no others, to one account.
 func TestRights_eachComponentAndValue_addsItsRights(t *testing.T) {
 	folders, err := os.ReadDir(root + "/deploy/rights")
 	if err != nil {
@@ -43,48 +51,58 @@ func TestRights_eachComponentAndValue_addsItsRights(t *testing.T) {
 		return slices.DeleteFunc(slices.Clone(after), func(right string) bool { return slices.Contains(before, right) })
 	}
 	for key, folder := range components {
-		want := rights(t, files(t, "deploy/rights/"+folder+"/*.yaml"))["vpa-updater"]
+		account := accountOf(key)
+		want := rights(t, files(t, "deploy/rights/"+folder+"/*.yaml"))["vpa-"+account]
 		with := rights(t, build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/rights/"+folder+"]\n")))
 		inOne := rights(t, build(t, overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/all-in-one, DEPLOY/rights/"+folder+"]\n")))
 		charted, chartedOne := rights(t, render(t, "rights."+key+"=true")), rights(t, render(t, "rights."+key+"=true", "mode=single"))
 		for name, got := range map[string][]string{
-			"kustomize":             added(deploy["vpa-updater"], with["vpa-updater"]),
+			"kustomize":             added(deploy["vpa-"+account], with["vpa-"+account]),
 			"kustomize, all-in-one": added(single["podfit"], inOne["podfit"]),
-			"chart":                 added(chart["vpa-vertical-pod-autoscaler-updater"], charted["vpa-vertical-pod-autoscaler-updater"]),
+			"chart":                 added(chart["vpa-vertical-pod-autoscaler-"+account], charted["vpa-vertical-pod-autoscaler-"+account]),
 			"chart, single":         added(one["vpa-vertical-pod-autoscaler"], chartedOne["vpa-vertical-pod-autoscaler"]),
 		} {
+			want := want
+			if base := map[string][]string{"kustomize, all-in-one": single["podfit"], "chart, single": one["vpa-vertical-pod-autoscaler"]}[name]; base != nil {
+				want = added(base, want) // the account has the rights of the updater already, such as to list namespaces
+			}
 			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
 				t.Errorf("%s, %s: deploy/rights (-) and what is added (+)\n%s", folder, name, diff)
 			}
 		}
-		for _, account := range []string{"vpa-recommender", "vpa-admission-controller"} {
-			if diff := cmp.Diff(deploy[account], with[account]); diff != "" {
-				t.Errorf("%s adds rights of %s\n%s", folder, account, diff)
+		for _, other := range []string{"vpa-recommender", "vpa-updater", "vpa-admission-controller"} {
+			if diff := cmp.Diff(deploy[other], with[other]); diff != "" && other != "vpa-"+account {
+				t.Errorf("%s adds rights of %s\n%s", folder, other, diff)
 			}
 		}
 	}
 }
 
 // The policies that restrict the rights apply to the account that has the rights, and to no other of the release.
-func TestRights_policies_restrictTheAccountOfTheUpdater(t *testing.T) {
+func TestRights_policies_restrictTheAccountThatHasTheRights(t *testing.T) {
 	for name, tt := range map[string]struct {
 		objects objects
 		user    string
 	}{
-		"chart":         {render(t, allRights...), "== 'system:serviceaccount:kube-system:vpa-vertical-pod-autoscaler-updater'"},
+		"chart":         {render(t, allRights...), "== 'system:serviceaccount:kube-system:vpa-vertical-pod-autoscaler-ACCOUNT'"},
 		"chart, single": {render(t, append(slices.Clone(allRights), "mode=single")...), "== 'system:serviceaccount:kube-system:vpa-vertical-pod-autoscaler'"},
-		"kustomize":     {files(t, "deploy/rights/*/*.yaml"), ".matches('^system:serviceaccount:[^:]+:(vpa-updater|podfit)$')"},
+		"kustomize":     {files(t, "deploy/rights/*/*.yaml"), ".matches('^system:serviceaccount:[^:]+:(vpa-ACCOUNT|podfit)$')"},
 	} {
 		bound := map[string]bool{}
 		for _, b := range of[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, tt.objects, "ValidatingAdmissionPolicyBinding") {
 			bound[b.Spec.PolicyName] = slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny})
 		}
 		policies := of[admissionregistrationv1.ValidatingAdmissionPolicy](t, tt.objects, "ValidatingAdmissionPolicy")
-		if len(policies) != 3 || len(bound) != 3 {
+		if len(policies) != 4 || len(bound) != 4 {
 			t.Errorf("%s: %d policies and %d bindings", name, len(policies), len(bound))
 		}
 		for _, p := range policies {
-			if c := p.Spec.MatchConditions; len(c) != 1 || !strings.HasSuffix(c[0].Expression, tt.user) || *p.Spec.FailurePolicy != admissionregistrationv1.Fail || !bound[p.Name] {
+			account := "updater"
+			if strings.HasSuffix(p.Name, "namespace-opt-in") {
+				account = "recommender"
+			}
+			user := strings.ReplaceAll(tt.user, "ACCOUNT", account)
+			if c := p.Spec.MatchConditions; len(c) != 1 || !strings.HasSuffix(c[0].Expression, user) || *p.Spec.FailurePolicy != admissionregistrationv1.Fail || !bound[p.Name] {
 				t.Errorf("%s: policy %s has the conditions %+v, and a binding: %t", name, p.Name, c, bound[p.Name])
 			}
 		}
@@ -107,7 +125,7 @@ func TestRights_placeholderImage_isThatOfTheFlagAndThePolicy(t *testing.T) {
 }
 
 func TestRights_onOldKubernetes_areRefusedWithTheRemedy(t *testing.T) {
-	for key, restricted := range map[string]bool{"placeholders": true, "surges": true, "hpaTargets": true, "oomRescue": false, "provisioningRequests": false} {
+	for key, restricted := range map[string]bool{"placeholders": true, "surges": true, "hpaTargets": true, "namespaceOptIn": true, "oomRescue": false, "provisioningRequests": false} {
 		_, err := renderFor("v1.29.4", load(t, folder), vpaRelease(false), values(t, "rights."+key+"=true"))
 		if refused := err != nil && strings.Contains(err.Error(), "rights."+key) && strings.Contains(err.Error(), "1.30"); refused != restricted {
 			t.Errorf("%s: %v", key, err)

@@ -52,3 +52,9 @@ const (
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the
 // record until the pod of the record is removed. podfit writes it together with spec.replicas, and removes it at the end of the surge.
 const AnnotationSurge = "podfit.dev/surge"
+
+// LabelNamespace marks a VerticalPodAutoscaler that podfit maintains for a namespace that opts in. Its value is the name of the namespace.
+const LabelNamespace = "podfit.dev/namespace"
+
+// AnnotationOptInEnded on such a VerticalPodAutoscaler is when podfit saw that the namespace does not opt in any more.
+const AnnotationOptInEnded = "podfit.dev/opt-in-ended"

@@ -143,6 +143,7 @@ oomRescue: oom-rescue
 surges: surges
 hpaTargets: hpa-targets
 apiServerMetrics: api-server-metrics
+namespaceOptIn: namespace-opt-in
 {{- end }}
 
 {{/*

@@ -42,7 +42,7 @@ type FlagGroup struct{ Title, Flags string }
 var FlagGroups = []FlagGroup{
 	{"Which cluster and which objects", `
 		context kubeconfig as namespace all-namespaces vpa-object-namespace ignored-vpa-object-namespaces exclude-namespaces recommender-name kind
-		selector container pool`},
+		selector container pool namespace-opt-in`},
 	{"Dry run and compatibility with upstream", "dry-run compatibility updater-rules feature-gates own-conditions updating-condition"},
 	{"Where usage comes from", `
 		source for trace since until prometheus prometheus-header prometheus-param prometheus-token-file cluster-label history load no-cache storage

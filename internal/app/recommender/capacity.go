@@ -9,11 +9,14 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/contention"
+	"podfit.dev/podfit/internal/app/recommender/enrollment"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
+	client "podfit.dev/podfit/internal/edge/kube/enrollment"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -40,13 +43,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 		}
 		o.Past = past
 	}
-	return func(ctx context.Context) error {
-		if err := world.WaitSynced(ctx); err != nil {
-			return process.Ended(ctx, err)
-		}
-		forecast.New(o).Run(ctx, p)
-		return nil
-	}, nil
+	return afterSync(world, func(ctx context.Context) { forecast.New(o).Run(ctx, p) }), nil
 }
 
 // newObserver returns what reads the CPU throttling of containers, nil if there is no Prometheus.
@@ -76,13 +73,25 @@ func (c *Config) ThrottlingSource() history.PrometheusConfig {
 	return h
 }
 
-// observing returns the work of an observer, nil without one.
-func observing(o *contention.Observer) func(context.Context) error {
-	if o == nil {
+// newEnrollment returns the work that maintains VPAs of namespaces that opt in, nil if it is off. Recommenders with other names run beside the one
+// that does it.
+func newEnrollment(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World, m *Metrics) func(context.Context) error {
+	if !c.OptIn || c.Name != "default" {
 		return nil
 	}
+	return afterSync(world, func(ctx context.Context) {
+		l := enrollment.Loop{World: world, Client: &client.Client{Clients: clients}, Serves: c.Common.Serves, Writes: m.optIn, DryRun: c.ReadOnly, Log: p.Log, Book: optin.Book{}}
+		process.Every(ctx, c.Interval, p.Recovering("namespaceOptIn", l.Pass))
+	})
+}
+
+// afterSync returns work that begins when all resources are listed.
+func afterSync(world *watcher.World, do func(context.Context)) func(context.Context) error {
 	return func(ctx context.Context) error {
-		o.Run(ctx)
+		if err := world.WaitSynced(ctx); err != nil {
+			return process.Ended(ctx, err)
+		}
+		do(ctx)
 		return nil
 	}
 }

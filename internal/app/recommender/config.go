@@ -32,6 +32,7 @@ type Config struct {
 	Workers              int
 	CapacityPlan         bool
 	ExportAdvice         bool
+	OptIn                bool
 	MemorySaver          bool
 	IntegerCPU           bool
 	MaxAllowedCPU        process.Quantity
@@ -104,6 +105,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Workers, "update-worker-count", c.Workers, "Number of workers that write recommendations and checkpoints concurrently. At least 1.")
 	fs.BoolVar(&c.CapacityPlan, "capacity-plan", c.CapacityPlan, "If true, keep the CapacityPlan object up to date: how much of each pool of nodes is requested, and when it will be full. It requires that all namespaces are watched.")
 	fs.BoolVar(&c.ExportAdvice, "export-recommendations", c.ExportAdvice, "If true, serve the recommendations of VPA objects as metrics, with the names that kube-state-metrics uses: 8 series for each container. The leader serves those of the VPAs that it sizes.")
+	fs.BoolVar(&c.OptIn, "namespace-opt-in", c.OptIn, "If true, maintain a VPA for each Deployment, StatefulSet, DaemonSet and CronJob without one in namespaces with the label podfit.dev/autoscale: off, initial, recreate or in-place-or-recreate. It requires the component deploy/rights/namespace-opt-in.")
 	fs.BoolVar(&c.MemorySaver, "memory-saver", c.MemorySaver, "If true, keep usage history only of pods that a VPA targets.")
 	fs.BoolVar(&c.IntegerCPU, "cpu-integer-post-processor-enabled", c.IntegerCPU, "If true, round recommended CPU up to whole cores for containers that are named by the VPA's annotation vpa-post-processor.kubernetes.io/CONTAINER_integerCPU.")
 	fs.Var(&c.MaxAllowedCPU, "container-recommendation-max-allowed-cpu", "Maximum CPU recommended for a container whose VPA sets no maxAllowed for CPU. Empty means no maximum.")

@@ -30,6 +30,7 @@ type Metrics struct {
 	sources    *prometheus.CounterVec
 	quality    qualityMetrics
 	capacity   *forecast.Metrics
+	optIn      *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the recommender.
@@ -59,6 +60,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Number of times that requests and limits of a container were read, by source: pod status or pod spec.", "source"),
 		history: history.NewMetrics(reg),
 		quality: newQualityMetrics(reg), capacity: forecast.NewMetrics(reg),
+		optIn: process.NewCounter(reg, "podfit_namespace_opt_in", "writes_total",
+			"Number of writes of VPAs for namespaces that opt in, by act (create, update, end, delete) and outcome (done, failed).", "act", "outcome"),
 	}
 	reg.MustRegister(m.objects, m.conditions, m.latency, m.execution, m.aggregates)
 	return m

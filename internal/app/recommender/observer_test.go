@@ -14,6 +14,9 @@ import (
 
 	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/derivation"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -39,23 +42,22 @@ func TestNewObserver_flags_readThrottlingOnlyIfAPrometheusIsNamed(t *testing.T) 
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := config.HasPrometheus(); got != c.want || (o != nil) != c.want || (observing(o) != nil) != c.want {
+		if got := config.HasPrometheus(); got != c.want || (o != nil) != c.want {
 			t.Errorf("%s: a Prometheus is named: %t, observer %v, want %t", name, got, o, c.want)
 		}
 	}
 }
 
-// A caller that is stopped gets no error from the work of an observer.
-func TestObserving_ctxEnds_returnsNoError(t *testing.T) {
-	config := Defaults()
-	config.Storage = "prometheus"
-	o, err := newObserver(&config, NewMetrics(prometheus.NewRegistry()), nil, slog.New(slog.DiscardHandler))
+// A caller that is stopped before the cluster is known gets no error, and nothing begins.
+func TestAfterSync_ctxEnds_returnsNoError(t *testing.T) {
+	clients, err := kube.ClientsFor(kubetest.NewFakeAPI(t).Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := observing(o)(ctx); err != nil {
+	work := afterSync(watcher.NewWorld(clients, watcher.Options{Log: slog.New(slog.DiscardHandler)}), func(context.Context) { t.Error("the work began") })
+	if err := work(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -160,7 +160,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		return process.Ended(ctx, r.term(ctx, p))
 	}
-	return process.Together(work, plan, observing(d.observer)), nil
+	return process.Together(work, plan, afterSync(world, d.observer.Run), newEnrollment(c, p, clients, world, m)), nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.

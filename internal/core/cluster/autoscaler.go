@@ -92,6 +92,10 @@ type Autoscaler struct {
 	// Horizontal are the HPAs of the target that depend on requests, sorted. They are not part of the object: see WithHorizontal.
 	Horizontal []*HorizontalAutoscaler
 
+	// OptedIn is true if podfit maintains the autoscaler for its namespace (label podfit.dev/namespace), OptInEnded when that has ended.
+	OptedIn    bool
+	OptInEnded time.Time
+
 	// MakeRoom is the annotation podfit.dev/make-room as written: what may be done to make room for resizes of its pods. "" means that
 	// the flag --make-room applies.
 	MakeRoom string

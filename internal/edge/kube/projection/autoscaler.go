@@ -38,11 +38,13 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 		Guards:     guards(o.Annotations),
 		CPULimits:  cpuLimits(o.Annotations),
 		Learning:   learning(o.Annotations),
+		OptedIn:    o.Labels[v1alpha1.LabelNamespace] == o.Namespace,
 		MakeRoom:   shortAnnotation(o.Annotations[v1.AnnotationMakeRoom]),
 		Mover:      shortAnnotation(o.Annotations[v1.AnnotationMover]),
 
 		PreserveScalePoint: o.Annotations[v1alpha1.AnnotationHPA] == v1alpha1.PreserveScalePoint,
 	}
+	a.OptInEnded, _ = time.Parse(time.RFC3339, o.Annotations[v1alpha1.AnnotationOptInEnded]) // zero if it is invalid
 	if t := o.Spec.TargetRef; t != nil {
 		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
 		a.APIVersion = t.APIVersion

@@ -1,0 +1,111 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package enrollment maintains an autoscaler for each workload of the namespaces that opt in by a label (--namespace-opt-in). Package optin
+// decides; this package reports.
+package enrollment
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/optin"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// world is the state of the cluster.
+type world interface {
+	Autoscalers() []*cluster.Autoscaler
+	Stale(time.Time) []string
+	TargetProblem(*cluster.Autoscaler) (problem string, known bool)
+	Workloads(group, kind, namespace string) []cluster.Workload
+}
+
+// client sends requests.
+type client interface {
+	Namespaces(context.Context) ([]optin.Namespace, error)
+	Write(context.Context, time.Time, *optin.Change) error
+}
+
+// A Loop maintains the autoscalers in one term of leadership. One goroutine owns it.
+type Loop struct {
+	World  world
+	Client client
+	Serves func(namespace string) bool
+	Writes *prometheus.CounterVec
+	DryRun bool // nothing is written
+	Log    *slog.Logger
+	Book   optin.Book
+
+	failing bool                       // the last pass could not read the namespaces, which was logged
+	served  map[string]optin.Namespace // of the last pass
+}
+
+// Pass reads, plans and writes. It does nothing unless all of the cluster is known: what is missing would look deleted.
+func (l *Loop) Pass(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Second) // what is left is written in the next pass
+	defer cancel()
+	if len(l.World.Stale(now)) > 0 {
+		return
+	}
+	all, err := l.Client.Namespaces(ctx)
+	if err != nil && !l.failing && ctx.Err() == nil {
+		l.Log.Warn("VPAs of namespaces that opt in are not maintained", slog.Any("error", err), slog.String("remedy",
+			"kubectl apply -f deploy/rights/namespace-opt-in/namespace-opt-in.yaml (rights.namespaceOptIn=true in the chart), or set --namespace-opt-in=false"))
+	}
+	l.failing = err != nil
+	if l.failing {
+		return
+	}
+	served := map[string]optin.Namespace{}
+	for _, n := range all {
+		if !l.Serves(n.Name) {
+			continue
+		}
+		if n.Problem != "" && n.Problem != l.served[n.Name].Problem {
+			l.Log.Warn("VPAs of a namespace that opts in stay as they are", slog.String("namespace", n.Name), slog.String("reason", n.Problem))
+		}
+		served[n.Name] = n
+	}
+	l.served = served
+	var workloads []cluster.Workload
+	for _, kind := range optin.Kinds {
+		for _, w := range l.World.Workloads(kind[0], kind[1], "") {
+			if problem, known := l.World.TargetProblem(&cluster.Autoscaler{Target: w}); known && problem == "" {
+				workloads = append(workloads, w)
+			}
+		}
+	}
+	for _, c := range l.Book.Plan(now, served, workloads, l.World.Autoscalers()) {
+		if ctx.Err() == nil {
+			l.write(ctx, now, &c)
+		}
+	}
+}
+
+// write sends a change and reports its outcome. In a dry run, it only reports it.
+func (l *Loop) write(ctx context.Context, now time.Time, c *optin.Change) {
+	n := l.Book.Tried(now, c)
+	log := l.Log.With(slog.String("action", c.Act), slog.String("vpa", optin.Key(c.Target).String()), slog.String("workload", c.Target.String()), slog.String("reason", c.Reason))
+	if l.DryRun {
+		log.Info("Would write a VPA of a namespace that opts in")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	outcome := "done"
+	switch err := l.Client.Write(ctx, now, c); {
+	case err != nil:
+		outcome = "failed"
+		log.Warn("Cannot write a VPA of a namespace that opts in; podfit tries again after a back-off of up to an hour", slog.String("error", kube.Answer(err)))
+	case n > 2:
+		log.Warn("The same write of a VPA is needed repeatedly, because another client undoes it or replaces the workload; podfit repeats it after a back-off of up to an hour")
+	default:
+		log.Info("Wrote a VPA of a namespace that opts in")
+	}
+	l.Writes.WithLabelValues(c.Act, outcome).Inc()
+}
