@@ -16,6 +16,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -120,6 +121,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		s.notes = append(s.notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
+	s.noteBare()
 	s.readTemplates(ctx, c, clients)
 	s.readProfiles(ctx, clients)
 	return s, nil
@@ -198,6 +200,19 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 	}
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
+}
+
+// noteBare adds a note with the command that gives VPAs to the workloads of namespaces in which some have none.
+func (s *scene) noteBare() {
+	var bare []string
+	for _, w := range s.workloads {
+		if ns := w.key.Namespace; w.vpa == nil && slices.Contains(optin.Kinds, [2]string{w.key.Group, w.key.Kind}) && !strings.HasPrefix(ns, "kube-") && !slices.Contains(bare, ns) {
+			bare = append(bare, ns)
+		}
+	}
+	if len(bare) > 0 && s.hasVPAs() {
+		s.notes = append(s.notes, "Some workloads have no VPA. If podfit runs with --namespace-opt-in, this creates them: kubectl label namespace "+strings.Join(bare[:min(len(bare), 5)], " ")+" podfit.dev/autoscale=off")
+	}
 }
 
 // governing returns the VPA that governs a workload, or the oldest if none changes pods.

@@ -58,6 +58,16 @@ func TestWorkloads_withoutVPA_areListed(t *testing.T) {
 	}
 }
 
+func TestWorkloads_ofANamespaceWithoutVPA_haveTheCommandThatCreatesThem(t *testing.T) {
+	const command = "kubectl label namespace shop podfit.dev/autoscale=off"
+	h := handler(webtest.Bare())
+	for path, want := range map[string]int{"/workloads?namespace=shop": 1, "/workloads": 0, "/workloads/shop/Deployment/bare": 1} {
+		if n := strings.Count(body(t, get(h, "GET", path)), command); n != want {
+			t.Errorf("%s has the command %d times, want %d", path, n, want)
+		}
+	}
+}
+
 func TestNodes_capacityPlan_datesAndAdviceAreShown(t *testing.T) {
 	source := webtest.Small()
 	contains(t, "the plan", body(t, get(handler(source), "GET", "/nodes")), "Forecast of capacity", "CapacityPlan of 22 Nov, 03:14 UTC", "154 of 192 (80 %)",
