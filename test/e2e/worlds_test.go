@@ -46,6 +46,7 @@ var durations = map[string]int{
 	"TestUpdater_killedAfterTheChangeOfACanary_othersFollow":      380,
 	"TestPodfit_metricsAPIDown_keepsRecommendations":              70,
 	"TestCapacityPlan_historyAndRestart_planHasDates":             65,
+	"TestNamespaceOptIn_lifeOfTheLabel_VPAsFollow":                130,
 }
 
 // duration estimates how long a test takes, in seconds.
