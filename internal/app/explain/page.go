@@ -135,7 +135,7 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 		return web.Explanation{}, err
 	}
 	var text, data bytes.Buffer
-	err = errors.Join(report.WriteText(&text, e, report.Usual), report.WriteJSON(&data, e))
+	err = errors.Join(report.WriteText(&text, e, report.Usual, true), report.WriteJSON(&data, e))
 	return web.Explanation{Text: text.String(), Data: data.Bytes(), Tags: report.Tags(e), Sections: report.Sections(e)}, err
 }
 

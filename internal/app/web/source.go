@@ -113,7 +113,7 @@ type readings struct {
 	stored  reading[storedUsage]
 	own     reading[overview.Facts]
 	catalog reading[*sizing.Catalog]
-	plan    reading[*v1alpha1.CapacityPlanStatus]
+	plan    reading[*v1alpha1.CapacityPlan]
 }
 
 // newSource completes a source.
@@ -270,7 +270,7 @@ func (s *source) prefetch(ctx context.Context) {
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
-func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, error) {
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 	return readPlan(ctx, s.plans)
 }
 
@@ -295,13 +295,18 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	case usageErr != nil:
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
-	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	in := overview.World{
+		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
+		Selectors: s.world.Selectors(), Tolerations: s.world.Tolerations(),
+	}
 	if state.NoPods {
 		in.NoPods = "podfit may not list its pods"
 	}
 	in.Excluded = s.excludedOf(in.Snapshot)
 	state.Excluded = s.excluded
 	s.addEvidence(ctx, state, &in)
+	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
+	addPlan(state, &in, plan, known, planErr)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus
@@ -309,8 +314,6 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
 	}
 	state.Custom = s.customProfiles(ctx)
-	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
-	addPlan(state, plan, known, planErr)
 	s.addActivity(ctx, state)
 	if len(s.excluded) > 0 {
 		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
@@ -391,7 +394,6 @@ func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surp
 		}
 		in.Prices = prices
 	}
-	in.Selectors, in.Tolerations = s.world.Selectors(), s.world.Tolerations()
 	in.AllPods = s.allPods
 	return overview.SurplusOf(&in, o), nil
 }

@@ -296,7 +296,6 @@ type nodesView struct {
 
 type poolView struct {
 	Name    string    `json:"name"`
-	Label   string    `json:"label,omitempty"`
 	Nodes   int       `json:"nodes"`
 	Ready   int       `json:"schedulable"`
 	Bars    []barView `json:"totals"`
@@ -325,9 +324,11 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
 	for i := range o.Pools {
 		p := &o.Pools[i]
+		largest := p.Fit[1] // the most memory
+		totals := overview.Totals{Requested: p.Requested, Used: p.Used, Capacity: p.Capacity}
 		view.Pools = append(view.Pools, poolView{
-			Name: p.Name, Label: p.Label, Nodes: p.Nodes, Ready: p.Ready, Largest: amounts{p.Largest}, OnNode: p.OnNode,
-			Bars: []barView{barOf(cluster.CPU, &p.Totals), barOf(cluster.Memory, &p.Totals)},
+			Name: p.Name, Nodes: p.Nodes, Ready: p.Schedulable, Largest: amounts{largest.Free}, OnNode: largest.Node,
+			Bars: []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)},
 		})
 	}
 	if v.All {

@@ -32,11 +32,12 @@ func Tags(e *explanation.Explanation) []string {
 
 // The titles of sections. Those about sizes begin with Why.
 const (
-	Now    = "Now"
-	Next   = "Next"
-	You    = "You"
-	Why    = "Why "
-	WhatIf = "What if"
+	Now     = "Now"
+	History = "History"
+	Next    = "Next"
+	You     = "You"
+	Why     = "Why "
+	WhatIf  = "What if"
 )
 
 // Sections returns what an explanation shows. Empty sections are left out.
@@ -47,7 +48,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: Now, List: e.Now}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: Now, List: e.Now}, {Title: History, List: e.History}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {

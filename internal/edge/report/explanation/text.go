@@ -31,9 +31,9 @@ const (
 	maxNames = 30 // width of the first column of WHAT IF
 )
 
-// WriteText writes an explanation for a terminal with a number of columns. Longer lines than 120 are hard to read. Names and messages cannot
-// move the cursor or change colours.
-func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
+// WriteText writes an explanation for a terminal with a number of columns, with one line of what is not known, or with all notes. Longer
+// lines than 120 are hard to read. Names and messages cannot move the cursor or change colours.
+func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool) error {
 	t := &text{width: min(max(width, narrow), wide)}
 	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
 	if len(e.Situations) > 0 {
@@ -41,6 +41,9 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
 	}
 	t.line("")
 	t.section("NOW", e.Now)
+	if len(e.History) > 0 {
+		t.section("HISTORY", []string{strings.Join(e.History, ", ")})
+	}
 	t.steps(e)
 	t.advice(e.You)
 	t.why(e)
@@ -49,7 +52,11 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
 		t.line("THE LIMITS IN WORDS")
 		t.section("", each(e.Situations, func(s *explanation.Situation) string { return s.Text }))
 	}
-	t.section("NOTE", shortNotes(e))
+	if allNotes {
+		t.section("NOTE", notes(e))
+	} else {
+		t.section("NOTE", append(slices.Clone(e.Remarks), t.shortNote(e)))
+	}
 	_, err := w.Write(t.out.Bytes())
 	return err
 }
@@ -63,20 +70,25 @@ func each[T, R any](all []T, of func(*T) R) []R {
 	return out
 }
 
-// maxForbidden is the number of parts without the right to read that have a sentence each in the text.
-const maxForbidden = 2
-
-// shortNotes returns the notes with one sentence for all parts that the user has no right to read, if there are many. JSON and HTML have
-// a sentence for each part.
-func shortNotes(e *explanation.Explanation) []string {
-	n := len(e.Forbidden)
-	if n <= maxForbidden {
-		return notes(e)
+// shortNote names what is not known, as far as it fits on one line: the updater may decide differently because of it.
+func (t *text) shortNote(e *explanation.Explanation) string {
+	parts := e.Parts()
+	if len(e.Assumed) > 0 && !slices.Contains(parts, explanation.UpdaterFlags) {
+		parts = append(parts, explanation.UpdaterFlags)
 	}
-	others := *e
-	others.Forbidden = nil
-	return append([]string{fmt.Sprintf("No right to read %s, %s and %d more (-o json lists all), so the updater may decide differently.",
-		e.Forbidden[0].Part, e.Forbidden[1].Part, n-2)}, notes(&others)...)
+	if len(parts) == 0 {
+		return stateOf(e)
+	}
+	for n := len(parts); ; n-- {
+		named := strings.Join(parts[:n], ", ")
+		if more := len(parts) - n; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		out := stateOf(e) + " Not known: " + named + " (-o wide)."
+		if n == 1 || indent+terminal.Width(out) <= t.width {
+			return out
+		}
+	}
 }
 
 // notes returns what was assumed and what is missing.
@@ -90,7 +102,7 @@ func notes(e *explanation.Explanation) []string {
 
 // stateOf returns the time of an explanation with its zone, which is that of all times but those of WHY.
 func stateOf(e *explanation.Explanation) string {
-	text := "State of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + "."
+	text := "As of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + "."
 	if _, offset := e.At.Zone(); offset != 0 && len(e.Why) > 0 {
 		text += " Days and hours in WHY are in UTC."
 	}
@@ -208,12 +220,16 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	if len(e.WhatIf) == 0 {
 		return
 	}
+	if !slices.ContainsFunc(e.WhatIf, func(c rationale.Counterfactual) bool { return c.Known }) {
+		var all group
+		for i := range e.WhatIf {
+			all.add(&e.WhatIf[i])
+		}
+		t.section("WHAT IF", []string{all.Text()})
+		return
+	}
 	t.line("WHAT IF")
 	groups := counterfactuals(e)
-	if len(groups) > 1 && !slices.ContainsFunc(groups, func(g group) bool { return g.Text() != groups[0].Text() }) {
-		groups = []group{groups[0]}
-		groups[0].Name = "all"
-	}
 	longest := figures
 	for i := range groups {
 		longest = max(longest, min(terminal.Width(plain(groups[i].Name))+2, maxNames))
@@ -248,16 +264,22 @@ func counterfactuals(e *explanation.Explanation) []group {
 			out = append(out, group{Name: name})
 			at = len(out) - 1
 		}
-		if c.Known {
-			out[at].texts = append(out[at].texts, plain(c.Text()))
-			continue
-		}
-		out[at].unknown = append(out[at].unknown, plain(c.If.String()))
-		if !slices.Contains(out[at].reasons, plain(c.Reason)) {
-			out[at].reasons = append(out[at].reasons, plain(c.Reason))
-		}
+		out[at].add(c)
 	}
 	return out
+}
+
+func (g *group) add(c *rationale.Counterfactual) {
+	if c.Known {
+		g.texts = append(g.texts, plain(c.Text()))
+		return
+	}
+	if name := plain(c.If.String()); !slices.Contains(g.unknown, name) {
+		g.unknown = append(g.unknown, name)
+	}
+	if reason := plain(c.Reason); !slices.Contains(g.reasons, reason) {
+		g.reasons = append(g.reasons, reason)
+	}
 }
 
 // Text returns the counterfactuals as one text, with those that are not known at its end.
