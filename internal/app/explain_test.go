@@ -596,7 +596,7 @@ func TestExplain_historyIsStored_showsWhyAndWhatIf(t *testing.T) {
 	s := newShop(t, 3)
 	s.store()
 	got := s.text("deploy/cart")
-	for _, want := range []string{"profile balanced", "OF MEMORY (was 1Gi)", "WHAT IF", "profile cost", "without "} {
+	for _, want := range []string{"profile balanced", "of memory (was 1Gi)", "WHAT IF", "profile cost", "without "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

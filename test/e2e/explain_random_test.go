@@ -26,49 +26,15 @@ import (
 // A randomState is a workload in a random state.
 type randomState struct {
 	spec
-	in                   *place
 	lower, target, upper int64    // the CPU recommendation in millicores
-	memory               string   // the memory recommendation
 	manifests            []string // the workload, its VPA, and what else it has
-
-	deaths       []death // of the container of each pod
-	ready, loops bool    // the pods are ready; they are killed again and again
 }
 
-// A death lets the container of a pod end: with an exit code, or because it uses more memory than its limit.
-type death struct {
-	annotation, value string
-	times             int32
-}
-
-// quickOOM is the value of --evict-after-oom-threshold. Containers that use too much memory at once are killed earlier, others later.
-const quickOOM = 10 * time.Second
-
-// drawDeaths draws how the containers of a workload end. Its recommendation has more memory, or as much as its pods have.
-func (s *randomState) drawDeaths(random *rand.Rand) {
-	kill := death{"sim.podfit.dev/app.memory", "300Mi", 1 + random.Int32N(4)}
-	switch random.IntN(4) {
-	case 0:
-		kill.value, kill.times = "ramp(40Mi, 300Mi, 50s)", 1
-	case 1:
-		s.deaths = append(s.deaths, death{"sim.podfit.dev/app.exit", "after=1s,code=1", 1})
-	}
-	s.deaths = append(s.deaths, kill)
-	s.Limits = "{memory: 128Mi}"
-	s.memory = []string{"64Mi", "200Mi", "200Mi", "200Mi"}[random.IntN(4)]
-	s.ready = random.IntN(3) > 0
-	s.loops = !s.ready
-}
-
-// drawState draws the state of a workload. Some of its pods have been OOM-killed.
-func drawState(random *rand.Rand, name string, killed bool) randomState {
+// drawState draws the state of a workload.
+func drawState(random *rand.Rand, name string) randomState {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	s := randomState{
-		spec:   spec{Name: name, Replicas: 1 + random.IntN(3), CPU: "10m", Memory: "40Mi", Requests: "{cpu: 20m, memory: 64Mi}"},
-		memory: "64Mi", ready: true,
-	}
-	if killed {
-		s.drawDeaths(random)
+		spec: spec{Name: name, Replicas: 1 + random.IntN(3), CPU: "10m", Memory: "40Mi", Requests: "{cpu: 20m, memory: 64Mi}"},
 	}
 	mode := pick("Off", "Initial", "Recreate", "Recreate", "Recreate", "InPlaceOrRecreate", "InPlaceOrRecreate", "InPlaceOrRecreate")
 	switch random.IntN(8) {
@@ -97,84 +63,15 @@ func drawState(random *rand.Rand, name string, killed bool) randomState {
 	if random.IntN(4) == 0 {
 		vpa = strings.Replace(vpa, "updatePolicy: {", fmt.Sprintf("updatePolicy: {minReplicas: %d, ", 1+random.IntN(3)), 1)
 	}
-	workload := s.manifest()
-	if !s.ready {
-		workload = strings.Replace(workload, "image: test/app,", "image: test/app, readinessProbe: {exec: {command: [ready]}, periodSeconds: 1},", 1)
-		workload = strings.Replace(workload, "annotations:", "annotations:\n        sim.podfit.dev/app.ready: after=10h", 1)
-	}
-	s.manifests = append([]string{workload}, append(s.manifests, vpa)...)
+	s.manifests = append([]string{s.manifest()}, append(s.manifests, vpa)...)
 	return s
-}
-
-// settled returns the pods of the state if they run, and are ready unless they never are.
-func (s *randomState) settled(ctx context.Context) ([]corev1.Pod, error) {
-	if s.ready {
-		return s.in.running(ctx, s.Name, s.Replicas)
-	}
-	pods, err := s.in.pods(ctx, s.Name)
-	if err != nil || len(pods) != s.Replicas {
-		return nil, fmt.Errorf("%d of %d pods of %s exist: %w", len(pods), s.Replicas, s.Name, err)
-	}
-	for _, pod := range pods {
-		if pod.Status.Phase != corev1.PodRunning || ready(&pod) {
-			return nil, fmt.Errorf("pod %s: %s, ready %v", pod.Name, pod.Status.Phase, ready(&pod))
-		}
-	}
-	return pods, nil
-}
-
-// die lets the containers of the pods end as drawn.
-func (s *randomState) die(pods []corev1.Pod) {
-	p := s.in
-	p.Helper()
-	annotate := func(name, annotation string, value any) {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: value}}})
-		if err != nil {
-			p.Fatal(err)
-		}
-		if _, err := p.CoreV1().Pods(p.ns).Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			p.Fatal(err)
-		}
-	}
-	restarts := int32(0)
-	for i, d := range s.deaths {
-		restarts += d.times
-		for _, pod := range pods {
-			annotate(pod.Name, d.annotation, d.value)
-		}
-		for _, pod := range pods {
-			p.eventually(fmt.Sprintf("the container of pod %s has restarted %d times", pod.Name, restarts), 3*time.Minute, func(ctx context.Context) error {
-				now, err := p.CoreV1().Pods(p.ns).Get(ctx, pod.Name, metav1.GetOptions{})
-				if err == nil && now.Status.ContainerStatuses[0].RestartCount < restarts {
-					err = fmt.Errorf("%d times", now.Status.ContainerStatuses[0].RestartCount)
-				}
-				return err
-			})
-			switch {
-			case d.annotation == "sim.podfit.dev/app.exit":
-				annotate(pod.Name, d.annotation, nil)
-			case i < len(s.deaths)-1 || !s.loops:
-				annotate(pod.Name, d.annotation, s.Memory)
-			}
-		}
-	}
-	p.eventually(s.Name+" has settled", 3*time.Minute, func(ctx context.Context) error {
-		_, err := s.settled(ctx)
-		return err
-	})
 }
 
 // adviseCPU writes a recommendation with bounds, as the service account of the recommender. The memory is that of the pods' requests.
 func (p *place) adviseCPU(name string, lower, target, upper int64) {
 	p.Helper()
-	p.adviseBoth(name, lower, target, upper, "64Mi")
-}
-
-// adviseBoth writes a recommendation for CPU and memory.
-func (p *place) adviseBoth(name string, lower, target, upper int64, memory string) {
-	p.Helper()
 	size := func(millicores int64) map[string]string {
-		return map[string]string{"cpu": fmt.Sprintf("%dm", millicores), "memory": memory}
+		return map[string]string{"cpu": fmt.Sprintf("%dm", millicores), "memory": "64Mi"}
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": []any{
 		map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)},

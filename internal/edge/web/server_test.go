@@ -277,7 +277,7 @@ func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
 	for _, c := range []struct {
 		explain web.Explainer
 		want    string
-	}{{explains("WHY 1276Mi OF MEMORY"), "WHY 1276Mi OF MEMORY"}, {explains(""), "The explanation could not be made: no history"}} {
+	}{{explains("WHY 1276Mi of memory"), "WHY 1276Mi of memory"}, {explains(""), "The explanation could not be made: no history"}} {
 		if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: c.explain}), "GET", path+"?explain=1")); !strings.Contains(text, c.want) {
 			t.Errorf("%q is not on the page", c.want)
 		}

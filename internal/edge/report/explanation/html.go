@@ -59,9 +59,9 @@ func Sections(e *explanation.Explanation) []page.Section {
 		}
 		sections = append(sections, page.Section{Title: Why + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
-	if len(e.WhatIf) > 0 {
+	if groups := counterfactuals(e); len(groups) > 0 {
 		sections = append(sections, page.Section{Title: WhatIf, Table: &page.Table{
-			Class: "text", Columns: make([]page.Column, 2), Rows: each(counterfactuals(e), func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
+			Class: "text", Columns: make([]page.Column, 2), Rows: each(groups, func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
 		}})
 	}
 	sections = append(sections, page.Section{Title: "The limits in words", List: each(e.Situations, func(s *explanation.Situation) string { return s.Text })})

@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -81,11 +82,14 @@ func (t *text) shortNote(e *explanation.Explanation) string {
 	}
 	for n := len(parts); ; n-- {
 		named := strings.Join(parts[:n], ", ")
-		if more := len(parts) - n; more > 0 {
+		switch more := len(parts) - n; {
+		case n == 0:
+			named = wording.Count(more, "part")
+		case more > 0:
 			named += fmt.Sprintf(" and %d more", more)
 		}
-		out := stateOf(e) + " Not known: " + named + " (-o wide)."
-		if n == 1 || indent+terminal.Width(out) <= t.width {
+		out := e.At.Format("2 Jan 15:04 MST") + zoneOf(e) + ". Not known: " + named + " (-o wide)."
+		if n == 0 || indent+terminal.Width(out) <= t.width {
 			return out
 		}
 	}
@@ -102,11 +106,15 @@ func notes(e *explanation.Explanation) []string {
 
 // stateOf returns the time of an explanation with its zone, which is that of all times but those of WHY.
 func stateOf(e *explanation.Explanation) string {
-	text := "As of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + "."
+	return "State of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + zoneOf(e) + "."
+}
+
+// zoneOf says that the times in WHY have another zone than the others, if they do.
+func zoneOf(e *explanation.Explanation) string {
 	if _, offset := e.At.Zone(); offset != 0 && len(e.Why) > 0 {
-		text += " Days and hours in WHY are in UTC."
+		return ", WHY in UTC"
 	}
-	return text
+	return ""
 }
 
 // A text is wrapped while it is written.
@@ -220,16 +228,12 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	if len(e.WhatIf) == 0 {
 		return
 	}
-	if !slices.ContainsFunc(e.WhatIf, func(c rationale.Counterfactual) bool { return c.Known }) {
-		var all group
-		for i := range e.WhatIf {
-			all.add(&e.WhatIf[i])
-		}
-		t.section("WHAT IF", []string{all.Text()})
+	groups := counterfactuals(e)
+	if groups[0].Name == "" {
+		t.section("WHAT IF", []string{groups[0].Text()})
 		return
 	}
 	t.line("WHAT IF")
-	groups := counterfactuals(e)
 	longest := figures
 	for i := range groups {
 		longest = max(longest, min(terminal.Width(plain(groups[i].Name))+2, maxNames))
@@ -251,13 +255,18 @@ type group struct {
 	unknown, reasons []string // conditions under which the size is not known, and why
 }
 
+// counterfactuals returns the groups, or one without a name if no size is known.
 func counterfactuals(e *explanation.Explanation) []group {
 	var out []group
+	hasAnswer := slices.ContainsFunc(e.WhatIf, func(c rationale.Counterfactual) bool { return c.Known })
 	for i := range e.WhatIf {
 		c := &e.WhatIf[i]
 		name := c.Resource.String()
 		if several(e) {
 			name = c.Container + " " + name
+		}
+		if !hasAnswer {
+			name = ""
 		}
 		at := slices.IndexFunc(out, func(g group) bool { return g.Name == name })
 		if at < 0 {
