@@ -21,7 +21,7 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// webAccounts are the account of the page, which may read the cluster and ask the API server about viewers, and three viewers: of
+// webAccounts are the account of the page, which may read the cluster and ask the API server about viewers, and four viewers: of
 // one namespace, of all, of none, and of one namespace and all VPAs.
 const webAccounts = `apiVersion: v1
 kind: ServiceAccount
