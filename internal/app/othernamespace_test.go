@@ -48,6 +48,21 @@ func newBankNextToShop(t *testing.T) *shop {
 	return s
 }
 
+// podfit explain names a pod of another namespace only to a user who may list the pods of all namespaces.
+func TestExplain_restrictedUser_podsOfOtherNamespaceAreNotNamed(t *testing.T) {
+	s := newBankNextToShop(t)
+	for _, restricted := range []bool{false, true} {
+		if restricted {
+			s.api.Reply("GET "+podsPath, http.StatusForbidden, deniedReply)
+		}
+		for _, args := range [][]string{{"deploy/cart"}, {"deploy/cart", "-o", "json"}, {"pod/cart-7d9f-0"}, {"vpa/cart", "-o", "html"}} {
+			if named := strings.Contains(s.text(args...), "bank"); named == restricted {
+				t.Errorf("%v, restricted %t: the other namespace is named: %t", args, restricted, named)
+			}
+		}
+	}
+}
+
 // reviewing returns an API server that accepts the token "viewer", whose user may list the resources of some namespaces; "" means all.
 func reviewing(t *testing.T, s *shop, may map[string][]string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
