@@ -6,6 +6,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"time"
 	_ "time/tzdata" // a minimal machine has no time zones
 	"unicode/utf8"
+
+	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -452,9 +455,19 @@ func TestExplain_tenantHasADeploymentThatLooksLikeTheUpdater_flagsAreThoseOfTheU
 	s := newShop(t, 1)
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
 	s.applyJobIn("shop", "vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--min-replicas=1"]`)
-	got := strings.Join(strings.Fields(s.text("deploy/cart", "-o", "wide")), " ")
-	if !strings.Contains(got, "The flags of the updater are those of Deployment kube-system/vpa-updater") || !strings.Contains(got, "WAITS") || strings.Contains(got, "shop/vpa-updater") {
-		t.Errorf("the flags of the tenant's Deployment count, or none: %s", got)
+	clients, err := kube.ClientsFor(&rest.Config{Host: s.url, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := explainerOfPage(clients, nil, slog.New(slog.DiscardHandler)).Explain(t.Context(), cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range map[string]string{"podfit explain": s.text("deploy/cart", "-o", "wide"), "the page": page.Text} {
+		got := strings.Join(strings.Fields(text), " ")
+		if !strings.Contains(got, "The flags of the updater are those of Deployment kube-system/vpa-updater") || !strings.Contains(got, "WAITS") || strings.Contains(got, "shop/vpa-updater") {
+			t.Errorf("%s: the flags of the tenant's Deployment count, or none: %s", where, got)
+		}
 	}
 }
 

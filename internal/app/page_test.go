@@ -119,7 +119,7 @@ func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	explainer := explainerOfPage(clients, slog.New(slog.DiscardHandler))
+	explainer := explainerOfPage(clients, nil, slog.New(slog.DiscardHandler))
 	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 	explanation, err := explainer.Explain(t.Context(), cart, false)
 	text := explanation.Text + string(explanation.Data)

@@ -72,7 +72,8 @@ type Config struct {
 	known     bool            // the flags of the jobs are known, so their Deployments need not be read
 	assumed   map[string]bool // jobs whose flags are not known
 
-	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
+	onlyNamespace bool     // read nothing outside of the namespace of the object, and no nodes
+	excluded      []string // names and patterns of other namespaces whose pods are not named
 }
 
 // writeText returns a function that writes an explanation as wide as the terminal, perhaps with all notes.
@@ -358,7 +359,10 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 	in.Plan = explanation.PlanOf(pass, explained)
 	if c.jobs.Updater.WatcherOptions().Namespace == "" { // the reader may list the pods of all namespaces
 		for i := range in.Decisions {
-			in.Decisions[i].Reason = in.Decisions[i].Reason.Revealed()
+			r := &in.Decisions[i].Reason
+			if namespace, _, _ := strings.Cut(r.Elsewhere, "/"); !process.MatchesNamespace(c.excluded, namespace) {
+				*r = r.Revealed()
+			}
 		}
 	}
 	noteKills(in)

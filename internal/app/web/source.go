@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -287,7 +288,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	s.prefetch(ctx)
 	samples, _, usageErr := s.samples.get(ctx, freshUsage, s.readUsage)
 	now := time.Now()
-	state := &web.State{}
+	state := &web.State{Excluded: s.excluded}
 	s.health(state, now)
 	switch {
 	case apierrors.IsForbidden(usageErr):
@@ -303,7 +304,6 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		in.NoPods = "podfit may not list its pods"
 	}
 	in.Excluded = s.excludedOf(in.Snapshot)
-	state.Excluded = s.excluded
 	s.addEvidence(ctx, state, &in)
 	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
 	addPlan(state, &in, plan, known, planErr)
@@ -315,9 +315,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	}
 	state.Custom = s.customProfiles(ctx)
 	s.addActivity(ctx, state)
-	if len(s.excluded) > 0 {
-		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
-	}
+	state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
 	s.addHealth(ctx, &state.Health, now)
 	return state, nil
 }
@@ -328,17 +326,13 @@ func (s *source) excludedOf(snapshot *cluster.Snapshot) map[string]bool {
 		return nil
 	}
 	out := map[string]bool{}
-	note := func(namespace string) {
-		if _, known := out[namespace]; !known {
-			out[namespace] = process.MatchesNamespace(s.excluded, namespace)
-		}
-	}
 	for _, a := range snapshot.Autoscalers {
-		note(a.Namespace)
+		out[a.Namespace] = true
 	}
 	for _, p := range snapshot.Pods {
-		note(p.Namespace)
+		out[p.Namespace] = true
 	}
+	maps.DeleteFunc(out, func(namespace string, _ bool) bool { return !process.MatchesNamespace(s.excluded, namespace) })
 	return out
 }
 
@@ -367,18 +361,20 @@ func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview
 	if !state.Complete() || len(in.Snapshot.Autoscalers) == 0 {
 		return // workloads that are not known yet would stay without evidence
 	}
-	stored, ok, err := s.stored.get(ctx, freshStored, func(ctx context.Context) (storedUsage, error) { return s.evidence(ctx, in.Snapshot) })
+	stored, ok, err := s.stored.get(ctx, freshStored, func(ctx context.Context) (storedUsage, error) { return s.evidence(ctx, in) })
+	cause := strings.Join(stored.problems, "; ")
 	switch {
 	case ok:
 		in.Evidence = stored.evidence
-		for _, problem := range stored.problems {
-			state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+problem)
-		}
 	case err != nil:
 		in.Unread = review.UnreadUsage
-		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+err.Error())
+		cause = err.Error()
 	default:
 		state.Problems = append(state.Problems, "The stored usage is still being read. Until then, "+unjudged+".")
+	}
+	if cause != "" {
+		state.Causes = []string{"The stored usage could not be read: " + cause}
+		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+".")
 	}
 }
 
@@ -479,7 +475,7 @@ func (s *source) Namespaces() (names []string, complete bool) {
 func (s *source) History(ctx context.Context, row *overview.Row) (overview.History, error) {
 	out, err := s.storedHistory(ctx, row)
 	if s.recordings != nil {
-		s.recordings.refine(ctx, row, s.podsOf(row.Workload), &out)
+		s.recordings.refine(ctx, row, s.world.Snapshot().PodsOf(row.Workload), &out)
 	}
 	return out, err
 }
@@ -488,7 +484,7 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
 	var out overview.History
 	if row.VPA == "" {
-		out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &ledger.State{})
+		out.Requests = overview.RequestSteps(s.world.Snapshot().PodsOf(row.Workload), &ledger.State{})
 		return out, nil
 	}
 	stored, err := s.store.Histories(ctx, row.Workload)
@@ -518,15 +514,12 @@ func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview
 	if err != nil {
 		s.log.Debug("Cannot read the UpdateState of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
-	out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &record)
+	out.Requests = overview.RequestSteps(s.world.Snapshot().PodsOf(row.Workload), &record)
 	if out.Profiles, err = s.compare(ctx, row, from); err != nil {
 		s.log.Debug("Cannot compare the sizing profiles of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
 	return out, nil
 }
-
-// podsOf returns the pods of a workload.
-func (s *source) podsOf(w cluster.Workload) []*cluster.Pod { return s.world.Snapshot().PodsOf(w) }
 
 // addPeaks adds the hourly peaks of stored model state.
 func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) {

@@ -328,6 +328,15 @@ func TestJournal_podLeftUnchangedInEachPass_isRecordedOnce(t *testing.T) {
 	}
 }
 
+// The text of a change has no amount that rounding does not change.
+func TestEntryOf_changeIsTooSmallToBeSeen_isLeftOut(t *testing.T) {
+	p := pod(deployment("shop", "web"), "a", cluster.Amounts(400, 363*mi-5000))
+	d := decision.Decision{Pod: p, Do: decision.Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(500, 363*mi)}}}
+	if got := EntryOf(now, &d).Change; got != "app CPU 400m → 500m" {
+		t.Errorf("the change is %q", got)
+	}
+}
+
 func TestJournal_manyDecisions_newestAreKept(t *testing.T) {
 	var j Journal
 	w := deployment("shop", "web")

@@ -31,6 +31,9 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	if !s.Contact.IsZero() {
 		p.Age = s.Overview.At.Sub(s.Contact)
 	}
+	if v.All {
+		p.Notes = slices.Concat(s.Problems, s.Causes)
+	}
 	p.Health = healthOf(s, v)
 	return p
 }
@@ -442,14 +445,19 @@ type aboutView struct {
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.stateOf(w, r, "About", "about")
+	p := pageOf("About", "about", s, v, nil)
 	view := aboutView{
-		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v), Excluded: s.Excluded,
+		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: p.Notes, Usage: s.Overview.UsageSeen,
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: p.Health,
+	}
+	if v.All {
+		view.Excluded = s.Excluded
 	}
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From
 	}
-	h.show(w, r, "about", pageOf("About", "about", s, v, view), view)
+	p.Body = view
+	h.show(w, r, "about", p, view)
 }
 
 // historyTimeout bounds how long a page waits for the stored usage of a workload.
