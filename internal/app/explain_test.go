@@ -794,7 +794,7 @@ func TestExplain_times_areLocalWithTheTimeFromNow(t *testing.T) {
 	}
 	got := s.text("deploy/cart")
 	since := deferred.In(time.Local).Format("15:04")
-	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+", ") || zone == "UTC" {
+	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+". ") || zone == "UTC" {
 		t.Errorf("no local times, such as %s, in\n%s", since, got)
 	}
 	if got := newShop(t, 3).text("deploy/cart"); !strings.Contains(got, "(in 1m)") {
