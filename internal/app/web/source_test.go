@@ -263,7 +263,7 @@ func TestSource_rightsMissing_textNamesTheMissingRight(t *testing.T) {
 			contact time.Time
 		}{
 			"pods, without which podfit waits": {feed.State{Resource: "pods", Err: denied}, "podfit may not list pods, so they are not shown", time.Time{}},
-			"neither list nor watch": {feed.State{Resource: "nodes", Forbidden: true, Err: refused}, "podfit may not list nodes, so they are not shown", time.Time{}},
+			"neither list nor watch":           {feed.State{Resource: "nodes", Forbidden: true, Err: refused}, "podfit may not list nodes, so they are not shown", time.Time{}},
 			"list but not watch": {
 				feed.State{Resource: "nodes", Forbidden: true, Synced: true, Err: refused, LastResponse: now.Add(-10 * time.Second)},
 				"podfit may list nodes but not watch them", now.Add(-10 * time.Second),
