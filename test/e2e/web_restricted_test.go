@@ -184,7 +184,7 @@ func TestWeb_pageWasIdle_leasesCountFromTheReading(t *testing.T) {
 		_, err := p.CoordinationV1().Leases(bed.Namespace).Get(ctx, "vpa-updater", metav1.GetOptions{})
 		return err
 	})
-	const age = 55 * time.Second
+	const age = 50 * time.Second // a reading takes 10 s at most
 	gate, err := p.NewGate(func(*http.Request) {})
 	if err != nil {
 		t.Fatal(err)
