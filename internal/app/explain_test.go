@@ -375,6 +375,19 @@ func TestExplain_viewerOfOneNamespace_noteOfOneLineAndAllPartsInJSON(t *testing.
 	}
 }
 
+// A user with rights in another namespace only, such as one with the role view, is told how to select it.
+func TestExplain_noRightToReadPods_errorNamesTheFlagForANamespace(t *testing.T) {
+	s := newShop(t, 1)
+	for _, path := range []string{podsPath, "/api/v1/namespaces/shop/pods"} {
+		s.api.Reply("GET "+path, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`)
+	}
+	for _, args := range [][]string{{"deploy/cart"}, nil} {
+		if _, stderr, code := s.explain(args...); code != exitError || !strings.Contains(stderr, "select a namespace that you may read with -n NAMESPACE") {
+			t.Errorf("explain %v: exit code %d: %s", args, code, stderr)
+		}
+	}
+}
+
 // The first fact about a frozen workload is the freeze, so that the user sees that it is in effect.
 func TestExplain_frozenNamespace_namesTheSwitch(t *testing.T) {
 	s := newShop(t, 2)

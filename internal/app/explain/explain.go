@@ -288,7 +288,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", u.Err)
+			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
 			out.Remarks = append(out.Remarks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:

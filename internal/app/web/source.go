@@ -402,15 +402,16 @@ func (s *source) health(state *web.State, now time.Time) {
 	var failed, silent []string
 	var since time.Time
 	for _, f := range s.world.Health() {
+		refused := !f.Synced && (f.Forbidden || apierrors.IsForbidden(f.Err)) // the second of what podfit needs
 		switch {
-		case f.Forbidden && !f.Synced:
-		case !f.Synced:
+		case f.Forbidden && !f.Synced, refused && f.Resource == "pods":
+		case !f.Synced: // without owners, it is not known to which workload pods belong
 			state.Loading = append(state.Loading, f.Resource)
 		case state.Contact.IsZero() || f.LastResponse.Before(state.Contact):
 			state.Contact = f.LastResponse
 		}
 		switch {
-		case f.Forbidden && !f.Synced:
+		case refused:
 			state.NoPods = state.NoPods || f.Resource == "pods"
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may not list %s, so they are not shown.", f.Resource))
 		case f.Forbidden && now.Sub(f.LastResponse) <= relisted:

@@ -136,6 +136,9 @@ func (v overviewView) NoRisk() bool {
 	return v.complete && v.used && v.AtRisk == 0 && v.Unjudged < v.Workloads
 }
 
+// FreedKnown reports whether some requests are judged, or it is known that there are none to judge.
+func (v overviewView) FreedKnown() bool { return v.complete && (v.VPAs == 0 || v.sized > 0) }
+
 // FreedTitle returns what could be given back.
 func (v overviewView) FreedTitle() string {
 	const title = "Could be given back: "
@@ -144,7 +147,7 @@ func (v overviewView) FreedTitle() string {
 		already = "; " + wording.Count(v.Already, "node") + " could go with the present requests"
 	}
 	switch {
-	case !v.complete || v.VPAs > 0 && v.sized == 0:
+	case !v.FreedKnown():
 		return title + "not known yet"
 	case v.Freed.r.CPU <= 0 && v.Freed.r.Memory <= 0:
 		return title + "nothing" + already
