@@ -6,6 +6,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"time"
 	_ "time/tzdata" // a minimal machine has no time zones
 	"unicode/utf8"
+
+	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -334,7 +337,7 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t, 3)
 			s.api.Reply("GET "+tt.path, tt.code, tt.body)
-			got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+			got := strings.Join(strings.Fields(s.text("deploy/cart", "-o", "wide")), " ")
 			for _, want := range tt.want {
 				if !strings.Contains(got, want) {
 					t.Errorf("no %q in\n%s", want, got)
@@ -344,8 +347,8 @@ func TestExplain_partsCannotBeRead_areNamedAndTheRestIsExplained(t *testing.T) {
 	}
 }
 
-// A user with the role view in one namespace gets one note of two lines, and all parts in JSON.
-func TestExplain_viewerOfOneNamespace_oneShortNoteAndAllPartsInJSON(t *testing.T) {
+// A user with the role view in one namespace gets a note of one line, and all parts in JSON.
+func TestExplain_viewerOfOneNamespace_noteOfOneLineAndAllPartsInJSON(t *testing.T) {
 	const denied = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`
 	s := newShop(t, 3)
 	for _, path := range []string{podsPath, nodesPath, deployments, "/api/v1/namespaces", "/apis/podfit.dev/v1alpha1/sizingprofiles",
@@ -354,13 +357,8 @@ func TestExplain_viewerOfOneNamespace_oneShortNoteAndAllPartsInJSON(t *testing.T
 	}
 	text := s.text("deploy/cart")
 	_, note, _ := strings.Cut(text, "\nNOTE")
-	lines := strings.Split(note, "\n")
-	if short := strings.Join(strings.Fields(strings.Join(lines[:2], " ")), " "); !strings.HasPrefix(short, "No right to read nodes, pods of other namespaces and ") ||
-		!strings.HasSuffix(short, "so the updater may decide differently.") {
-		t.Errorf("the first two lines of NOTE are %q in\n%s", short, text)
-	}
-	if strings.Contains(note, "no right to") || !strings.Contains(text, "RESIZE in place") {
-		t.Errorf("more notes about rights than one, or no next pass:\n%s", text)
+	if strings.Count(note, "\n") != 2 || !strings.Contains(note, " Not known: nodes ") || !strings.Contains(note, " more (-o wide).\n") || !strings.Contains(text, "RESIZE in place") {
+		t.Errorf("NOTE is not one line with the parts, or there is no next pass:\n%s", text)
 	}
 	var all struct{ Missing []string }
 	if err := json.Unmarshal([]byte(s.text("deploy/cart", "-o", "json")), &all); err != nil {
@@ -373,6 +371,19 @@ func TestExplain_viewerOfOneNamespace_oneShortNoteAndAllPartsInJSON(t *testing.T
 	} {
 		if !strings.Contains(missing, want) {
 			t.Errorf("JSON has no %q in\n%s", want, missing)
+		}
+	}
+}
+
+// A user with rights in another namespace only, such as one with the role view, is told how to select it.
+func TestExplain_noRightToReadPods_errorNamesTheFlagForANamespace(t *testing.T) {
+	s := newShop(t, 1)
+	for _, path := range []string{podsPath, "/api/v1/namespaces/shop/pods"} {
+		s.api.Reply("GET "+path, 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`)
+	}
+	for _, args := range [][]string{{"deploy/cart"}, nil} {
+		if _, stderr, code := s.explain(args...); code != exitError || !strings.Contains(stderr, "select a namespace that you may read with -n NAMESPACE") {
+			t.Errorf("explain %v: exit code %d: %s", args, code, stderr)
 		}
 	}
 }
@@ -408,7 +419,7 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 		"--at=-1h":                   {exitUsage, "need an object as KIND/NAME"},
 		"cart":                       {exitUsage, "give one object as KIND/NAME"},
 		"deploy/cart sts/x":          {exitUsage, "give one object as KIND/NAME"},
-		"deploy/cart -o yaml":        {exitUsage, "--output must be text, json or html"},
+		"deploy/cart -o yaml":        {exitUsage, "--output must be text, wide, json or html"},
 		"deploy/cart -c ap":          {exitUsage, `has no container "ap"; its containers are app`},
 		"deploi/cart":                {exitUsage, "did you mean deploy/cart?"},
 		"deploy/card":                {exitError, "did you mean cart?"},
@@ -431,7 +442,7 @@ func TestExplain_wrongCall_namesTheRemedy(t *testing.T) {
 // The flags of the updater change what happens next.
 func TestExplain_updaterHasOtherFlags_theyCountAndAreNotAssumed(t *testing.T) {
 	s := newShop(t, 1)
-	assumed, given := s.text("deploy/cart"), s.text("deploy/cart", "--min-replicas=1")
+	assumed, given := s.text("deploy/cart", "-o", "wide"), s.text("deploy/cart", "-o", "wide", "--min-replicas=1")
 	if !strings.Contains(strings.Join(strings.Fields(assumed), " "), "WAITS. "+decision.Reason{Code: decision.TooFewReplicas, Have: 1, Want: 2}.String()) || !strings.Contains(assumed, "--min-replicas=2") {
 		t.Errorf("with the default minimum:\n%s", assumed)
 	}
@@ -457,9 +468,19 @@ func TestExplain_tenantHasADeploymentThatLooksLikeTheUpdater_flagsAreThoseOfTheU
 	s := newShop(t, 1)
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
 	s.applyJobIn("shop", "vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--min-replicas=1"]`)
-	got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
-	if !strings.Contains(got, "The flags of the updater are those of Deployment kube-system/vpa-updater") || !strings.Contains(got, "WAITS") || strings.Contains(got, "shop/vpa-updater") {
-		t.Errorf("the flags of the tenant's Deployment count, or none: %s", got)
+	clients, err := kube.ClientsFor(&rest.Config{Host: s.url, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := explainerOfPage(clients, nil, slog.New(slog.DiscardHandler)).Explain(t.Context(), cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range map[string]string{"podfit explain": s.text("deploy/cart", "-o", "wide"), "the page": page.Text} {
+		got := strings.Join(strings.Fields(text), " ")
+		if !strings.Contains(got, "The flags of the updater are those of Deployment kube-system/vpa-updater") || !strings.Contains(got, "WAITS") || strings.Contains(got, "shop/vpa-updater") {
+			t.Errorf("%s: the flags of the tenant's Deployment count, or none: %s", where, got)
+		}
 	}
 }
 
@@ -469,7 +490,7 @@ func TestExplain_flagsOfDeployments_areUsedAndNamed(t *testing.T) {
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--leader-elect","--min_replicas","1","--v=4"]`)
 	s.applyJob("vpa-recommender", "ghcr.io/podfit/podfit:1", `["recommender","--recommendation-margin-fraction=0.5"]`)
 	words := func(args ...string) string {
-		return strings.Join(strings.Fields(s.text(append([]string{"deploy/cart"}, args...)...)), " ")
+		return strings.Join(strings.Fields(s.text(append([]string{"deploy/cart", "-o", "wide"}, args...)...)), " ")
 	}
 	got := words()
 	for _, want := range []string{
@@ -524,7 +545,7 @@ func TestExplain_updaterWithCompatibilityUpstream_nextIsAnotherAction(t *testing
 	waits := decision.Reason{Code: decision.NoNodeFits, Text: cluster.Amounts(600, 1276<<20).String()}
 	for flags, want := range map[string]string{`["updater"]`: "cart-7d9f-2: WAITS. " + waits.String(), `["updater","--compatibility=upstream"]`: "cart-7d9f-0: EVICT in the next pass"} {
 		s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", flags)
-		if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, want) || strings.Contains(got, "Assumed for the updater") {
+		if got := strings.Join(strings.Fields(s.text("deploy/cart", "-o", "wide")), " "); !strings.Contains(got, want) || strings.Contains(got, "Assumed for the updater") {
 			t.Errorf("%s: no %q, or flags are assumed that are known: %s", flags, want, got)
 		}
 	}
@@ -534,7 +555,7 @@ func TestExplain_updaterWithCompatibilityUpstream_nextIsAnotherAction(t *testing
 func TestExplain_deploymentsCannotBeRead_flagsAreNamedAsAssumed(t *testing.T) {
 	s := newShop(t, 3)
 	s.store()
-	got := strings.Join(strings.Fields(s.text("deploy/cart")), " ")
+	got := strings.Join(strings.Fields(s.text("deploy/cart", "-o", "wide")), " ")
 	for _, want := range []string{
 		"No Deployment of podfit's updater was found, so its flags are not known, and neither is whether it runs.", "Assumed for the updater: --min-replicas=2",
 		"Assumed for the recommender: --recommendation-margin-fraction=0.15 --target-cpu-percentile=0.9",
@@ -546,7 +567,7 @@ func TestExplain_deploymentsCannotBeRead_flagsAreNamedAsAssumed(t *testing.T) {
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
 	s.applyJob("vpa-recommender", "ghcr.io/podfit/podfit:1", `["recommender"]`)
 	s.applyJob("podfit", "ghcr.io/podfit/podfit:1", `["run"]`)
-	if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, "2 Deployments run the updater (kube-system/podfit, kube-system/vpa-updater)") {
+	if got := strings.Join(strings.Fields(s.text("deploy/cart", "-o", "wide")), " "); !strings.Contains(got, "2 Deployments run the updater (kube-system/podfit, kube-system/vpa-updater)") {
 		t.Errorf("two programs are not named: %s", got)
 	}
 }
@@ -601,7 +622,7 @@ func TestExplain_historyIsStored_showsWhyAndWhatIf(t *testing.T) {
 	s := newShop(t, 3)
 	s.store()
 	got := s.text("deploy/cart")
-	for _, want := range []string{"profile balanced", "OF MEMORY (was 1Gi)", "WHAT IF", "profile cost", "without "} {
+	for _, want := range []string{"profile balanced", "of memory (was 1Gi)", "WHAT IF", "profile cost", "without "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -786,7 +807,7 @@ func TestExplain_times_areLocalWithTheTimeFromNow(t *testing.T) {
 	}
 	got := s.text("deploy/cart")
 	since := deferred.In(time.Local).Format("15:04")
-	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+", ") || zone == "UTC" {
+	if !strings.Contains(got, "Deferred since "+since) || !strings.Contains(got, " "+zone+". ") || zone == "UTC" {
 		t.Errorf("no local times, such as %s, in\n%s", since, got)
 	}
 	if got := newShop(t, 3).text("deploy/cart"); !strings.Contains(got, "(in 1m)") {

@@ -43,11 +43,11 @@ func (b *lockedBuffer) String() string {
 var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
 
 // servePage runs "podfit web" for an API server, and returns the address of the page.
-func servePage(t *testing.T, server string) string {
+func servePage(t *testing.T, server string, flags ...string) string {
 	t.Helper()
 	log := new(lockedBuffer)
 	root := Root(Streams{Out: io.Discard, Err: log})
-	root.SetArgs([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)})
+	root.SetArgs(append([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)}, flags...))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
@@ -66,10 +66,15 @@ func servePage(t *testing.T, server string) string {
 	return address
 }
 
-// readPage returns the body of a page.
-func readPage(t *testing.T, url string) string {
+// readPage returns the body of a page, for the holder of a token if one is given.
+func readPage(t *testing.T, url string, token ...string) string {
 	t.Helper()
-	r, err := http.Get(url)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.Join(token, ""))
+	r, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,11 +32,12 @@ func (s *shop) sent() []string {
 // withoutNote returns an explanation without its last section, which contains the time.
 func withoutNote(text string) string {
 	text, _, _ = strings.Cut(text, "\nNOTE")
+	text = strings.Join(strings.Fields(text), " ") // a date may move words to the next line
 	return clockTime.ReplaceAllString(text, "by TIME")
 }
 
-// clockTime is when the next pass begins, which is a minute later if a minute ends between two explanations.
-var clockTime = regexp.MustCompile(`by \d\d:\d\d`)
+// clockTime is when the next pass begins, which is a minute later if a minute ends between two explanations. It has a date if that is tomorrow's.
+var clockTime = regexp.MustCompile(`by (\d+ \w+ )?\d\d:\d\d`)
 
 // explanationOf returns an explanation as data, without its times: the page reads the cluster at another time.
 func explanationOf(t *testing.T, data []byte) map[string]any {
@@ -118,7 +119,7 @@ func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	explainer := explainerOfPage(clients, slog.New(slog.DiscardHandler))
+	explainer := explainerOfPage(clients, nil, slog.New(slog.DiscardHandler))
 	cart := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 	explanation, err := explainer.Explain(t.Context(), cart, false)
 	text := explanation.Text + string(explanation.Data)

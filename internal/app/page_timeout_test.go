@@ -41,7 +41,7 @@ func TestPage_apiServerDoesNotAnswer_endsAfterTheTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := explainerOfPage(clients, slog.New(slog.DiscardHandler))
+		p := explainerOfPage(clients, nil, slog.New(slog.DiscardHandler))
 		began := time.Now()
 		explanation, err := p.Explain(t.Context(), cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, true)
 		if took := time.Since(began); err == nil || explanation.Text != "" || took != explainTimeout {

@@ -119,8 +119,8 @@ func defaultJobs() explain.Running {
 }
 
 // explainerOfPage returns what explains workloads on the page of "podfit web". The flags of the jobs are read from their Deployments.
-func explainerOfPage(clients *kube.Clients, log *slog.Logger) page.Explainer {
-	return explain.NewPage(clients, defaultJobs, true, log)
+func explainerOfPage(clients *kube.Clients, excluded []string, log *slog.Logger) page.Explainer {
+	return explain.NewPage(clients, defaultJobs, true, excluded, log)
 }
 
 // version returns the version of this binary and how it was built.

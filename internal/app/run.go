@@ -160,11 +160,11 @@ func webPage(c *runConfig, p *process.Process, clients *kube.Clients, world *wat
 	c.Updater.Journal = journal.Record
 	updaterConfig := c.Updater
 	recommenderConfig := c.Recommender
-	explainer := func(clients *kube.Clients, log *slog.Logger) page.Explainer {
+	explainer := func(clients *kube.Clients, excluded []string, log *slog.Logger) page.Explainer {
 		jobs := func() explain.Running {
 			return explain.Running{Updater: updater.SettingsOf(updaterConfig), Recommender: recommender.SettingsOf(recommenderConfig)}
 		}
-		return explain.NewPage(clients, jobs, false, log)
+		return explain.NewPage(clients, jobs, false, excluded, log)
 	}
 	recorded, err := recordedUsage(&c.Recommender)
 	if err != nil {

@@ -64,7 +64,7 @@ func measureModule(t *testing.T) *measures {
 	for _, f := range files {
 		name := m.set.Position(f.Package).Filename
 		p := packageOf(name)
-		if strings.HasPrefix(filepath.Base(name), "zz_generated") || strings.HasSuffix(p, "/kubetest") || strings.HasSuffix(p, "/webtest") || p == "deploy" {
+		if strings.HasPrefix(filepath.Base(name), "zz_generated") || strings.HasSuffix(p, "/kubetest") || strings.HasSuffix(p, "/webtest") || strings.HasSuffix(p, "/rowtest") || p == "deploy" {
 			continue
 		}
 		m.product[name] = true

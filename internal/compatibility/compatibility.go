@@ -105,6 +105,5 @@ type Deviation struct {
 	Flag, Ours, Theirs string
 	Kept               string
 
-	Test      string // shows podfit's behaviour, and upstream's if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
-	TheirTest string // shows upstream's behaviour, if Test does not
+	Test string // shows podfit's behaviour, and upstream's with rowtest.Both if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
 }

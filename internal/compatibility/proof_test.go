@@ -5,7 +5,6 @@ package compatibility
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,16 +19,18 @@ import (
 	"testing"
 )
 
-// Each difference has a test and a row in docs/migrate.md, and is listed once.
+// Each difference has a test and a row in docs/migrate.md, and is listed once. With a flag, the test runs both values.
 func TestDifferences_each_hasTestAndRow(t *testing.T) {
 	tests, rows := allTests(t), userRows(t)
 	listed := map[string]bool{}
 	for _, d := range slices.Concat(Table, keptTable) {
-		for _, test := range []string{d.Test, cmp.Or(d.TheirTest, d.Test)} {
-			name, part, _ := strings.Cut(test, "/")
-			if in, ok := tests[name]; !ok || part != "" && !in.has(t, part) {
-				t.Errorf("%q has no test %s", d.Name, test)
-			}
+		name, part, _ := strings.Cut(d.Test, "/")
+		in, ok := tests[name]
+		switch {
+		case !ok || part != "" && !in.has(t, part):
+			t.Errorf("%q has no test %s", d.Name, d.Test)
+		case d.Flag != "" && !slices.Contains(in.both, d.Name):
+			t.Errorf("%q: %s does not call rowtest.Both with this name, so it does not show both values of --%s", d.Name, d.Test, d.Flag)
 		}
 		if listed[d.Name] {
 			t.Errorf("%q is listed twice", d.Name)
@@ -82,6 +83,56 @@ func userRows(t *testing.T) map[string]string {
 type home struct {
 	folder string
 	text   []byte
+	both   []string // texts in the test that calls rowtest.Both, one of which is the name of the row
+}
+
+// rowsOfBoth returns the texts of a test if it calls rowtest.Both: the name of the row, as an argument or in the table over which the test
+// iterates, and others. rowtest.Both itself checks that the row exists and names the test, and that each value has its outcome.
+func rowsOfBoth(test *ast.FuncDecl) (texts []string) {
+	calls := false
+	ast.Inspect(test, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			f, isSelector := n.Fun.(*ast.SelectorExpr)
+			if !isSelector || f.Sel.Name != "Both" || len(n.Args) != 4 {
+				break
+			}
+			if from, isName := f.X.(*ast.Ident); isName && from.Name == "rowtest" {
+				calls = true
+				texts = append(texts, textOf(n.Args[1], ""))
+			}
+		case *ast.RangeStmt:
+			if table, isTable := n.X.(*ast.CompositeLit); isTable {
+				for _, row := range table.Elts {
+					if pair, isPair := row.(*ast.KeyValueExpr); isPair {
+						texts = append(texts, textOf(pair.Key, ""))
+					}
+				}
+			}
+		}
+		return true
+	})
+	if !calls {
+		return nil
+	}
+	return texts
+}
+
+func TestRowsOfBoth_sources_onlyTestsThatCallItHaveRows(t *testing.T) {
+	for source, want := range map[string][]string{
+		`rowtest.Both(t, "a", want, run)`: {"a"},
+		`for row, c := range map[string]int{"a": 1, "b": 2} { rowtest.Both(t, row, c, run) }`: {"a", "b", ""},
+		`for row := range map[string]int{"a": 1} { t.Run(row, run) }`:                         nil,
+		`other.Both(t, "a", want, run)`:                                                       nil,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc TestX(t *testing.T) {\n"+source+"\n}", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rowsOfBoth(f.Decls[0].(*ast.FuncDecl)); !slices.Equal(got, want) {
+			t.Errorf("%s: rows %q, want %q", source, got, want)
+		}
+	}
 }
 
 // has reports whether a test has a part with that name: a case of a table, or a transcript.
@@ -121,7 +172,7 @@ func allTests(t *testing.T) map[string]home {
 			}
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-					tests[fn.Name.Name] = home{filepath.Dir(path), text}
+					tests[fn.Name.Name] = home{filepath.Dir(path), text, rowsOfBoth(fn)}
 				}
 			}
 			return nil

@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
+	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/recommend"
 )
 
@@ -78,7 +81,7 @@ func TestClaims_page_areItsSentencesItemsAndRows(t *testing.T) {
 	}
 }
 
-// testdata/readme.txt has each claim of README.md and, in the next line, the tests that prove it, or make targets. "-" is for headings of tables and
+// testdata/readme.txt has each claim of README.md and, in the next line, the tests that fail if it is false. "-" is for headings of tables and
 // lists. A new claim needs a test.
 func TestReadme_eachClaim_hasATestThatExists(t *testing.T) {
 	text, err := os.ReadFile("testdata/readme.txt")
@@ -90,14 +93,7 @@ func TestReadme_eachClaim_hasATestThatExists(t *testing.T) {
 	for i := 0; i+1 < len(lines); i += 2 {
 		proofs[lines[i]] = strings.TrimSpace(lines[i+1])
 	}
-	tests, makefile := declaredTests(t), make(map[string]bool)
-	targets, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(targets), -1) {
-		makefile[m[1]] = true
-	}
+	tests := declaredTests(t)
 	said := claims(readme(t))
 	for _, claim := range said {
 		proof, known := proofs[claim]
@@ -107,10 +103,6 @@ func TestReadme_eachClaim_hasATestThatExists(t *testing.T) {
 		case proof == "-":
 			if !strings.HasPrefix(claim, "| command |") && (!strings.HasPrefix(claim, "For ") || !strings.HasSuffix(claim, ":")) {
 				t.Errorf("%q claims something and has no test", claim)
-			}
-		case strings.HasPrefix(proof, "make "):
-			if !makefile[strings.TrimPrefix(proof, "make ")] {
-				t.Errorf("%q: there is no %s", claim, proof)
 			}
 		default:
 			for _, name := range strings.Fields(proof) {
@@ -165,6 +157,31 @@ func TestReadme_links_exist(t *testing.T) {
 	}
 }
 
+// The VPA object of README.md has no unknown field, and its comment names update modes that exist.
+func TestReadme_manifest_isAValidVPA(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readme(t))
+	if block == nil {
+		t.Fatal("README.md has no manifest")
+	}
+	var vpa v1.VerticalPodAutoscaler
+	if err := yaml.UnmarshalStrict([]byte(block[1]), &vpa); err != nil {
+		t.Fatal(err)
+	}
+	if vpa.APIVersion != v1.GroupVersion().String() || vpa.Kind != "VerticalPodAutoscaler" || vpa.Spec.TargetRef == nil || vpa.Spec.UpdatePolicy == nil {
+		t.Fatalf("the manifest is %+v", vpa)
+	}
+	if mode := *vpa.Spec.UpdatePolicy.UpdateMode; mode != v1.UpdateModeInPlaceOrRecreate {
+		t.Errorf("the manifest has the update mode %s", mode)
+	}
+	_, comment, _ := strings.Cut(block[1], "#")
+	for _, mode := range []v1.UpdateMode{v1.UpdateModeOff, v1.UpdateModeInitial, v1.UpdateModeRecreate} {
+		if !strings.Contains(comment, string(mode)) {
+			t.Errorf("the comment does not name the update mode %s: %s", mode, comment)
+		}
+	}
+}
+
+// Only the race detector needs a C compiler.
 func TestReadme_requirements_areThoseOfTheRepository(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -173,6 +190,90 @@ func TestReadme_requirements_areThoseOfTheRepository(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
 	if len(version) != 2 || !strings.Contains(readme(t), "Go "+string(version[1])+",") {
 		t.Errorf("go.mod needs Go %s", version)
+	}
+	for target, race := range map[string]bool{"test": true, "demo": false} {
+		if text := recipe(t, target); strings.Contains(text, " -race ") != race {
+			t.Errorf("make %s uses the race detector: %t\n%s", target, !race, text)
+		}
+	}
+	if text := recipe(t, "demo"); !strings.Contains(text, "CGO_ENABLED=0 go ") {
+		t.Errorf("make demo may need a C compiler:\n%s", text)
+	}
+}
+
+// recipe returns the commands of a target of the Makefile.
+func recipe(t *testing.T, target string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^` + target + `:.*\n((?:\t.*\n)+)`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("the Makefile has no target %s", target)
+	}
+	return string(m[1])
+}
+
+func TestReadme_makeBuild_writesTheCommand(t *testing.T) {
+	if text := recipe(t, "build"); !regexp.MustCompile(`go build .* -o bin/podfit \.\n`).MatchString(text) {
+		t.Errorf("make build runs\n%s", text)
+	}
+}
+
+// The accounts of deploy/ without the components of deploy/rights.
+func TestReadme_rights_noAccountChangesWorkloads(t *testing.T) {
+	forbidden := map[string][]string{
+		"core/pods": {"create", "delete"}, "apps/deployments": {"create", "delete", "update", "patch"},
+		"autoscaling/horizontalpodautoscalers": {"create", "delete", "update", "patch"},
+	}
+	seen := map[string]bool{}
+	for account, all := range granted(t, manifests(t)) {
+		for _, right := range all {
+			what, verbs, _ := strings.Cut(right, ": ")
+			_, resource, _ := strings.Cut(what, " ")
+			resource, _, _ = strings.Cut(resource, "[")
+			seen[resource] = true
+			for _, verb := range strings.Fields(verbs) {
+				if slices.Contains(forbidden[resource], verb) || verb == "*" || verb == "deletecollection" || strings.HasSuffix(resource, "/*") || resource == "*" {
+					t.Errorf("%s may %s %s", account, verb, resource)
+				}
+			}
+		}
+	}
+	for resource := range forbidden {
+		if !seen[resource] {
+			t.Errorf("no account has rights on %s, so the names may be wrong", resource)
+		}
+	}
+}
+
+// kubectl deletes what the files of the folder contain.
+func TestReadme_filesOfDeploy_containTheCRDs(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = found || regexp.MustCompile(`(?m)^kind: CustomResourceDefinition\nmetadata:\n(?:  .*\n)*?  name: verticalpodautoscalers\.autoscaling\.k8s\.io$`).Match(text)
+	}
+	if !found {
+		t.Error("no file in deploy/ has the CRD of VPAs")
+	}
+}
+
+func TestReadme_license_isThatOfTheFile(t *testing.T) {
+	text, err := os.ReadFile("../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(strings.Fields(string(text))[:4], " "); got != "Apache License Version 2.0," || !strings.Contains(readme(t), "License: [Apache 2.0](LICENSE).") {
+		t.Errorf("LICENSE begins with %q", got)
 	}
 }
 

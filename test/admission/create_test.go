@@ -100,7 +100,7 @@ func TestCreate_podAdmittedWithoutPodfit_isAdmittedWithPodfit(t *testing.T) {
 		}
 		admitted++
 		view.autoscaler = d.autoscaler(pod)
-		view.limits = policy.Limits{Range: projection.LimitRange(api.limitRanges...), Quotas: quotaView(api.quotas)}
+		view.limits = policy.Limits{Range: limitView(api.limitRanges...), Quotas: quotaView(api.quotas)}
 		api.webhook = client
 		with, err := api.create(pod)
 		if err != nil {

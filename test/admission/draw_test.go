@@ -289,11 +289,20 @@ func (d draw) quotas() []corev1.ResourceQuota {
 
 // quotaView converts quotas as podfit does.
 func quotaView(quotas []corev1.ResourceQuota) *cluster.Quotas {
-	all := make([]*corev1.ResourceQuota, len(quotas))
+	all := make([]cluster.Quota, len(quotas))
 	for i := range quotas {
-		all[i] = &quotas[i]
+		all[i] = projection.Quota(&quotas[i])
 	}
-	return projection.Quotas(all...)
+	return projection.MergeQuotas(all)
+}
+
+// limitView combines LimitRanges as podfit does.
+func limitView(limitRanges ...*corev1.LimitRange) cluster.LimitRange {
+	byName := map[string][]projection.LimitItem{}
+	for _, l := range limitRanges {
+		byName[l.Name] = projection.LimitItems(l)
+	}
+	return projection.MergeLimits(byName)
 }
 
 // amounts draws the amounts of a recommendation or of a bound.

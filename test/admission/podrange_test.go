@@ -17,7 +17,6 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -42,7 +41,7 @@ func TestCreate_recommendationsExceedPodMaximum_allContainersGetTheSameShare(t *
 			t.Fatal(err)
 		}
 		api := &apiServer{limitRanges: []*corev1.LimitRange{ranges}, webhook: client}
-		view.limits = policy.Limits{Range: projection.LimitRange(ranges)}
+		view.limits = policy.Limits{Range: limitView(ranges)}
 		got, err := api.create(pod)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, show(pod, ranges, view.autoscaler))

@@ -27,7 +27,6 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
-	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
@@ -155,7 +154,7 @@ func TestResize_randomPods_planAgreesWithTheAPIServer(t *testing.T) {
 		}
 		view.autoscaler = d.autoscaler(template)
 		view.autoscaler.Boost = nil
-		view.limits = policy.Limits{Range: projection.LimitRange(api.limitRanges...), Quotas: quotaView(api.quotas)}
+		view.limits = policy.Limits{Range: limitView(api.limitRanges...), Quotas: quotaView(api.quotas)}
 		c := &resizeCase{t: t, view: view, api: api, pod: running(stored), actor: actor, sent: sent, freed: before}
 
 		chosen := decide(view, c.pod)
@@ -227,7 +226,7 @@ func (c *resizeCase) drifts(d decision.Decision) bool {
 	inserted := func(f policy.Fitted) bool { return f.Inserted }
 	kept := func(f policy.Fitted) bool { return f.LimitsKept }
 	proportion := slices.ContainsFunc(d.With, kept) || d.Pod.PodLevel != nil
-	return slices.ContainsFunc(d.With, inserted) || !c.view.limits.Range.IsZero() && proportion
+	return slices.ContainsFunc(d.With, inserted) || c.view.limits.Range != (cluster.LimitRange{}) && proportion
 }
 
 // evicted creates the replacement of an evicted pod, the template with the sizes that the webhook sets, and returns the outcome.

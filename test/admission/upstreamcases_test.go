@@ -29,7 +29,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
-	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -262,7 +261,7 @@ func TestCompatibility_newPodsOfUpstreamsCases_haveUpstreamsSizeWithBothValues(t
 				if err != nil {
 					t.Fatal(err)
 				}
-				view := &namespaceView{autoscaler: c.autoscaler(), limits: policy.Limits{Range: projection.LimitRange(ranges)}}
+				view := &namespaceView{autoscaler: c.autoscaler(), limits: policy.Limits{Range: limitView(ranges)}}
 				api := &apiServer{limitRanges: []*corev1.LimitRange{ranges}, webhook: serve(t, configured(t, mode), view), once: true}
 				got, err := api.create(c.newPod())
 				if err != nil {

@@ -40,12 +40,14 @@ subjects: [{kind: ServiceAccount, name: explain-reader, namespace: kube-system}]
 
 // An explained is the part of the output of podfit explain that the tests read.
 type explained struct {
+	At         time.Time
 	Situations []struct{ Code string }
 	Now        []string
 	Next       []struct {
-		Pods         []string
-		Action, Code string
-		Waits        bool
+		Pods                 []string
+		Action, Code, Reason string
+		Waits                bool
+		NotBefore            time.Time
 	}
 	You []struct{ Text, Command string }
 	Why []struct{ Resource string }

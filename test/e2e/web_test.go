@@ -21,8 +21,8 @@ import (
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
-// webAccounts are the account of the page, which may read the cluster and ask the API server about viewers, and three viewers: of
-// one namespace, of all, and of none.
+// webAccounts are the account of the page, which may read the cluster and ask the API server about viewers, and four viewers: of
+// one namespace, of all, of none, and of one namespace and all VPAs.
 const webAccounts = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: web-server, namespace: kube-system}
@@ -38,6 +38,10 @@ metadata: {name: web-all}
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: web-none}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web-vpas}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -58,6 +62,7 @@ kind: ClusterRole
 metadata: {name: web-viewer}
 rules:
 - {apiGroups: [autoscaling.k8s.io], resources: [verticalpodautoscalers], verbs: [list]}
+- {apiGroups: [""], resources: [pods], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -69,7 +74,21 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: web-one}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: web-viewer}
-subjects: [{kind: ServiceAccount, name: web-one, namespace: web-seen}]
+subjects:
+- {kind: ServiceAccount, name: web-one, namespace: web-seen}
+- {kind: ServiceAccount, name: web-vpas, namespace: web-seen}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: web-vpas}
+rules:
+- {apiGroups: [autoscaling.k8s.io], resources: [verticalpodautoscalers], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: web-vpas}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: web-vpas}
+subjects: [{kind: ServiceAccount, name: web-vpas, namespace: web-seen}]
 `
 
 // token returns a token of a service account.
@@ -140,7 +159,7 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 	p.start("changed", 2)
 	p.advise("350m", "262144k", "changed")
 	p.apply(webAccounts)
-	one, all, none := p.token("web-one"), p.token("web-all"), p.token("web-none")
+	one, all, none, vpas := p.token("web-one"), p.token("web-all"), p.token("web-none"), p.token("web-vpas")
 	kubeconfig, err := p.Identity(t.Context(), "web-server")
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +193,10 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 		}
 		return err
 	})
-	if got, err := seen(one); err != nil || !slices.Equal(got, []string{"web-seen"}) {
-		t.Errorf("the viewer of web-seen sees %q, %v", got, err)
+	for name, token := range map[string]string{"web-seen": one, "web-seen and of all VPAs": vpas} {
+		if got, err := seen(token); err != nil || !slices.Equal(got, []string{"web-seen"}) {
+			t.Errorf("the viewer of %s sees %q, %v", name, got, err)
+		}
 	}
 	for _, page := range []string{"/", "/workloads", "/nodes", "/activity", "/profiles", "/about", "/workloads/web-seen/Deployment/steady"} {
 		for _, form := range []string{"", "?format=json", "?save=1"} {

@@ -50,7 +50,7 @@ func (explained) Explain(context.Context, cluster.Workload, bool) (web.Explanati
 		return document.Section{Title: title, About: "app ▁▂▁▃▂█", Table: t}
 	}
 	return web.Explanation{
-		Text: "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi OF MEMORY (was 1Gi)\n   1000Mi    highest day of 7\n",
+		Text: "NOW     Resize of cart-7d9f-b01 Deferred since 03:09: node has 180Mi free.\n\nWHY 1276Mi of memory (was 1Gi)\n   1000Mi    highest day of 7\n",
 		Tags: []string{"no room on node n7"},
 		Sections: []document.Section{
 			{Title: "Now", List: []string{"app was OOM-killed 3 times between 02:51 and 02:58 at 1Gi. 4 of 6 pods have the new size."}},

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -79,30 +80,33 @@ func paletteOf(full image.Image) color.Palette {
 	return all[:min(len(all), 256)]
 }
 
-// readmePicture is the picture of the page in README.md.
-const readmePicture = "../../docs/pictures/overview.png"
+// maxPicture bounds the size of a picture in the documentation, in bytes.
+const maxPicture = 120 << 10
 
-// maxPicture bounds the size of the picture in README.md, in bytes.
-const maxPicture = 80 << 10
-
-// TestReadme_picture_isOfThisPageAndSmall checks the picture in README.md, and makes it again if SCREENSHOTS is its folder.
-func TestReadme_picture_isOfThisPageAndSmall(t *testing.T) {
-	p := open(t, false, 1280)
-	p.do(t, chromedp.Navigate(serve(t, small())+"/"))
-	evaluate[any](t, p, settled)
-	picture(t, p, "overview")
-	current := screenshot(t, p)
-	stored, err := os.ReadFile(readmePicture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(stored) > maxPicture {
-		t.Errorf("%s has %d bytes, want at most %d", readmePicture, len(stored), maxPicture)
-	}
-	got, want := headerOf(t, stored), headerOf(t, current)
-	// Fonts differ between machines, so the height may differ by a few lines.
-	if difference := got.Height - want.Height; got.Width != want.Width || max(difference, -difference) > want.Height/10 {
-		t.Errorf("%s is %d × %d pixels, but the page is %d × %d; run SCREENSHOTS=../../docs/pictures go -C test/web test -run TestReadme", readmePicture, got.Width, got.Height, want.Width, want.Height)
+// TestPictures_ofTheDocumentation_areOfEachWidthAndSmall checks the pictures in docs/pictures. With the address of the page of a demo that
+// keeps running in PAGE, and that folder in SCREENSHOTS, it makes them again: they show a cluster, and no invented data.
+func TestPictures_ofTheDocumentation_areOfEachWidthAndSmall(t *testing.T) {
+	for name, path := range map[string]string{"overview": "/", "workload": "/workloads/shop/Deployment/worker"} {
+		for suffix, look := range map[string]struct {
+			dark  bool
+			width int64
+		}{"": {false, 1280}, "-dark": {true, 1280}, "-narrow": {false, 400}, "-narrow-dark": {true, 400}} {
+			if address := os.Getenv("PAGE"); address != "" {
+				p := open(t, look.dark, look.width)
+				p.do(t, chromedp.Navigate(strings.TrimSuffix(address, "/")+path))
+				evaluate[any](t, p, settled)
+				picture(t, p, name+suffix)
+			}
+			file := "../../docs/pictures/" + name + suffix + ".png"
+			stored, err := os.ReadFile(file)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if got := headerOf(t, stored); got.Width != int(look.width) || len(stored) > maxPicture {
+				t.Errorf("%s has %d bytes and is %d pixels wide, want at most %d and %d", file, len(stored), got.Width, maxPicture, look.width)
+			}
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ type job struct {
 // Work returns the work of the admission controller. The webhook serves immediately. Until the first lists have succeeded, it admits
 // pods unchanged, and the status lease is not renewed, so the updater evicts no pods.
 func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
-	namespace := process.OwnNamespace(c.ServiceNamespace)
+	namespace := process.OwnNamespace("")
 	registered, err := c.registration(namespace)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,6 @@ type Config struct {
 	Port                            int
 	Address                         string
 	Service                         string
-	ServiceNamespace                string // namespace of the service: the environment variable NAMESPACE, or kube-system
 	WebhookAddress, WebhookPort     string
 	ByURL, Register                 bool
 	TimeoutSeconds                  int

@@ -72,20 +72,25 @@ type Config struct {
 	known     bool            // the flags of the jobs are known, so their Deployments need not be read
 	assumed   map[string]bool // jobs whose flags are not known
 
-	onlyNamespace bool // read nothing outside of the namespace of the object, and no nodes
+	onlyNamespace bool     // read nothing outside of the namespace of the object, and no nodes
+	excluded      []string // names and patterns of other namespaces whose pods are not named
 }
 
-// writeText writes an explanation as wide as the terminal.
-func writeText(w io.Writer, e *explanation.Explanation) error {
-	width, _, ok := process.TerminalSize(w)
-	if !ok {
-		width = report.Usual
+// writeText returns a function that writes an explanation as wide as the terminal, perhaps with all notes.
+func writeText(allNotes bool) func(io.Writer, *explanation.Explanation) error {
+	return func(w io.Writer, e *explanation.Explanation) error {
+		width, _, ok := process.TerminalSize(w)
+		if !ok {
+			width = report.Usual
+		}
+		return report.WriteText(w, e, width, allNotes)
 	}
-	return report.WriteText(w, e, width)
 }
 
 // formats are the output formats.
-var formats = map[string]func(io.Writer, *explanation.Explanation) error{"text": writeText, "json": report.WriteJSON, "html": report.WriteHTML}
+var formats = map[string]func(io.Writer, *explanation.Explanation) error{
+	"text": writeText(false), "wide": writeText(true), "json": report.WriteJSON, "html": report.WriteHTML,
+}
 
 // NewCommand returns "podfit explain".
 func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
@@ -138,7 +143,7 @@ Conditions for --if:
 	}
 	c.Flags(cmd.Flags())
 	cmd.ValidArgsFunction = c.complete
-	process.CompleteFlag(cmd, "output", "text", "json", "html")
+	process.CompleteFlag(cmd, "output", "text", "wide", "json", "html")
 	return cmd
 }
 
@@ -146,7 +151,7 @@ Conditions for --if:
 func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Namespace, "namespace", "n", c.Namespace, "Namespace of the object. Empty means the namespace of the kubeconfig's context.")
 	fs.StringVarP(&c.Container, "container", "c", c.Container, "Explain only this container. Empty means all containers.")
-	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, json or html.")
+	fs.StringVarP(&c.Output, "output", "o", c.Output, "Format of the output: text, wide (text with all notes), json or html.")
 	fs.Var(&c.If, "if", "Also show the size under this condition, such as profile=cost; may be repeated. --help-all lists the keys.")
 	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
@@ -160,7 +165,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (c *Config) Validate() error {
 	var errs process.Problems
-	errs.AddIf(formats[c.Output] == nil, "--output must be text, json or html, got %q", c.Output)
+	errs.AddIf(formats[c.Output] == nil, "--output must be text, wide, json or html, got %q", c.Output)
 	if _, err := parseAt(c.At, time.Now()); err != nil {
 		errs = append(errs, err)
 	}
@@ -226,7 +231,9 @@ func (c *Config) explain(
 	in := &explanation.Input{
 		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If, NoAutoscalers: read.noAutoscalers,
 		Updater: explanation.Updater{Interval: c.jobs.Updater.Interval()}, Cluster: explanation.Cluster{Nodes: world.Nodes()},
-		Gaps: explanation.Gaps{Missing: append(read.Missing, flags.Missing...), Forbidden: append(read.Forbidden, flags.Forbidden...)},
+		Gaps: explanation.Gaps{
+			Forbidden: append(read.Forbidden, flags.Forbidden...), Missing: append(read.Missing, flags.Missing...), Remarks: append(read.Remarks, flags.Remarks...),
+		},
 	}
 	in.Pods = live(found.Pods)
 	if c.assumed["updater"] {
@@ -239,7 +246,7 @@ func (c *Config) explain(
 	}
 	if at.After(now) {
 		in.Now = at
-		in.Missing = append(in.Missing, "This is planned for "+at.Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
+		in.Remarks = append(in.Remarks, "This is planned for "+at.Format("2006-01-02 15:04 MST")+" as if nothing changed until then.")
 	}
 	planned := c.plan(in, world, states)
 	c.size(ctx, in, world, planned, clients)
@@ -267,7 +274,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	failed := world.Load(ctx)
 	var out unread
 	if c.onlyNamespace {
-		out.Missing = append(out.Missing, "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
+		out.Miss("nodes", "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
 	if forbidden(failed, "pods") && !c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
@@ -281,9 +288,9 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", u.Err)
+			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
-			out.Missing = append(out.Missing, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
+			out.Remarks = append(out.Remarks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
 			out.noAutoscalers = out.noAutoscalers || u.Resource == watcher.AutoscalersFeed
 			miss(&out.Gaps, u.Resource, u.Err, lack(&u))
@@ -352,7 +359,10 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 	in.Plan = explanation.PlanOf(pass, explained)
 	if c.jobs.Updater.WatcherOptions().Namespace == "" { // the reader may list the pods of all namespaces
 		for i := range in.Decisions {
-			in.Decisions[i].Reason = in.Decisions[i].Reason.Revealed()
+			r := &in.Decisions[i].Reason
+			if namespace, _, _ := strings.Cut(r.Elsewhere, "/"); !process.MatchesNamespace(c.excluded, namespace) {
+				*r = r.Revealed()
+			}
 		}
 	}
 	noteKills(in)
@@ -366,7 +376,7 @@ func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledg
 // noteKills says that the running updater may know more OOM kills: a pod has its last one only, and the updater counts those that it has seen.
 func noteKills(in *explanation.Input) {
 	if slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool { return d.Reason.Code == decision.FewKills }) {
-		in.Missing = append(in.Missing, "A pod shows only its last OOM kill, so more may be known to the running updater, which then deletes the pod earlier.")
+		in.Miss("earlier OOM kills", "A pod shows only its last OOM kill, so more may be known to the running updater, which then deletes the pod earlier.")
 	}
 }
 
@@ -457,9 +467,9 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	reading, err := client.Read(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		in.Missing = append(in.Missing, "The cluster has no Metrics API, so the current usage is not known.")
+		in.Miss("the current usage", "The cluster has no Metrics API, so the current usage is not known.")
 	case err != nil:
-		miss(&in.Gaps, "usage metrics", err, "The current usage was not read ("+oneLine(err)+").")
+		miss(&in.Gaps, "the current usage", err, "The current usage was not read ("+oneLine(err)+").")
 	}
 	for i := range reading.Samples {
 		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
@@ -474,7 +484,7 @@ func miss(gaps *explanation.Gaps, part string, err error, note string) {
 		gaps.Forbidden = append(gaps.Forbidden, explanation.Unread{Part: part, Note: note})
 		return
 	}
-	gaps.Missing = append(gaps.Missing, note)
+	gaps.Miss(part, note)
 }
 
 // oneLine returns the text of an error on one line, and a short one if the API server refuses the request: the path and the user of each

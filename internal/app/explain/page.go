@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -33,10 +34,11 @@ const (
 // A Page explains workloads for the web page. Each explanation reads the cluster, so there is at most one at a time, and it is kept for a
 // while. The zero value is not usable.
 type Page struct {
-	clients *kube.Clients
-	jobs    func() Running
-	assumed bool // the flags of the jobs are not known, and read from their Deployments
-	log     *slog.Logger
+	clients  *kube.Clients
+	jobs     func() Running
+	assumed  bool     // the flags of the jobs are not known, and read from their Deployments
+	excluded []string // names and patterns of namespaces whose pods are not named
+	log      *slog.Logger
 
 	turn chan struct{} // has an element while the cluster is read
 
@@ -57,9 +59,9 @@ type answer struct {
 }
 
 // NewPage returns a Page. jobs returns new settings for each explanation. If assumed is true, the flags of the jobs are read from their
-// Deployments, and explanations name those that were assumed.
-func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, log *slog.Logger) *Page {
-	return &Page{clients: clients, jobs: jobs, assumed: assumed, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
+// Deployments, and explanations name those that were assumed. They name no pods of excluded namespaces.
+func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, excluded []string, log *slog.Logger) *Page {
+	return &Page{clients: clients, jobs: jobs, assumed: assumed, excluded: excluded, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
 }
 
 // errBusy is the error for viewers who waited for the explanation of another viewer.
@@ -102,11 +104,7 @@ func (p *Page) recall(q question, now time.Time) (answer, bool) {
 func (p *Page) keep(q question, a answer, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for other := range p.kept {
-		if !now.Before(p.kept[other].until) {
-			delete(p.kept, other)
-		}
-	}
+	maps.DeleteFunc(p.kept, func(_ question, a answer) bool { return !now.Before(a.until) })
 	if len(p.kept) >= maxKept {
 		clear(p.kept)
 	}
@@ -123,7 +121,7 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 	defer cancel()
-	c := Config{jobs: p.jobs(), given: pflag.NewFlagSet("explain", pflag.ContinueOnError), onlyNamespace: !q.whole, known: !p.assumed}
+	c := Config{jobs: p.jobs(), given: pflag.NewFlagSet("explain", pflag.ContinueOnError), onlyNamespace: !q.whole, known: !p.assumed, excluded: p.excluded}
 	if p.assumed {
 		c.jobs.Updater.Flags(c.given)
 		c.jobs.Recommender.Flags(c.given)
@@ -135,7 +133,7 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 		return web.Explanation{}, err
 	}
 	var text, data bytes.Buffer
-	err = errors.Join(report.WriteText(&text, e, report.Usual), report.WriteJSON(&data, e))
+	err = errors.Join(report.WriteText(&text, e, report.Usual, true), report.WriteJSON(&data, e))
 	return web.Explanation{Text: text.String(), Data: data.Bytes(), Tags: report.Tags(e), Sections: report.Sections(e)}, err
 }
 

@@ -17,7 +17,7 @@ import (
 
 func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+		p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
 		p.turn <- struct{}{} // another viewer's
 		began := time.Now()
 		_, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true)
@@ -30,7 +30,7 @@ func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		p := NewPage(nil, func() Running { calls++; panic("broken") }, true, slog.New(slog.DiscardHandler))
+		p := NewPage(nil, func() Running { calls++; panic("broken") }, true, nil, slog.New(slog.DiscardHandler))
 		for range 3 {
 			if _, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true); err == nil {
 				t.Error("no error after a panic")
@@ -48,7 +48,7 @@ func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 }
 
 func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
-	p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+	p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
 	now := time.Now()
 	for i := range 10 * maxKept {
 		q := question{cluster.Workload{Name: fmt.Sprint(i)}, true}
@@ -63,7 +63,7 @@ func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
 }
 
 func TestPage_otherExplanationIsKept_onlyOldOnesAreDeleted(t *testing.T) {
-	p := NewPage(nil, nil, true, slog.New(slog.DiscardHandler))
+	p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
 	now := time.Now()
 	old, current := question{workload: cluster.Workload{Name: "old"}}, question{workload: cluster.Workload{Name: "current"}}
 	p.keep(old, answer{until: now}, now.Add(-time.Second))

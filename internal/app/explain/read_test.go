@@ -140,10 +140,7 @@ func TestMeasure_podsOfTheNamespace_onlyThoseOfTheWorkloadAreCounted(t *testing.
 		for _, s := range in.Usage {
 			pods = append(pods, s.Pod.String())
 		}
-		missing := strings.Join(in.Missing, " ")
-		for _, u := range in.Forbidden {
-			missing += u.Note
-		}
+		missing := strings.Join(in.Unknown(), " ")
 		if !slices.Equal(pods, tt.pods) || !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") {
 			t.Errorf("%s: samples of %q, missing %q; want %q and %q", name, pods, missing, tt.pods, tt.missing)
 		}

@@ -61,12 +61,12 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.G
 			miss(&out, "flags of the "+job.name, err,
 				fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err)))
 		case len(found) == 0:
-			out.Missing = append(out.Missing, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
+			out.Miss("flags of the "+job.name, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:
-			out.Missing = append(out.Missing, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
+			out.Miss("flags of the "+job.name, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
 		default:
 			c.assumed[job.name] = false
-			out.Missing = append(out.Missing, c.adoptOf(job.name, &found[0], of))
+			c.adoptOf(&out, job.name, &found[0], of)
 		}
 	}
 	return out
@@ -80,17 +80,18 @@ func deploymentsOf(all []kube.Program) []string {
 	return out
 }
 
-// adoptOf sets the flags of one program and returns a note about them.
-func (c *Config) adoptOf(job string, p *kube.Program, of *pflag.FlagSet) string {
+// adoptOf sets the flags of one program and adds a note about them.
+func (c *Config) adoptOf(gaps *explanation.Gaps, job string, p *kube.Program, of *pflag.FlagSet) {
 	if p.IsUpstream(job) {
-		return fmt.Sprintf("Deployment %s runs the %s of the upstream VPA (%s), and not podfit's. This is what podfit's would do with the same flags: %s.", p.Deployment, job, p.Image, c.set(p.Words, of))
+		gaps.Remarks = append(gaps.Remarks, fmt.Sprintf("Deployment %s runs the %s of the upstream VPA (%s), and not podfit's. This is what podfit's would do with the same flags: %s.", p.Deployment, job, p.Image, c.set(p.Words, of)))
+		return
 	}
 	taken := c.set(p.Words, of)
 	like := ""
 	if f := c.given.Lookup(compatibility.FlagName); f != nil && of.Lookup(compatibility.FlagName) != nil {
 		like = ", with the behaviour of --" + compatibility.FlagName + "=" + f.Value.String()
 	}
-	return fmt.Sprintf("The flags of the %s are those of Deployment %s%s: %s.", job, p.Deployment, like, taken)
+	gaps.Miss("", fmt.Sprintf("The flags of the %s are those of Deployment %s%s: %s.", job, p.Deployment, like, taken))
 }
 
 // set sets the flags in the words of a command line that of has and that this command line does not have. It returns them as text.
@@ -144,6 +145,6 @@ func (c *Config) noteSizing(in *explanation.Input) {
 		return
 	}
 	if assumed := c.jobs.Recommender.Assumed(c.given); len(assumed) > 0 {
-		in.Missing = append(in.Missing, "Assumed for the recommender: "+strings.Join(assumed, " ")+". If it runs with other flags, add them to this command.")
+		in.Miss("flags of the recommender", "Assumed for the recommender: "+strings.Join(assumed, " ")+". If it runs with other flags, add them to this command.")
 	}
 }

@@ -41,7 +41,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
 		if !catalog.IsListed() {
 			in.Lack = "whether " + a.Recommender + " is a SizingProfile or another recommender is not known"
-			in.Missing = append(in.Missing, "Whether "+a.Recommender+" is a SizingProfile or another recommender is not known, so the size is not explained.")
+			in.Miss("the profile", "Whether "+a.Recommender+" is a SizingProfile or another recommender is not known, so the size is not explained.")
 			return
 		}
 		in.Vendor = true
@@ -50,7 +50,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	choice := catalog.Of(a)
 	if !choice.Usable {
 		in.Lack = "the parameters of profile " + a.Recommender + " are not known"
-		in.Missing = append(in.Missing, "The parameters of profile "+a.Recommender+" are not known, so the size cannot be explained.")
+		in.Miss("the profile", "The parameters of profile "+a.Recommender+" are not known, so the size cannot be explained.")
 		return
 	}
 	store, workloads := c.history(ctx, in, world, clients, choice)
@@ -70,7 +70,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		s.Pod, s.Limits = in.Pods[0], planned.LimitsOf(in.Pods[0])
 	}
 	if len(s.Histories) == 0 {
-		in.Missing = append(in.Missing, "The cluster stores no usage history of the workload, so the size cannot be explained.")
+		in.Miss("the usage history", "The cluster stores no usage history of the workload, so the size cannot be explained.")
 		return
 	}
 	in.Sizing = s

@@ -96,6 +96,7 @@ type prometheus struct {
 	entered    chan struct{}           // closed at the first range query, if not nil
 	hold       bool                    // range queries are not answered
 	since      time.Time               // the first sample
+	idle       bool                    // no container is throttled
 }
 
 func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -154,6 +155,9 @@ func (p *prometheus) matrix(v url.Values) []any {
 			continue
 		case strings.Contains(query, "throttled"):
 			value = "0.5"
+			if p.idle {
+				value = "0"
+			}
 		case strings.Contains(query, "memory"):
 			value = strconv.Itoa(256 << 20)
 			if strings.HasPrefix(pod, "cart") {
@@ -185,6 +189,24 @@ func serve(t testing.TB, h http.Handler) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// Two weeks of usage in Prometheus are enough to call requests waste. Usage of minutes from the Metrics API is not.
+func TestRecommend_prometheus_listsWasteAndTheMetricsAPIDoesNot(t *testing.T) {
+	f := shop(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--prometheus", serve(t, &prometheus{pods: recordedPods(), idle: true}))
+	_, waste, found := strings.Cut(r.out, "\nWASTE")
+	if r.code != 0 || !found || !strings.Contains(waste, "ml/deploy/feature-store") {
+		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
+	}
+	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
+	var out bytes.Buffer
+	j := newTestJob(t, f)
+	j.config.Source, j.streams.Out = sourceMetrics, &out
+	if err := j.run(t.Context()); err != nil || strings.Contains(out.String(), "WASTE") || !strings.Contains(out.String(), "feature-store") {
+		t.Errorf("error %v and report\n%s", err, out.String())
+	}
 }
 
 // podfit recommend sends only requests that read, whatever the source and the format are.

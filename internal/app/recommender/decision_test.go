@@ -190,7 +190,7 @@ func TestTrack_podIsGone_isForgotten(t *testing.T) {
 	for _, want := range []int{3, 1, 0} {
 		b.pods = b.pods[:want]
 		r.track(r.look(b.Snapshot()))
-		if got, _ := r.usageStore.Pods(w); got != want {
+		if got, _ := r.usageStore.Size(); got != want {
 			t.Errorf("%d pods are tracked, want %d", got, want)
 		}
 	}

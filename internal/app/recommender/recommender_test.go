@@ -56,6 +56,7 @@ type bench struct {
 	leaks       int64                // bytes a day, with leak
 	leaked      time.Time            // when leak last increased usage
 	registry    *prometheus.Registry // of the last dependencies
+	writer      *watcher.World       // also writes each status; nil: none does
 	mu          sync.Mutex           // for concurrent writers
 }
 
@@ -108,7 +109,7 @@ func (b *bench) Scale(w cluster.Workload) cluster.Scale           { return b.sca
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
 func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
 
-func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []cluster.Advice, _ time.Time, cs ...watcher.Condition) (bool, error) {
+func (b *bench) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.statusErr[a.Name]; err != nil {
@@ -135,6 +136,9 @@ func (b *bench) WriteStatus(_ context.Context, a *cluster.Autoscaler, adv []clus
 	}
 	b.written[a.Key] = cs
 	b.writes++
+	if b.writer != nil {
+		return b.writer.WriteStatus(ctx, a, adv, now, cs...)
+	}
 	return true, nil
 }
 

@@ -10,33 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
-
-// as returns the configuration with a value of --compatibility and further flags.
-func as(t *testing.T, mode compatibility.Mode, flags ...string) Config {
-	t.Helper()
-	c := Defaults()
-	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(process.Dashes)
-	c.Flags(fs)
-	if err := fs.Parse(append([]string{"--compatibility=" + string(mode)}, flags...)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Compatibility.Apply(fs); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // An upstreamCase is the situation of one of upstream's 11 end-to-end cases about the recommender. The table has ten of them, of which two are
 // about flags for namespaces. A restart of the recommender is the other one, and has a test of its own. With both values of --compatibility,
@@ -164,7 +142,7 @@ func TestCompatibility_casesOfUpstream_haveTheirOutcomeWithBothValues(t *testing
 			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
-					b.config = as(t, mode, c.flags...)
+					b.config = as(t, append([]string{"--compatibility=" + string(mode)}, c.flags...)...)
 					c.world(b)
 					b.during(15*time.Minute, func(after time.Duration) {
 						if c.step != nil {
@@ -185,7 +163,7 @@ func TestCompatibility_recommenderRestarts_boundsDoNotWidenWithBothValues(t *tes
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.config = as(t, mode)
+				b.config = as(t, "--compatibility="+string(mode))
 				b.use["app"] = cluster.Amounts(1000, 100<<20)
 				b.autoscale("web", b.deployment("web", 1, "app"))
 				b.run(10 * time.Minute)

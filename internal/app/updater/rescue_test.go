@@ -428,14 +428,3 @@ func TestUpdater_conditionWritesHang_passesGoOn(t *testing.T) {
 		}
 	})
 }
-
-func TestUpdater_oomRescueIsOff_upstreamsRulesApply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newCrashCluster(t, cluster.Recreate, 1)
-		y.config.OOMRescue, y.desired = rescueOff, 0
-		y.during(time.Hour)
-		if len(y.removed) != 0 {
-			t.Errorf("actions %v, want none: there are fewer replicas than --min-replicas", y.removed)
-		}
-	})
-}

@@ -100,7 +100,11 @@ func (y *surgeCluster) Read(_ context.Context, w cluster.Workload) (cluster.Depl
 	}
 	d := y.deployment
 	d.Version = strconv.Itoa(y.version)
-	d.Pods, d.Updated = int32(len(y.pods)), d.Updated+int32(len(y.pods))
+	for _, p := range y.pods {
+		if p.Top == w {
+			d.Pods, d.Updated = d.Pods+1, d.Updated+1
+		}
+	}
 	return d, y.readErr
 }
 

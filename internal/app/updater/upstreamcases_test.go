@@ -18,9 +18,9 @@ import (
 )
 
 // An upstreamCase is the situation of one of upstream's 45 end-to-end cases about the updater and the actuation, in a simulated cluster of three
-// pods with 100m and 50Mi. Of these cases, 41 are rows of upstreamCases, in which both behaviours have the same outcome. The three in which they
-// differ are in TestCompatibility_situations_haveTheOutcomeOfEachValue, and that of a disruption budget has a test of its own. What the webhook does with new
-// pods in the cases of the modes Off, Initial and InPlaceOrRecreate is in test/admission.
+// pods with 100m and 50Mi. Of these cases, 42 are rows of upstreamCases, in which both behaviours have the same outcome. The three in which they
+// differ are a row of TestCompatibility_situations_haveTheOutcomeOfEachValue and two tests of their own. What the webhook does with new pods in
+// the cases of the modes Off, Initial and InPlaceOrRecreate is in test/admission.
 type upstreamCase struct {
 	name    string
 	mode    cluster.Mode
@@ -113,6 +113,8 @@ func upstreamCases() []upstreamCase {
 		{name: "the lease is not valid", mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) { y.stale = true }},
 		{name: "pods grow in place", mode: cluster.InPlaceOrRecreate, resizes: 3},
 		{name: "pods shrink in place", mode: cluster.InPlaceOrRecreate, world: below, resizes: 3},
+		{name: "resizes are deferred for more than five minutes", mode: cluster.InPlaceOrRecreate, evicts: 3, resizes: 3,
+			world: func(y *hostileCluster) { y.pendingResizes(cluster.Resize{State: cluster.ResizeDeferred}) }},
 		{name: "mode InPlace, pods grow", mode: cluster.InPlace, resizes: 3},
 		{name: "mode InPlace, pods shrink", mode: cluster.InPlace, world: below, resizes: 3},
 		{name: "mode Off", mode: cluster.Off},
@@ -168,7 +170,7 @@ func TestCompatibility_casesOfUpstream_haveTheirOutcomeWithBothValues(t *testing
 				synctest.Test(t, func(t *testing.T) {
 					y := newHostileCluster(c.mode)
 					flags := append(strings.Fields(c.flags), "--feature-gates=InPlace=true,PerVPAConfig=true,CPUStartupBoost=true")
-					y.config = as(t, mode, flags...)
+					y.config = as(t, append([]string{"--compatibility=" + string(mode)}, flags...)...)
 					if c.world != nil {
 						c.world(y)
 					}
@@ -198,7 +200,7 @@ func TestCompatibility_disruptionBudgetAllowsSeven_areEvictedWithinThreePasses(t
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newHostileCluster(cluster.Recreate)
-				y.config = as(t, mode)
+				y.config = as(t, "--compatibility="+string(mode))
 				for len(y.pods) < 10 {
 					p := *y.pods[0]
 					p.UID = fmt.Sprint(len(y.pods))

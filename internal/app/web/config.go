@@ -47,7 +47,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 		"If the page is behind a Service, set --web-hosts to the name that viewers use.")
 	fs.StringVar(&c.Auth, "web-auth", c.Auth, "How viewers of the web page are authenticated: token (a Kubernetes token, as a bearer token or as the password), "+
 		"header (a proxy names the user in X-Forwarded-User and the groups in X-Forwarded-Groups) or none. "+
-		"With token and header, viewers see the namespaces in which they may list verticalpodautoscalers.")
+		"With token and header, viewers see the namespaces in which they may list verticalpodautoscalers and pods.")
 	fs.StringSliceVar(&c.Hosts, "web-hosts", c.Hosts, "Comma-separated list of host names of the web page, in addition to localhost and loopback addresses. "+
 		"Requests for other hosts are refused. * allows all, and is only safe with --web-auth=token.")
 	fs.StringSliceVar(&c.Excluded, "web-exclude-namespaces", c.Excluded, "Comma-separated list of namespaces, or patterns such as 'kube-*', whose workloads the web page does not show. "+

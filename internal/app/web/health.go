@@ -21,7 +21,6 @@ import (
 
 // Where podfit registers itself in the defaults of its flags.
 const (
-	ownNamespace  = "kube-system"
 	webhookLease  = "vpa-admission-controller"
 	webhookConfig = "vpa-webhook-config"
 )
@@ -37,8 +36,14 @@ type registrations struct{ clients *kube.Clients }
 // Registrations implements healthReader. What podfit may not read is named in the facts.
 func (r registrations) Registrations(ctx context.Context) (overview.Facts, error) {
 	var f overview.Facts
+	c, failure := r.clients.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfig, metav1.GetOptions{})
+	registered := failure == nil && len(c.Webhooks) > 0
+	namespace := process.OwnNamespace("")
+	if registered && c.Webhooks[0].ClientConfig.Service != nil {
+		namespace = c.Webhooks[0].ClientConfig.Service.Namespace // in which podfit is installed
+	}
 	for _, name := range overview.ElectionLeases() {
-		lease, err := r.lease(ctx, name)
+		lease, err := r.lease(ctx, namespace, name)
 		if apierrors.IsForbidden(err) {
 			f.Problem = "podfit may not read all leases of leader election, so it is not known who leads."
 			continue
@@ -48,33 +53,33 @@ func (r registrations) Registrations(ctx context.Context) (overview.Facts, error
 		}
 		f.Leases = append(f.Leases, lease)
 	}
-	c, err := r.clients.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfig, metav1.GetOptions{})
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(failure):
 		f.Webhook.Problem = "podfit may not read the webhook configuration " + webhookConfig + "."
 		return f, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return f, fmt.Errorf("read the webhook configuration: %w", err)
+	case failure != nil && !apierrors.IsNotFound(failure):
+		return f, fmt.Errorf("read the webhook configuration: %w", failure)
 	}
 	f.Webhook.Known = true
-	if err == nil && len(c.Webhooks) > 0 {
+	if registered {
 		f.Webhook.Registered = true
 		f.Webhook.Until = lastExpiry(c.Webhooks[0].ClientConfig.CABundle)
 	}
-	if f.Webhook.Lease, err = r.lease(ctx, webhookLease); err != nil && !apierrors.IsForbidden(err) {
+	var err error
+	if f.Webhook.Lease, err = r.lease(ctx, namespace, webhookLease); err != nil && !apierrors.IsForbidden(err) {
 		return f, err
 	}
 	return f, nil
 }
 
 // lease returns a lease, which may not exist.
-func (r registrations) lease(ctx context.Context, name string) (overview.Lease, error) {
-	l, err := r.clients.Leases.CoordinationV1().Leases(ownNamespace).Get(ctx, name, metav1.GetOptions{})
+func (r registrations) lease(ctx context.Context, namespace, name string) (overview.Lease, error) {
+	l, err := r.clients.Leases.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return overview.Lease{Name: name}, nil
 	}
 	if err != nil {
-		return overview.Lease{Name: name}, fmt.Errorf("read lease %s/%s: %w", ownNamespace, name, err)
+		return overview.Lease{Name: name}, fmt.Errorf("read lease %s/%s: %w", namespace, name, err)
 	}
 	return leaseOf(l), nil
 }

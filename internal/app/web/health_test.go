@@ -84,6 +84,31 @@ func TestRegistrations_cluster_leasesAndCertificateAreRead(t *testing.T) {
 	}
 }
 
+// An installation in another namespace than kube-system has its leases there, and the webhook configuration names it.
+func TestRegistrations_otherNamespace_leasesAreThoseOfTheWebhook(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	clients, err := kube.ClientsFor(api.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Reply("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vpa-webhook-config", http.StatusOK, `{"kind":"MutatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1",
+		"metadata":{"name":"vpa-webhook-config"},"webhooks":[{"name":"vpa.k8s.io","clientConfig":{"service":{"namespace":"sizing","name":"vpa-webhook"}}}]}`)
+	for _, name := range []string{"podfit", webhookLease} {
+		api.Reply("GET /apis/coordination.k8s.io/v1/namespaces/sizing/leases/"+name, http.StatusOK, fmt.Sprintf(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"namespace":"sizing","name":%q},
+			"spec":{"holderIdentity":"podfit-1","leaseDurationSeconds":15,"renewTime":%q}}`, name, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	}
+	facts, err := registrations{clients}.Registrations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.Now = time.Now()
+	for _, part := range overview.HealthOf(&facts) {
+		if part.Condition != overview.Healthy {
+			t.Errorf("%+v", part)
+		}
+	}
+}
+
 // Health is read rarely however many viewers look, and a page without it is shown.
 func TestHealth_apiServerFails_pageSaysItIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"errors"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/web"
 )
 
@@ -17,8 +19,8 @@ type planReader interface {
 	Read(ctx context.Context) (*v1alpha1.CapacityPlan, error)
 }
 
-// readPlan returns the status of the CapacityPlan, nil if the cluster has none.
-func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlanStatus, error) {
+// readPlan returns the CapacityPlan, nil if the cluster has none.
+func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlan, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -26,15 +28,16 @@ func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlanStatu
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
 		return nil, nil // the recommender that writes it does not run, or is older
-	case err != nil:
-		return nil, err
 	}
-	return &plan.Status, nil
+	return plan, err
 }
 
-// addPlan adds the status of the CapacityPlan, or why it is not known.
-func addPlan(state *web.State, plan *v1alpha1.CapacityPlanStatus, known bool, err error) {
-	state.Plan = plan
+// addPlan adds the CapacityPlan, or why it is not known. Pools have its names and its capacity.
+func addPlan(state *web.State, in *overview.World, plan *v1alpha1.CapacityPlan, known bool, err error) {
+	if plan != nil {
+		settings, allocatable := capacityplan.Settings(&plan.Spec)
+		state.Plan, in.Rules, in.WholeNodes = &plan.Status, settings.Rules, !allocatable
+	}
 	switch {
 	case known || err == nil: // it is known, or not read yet
 	case errors.Is(err, kube.ErrForbidden):

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ type readings struct {
 	stored  reading[storedUsage]
 	own     reading[overview.Facts]
 	catalog reading[*sizing.Catalog]
-	plan    reading[*v1alpha1.CapacityPlanStatus]
+	plan    reading[*v1alpha1.CapacityPlan]
 }
 
 // newSource completes a source.
@@ -270,7 +271,7 @@ func (s *source) prefetch(ctx context.Context) {
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
-func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlanStatus, error) {
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 	return readPlan(ctx, s.plans)
 }
 
@@ -287,7 +288,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	s.prefetch(ctx)
 	samples, _, usageErr := s.samples.get(ctx, freshUsage, s.readUsage)
 	now := time.Now()
-	state := &web.State{}
+	state := &web.State{Excluded: s.excluded}
 	s.health(state, now)
 	switch {
 	case apierrors.IsForbidden(usageErr):
@@ -295,13 +296,17 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	case usageErr != nil:
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
-	in := overview.World{Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost}
+	in := overview.World{
+		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
+		Selectors: s.world.Selectors(), Tolerations: s.world.Tolerations(),
+	}
 	if state.NoPods {
 		in.NoPods = "podfit may not list its pods"
 	}
 	in.Excluded = s.excludedOf(in.Snapshot)
-	state.Excluded = s.excluded
 	s.addEvidence(ctx, state, &in)
+	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
+	addPlan(state, &in, plan, known, planErr)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus
@@ -309,12 +314,8 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
 	}
 	state.Custom = s.customProfiles(ctx)
-	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
-	addPlan(state, plan, known, planErr)
 	s.addActivity(ctx, state)
-	if len(s.excluded) > 0 {
-		state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
-	}
+	state.Activity = slices.DeleteFunc(slices.Clone(state.Activity), func(e overview.Entry) bool { return process.MatchesNamespace(s.excluded, e.Pod.Namespace) })
 	s.addHealth(ctx, &state.Health, now)
 	return state, nil
 }
@@ -325,17 +326,13 @@ func (s *source) excludedOf(snapshot *cluster.Snapshot) map[string]bool {
 		return nil
 	}
 	out := map[string]bool{}
-	note := func(namespace string) {
-		if _, known := out[namespace]; !known {
-			out[namespace] = process.MatchesNamespace(s.excluded, namespace)
-		}
-	}
 	for _, a := range snapshot.Autoscalers {
-		note(a.Namespace)
+		out[a.Namespace] = true
 	}
 	for _, p := range snapshot.Pods {
-		note(p.Namespace)
+		out[p.Namespace] = true
 	}
+	maps.DeleteFunc(out, func(namespace string, _ bool) bool { return !process.MatchesNamespace(s.excluded, namespace) })
 	return out
 }
 
@@ -364,18 +361,20 @@ func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview
 	if !state.Complete() || len(in.Snapshot.Autoscalers) == 0 {
 		return // workloads that are not known yet would stay without evidence
 	}
-	stored, ok, err := s.stored.get(ctx, freshStored, func(ctx context.Context) (storedUsage, error) { return s.evidence(ctx, in.Snapshot) })
+	stored, ok, err := s.stored.get(ctx, freshStored, func(ctx context.Context) (storedUsage, error) { return s.evidence(ctx, in) })
+	cause := strings.Join(stored.problems, "; ")
 	switch {
 	case ok:
 		in.Evidence = stored.evidence
-		for _, problem := range stored.problems {
-			state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+problem)
-		}
 	case err != nil:
 		in.Unread = review.UnreadUsage
-		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+": "+err.Error())
+		cause = err.Error()
 	default:
 		state.Problems = append(state.Problems, "The stored usage is still being read. Until then, "+unjudged+".")
+	}
+	if cause != "" {
+		state.Causes = []string{"The stored usage could not be read: " + cause}
+		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+".")
 	}
 }
 
@@ -391,7 +390,6 @@ func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surp
 		}
 		in.Prices = prices
 	}
-	in.Selectors, in.Tolerations = s.world.Selectors(), s.world.Tolerations()
 	in.AllPods = s.allPods
 	return overview.SurplusOf(&in, o), nil
 }
@@ -404,15 +402,16 @@ func (s *source) health(state *web.State, now time.Time) {
 	var failed, silent []string
 	var since time.Time
 	for _, f := range s.world.Health() {
+		refused := !f.Synced && (f.Forbidden || apierrors.IsForbidden(f.Err)) // the second of what podfit needs
 		switch {
-		case f.Forbidden && !f.Synced:
-		case !f.Synced:
+		case f.Forbidden && !f.Synced, refused && f.Resource == "pods":
+		case !f.Synced: // without owners, it is not known to which workload pods belong
 			state.Loading = append(state.Loading, f.Resource)
 		case state.Contact.IsZero() || f.LastResponse.Before(state.Contact):
 			state.Contact = f.LastResponse
 		}
 		switch {
-		case f.Forbidden && !f.Synced:
+		case refused:
 			state.NoPods = state.NoPods || f.Resource == "pods"
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may not list %s, so they are not shown.", f.Resource))
 		case f.Forbidden && now.Sub(f.LastResponse) <= relisted:
@@ -477,7 +476,7 @@ func (s *source) Namespaces() (names []string, complete bool) {
 func (s *source) History(ctx context.Context, row *overview.Row) (overview.History, error) {
 	out, err := s.storedHistory(ctx, row)
 	if s.recordings != nil {
-		s.recordings.refine(ctx, row, s.podsOf(row.Workload), &out)
+		s.recordings.refine(ctx, row, s.world.Snapshot().PodsOf(row.Workload), &out)
 	}
 	return out, err
 }
@@ -486,7 +485,7 @@ func (s *source) History(ctx context.Context, row *overview.Row) (overview.Histo
 func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
 	var out overview.History
 	if row.VPA == "" {
-		out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &ledger.State{})
+		out.Requests = overview.RequestSteps(s.world.Snapshot().PodsOf(row.Workload), &ledger.State{})
 		return out, nil
 	}
 	stored, err := s.store.Histories(ctx, row.Workload)
@@ -516,15 +515,12 @@ func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview
 	if err != nil {
 		s.log.Debug("Cannot read the UpdateState of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
-	out.Requests = overview.RequestSteps(s.podsOf(row.Workload), &record)
+	out.Requests = overview.RequestSteps(s.world.Snapshot().PodsOf(row.Workload), &record)
 	if out.Profiles, err = s.compare(ctx, row, from); err != nil {
 		s.log.Debug("Cannot compare the sizing profiles of a workload for the web page", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 	}
 	return out, nil
 }
-
-// podsOf returns the pods of a workload.
-func (s *source) podsOf(w cluster.Workload) []*cluster.Pod { return s.world.Snapshot().PodsOf(w) }
 
 // addPeaks adds the hourly peaks of stored model state.
 func addPeaks(c *overview.ContainerHistory, h *usage.History, log *slog.Logger) {

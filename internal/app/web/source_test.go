@@ -16,6 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/histogram"
@@ -253,12 +256,14 @@ func TestSource_rightsMissing_textNamesTheMissingRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		refused := errors.New("forbidden")
+		denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", refused)
 		for name, c := range map[string]struct {
 			state   feed.State
 			want    string
 			contact time.Time
 		}{
-			"neither list nor watch": {feed.State{Resource: "nodes", Forbidden: true, Err: refused}, "podfit may not list nodes, so they are not shown", time.Time{}},
+			"pods, without which podfit waits": {feed.State{Resource: "pods", Err: denied}, "podfit may not list pods, so they are not shown", time.Time{}},
+			"neither list nor watch":           {feed.State{Resource: "nodes", Forbidden: true, Err: refused}, "podfit may not list nodes, so they are not shown", time.Time{}},
 			"list but not watch": {
 				feed.State{Resource: "nodes", Forbidden: true, Synced: true, Err: refused, LastResponse: now.Add(-10 * time.Second)},
 				"podfit may list nodes but not watch them", now.Add(-10 * time.Second),
@@ -269,7 +274,7 @@ func TestSource_rightsMissing_textNamesTheMissingRight(t *testing.T) {
 			},
 		} {
 			state := sourceOf(&fake{health: []feed.State{c.state}}).State(t.Context())
-			if text := strings.Join(state.Problems, "\n"); strings.Count(text, "nodes") != 1 || !strings.Contains(text, c.want) || !state.Contact.Equal(c.contact) {
+			if text := strings.Join(state.Problems, "\n"); strings.Count(text, c.state.Resource) != 1 || len(state.Loading) > 0 || !strings.Contains(text, c.want) || !state.Contact.Equal(c.contact) {
 				t.Errorf("%s: problems %q, contact %v", name, text, state.Contact)
 			}
 		}

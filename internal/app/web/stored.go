@@ -119,16 +119,17 @@ func newest(a checkpoint.Stored) (at time.Time) {
 
 // evidence returns what the stored usage of each container with a VPA shows, as podfit recommend counts it. It reads one namespace after the
 // other, so its memory is that of the largest one. A namespace whose usage podfit may not read is not judged; the others are.
-func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (storedUsage, error) {
+func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage, error) {
 	var out storedUsage
 	catalog, err := s.archive.Catalog(ctx)
 	if err != nil {
 		return out, err
 	}
 	byNamespace := make(map[string][]*cluster.Autoscaler)
-	for _, a := range overview.Governors(snapshot, s.startupBoost) {
+	for _, a := range overview.Governors(in.Snapshot, s.startupBoost) {
 		byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
 	}
+	maps.DeleteFunc(byNamespace, func(namespace string, _ []*cluster.Autoscaler) bool { return in.Excluded[namespace] })
 	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
 	out.evidence = make(map[usage.Ref]*review.Evidence)
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
@@ -147,9 +148,9 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 			out.updated = at
 		}
 		now := time.Now()
-		history := restore(now, catalog, snapshot, byNamespace[namespace], nodes, from)
+		history := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
 		for _, a := range byNamespace[namespace] {
-			for _, p := range snapshot.PodsOf(a.Target) {
+			for _, p := range in.Snapshot.PodsOf(a.Target) {
 				for i := range p.Containers {
 					ref := usage.Ref{Workload: a.Target, Container: p.Containers[i].Name}
 					if p.Containers[i].Role == cluster.Init || out.evidence[ref] != nil {
@@ -169,7 +170,7 @@ func (s *source) evidence(ctx context.Context, snapshot *cluster.Snapshot) (stor
 // usage could not be read.
 func Judge(ctx context.Context, clients *kube.Clients, world *watcher.World) (*overview.Overview, []string) {
 	in := overview.World{Now: time.Now(), Snapshot: world.Snapshot(), Nodes: world.Nodes(), Unread: review.UnreadUsage}
-	stored, err := (&source{world: world, archive: clusterArchive{clients}}).evidence(ctx, in.Snapshot)
+	stored, err := (&source{world: world, archive: clusterArchive{clients}}).evidence(ctx, &in)
 	if err != nil {
 		return overview.Of(&in), []string{"The stored usage was not read: " + err.Error()}
 	}

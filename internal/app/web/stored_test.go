@@ -98,7 +98,7 @@ func TestEvidence_apiServerFails_pageSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{vpas: []*cluster.Autoscaler{vpaOf("default")}, err: errors.New("checkpoints is forbidden")}
 		state := sourceOf(f).State(t.Context())
-		if text := strings.Join(state.Problems, "\n"); !strings.Contains(text, "The stored usage could not be read") || !strings.Contains(text, "checkpoints is forbidden") {
+		if text := strings.Join(append(state.Problems, state.Causes...), "\n"); !strings.Contains(text, "The stored usage could not be read") || !strings.Contains(text, "checkpoints is forbidden") {
 			t.Errorf("problems %q", text)
 		}
 		if row := state.Overview.Row("shop", "Deployment", "web", ""); row == nil || row.Containers[0].Confidence != review.None || row.Freed != (cluster.Resources{}) {

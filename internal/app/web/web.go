@@ -66,8 +66,8 @@ func (s *settings) Validate() error {
 	return errors.Join(scope, s.web.Validate(), s.prometheus.Validate())
 }
 
-// An ExplainerFor returns what explains workloads with clients of the page.
-type ExplainerFor func(clients *kube.Clients, log *slog.Logger) web.Explainer
+// An ExplainerFor returns what explains workloads with clients of the page. Explanations name nothing of the excluded namespaces.
+type ExplainerFor func(clients *kube.Clients, excluded []string, log *slog.Logger) web.Explainer
 
 // NewCommand returns "podfit web". explainer may be nil: the page has no explanations.
 func NewCommand(s process.Streams, explainer ExplainerFor) *cobra.Command {
@@ -182,7 +182,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	}
 	var explainer web.Explainer
 	if d.Explainer != nil {
-		explainer = d.Explainer(clients, p.Log)
+		explainer = d.Explainer(clients, c.Excluded, p.Log)
 	}
 	handler := web.New(web.Config{
 		Explain: explainer, Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,

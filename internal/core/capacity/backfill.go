@@ -25,7 +25,7 @@ const mostUnknown = 0.05
 // Collect returns the daily records of each pool. The pool of a node that exists no more is not known, unless there is only one pool. A day
 // on which much was requested on such nodes is left out, because the sums of all pools would be too low.
 func Collect(hours []NodeHour, nodes []cluster.Node, rules *Rules) map[string][]Record {
-	names := rules.assign(nodes)
+	names := rules.Assign(nodes)
 	poolOf := make(map[string]string, len(nodes))
 	pools := map[string]bool{}
 	for i := range nodes {

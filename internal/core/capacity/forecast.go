@@ -61,9 +61,8 @@ type Outlook struct {
 	Days      int     // days with values
 	Dropped   int     // values that are left out: in the future, doubled, or no number
 	Slope     float64 // growth per day, without steps
-	Season    [7]float64
-	Steps     []Step // that are taken out, sorted
-	Reach     int    // the forecast covers this many days from today
+	Steps     []Step  // that are taken out, sorted
+	Reach     int     // the forecast covers this many days from today
 	Low       []float64
 	Middle    []float64 // expected requests by day, from tomorrow on
 	High      []float64
@@ -196,7 +195,6 @@ func (o *Outlook) predict(points []Point, known []Step, today Day) {
 	o.Steps = merged(known, findSteps(level(points, known)), first, last)
 	f := fitTo(level(points, o.Steps))
 	o.Slope = f.slope
-	o.Season = f.season
 	behind := int(today - last)
 	reach := min(Horizon, reachRatio*o.Days)
 	b, ok := bandOf(points, reach+behind, &f)

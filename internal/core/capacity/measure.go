@@ -94,7 +94,7 @@ type tally struct {
 
 func newMeasurer(w *World) *measurer {
 	m := &measurer{
-		World: w, names: w.Rules.assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
+		World: w, names: w.Rules.Assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
 		pools: map[string]*tally{}, advice: map[cluster.Workload]*cluster.Autoscaler{},
 	}
 	for i := range w.Nodes {
@@ -111,21 +111,23 @@ func newMeasurer(w *World) *measurer {
 			m.pools[m.names[i]] = pool
 		}
 		pool.Nodes++
-		if !schedulable(n) {
+		if !Schedulable(n) {
 			continue
 		}
 		pool.Schedulable++
-		c := m.capacityOf(n)
+		c := Of(n, m.Allocatable)
 		pool.Capacity = pool.Capacity.Add(c)
 		pool.WithoutLargest = cluster.Amounts(max(pool.WithoutLargest.CPU, c.CPU), max(pool.WithoutLargest.Memory, c.Memory)) // the largest, until finish
 	}
 	return m
 }
 
-func schedulable(n *cluster.Node) bool { return n.Ready && !n.Cordoned }
+// Schedulable reports whether new pods can get onto a node. Only such nodes count as capacity.
+func Schedulable(n *cluster.Node) bool { return n.Ready && !n.Cordoned }
 
-func (m *measurer) capacityOf(n *cluster.Node) cluster.Resources {
-	if m.Allocatable {
+// Of returns the capacity of a node: what pods can request, or all of it.
+func Of(n *cluster.Node, allocatable bool) cluster.Resources {
+	if allocatable {
 		return cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
 	}
 	c := n.Capacity.Or(n.Allocatable)
@@ -147,7 +149,7 @@ func (m *measurer) add(p *cluster.Pod) {
 	case p.Deleting || p.Placeholder:
 	case !known && !bound:
 		m.pending = append(m.pending, p)
-	case known && (!bound || schedulable(&m.Nodes[at])):
+	case known && (!bound || Schedulable(&m.Nodes[at])):
 		m.count(m.pools[m.names[at]], p, requests)
 	}
 }
@@ -312,7 +314,7 @@ func (a *acceptor) holds(requests cluster.Resources) bool {
 func (m *measurer) finish() []Pool {
 	for i := range m.Nodes {
 		n := &m.Nodes[i]
-		if !schedulable(n) {
+		if !Schedulable(n) {
 			continue
 		}
 		pool := m.pools[m.names[i]]

@@ -61,8 +61,8 @@ func (r *Rules) LeadTime(pool string, otherwise int) int {
 	return otherwise
 }
 
-// assign returns the pool of each node, with at most MostPools names.
-func (r *Rules) assign(nodes []cluster.Node) []string {
+// Assign returns the pool of each node, with at most MostPools names.
+func (r *Rules) Assign(nodes []cluster.Node) []string {
 	out := make([]string, len(nodes))
 	var names []string
 	for i := range nodes {

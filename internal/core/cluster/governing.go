@@ -3,7 +3,9 @@
 
 package cluster
 
-import "slices"
+import (
+	"slices"
+)
 
 // Governing returns the autoscaler that governs the pods of a workload, given all autoscalers that target the workload. It is the
 // oldest of those that change pods. If two have the same age, it is the one whose namespace and name sort first. It returns
@@ -14,7 +16,7 @@ import "slices"
 func Governing(named []*Autoscaler, startupBoost bool) *Autoscaler {
 	var governing *Autoscaler
 	for _, a := range named {
-		if a.ChangesPods(startupBoost) && (governing == nil || a.Precedes(governing)) {
+		if a.ChangesPods(startupBoost) && (governing == nil || a.CompareAge(governing) < 0) {
 			governing = a
 		}
 	}
@@ -32,16 +34,19 @@ func (a *Autoscaler) HasStartupBoost() bool {
 	return a.Boost != nil || slices.ContainsFunc(a.Policies, func(p ContainerPolicy) bool { return p.Boost != nil })
 }
 
-// Precedes reports whether a is older than b. If both have the same age, it reports whether the namespace and name of a sort first.
-func (a *Autoscaler) Precedes(b *Autoscaler) bool {
-	return a.Created.Before(b.Created) || a.Created.Equal(b.Created) && a.Key.Compare(b.Key) < 0
+// CompareAge orders the older autoscaler first. Those of the same age are ordered by namespace and name.
+func (a *Autoscaler) CompareAge(b *Autoscaler) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	return a.Key.Compare(b.Key)
 }
 
 // Oldest returns the autoscaler that precedes all others, or nil if there is none. The order of the input does not matter.
 func Oldest(as []*Autoscaler) *Autoscaler {
 	var oldest *Autoscaler
 	for _, a := range as {
-		if oldest == nil || a.Precedes(oldest) {
+		if oldest == nil || a.CompareAge(oldest) < 0 {
 			oldest = a
 		}
 	}

@@ -27,9 +27,6 @@ type Range struct {
 	Default Resources // the limit that the API server sets on a container without one; containers only
 }
 
-// IsZero reports whether there are no bounds and defaults.
-func (l LimitRange) IsZero() bool { return l == LimitRange{} }
-
 // A Node is a node of the cluster.
 type Node struct {
 	Name        string

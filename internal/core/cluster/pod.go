@@ -25,36 +25,35 @@ const (
 // interns strings that occur in many pods.
 type Pod struct {
 	Key
-	UID           string
-	Controller    Workload // its direct controller (for a pod of a Deployment the ReplicaSet); zero if it has none
-	Top           Workload // the topmost controller; zero if it has none or if a controller in the chain is not known yet
-	Node          string   // "" until scheduled
-	Created       time.Time
-	Started       time.Time // status.startTime; zero until the kubelet sets it
-	ReadySince    time.Time // last transition time of the Ready condition
-	Phase         Phase
-	QoS           QoS
-	Ready         bool
-	Deleting      bool
-	Unschedulable bool          // the scheduler found no node for it
-	Sized         bool          // it has the annotation vpaUpdates: the admission controller set its resources, or recorded why not
-	Fractions     bool          // some of its memory amounts are not whole bytes and are rounded
-	LocalData     bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
-	OwnVolume     bool          // one of these is not an emptyDir
-	Tolerance     Tolerance     // which taints it tolerates
-	Place         Place         // the nodes that it may run on
-	Tied          bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
-	Placeholder   bool          // it is a placeholder pod of podfit, see PlaceholderOf
-	Overhead      bool          // its RuntimeClass adds an overhead that is not part of Containers
-	Static        bool          // the kubelet runs it from a file; the API server has only a copy, whose change has no effect
-	Priority      int32         // of its PriorityClass
-	DeletionCost  int32         // annotation controller.kubernetes.io/pod-deletion-cost
-	Resize        *Resize       // nil if no resize is in progress
-	Crash         *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
-	PodLevel      *PodResources // spec.resources; nil if absent, as in most pods
-	Runtimes      *Runtimes     // of its regular containers; nil if none is known
-	Marks         *Marks        // what its labels and annotations say; nil if that is nothing
-	Containers    []Container
+	UID          string
+	Controller   Workload // its direct controller (for a pod of a Deployment the ReplicaSet); zero if it has none
+	Top          Workload // the topmost controller; zero if it has none or if a controller in the chain is not known yet
+	Node         string   // "" until scheduled
+	Created      time.Time
+	Started      time.Time // status.startTime; zero until the kubelet sets it
+	ReadySince   time.Time // last transition time of the Ready condition
+	Phase        Phase
+	QoS          QoS
+	Ready        bool
+	Deleting     bool
+	Sized        bool          // it has the annotation vpaUpdates: the admission controller set its resources, or recorded why not
+	Fractions    bool          // some of its memory amounts are not whole bytes and are rounded
+	LocalData    bool          // it has volumes whose data its replacement does not have: emptyDir on disk, hostPath, ephemeral volumes
+	OwnVolume    bool          // one of these is not an emptyDir
+	Tolerance    Tolerance     // which taints it tolerates
+	Place        Place         // the nodes that it may run on
+	Tied         bool          // whether another node would take it is not known: spread constraints, pod affinity, claims, devices or host ports
+	Placeholder  bool          // it is a placeholder pod of podfit, see PlaceholderOf
+	Overhead     bool          // its RuntimeClass adds an overhead that is not part of Containers
+	Static       bool          // the kubelet runs it from a file; the API server has only a copy, whose change has no effect
+	Priority     int32         // of its PriorityClass
+	DeletionCost int32         // annotation controller.kubernetes.io/pod-deletion-cost
+	Resize       *Resize       // nil if no resize is in progress
+	Crash        *Crash        // nil unless it is not ready and a container's last termination was an OOM kill
+	PodLevel     *PodResources // spec.resources; nil if absent, as in most pods
+	Runtimes     *Runtimes     // of its regular containers; nil if none is known
+	Marks        *Marks        // what its labels and annotations say; nil if that is nothing
+	Containers   []Container
 }
 
 // Marks are what labels and annotations of a pod say to podfit. Pods without annotations may share them.

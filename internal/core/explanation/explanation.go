@@ -112,23 +112,41 @@ type Cluster struct {
 // Gaps are what is not known.
 type Gaps struct {
 	Assumed   []string // settings of the updater that were assumed
-	Missing   []string // what could not be read, as full sentences
-	Forbidden []Unread // what the user has no right to read; not in Missing
+	Forbidden []Unread // what the user has no right to read
+	Missing   []Unread // what else is not known
+	Remarks   []string // what else limits the explanation, as full sentences
 }
 
-// Unread is a part of the cluster that the user has no right to read.
+// UpdaterFlags is the part of the cluster that Assumed is about.
+const UpdaterFlags = "flags of the updater"
+
+// Unread is a part of the cluster that is not known.
 type Unread struct {
-	Part string // a plural noun, such as nodes
+	Part string // a plural noun, such as nodes; "" if the explanation does not depend on it
 	Note string // a full sentence
 }
 
-// Unknown returns a sentence for each part of the cluster that is not known.
+// Miss adds a part that is not known, with a sentence about it.
+func (g *Gaps) Miss(part, note string) { g.Missing = append(g.Missing, Unread{part, note}) }
+
+// Parts returns the names of the parts that are not known.
+func (g *Gaps) Parts() []string {
+	var out []string
+	for _, u := range slices.Concat(g.Forbidden, g.Missing) {
+		if u.Part != "" && !slices.Contains(out, u.Part) {
+			out = append(out, u.Part)
+		}
+	}
+	return out
+}
+
+// Unknown returns a sentence for each part of the cluster that is not known, and the remarks.
 func (g *Gaps) Unknown() []string {
-	out := make([]string, 0, len(g.Forbidden)+len(g.Missing))
-	for _, u := range g.Forbidden {
+	out := []string{}
+	for _, u := range slices.Concat(g.Forbidden, g.Missing) {
 		out = append(out, u.Note)
 	}
-	return append(out, g.Missing...)
+	return append(out, g.Remarks...)
 }
 
 // A Container has the facts of a pod template that show a Java virtual machine.
@@ -160,6 +178,7 @@ type Explanation struct {
 	Facts      []string // the rest of the first line: replicas, VPA, update mode
 	Situations []Situation
 	Now        []string
+	History    []string // how much usage of each container is known: "app 45 s of 8 d"
 	Next       []Step
 	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
 	IfOn       []Step       // what would be next with IfMode
@@ -194,11 +213,12 @@ func Explain(in *Input) *Explanation {
 	out.Facts = facts(in)
 	out.Situations = situations(in)
 	out.Now = now(in)
+	out.History = history(in)
 	out.Next = next(in)
 	if in.Switched != nil {
 		out.IfMode, out.IfOn = in.Switched.Mode, switched(in)
 	}
-	out.Missing = append(slices.Clone(out.Missing), disagreements(in, out.Next)...)
+	out.Remarks = append(slices.Clone(out.Remarks), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
 	if in.Sizing != nil {
 		out.Why = slices.DeleteFunc(rationale.WhyOf(in.Sizing), func(w rationale.Why) bool { return !in.shows(w.Container) })

@@ -627,8 +627,8 @@ func TestPast_time_hasTheRecordsUntilThen(t *testing.T) {
 		if !slices.Equal(got.Now, c.want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, got.Now, c.want)
 		}
-		if !got.At.Equal(c.at) || len(got.Next) > 0 || len(got.Missing) != 1 || len(got.You) != 1 {
-			t.Errorf("%s: at %v, next %v, missing %q, you %v", name, got.At, got.Next, got.Missing, got.You)
+		if !got.At.Equal(c.at) || len(got.Next) > 0 || len(got.Unknown()) != 1 || len(got.You) != 1 {
+			t.Errorf("%s: at %v, next %v, missing %q, you %v", name, got.At, got.Next, got.Unknown(), got.You)
 		}
 	}
 }

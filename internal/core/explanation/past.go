@@ -185,8 +185,8 @@ func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 		return nil, fmt.Errorf("nothing is recorded about %s until %s: %s. The cluster stores no earlier states of pods; events are kept for an hour by default",
 			in.Subject.Name, at.In(in.Now.Location()).Format("2006-01-02 15:04 MST"), reach)
 	}
-	out := &Explanation{At: at, Subject: in.Name, Facts: facts(in), Gaps: Gaps{Forbidden: in.Forbidden}}
-	out.Missing = append(slices.Clone(in.Missing), "This is what events and the records of the updater contain until then, "+
+	out := &Explanation{At: at, Subject: in.Name, Facts: facts(in), Gaps: Gaps{Forbidden: in.Forbidden, Missing: in.Missing}}
+	out.Remarks = append(slices.Clone(in.Remarks), "This is what events and the records of the updater contain until then, "+
 		"and not the state of the pods, which the cluster does not store.")
 	if omitted := n - shownRecords; omitted > 0 {
 		out.Now = append(out.Now, fmt.Sprintf("%s until %s are omitted.", wording.Count(omitted, "earlier record"), clock(at, all[omitted-1].at)))

@@ -154,7 +154,7 @@ func render(e *Explanation) string {
 			fmt.Fprintf(&out, "        %s\n", a.Command)
 		}
 	}
-	for _, line := range e.Missing {
+	for _, line := range e.Unknown() {
 		fmt.Fprintf(&out, "NOTE  %s\n", line)
 	}
 	return out.String()

@@ -5,10 +5,14 @@ package explanation
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // measured returns the containers with usage, sorted.
@@ -38,4 +42,21 @@ func value(s usage.Sample, res cluster.Resource) float64 {
 		return s.CPU
 	}
 	return s.Memory
+}
+
+// history returns how much usage of each container is stored, of the length that the recommender keeps; nothing if that is not known.
+func history(in *Input) []string {
+	if in.Sizing == nil || in.Lack != "" {
+		return nil
+	}
+	var out []string
+	for _, h := range in.Sizing.Histories {
+		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
+		if !in.shows(h.Container()) || e.Samples == 0 {
+			continue
+		}
+		age := min(e.Age(), h.Length()).Round(time.Second)
+		out = append(out, fmt.Sprintf("%s %s of %s", h.Container(), wording.Elapsed(age, "d"), wording.Elapsed(h.Length(), "d")))
+	}
+	return out
 }

@@ -17,9 +17,14 @@ import (
 
 // hoursOf returns a Sizing whose history has one sample per minute of the last hours.
 func hoursOf(a *cluster.Autoscaler, hours int) *rationale.Sizing {
+	return samplesOf(a, noon.Add(-time.Duration(hours)*time.Hour), time.Minute)
+}
+
+// samplesOf returns a Sizing whose history has samples from a time until noon.
+func samplesOf(a *cluster.Autoscaler, from time.Time, every time.Duration) *rationale.Sizing {
 	store := usage.NewStore(usage.DefaultConfig())
 	store.Track(podOf("cart-0"))
-	for at := noon.Add(-time.Duration(hours) * time.Hour); at.Before(noon); at = at.Add(time.Minute) {
+	for at := from; !at.After(noon); at = at.Add(min(every, time.Minute)) {
 		store.Tick(at)
 		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-0"}, Container: "app", At: at, CPU: 0.1, Memory: 1e8, Has: cluster.Both})
 	}
@@ -59,6 +64,27 @@ func TestExplain_recommendationIsTooYoungOrUnread_isNotJudgedAndNotUrged(t *test
 		urged := slices.ContainsFunc(e.You, func(a Advice) bool { return strings.Contains(a.Command, `"updateMode":"InPlaceOrRecreate"`) })
 		if urged != (tt.want == "" && !tt.mode.Updates()) {
 			t.Errorf("%s: YOU is %q", name, e.You)
+		}
+	}
+}
+
+func TestExplain_historyOfContainers_isThatOfTheLengthThatIsKept(t *testing.T) {
+	for name, tt := range map[string]struct {
+		span time.Duration // of the samples
+		lack string
+		want []string
+	}{
+		"seconds":         {45 * time.Second, "", []string{"app 45 s of 8 d"}},
+		"minutes":         {12 * time.Minute, "", []string{"app 12 min of 8 d"}},
+		"days":            {3 * dayLength, "", []string{"app 3 d of 8 d"}},
+		"longer":          {20 * dayLength, "", []string{"app 8 d of 8 d"}},
+		"usage is unread": {3 * dayLength, review.UnreadUsage, nil},
+	} {
+		in := quietInput("cart-0")
+		in.Lack = tt.lack
+		in.Sizing = samplesOf(in.Autoscaler, noon.Add(-tt.span), tt.span/45)
+		if got := Explain(in).History; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -193,20 +193,6 @@ func (p *Peaks) Without(from, before int) Peaks {
 	return out
 }
 
-// Merge adds other Peaks: of each hour, the higher peak is kept.
-func (p *Peaks) Merge(o *Peaks) {
-	if o.end == 0 {
-		return
-	}
-	p.room = max(p.room, o.room)
-	for h := max(o.end-int32(len(o.ring)), 0); h < o.end; h++ {
-		if l := *o.slot(h); l > 0 {
-			p.raise(h, l)
-		}
-	}
-	p.from = min(p.from, o.from)
-}
-
 // Bounds that decoding enforces on stored peaks.
 const (
 	maxHour   = math.MaxInt32 / 2

@@ -120,24 +120,6 @@ func checkRoundTrip(t *rapid.T, p *Peaks) {
 	}
 }
 
-func TestPeaksMerge_sameHours_keepsTheHigherPeak(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p, a := drawPeaks(t, 48)
-		q, b := drawPeaks(t, 48)
-		p.Merge(&q)
-		newest := max(p.Newest(), q.Newest())
-		for h := newest - 48; h <= newest; h++ {
-			want := max(a.at(h), b.at(h))
-			if h <= newest-48 {
-				want = 0
-			}
-			if got := p.At(h); got != want {
-				t.Fatalf("hour %d is %d, want %d", h, got, want)
-			}
-		}
-	})
-}
-
 func TestPeaksLast_afterAGap_returnsTheNewestKnownPeak(t *testing.T) {
 	p := NewPeaks(48)
 	p.Observe(100, 5)

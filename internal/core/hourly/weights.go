@@ -5,7 +5,6 @@ package hourly
 
 import (
 	"math"
-	"slices"
 
 	"podfit.dev/podfit/internal/core/codec"
 )
@@ -67,20 +66,6 @@ func (w *Weights) age(hour int32, halfLife float64) {
 		}
 	}
 	w.hour = hour
-}
-
-// Merge adds the samples of other Weights. The order of merging does not matter.
-func (w *Weights) Merge(o *Weights, halfLife float64) {
-	other := *o
-	w.weight = slices.Clone(w.weight)
-	other.weight = slices.Clone(o.weight)
-	w.age(other.hour, halfLife)
-	other.age(w.hour, halfLife)
-	for i, v := range other.weight {
-		if v > 0 {
-			*w.at(int(other.first) + i) += v
-		}
-	}
 }
 
 // Newest returns the hour of the newest sample, 0 if there is none.

@@ -72,7 +72,7 @@ func EntryOf(now time.Time, d *decision.Decision) Entry {
 		for _, res := range cluster.All {
 			to, ok := f.Requests.Get(res)
 			from, had := before.Get(res)
-			if !ok || had && from == to {
+			if !ok || had && short(res, from) == short(res, to) { // a change that rounding hides is no change to people
 				continue
 			}
 			if e.Change != "" {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"time"
 
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
@@ -34,11 +35,18 @@ type World struct {
 	// one without risk.
 	NoPods string
 
-	// Only for SurplusOf: prices in the order of Nodes, and where pods can run.
-	Prices      review.Prices
+	// Rules assign nodes to pools, and WholeNodes is whether the capacity of a pool is that of its nodes or what pods can request, as in the
+	// CapacityPlan.
+	Rules      capacity.Rules
+	WholeNodes bool
+
+	// Where pods can run.
 	Selectors   []cluster.NodeSelector
 	Tolerations []cluster.Tolerations
-	AllPods     bool // Snapshot has the pods of all namespaces, so that it is known how full nodes are
+
+	// Only for SurplusOf: prices in the order of Nodes.
+	Prices  review.Prices
+	AllPods bool // Snapshot has the pods of all namespaces, so that it is known how full nodes are
 }
 
 // Totals are four amounts of the same pods, in millicores and bytes.
@@ -46,7 +54,7 @@ type Totals struct {
 	Requested   cluster.Resources
 	Used        cluster.Resources // not set if no usage is known
 	Recommended cluster.Resources // the target of each container that has one, else its request
-	Capacity    cluster.Resources // allocatable amounts of all nodes; not set if the viewer may not see nodes
+	Capacity    cluster.Resources // of the ready nodes that accept new pods; not set if the viewer may not see nodes
 }
 
 // An Overview is the state of a cluster at one time. It does not change after Of, so that several goroutines may read it.
@@ -54,7 +62,7 @@ type Overview struct {
 	At        time.Time
 	Totals    Totals
 	Rows      []Row // sorted by workload
-	Pools     []Pool
+	Pools     []capacity.Pool
 	Resizes   []Resize // resizes that have not ended, the oldest first
 	Pods      int      // live pods
 	NodeCount int
@@ -173,10 +181,12 @@ func Of(w *World) *Overview {
 		return a.Pod.Compare(b.Pod)
 	})
 	o.Totals.Capacity = cluster.Resources{}
-	for i := range w.Nodes {
-		o.Totals.Capacity = o.Totals.Capacity.Add(w.Nodes[i].Allocatable)
+	o.Pools, _ = capacity.Measure(&capacity.World{
+		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,
+	})
+	for i := range o.Pools {
+		o.Totals.Capacity = o.Totals.Capacity.Add(o.Pools[i].Capacity)
 	}
-	o.Pools = poolsOf(w, used)
 	return o
 }
 
@@ -232,6 +242,15 @@ func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Au
 type place struct {
 	pod       cluster.Key
 	container string
+}
+
+// byPod returns the usage of each pod.
+func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
+	out := make(map[cluster.Key]cluster.Resources, len(used))
+	for at, amount := range used {
+		out[at.pod] = out[at.pod].Add(amount)
+	}
+	return out
 }
 
 // usageOf returns the samples by pod and container.

@@ -6,6 +6,7 @@ package overview
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/histogram"
@@ -128,7 +130,7 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	}
 	o := Of(w)
 	want := Totals{
-		Requested: cluster.Amounts(910, 1010*mi), Recommended: cluster.Amounts(910, 910*mi), Used: cluster.Amounts(200, 200*mi), Capacity: cluster.Amounts(8000, 16<<30),
+		Requested: cluster.Amounts(910, 1010*mi), Recommended: cluster.Amounts(910, 910*mi), Used: cluster.Amounts(200, 200*mi), Capacity: cluster.Amounts(4000, 8<<30), // n2 is not ready
 	}
 	if diff := cmp.Diff(want, o.Totals); diff != "" {
 		t.Error(diff)
@@ -146,7 +148,7 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	if o.Row("shop", "Pod", "bare", "") == nil || o.Row("shop", "Deployment", "bare", "") != nil || o.Row("shop", "Deployment", "web", "other") != nil {
 		t.Error("rows are not found by their workload")
 	}
-	if len(o.Pools) != 1 || o.Pools[0].Nodes != 2 || o.Pools[0].Ready != 1 || o.Pools[0].OnNode != "n1" || o.Pools[0].Largest != cluster.Amounts(4000-1900, 8<<30-2000*mi) {
+	if len(o.Pools) != 1 || o.Pools[0].Nodes != 2 || o.Pools[0].Schedulable != 1 || o.Pools[0].Fit[1].Node != "n1" || o.Pools[0].Fit[1].Free != cluster.Amounts(4000-1900, 8<<30-2000*mi) {
 		t.Errorf("pools %+v", o.Pools)
 	}
 }
@@ -326,6 +328,15 @@ func TestJournal_podLeftUnchangedInEachPass_isRecordedOnce(t *testing.T) {
 	}
 }
 
+// The text of a change has no amount that rounding does not change.
+func TestEntryOf_changeIsTooSmallToBeSeen_isLeftOut(t *testing.T) {
+	p := pod(deployment("shop", "web"), "a", cluster.Amounts(400, 363*mi-5000))
+	d := decision.Decision{Pod: p, Do: decision.Resize, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(500, 363*mi)}}}
+	if got := EntryOf(now, &d).Change; got != "app CPU 400m → 500m" {
+		t.Errorf("the change is %q", got)
+	}
+}
+
 func TestJournal_manyDecisions_newestAreKept(t *testing.T) {
 	var j Journal
 	w := deployment("shop", "web")
@@ -421,17 +432,41 @@ func TestSurplusOf_prices_moneyFollowsNodeOfEachPod(t *testing.T) {
 	}
 }
 
-func TestPoolName_labels_mostSpecificNamesThePool(t *testing.T) {
-	for want, labels := range map[string][]string{
-		"general (karpenter.sh/nodepool)":        {"karpenter.sh/nodepool=general", "node.kubernetes.io/instance-type=m6i"},
-		"m6i (node.kubernetes.io/instance-type)": {"a=b", "karpenter.sh/nodepool=", "node.kubernetes.io/instance-type=m6i"},
-		"blue (cloud.google.com/gke-nodepool)":   {"cloud.google.com/gke-nodepool=blue", "zone=1"},
-		otherNodes + " ()":                       nil,
-		strings.Repeat("x", 63) + " (agentpool)": {"agentpool=" + strings.Repeat("x", 63)},
+// A pool has one name and one capacity, on the page and in the CapacityPlan.
+func TestPools_nodesWithLabelsAndRoles_haveTheNamesAndCapacityOfTheCapacityPlan(t *testing.T) {
+	node := func(name string, labels ...string) cluster.Node {
+		return cluster.Node{Name: name, Ready: true, Labels: labels, Allocatable: cluster.Amounts(3900, 15<<30), Capacity: cluster.Amounts(4000, 16<<30)}
+	}
+	nodes := []cluster.Node{
+		node("a", "karpenter.sh/nodepool=general", "node.kubernetes.io/instance-type=m6i"), node("b", "node.kubernetes.io/instance-type=m6i"),
+		node("c", "node-role.kubernetes.io/worker="), node("d", "node-role.kubernetes.io/worker="), node("e", "team=red"), node("f"), node("g"),
+	}
+	nodes[3].Cordoned, nodes[6].Ready = true, false
+	rules := capacity.Rules{Pools: []capacity.Rule{{Pool: "red", Labels: []string{"team=red"}}, {Pool: "big", Labels: []string{"node.kubernetes.io/instance-type=m6i"}}}}
+	for name, tt := range map[string]struct {
+		rules capacity.Rules
+		want  string
+	}{
+		"labels and roles": {capacity.Rules{}, "general, m6i, other, worker"},
+		"rules":            {rules, "big, other, red, worker"},
+		"own label":        {capacity.Rules{PoolLabel: "team"}, "other, red"},
 	} {
-		name, label := poolName(&cluster.Node{Labels: labels})
-		if got := fmt.Sprintf("%s (%s)", name, label); got != want {
-			t.Errorf("pool %q, want %q", got, want)
+		for _, whole := range []bool{true, false} {
+			w := &World{Snapshot: cluster.NewSnapshot(nil, nil), Nodes: nodes, Rules: tt.rules, WholeNodes: whole}
+			o := Of(w)
+			want, _ := capacity.Measure(&capacity.World{Snapshot: w.Snapshot, Nodes: nodes, Rules: tt.rules, Allocatable: !whole})
+			var names []string
+			var sum cluster.Resources
+			for i := range o.Pools {
+				names = append(names, o.Pools[i].Name)
+				sum = sum.Add(o.Pools[i].Capacity)
+			}
+			if !reflect.DeepEqual(o.Pools, want) {
+				t.Errorf("%s, whole nodes %t: pools %+v differ from the plan %+v", name, whole, o.Pools, want)
+			}
+			if got := strings.Join(names, ", "); got != tt.want || o.Totals.Capacity != sum {
+				t.Errorf("%s: pools %s, want %s; capacity %v, pools have %v", name, got, tt.want, o.Totals.Capacity, sum)
+			}
 		}
 	}
 }

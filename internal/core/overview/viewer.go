@@ -3,6 +3,8 @@
 
 package overview
 
+import "slices"
+
 // A User is an authenticated user.
 type User struct {
 	Name, UID string
@@ -33,11 +35,5 @@ func VisibleEntries(entries []Entry, v *Viewer) []Entry {
 	if v.All {
 		return entries
 	}
-	var out []Entry
-	for i := range entries {
-		if v.Namespaces[entries[i].Pod.Namespace] {
-			out = append(out, entries[i])
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !v.Sees(e.Pod.Namespace) })
 }

@@ -35,7 +35,7 @@ func TestPlan_replacementsOfUnscheduledPodsStayTooLarge_evictionsBackOff(t *test
 		name++
 		return &cluster.Pod{
 			Key: cluster.Key{Namespace: "shop", Name: "web-" + string(rune('a'+name%26))}, UID: time.Duration(name).String(), Controller: controller, Top: top,
-			Created: now, Phase: cluster.Pending, Unschedulable: true,
+			Created: now, Phase: cluster.Pending,
 			Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(1000, 1<<30)}},
 		}
 	}

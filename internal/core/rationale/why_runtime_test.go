@@ -62,8 +62,8 @@ func TestWhy_jvmWithGuards_explainsTheRaisedAmounts(t *testing.T) {
 	s.Pod.Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM, Evidence: cluster.ByImage, HeapBytes: 3 * gib}}}
 	text := s.why()
 	for _, want := range []string{
-		"1001m OF CPU (was 500m)", "range that a JVM misreads raises it to 1001m", "a JVM may read a request from 989m to 1000m as all cores of the node",
-		"3072Mi OF MEMORY (was 1Gi)", "heap of the JVM 3072Mi raises it to 3072Mi", "the options of the JVM set a heap of 3072Mi; another request does not change it",
+		"1001m of CPU (was 500m)", "range that a JVM misreads raises it to 1001m", "a JVM may read a request from 989m to 1000m as all cores of the node",
+		"3072Mi of memory (was 1Gi)", "heap of the JVM 3072Mi raises it to 3072Mi", "the options of the JVM set a heap of 3072Mi; another request does not change it",
 		"detected by its image",
 	} {
 		if !strings.Contains(text, want) {

@@ -160,7 +160,7 @@ func TestWhy_criticalityAndShareOfANode_areNamed(t *testing.T) {
 	profile := s.Profile
 	for name, declared := range map[string]criticality.Declared{"label": {Label: 1.5}, "class": {Classes: []string{"gold"}}, "profile": {Classes: []string{""}}} {
 		s.Profile = profile.For(declared, fleet.NodeSizes{Allocatable: 1800, Capacity: 2000})
-		lines, _, _ := strings.Cut(s.why(), "OF MEMORY")
+		lines, _, _ := strings.Cut(s.why(), "of memory")
 		want := map[string]string{
 			"label":   "× 1.500   criticality of the pods              label podfit.dev/criticality",
 			"class":   "× 2.000   criticality of the pods              PriorityClass gold",

@@ -25,23 +25,23 @@ type Line struct {
 	Note   string `json:"note,omitempty"` // "one peak alone does not set it"; may be empty
 }
 
-// Title returns what is explained, such as "1276Mi OF MEMORY (was 1024Mi)".
+// Title returns what is explained, such as "1276Mi of memory (was 1024Mi)".
 func (w *Why) Title() string {
-	name := strings.ToUpper(w.Resource.String())
+	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[w.Resource]
 	size := wording.Figure(w.Resource, float64(w.Range.Target))
 	switch {
 	case w.Horizontal.IsLeft() && w.Present.HasRequest:
-		return fmt.Sprintf("%s STAYS %s (would be %s)", name, wording.Figure(w.Resource, float64(w.Present.Request)), size)
+		return fmt.Sprintf("%s stays %s (would be %s)", name, wording.Figure(w.Resource, float64(w.Present.Request)), size)
 	case w.Horizontal.IsLeft():
-		return fmt.Sprintf("%s IS NOT SET (would be %s)", name, size)
+		return fmt.Sprintf("%s is not set (would be %s)", name, size)
 	}
 	if w.Size.HasRequest {
 		size = wording.Figure(w.Resource, float64(w.Size.Request))
 	}
 	if w.Present.HasRequest && wording.Figure(w.Resource, float64(w.Present.Request)) != size {
-		return fmt.Sprintf("%s OF %s (was %s)", size, name, wording.Figure(w.Resource, float64(w.Present.Request)))
+		return fmt.Sprintf("%s of %s (was %s)", size, name, wording.Figure(w.Resource, float64(w.Present.Request)))
 	}
-	return fmt.Sprintf("%s OF %s", size, name)
+	return fmt.Sprintf("%s of %s", size, name)
 }
 
 // Lines returns the text: the steps that changed the amount or that people ask for, what an HPA has to do with it, and the result with its

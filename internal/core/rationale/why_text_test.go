@@ -158,12 +158,12 @@ func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 		said[line.What] = true
 	}
 	for want, w := range map[string]Why{
-		"CPU STAYS 500m (would be 633m)": {Horizontal: policy.LeftToHPA, Present: Amounts{Request: 500, HasRequest: true}},
-		"CPU IS NOT SET (would be 633m)": {Horizontal: policy.LeftToHPA},
-		"633m OF CPU":                    {},
-		"600m OF CPU (was 500m)":         {Size: Amounts{Request: 600, HasRequest: true}, Present: Amounts{Request: 500, HasRequest: true}},
-		"633m OF CPU (was 1)":            {Present: Amounts{Request: 1000, HasRequest: true}},
-		"600m OF CPU":                    {Size: Amounts{Request: 600, HasRequest: true}, Present: Amounts{Request: 600, HasRequest: true}},
+		"CPU stays 500m (would be 633m)": {Horizontal: policy.LeftToHPA, Present: Amounts{Request: 500, HasRequest: true}},
+		"CPU is not set (would be 633m)": {Horizontal: policy.LeftToHPA},
+		"633m of CPU":                    {},
+		"600m of CPU (was 500m)":         {Size: Amounts{Request: 600, HasRequest: true}, Present: Amounts{Request: 500, HasRequest: true}},
+		"633m of CPU (was 1)":            {Present: Amounts{Request: 1000, HasRequest: true}},
+		"600m of CPU":                    {Size: Amounts{Request: 600, HasRequest: true}, Present: Amounts{Request: 600, HasRequest: true}},
 	} {
 		w.Resource = cluster.CPU
 		w.Range.Target = 633

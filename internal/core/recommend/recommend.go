@@ -126,10 +126,7 @@ func (p Params) Floor(n int) cluster.Resources {
 	)
 }
 
-// Round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require.
-func (p Params) Round(r cluster.Resources) cluster.Resources { return p.round(r, nil, nil) }
-
-// round is Round, with recorders of the steps of CPU and memory.
+// round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require. cpu and memory record the steps.
 func (p *Params) round(r cluster.Resources, cpu, memory *derivation.Recorder) cluster.Resources {
 	r.CPU = cpu.RoundUp(r.CPU, p.RoundMillicores)
 	r.Memory = memory.RoundUp(r.Memory, p.RoundBytes)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -32,18 +33,9 @@ func (r *Report) ByNamespace() *Groups {
 	return r.group("namespace", func(row *Row, _ *Place) string { return row.Workload.Namespace })
 }
 
-// PoolOf returns the pool of a node, "" if it is not known.
-func PoolOf(n *cluster.Node) string {
-	name, _ := n.Pool()
-	return name
-}
-
-// ByPool returns the totals by pool of nodes.
+// ByPool returns the totals by pool of nodes, with the names that a CapacityPlan without rules has.
 func (r *Report) ByPool() *Groups {
-	pools := make([]string, len(r.Nodes))
-	for i := range r.Nodes {
-		pools[i] = PoolOf(&r.Nodes[i])
-	}
+	pools := new(capacity.Rules).Assign(r.Nodes)
 	return r.group("pool", func(_ *Row, p *Place) string {
 		if p.Node < 0 {
 			return ""

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -132,7 +133,7 @@ type Summary struct {
 	Requested              cluster.Resources // by all known pods
 	Used                   cluster.Resources // by the reviewed pods; a resource that was not measured is not set
 	Reviewed               cluster.Resources // requests of the reviewed pods whose usage is known
-	Capacity               cluster.Resources // allocatable on all nodes
+	Capacity               cluster.Resources // allocatable on ready nodes that accept new pods
 	Freed                  cluster.Resources // by rows whose requests fall
 	Recoverable            float64           // money of Freed in a month
 	Packing                Packing
@@ -321,7 +322,9 @@ func (r *Report) summarize() {
 	}
 	s.Nodes = len(r.Nodes)
 	for i := range r.Nodes {
-		s.Capacity = s.Capacity.Add(r.Nodes[i].Allocatable)
+		if capacity.Schedulable(&r.Nodes[i]) {
+			s.Capacity = s.Capacity.Add(r.Nodes[i].Allocatable)
+		}
 	}
 	for _, p := range r.Pods {
 		if p.Live() {

@@ -18,9 +18,7 @@ type Config struct {
 	OOMBumpRatio   float64       // --oom-bump-up-ratio
 	OOMMinBump     int64         // --oom-min-bump-up-bytes
 
-	OOMFromLimit bool          // bump from the memory limit instead of the request
-	Sidecars     bool          // aggregate native sidecars, too; upstream does not
-	MaxAhead     time.Duration // samples further in the future (Tick) are rejected
+	MaxAhead time.Duration // samples further in the future (Tick) are rejected
 }
 
 // DefaultConfig returns upstream's defaults.
@@ -36,10 +34,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// sized reports whether samples of a container are aggregated.
-func (c *Config) sized(of *cluster.Container) bool {
-	return of.Role == cluster.Regular || of.Role == cluster.Sidecar && c.Sidecars
-}
+// sized reports whether samples of a container are aggregated. Native sidecars are not sized, as in upstream.
+func sized(of *cluster.Container) bool { return of.Role == cluster.Regular }
 
 // rules are the parameters that an autoscaler may set for a container.
 type rules struct {

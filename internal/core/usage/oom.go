@@ -57,15 +57,11 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 	count := 0
 	for i := range observed.Containers {
 		container := &observed.Containers[i]
-		if container.Exit == nil || !container.Exit.OOM || !b.cfg.sized(container) {
+		if container.Exit == nil || !container.Exit.OOM || !sized(container) {
 			continue
 		}
-		requests, limits := container.Running()
-		memory := requests.Memory
-		if b.cfg.OOMFromLimit {
-			memory = max(memory, limits.Memory)
-		}
-		if b.ObserveOOM(OOM{Pod: observed.Key, Container: container.Name, At: container.Exit.Finished, Memory: memory}) {
+		requests, _ := container.Running()
+		if b.ObserveOOM(OOM{Pod: observed.Key, Container: container.Name, At: container.Exit.Finished, Memory: requests.Memory}) {
 			count++
 		}
 	}

@@ -94,46 +94,29 @@ func TestObserveOOM_beforeTheFirstSample_isAddedToHistory(t *testing.T) {
 
 // W-07: OOM kills are read from the status of the pod, so none is missed between two passes.
 func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
-	fresh := func() *cluster.Pod {
-		p := podOf(cart, "cart-1", "app", "proxy", "fine", "migrate")
-		exit := &cluster.Exit{OOM: true, Finished: noon}
-		p.Containers[0].Exit = exit
-		p.Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, 512*mib), Limits: cluster.Amounts(200, 1024*mib)}
-		p.Containers[1].Exit = exit
-		p.Containers[1].Limits = cluster.Amounts(200, 2048*mib)
-		p.Containers[2].Exit = &cluster.Exit{Finished: noon, Code: 1}
-		p.Containers[3].Exit, p.Containers[3].Role = exit, cluster.Init
-		return p
+	b := newBook()
+	p := podOf(cart, "cart-1", "app", "proxy", "fine", "migrate")
+	exit := &cluster.Exit{OOM: true, Finished: noon}
+	p.Containers[0].Exit = exit
+	p.Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, 512*mib), Limits: cluster.Amounts(200, 1024*mib)}
+	p.Containers[1].Exit = exit
+	p.Containers[1].Limits = cluster.Amounts(200, 2048*mib)
+	p.Containers[2].Exit = &cluster.Exit{Finished: noon, Code: 1}
+	p.Containers[3].Exit, p.Containers[3].Role = exit, cluster.Init
+	b.Track(p)
+	if got := b.ObserveExits(p); got != 2 {
+		t.Errorf("%d were news, want 2", got)
 	}
-	tests := map[string]struct {
-		fromLimit  bool
-		app, proxy int64
-	}{
-		"from the request": {false, 614 * mib, 356 * mib},
-		"from the limit":   {true, 1228 * mib, 2457 * mib},
+	if got := b.ObserveExits(p); got != 0 {
+		t.Errorf("%d were news when told again", got)
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := DefaultConfig()
-			c.OOMFromLimit = tt.fromLimit
-			b := NewStore(c)
-			p := fresh()
-			b.Track(p)
-			if got := b.ObserveExits(p); got != 2 {
-				t.Errorf("%d were news, want 2", got)
-			}
-			if got := b.ObserveExits(p); got != 0 {
-				t.Errorf("%d were news when told again", got)
-			}
-			for container, want := range map[string]int64{"app": tt.app, "proxy": tt.proxy} {
-				if _, got := b.Series(cart, container).LastOOM(); got/mib != want/mib {
-					t.Errorf("%s needs %d MiB, want %d", container, got/mib, want/mib)
-				}
-			}
-			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: noon.Add(time.Minute)}
-			if got := b.ObserveExits(p); got != 1 {
-				t.Errorf("%d were news after another, want 1", got)
-			}
-		})
+	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib} {
+		if _, got := b.Series(cart, container).LastOOM(); got/mib != want/mib {
+			t.Errorf("%s needs %d MiB, want %d", container, got/mib, want/mib)
+		}
+	}
+	p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: noon.Add(time.Minute)}
+	if got := b.ObserveExits(p); got != 1 {
+		t.Errorf("%d were news after another, want 1", got)
 	}
 }

@@ -136,7 +136,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 		tracked = b.enter(observed, uid)
 		b.pods[observed.Key] = tracked
 	}
-	tracked.note(observed, &b.cfg)
+	tracked.note(observed)
 	tracked.setLive(observed.Live())
 	return true
 }
@@ -321,14 +321,6 @@ func (b *Store) Size() (pods, series int) {
 	return len(b.pods), series
 }
 
-// Pods returns how many pods of a workload are tracked, and how many of these are live.
-func (b *Store) Pods(w cluster.Workload) (tracked, live int) {
-	if wl := b.workloads[w]; wl != nil {
-		return int(wl.pods), int(wl.live)
-	}
-	return 0, 0
-}
-
 func (b *Store) workload(key cluster.Workload) *workload {
 	wl := b.workloads[key]
 	if wl == nil {
@@ -394,7 +386,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
-		if !b.cfg.sized(&p.Containers[c]) {
+		if !sized(&p.Containers[c]) {
 			continue
 		}
 		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
@@ -410,7 +402,7 @@ func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
-		if b.cfg.sized(&observed.Containers[i]) {
+		if sized(&observed.Containers[i]) {
 			n++
 		}
 	}
@@ -419,7 +411,7 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	tracked.uid = uid
 	tracked.workload.pods++
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; b.cfg.sized(c) {
+		if c := &observed.Containers[i]; sized(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
 			in.starting = tracked.workload.starting(observed, c, b.now)
@@ -433,11 +425,11 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 }
 
 // note records requests, limits and starts of the containers of a tracked pod.
-func (t *pod) note(p *cluster.Pod, config *Config) {
+func (t *pod) note(p *cluster.Pod) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !config.sized(c) {
+		if !sized(c) {
 			continue
 		}
 		requests, limits := c.Running()

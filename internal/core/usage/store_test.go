@@ -299,8 +299,8 @@ func TestTrack_sameNameOtherUID_isANewPod(t *testing.T) {
 	if got := s.Seen(cluster.CPU); got.Count != 2 || !got.First.Equal(noon.Add(-time.Minute)) {
 		t.Errorf("seen %v", got)
 	}
-	if tracked, live := b.Pods(cart); tracked != 1 || live != 1 {
-		t.Errorf("%d pods tracked, %d live, want 1", tracked, live)
+	if of := b.workloads[cart]; of.pods != 1 || of.live != 1 {
+		t.Errorf("%d pods tracked, %d live, want 1", of.pods, of.live)
 	}
 }
 
@@ -323,21 +323,13 @@ func TestTrack_ownerChanges_movesThePod(t *testing.T) {
 	}
 }
 
-func TestTrack_initContainersAndSidecars_areSkippedUnlessConfigured(t *testing.T) {
-	for _, sidecars := range []bool{false, true} {
-		c := DefaultConfig()
-		c.Sidecars = sidecars
-		b := NewStore(c)
-		p := podOf(cart, "cart-0", "app", "migrate", "mesh")
-		p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
-		b.Track(p)
-		want := []string{"app"}
-		if sidecars {
-			want = []string{"app", "mesh"}
-		}
-		if got := b.Containers(cart); !slices.Equal(got, want) {
-			t.Errorf("sidecars %v: containers are %v, want %v", sidecars, got, want)
-		}
+func TestTrack_initContainersAndSidecars_areSkipped(t *testing.T) {
+	b := newBook()
+	p := podOf(cart, "cart-0", "app", "migrate", "mesh")
+	p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
+	b.Track(p)
+	if got := b.Containers(cart); !slices.Equal(got, []string{"app"}) {
+		t.Errorf("containers are %v, want app", got)
 	}
 }
 

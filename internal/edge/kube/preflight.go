@@ -60,11 +60,11 @@ func (c *Clients) unusable(err error) error {
 	if c.Account != "" {
 		account = " (" + c.Account + ")"
 	}
-	return fmt.Errorf("cannot use the cluster at %s%s: %w", c.Config.Host, account, explained(err))
+	return fmt.Errorf("cannot use the cluster at %s%s: %w", c.Config.Host, account, Explained(err))
 }
 
-// explained returns an error with the cause of a failed list of VPAs, and the remedy.
-func explained(err error) error {
+// Explained returns an error with the cause of a failed list, and the remedy.
+func Explained(err error) error {
 	var authority x509.UnknownAuthorityError
 	var name *net.DNSError
 	switch {

@@ -9,13 +9,14 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 )
 
 // Profiles lists SizingProfiles.
-type Profiles struct{ client rest.Interface }
+type Profiles struct {
+	objects *Objects[RawObjectList, *RawObjectList]
+}
 
 // A SizingProfile is one object of the API server.
 type SizingProfile struct {
@@ -25,41 +26,27 @@ type SizingProfile struct {
 }
 
 // NewProfiles returns a client of SizingProfiles.
-func NewProfiles(c *Clients) *Profiles { return &Profiles{c.Own} }
+func NewProfiles(c *Clients) *Profiles {
+	return &Profiles{c.RawObjectsIn(v1alpha1.ResourceSizingProfiles, metav1.NamespaceAll)}
+}
 
 // List returns all SizingProfiles, in the order of the API server. The error is ErrUnsupported if the CRD is not installed, and
 // ErrForbidden if podfit has no right to list them.
 func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
 	var out []SizingProfile
-	o := metav1.ListOptions{Limit: PageSize}
-	for {
-		raw, err := Body(p.client.Get().Resource(v1alpha1.ResourceSizingProfiles).VersionedParams(&o, metav1.ParameterCodec).Do(ctx))
-		if err != nil {
-			return nil, fmt.Errorf("list sizing profiles: %w", Refused(err))
-		}
-		var page struct {
-			Metadata metav1.ListMeta   `json:"metadata"`
-			Items    []json.RawMessage `json:"items"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return nil, fmt.Errorf("decode list of sizing profiles: %w", err)
-		}
-		for _, item := range page.Items {
-			var o struct {
-				Metadata struct {
-					Name            string `json:"name"`
-					UID             string `json:"uid"`
-					ResourceVersion string `json:"resourceVersion"`
-				} `json:"metadata"`
+	err := EachPage(ctx, metav1.ListOptions{Limit: PageSize}, p.objects.List, func(page *RawObjectList) error {
+		for i := range page.Items {
+			o := &page.Items[i]
+			data, err := json.Marshal(o)
+			if err != nil {
+				return fmt.Errorf("encode sizing profile %s: %w", o.Name, err)
 			}
-			if err := json.Unmarshal(item, &o); err != nil {
-				return nil, fmt.Errorf("decode a sizing profile: %w", err)
-			}
-			out = append(out, SizingProfile{Name: o.Metadata.Name, Version: o.Metadata.UID + "/" + o.Metadata.ResourceVersion, JSON: item})
+			out = append(out, SizingProfile{Name: o.Name, Version: string(o.UID) + "/" + o.ResourceVersion, JSON: data})
 		}
-		o.Continue = page.Metadata.Continue
-		if o.Continue == "" {
-			return out, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list sizing profiles: %w", Refused(err))
 	}
+	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
@@ -33,6 +34,9 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	var o struct {
 		Kind string
 		Spec map[string]any
+	}
+	if text := string(all[7].JSON); strings.Contains(text, "null") {
+		t.Errorf("a field has been added, which is unknown to the reader of profiles: %s", text)
 	}
 	if err := json.Unmarshal(all[7].JSON, &o); err != nil || all[7].Name != "p0007" || o.Kind != "SizingProfile" || o.Spec["unknownField"] != 7.0 {
 		t.Errorf("%+v, %+v, %v", all[7], o, err)

@@ -23,8 +23,8 @@ import (
 type RawObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Spec              json.RawMessage `json:"spec"`
-	Status            json.RawMessage `json:"status"`
+	Spec              json.RawMessage `json:"spec,omitempty"`
+	Status            json.RawMessage `json:"status,omitempty"`
 }
 
 // RawObjectList is a page of a list of RawObjects.

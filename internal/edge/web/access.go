@@ -130,7 +130,7 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 		return nil, &refusal{http.StatusServiceUnavailable, "podfit is still reading the cluster, so it does not know yet which namespaces you may see. Try again.", nil}
 	}
 	if !v.All && len(v.Namespaces) == 0 {
-		return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers in any namespace with workloads.", nil}
+		return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers and pods in any namespace with workloads.", nil}
 	}
 	return v, nil
 }
@@ -241,7 +241,7 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 		if err != nil {
 			return nil, false, err
 		}
-		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all}, until: now.Add(a.c.Remember)}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: now.Add(a.c.Remember)}
 	}
 	if !known.viewer.All {
 		var names []string
@@ -276,10 +276,6 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 	}
 	out := knownRights{viewer: known.viewer, asked: maps.Clone(known.asked), until: known.until}
 	out.viewer.Namespaces = maps.Clone(known.viewer.Namespaces)
-	if out.asked == nil {
-		out.asked = make(map[string]bool)
-		out.viewer.Namespaces = make(map[string]bool)
-	}
 	var mu sync.Mutex
 	var workers sync.WaitGroup
 	var failures []error

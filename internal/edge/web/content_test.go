@@ -4,12 +4,18 @@
 package web_test
 
 import (
+	"html"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
+	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/web"
 	"podfit.dev/podfit/internal/edge/web/webtest"
 )
 
@@ -210,4 +216,25 @@ func TestWorkload_onlyCheckpoint_showsItsHistogramAndSaysSo(t *testing.T) {
 func TestAbout_smallCluster_hasVersionAgeAndPrices(t *testing.T) {
 	text := body(t, get(handler(webtest.Small()), "GET", "/about"))
 	contains(t, "about", text, "data 38 s old", "podfit v1", "prod-eu", "The API server last answered at 2026-11-22T03:13:22Z", "From the decisions of this process", "EUR", "prices.yaml", "uPlot 1.6.32")
+}
+
+// What is written about an amount adds up: a change that rounding hides is none, and where nothing could be freed no node could go.
+func TestPages_changeIsTooSmallToBeSeen_isNotShownAsOne(t *testing.T) {
+	key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	vpa := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: key, Created: webtest.Now.AddDate(0, -1, 0), Advice: []cluster.Advice{{
+		Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(450, 300<<20), Target: cluster.Amounts(500, 363<<20), Upper: cluster.Amounts(900, 900<<20)},
+	}}}
+	pods := []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Top: key, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 363<<20-5000)}}}}
+	w := overview.World{
+		Now: webtest.Now, Snapshot: cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa}), Samples: []usage.Sample{{Pod: pods[0].Key, Container: "app", CPU: 0.1, Memory: 1e8, Has: cluster.Both}},
+		Evidence: map[usage.Ref]*review.Evidence{{Workload: key, Container: "app"}: {From: webtest.Now.AddDate(0, 0, -10), To: webtest.Now, Hours: 240, Samples: 14400}},
+	}
+	source := webtest.Small()
+	source.Show(web.State{Overview: overview.Of(&w), Surplus: &overview.Surplus{Packing: review.Packing{Gone: 1}}})
+	contains(t, "workloads", html.UnescapeString(body(t, get(handler(source), "GET", "/workloads"))), "400m → 500m", ">keep<")
+	text := html.UnescapeString(body(t, get(handler(source), "GET", "/")))
+	contains(t, "overview", text, "Could be given back: nothing<")
+	if strings.Contains(text, "363 Mi → 363 Mi") || strings.Contains(text, "up to 1 node") {
+		t.Errorf("the overview shows a change or a node that is none:\n%s", text)
+	}
 }

@@ -31,6 +31,9 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	if !s.Contact.IsZero() {
 		p.Age = s.Overview.At.Sub(s.Contact)
 	}
+	if v.All {
+		p.Notes = slices.Concat(s.Problems, s.Causes)
+	}
 	p.Health = healthOf(s, v)
 	return p
 }
@@ -133,6 +136,9 @@ func (v overviewView) NoRisk() bool {
 	return v.complete && v.used && v.AtRisk == 0 && v.Unjudged < v.Workloads
 }
 
+// FreedKnown reports whether some requests are judged, or it is known that there are none to judge.
+func (v overviewView) FreedKnown() bool { return v.complete && (v.VPAs == 0 || v.sized > 0) }
+
 // FreedTitle returns what could be given back.
 func (v overviewView) FreedTitle() string {
 	const title = "Could be given back: "
@@ -141,7 +147,7 @@ func (v overviewView) FreedTitle() string {
 		already = "; " + wording.Count(v.Already, "node") + " could go with the present requests"
 	}
 	switch {
-	case !v.complete || v.VPAs > 0 && v.sized == 0:
+	case !v.FreedKnown():
 		return title + "not known yet"
 	case v.Freed.r.CPU <= 0 && v.Freed.r.Memory <= 0:
 		return title + "nothing" + already
@@ -296,7 +302,6 @@ type nodesView struct {
 
 type poolView struct {
 	Name    string    `json:"name"`
-	Label   string    `json:"label,omitempty"`
 	Nodes   int       `json:"nodes"`
 	Ready   int       `json:"schedulable"`
 	Bars    []barView `json:"totals"`
@@ -325,9 +330,11 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
 	for i := range o.Pools {
 		p := &o.Pools[i]
+		largest := p.Fit[1] // the most memory
+		totals := overview.Totals{Requested: p.Requested, Used: p.Used, Capacity: p.Capacity}
 		view.Pools = append(view.Pools, poolView{
-			Name: p.Name, Label: p.Label, Nodes: p.Nodes, Ready: p.Ready, Largest: amounts{p.Largest}, OnNode: p.OnNode,
-			Bars: []barView{barOf(cluster.CPU, &p.Totals), barOf(cluster.Memory, &p.Totals)},
+			Name: p.Name, Nodes: p.Nodes, Ready: p.Schedulable, Largest: amounts{largest.Free}, OnNode: largest.Node,
+			Bars: []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)},
 		})
 	}
 	if v.All {
@@ -441,14 +448,19 @@ type aboutView struct {
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.stateOf(w, r, "About", "about")
+	p := pageOf("About", "about", s, v, nil)
 	view := aboutView{
-		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: s.Problems, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v), Excluded: s.Excluded,
+		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: p.Notes, Usage: s.Overview.UsageSeen,
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: p.Health,
+	}
+	if v.All {
+		view.Excluded = s.Excluded
 	}
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From
 	}
-	h.show(w, r, "about", pageOf("About", "about", s, v, view), view)
+	p.Body = view
+	h.show(w, r, "about", p, view)
 }
 
 // historyTimeout bounds how long a page waits for the stored usage of a workload.

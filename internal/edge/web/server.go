@@ -40,6 +40,7 @@ type State struct {
 	Contact  time.Time // when the API server last answered, by the watch that was silent for longest
 	Loading  []string  // resources that have not been listed yet
 	Problems []string  // what is out of date or not known, as sentences
+	Causes   []string  // likewise, for viewers of all namespaces only, because they may name some
 	Pending  bool      // the overview is not computed yet, so it is empty
 	NoPods   bool      // podfit may not list pods
 

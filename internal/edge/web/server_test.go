@@ -277,7 +277,7 @@ func TestWorkload_explainer_textIsOnThePage(t *testing.T) {
 	for _, c := range []struct {
 		explain web.Explainer
 		want    string
-	}{{explains("WHY 1276Mi OF MEMORY"), "WHY 1276Mi OF MEMORY"}, {explains(""), "The explanation could not be made: no history"}} {
+	}{{explains("WHY 1276Mi of memory"), "WHY 1276Mi of memory"}, {explains(""), "The explanation could not be made: no history"}} {
 		if text := body(t, get(web.New(web.Config{Source: webtest.Small(), Explain: c.explain}), "GET", path+"?explain=1")); !strings.Contains(text, c.want) {
 			t.Errorf("%q is not on the page", c.want)
 		}
@@ -666,8 +666,9 @@ func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
 		"still reading": {overview.World{Samples: sample}, web.State{}, []string{noRisk, noFreed, "its stored usage is not known yet"}, []string{`id="yaml"`, "need no change", "nothing to change"}},
 		"pods": {
 			overview.World{Evidence: evidence, NoPods: "podfit may not list its pods"}, web.State{NoPods: true},
-			[]string{noRisk, noFreed, "podfit may not list its pods"}, []string{`id="yaml"`, "need no change", "nothing to change", "No risk is known"},
+			[]string{noRisk, noFreed, "podfit may not list its pods"}, []string{`id="yaml"`, "No request is above", "need no change", "nothing to change", "No risk is known"},
 		},
+		"the cluster":   {overview.World{}, web.State{Loading: []string{"verticalpodautoscalers"}}, []string{noRisk, noFreed}, []string{"There are no VerticalPodAutoscaler objects", "No request is above"}},
 		"current usage": {overview.World{Evidence: evidence}, web.State{}, []string{"No risk is known of 1 workload, but their current usage is not known", freed}, []string{"No running container"}},
 		"events":        {overview.World{Evidence: evidence, Samples: sample}, web.State{NoActivity: true}, []string{risk, "Last 24 hours: not known", "What podfit did is not known."}, []string{did, "Nothing was done"}},
 	} {
@@ -675,6 +676,9 @@ func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
 		tt.world.Snapshot = cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa})
 		if tt.state.NoPods {
 			tt.world.Snapshot = cluster.NewSnapshot(nil, []*cluster.Autoscaler{vpa})
+		}
+		if len(tt.state.Loading) > 0 {
+			tt.world.Snapshot = cluster.NewSnapshot(nil, nil)
 		}
 		tt.state.Overview = overview.Of(&tt.world)
 		source := webtest.Small()

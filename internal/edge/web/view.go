@@ -160,7 +160,7 @@ func (v workloadView) Change(resource string) string {
 		case c.KeptFor(res).IsKept():
 			kept = "keep (HPA)"
 			continue
-		case requested && request == target || c.Fits():
+		case requested && wording.Spaced(res, request) == wording.Spaced(res, target) || c.Fits():
 			kept = "keep"
 			continue
 		}

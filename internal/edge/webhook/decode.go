@@ -120,7 +120,7 @@ func decodePod(text []byte) (*corev1.Pod, error) {
 		Spec: corev1.PodSpec{
 			InitContainers: from.Spec.InitContainers, Containers: from.Spec.Containers, Overhead: from.Spec.Overhead.list,
 			ActiveDeadlineSeconds: from.Spec.Deadline, PriorityClassName: from.Spec.PriorityClass,
-			Affinity: from.Spec.Affinity.affinity(), NodeName: from.Spec.Affinity.node,
+			Affinity: &from.Spec.Affinity.Affinity, NodeName: from.Spec.Affinity.node,
 			NodeSelector: from.Spec.NodeSelector.labels, Tolerations: from.Spec.Tolerations.all,
 		},
 	}

@@ -69,29 +69,44 @@ func (t *tolerations) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A podAffinity is the affinity of a pod: whether it refers to pods of other namespaces, and to which nodes it restricts the pod.
+// A podAffinity is the affinity of a pod. Of a required node affinity, it has the terms, or none if they exceed their bounds. PodAffinity is set
+// if it refers to pods of other namespaces, and PodAntiAffinity if that is unknown: standingOf reads no other property of them.
 type podAffinity struct {
-	crossNamespace
-	required *corev1.NodeSelector // the required node affinity, without terms if it exceeds its bounds; nil if there is none
-	node     string               // the only node that it allows, as for pods of DaemonSets; "" if it is another affinity
+	corev1.Affinity
+	node string // the only node that it allows, as for pods of DaemonSets; "" if it is another affinity
 }
 
 func (a *podAffinity) UnmarshalJSON(text []byte) error {
+	type podTerms struct {
+		Required  podTermList `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+		Preferred podTermList `json:"preferredDuringSchedulingIgnoredDuringExecution"`
+	}
 	var from struct {
 		NodeAffinity struct {
 			Required shared `json:"requiredDuringSchedulingIgnoredDuringExecution"`
 		} `json:"nodeAffinity"`
+		PodAffinity     podTerms `json:"podAffinity"`
+		PodAntiAffinity podTerms `json:"podAntiAffinity"`
 	}
-	err := errors.Join(a.crossNamespace.UnmarshalJSON(text), kjson.Unmarshal(text, &from))
+	err := kjson.Unmarshal(text, &from)
+	*a = podAffinity{}
+	together, apart := &from.PodAffinity, &from.PodAntiAffinity
+	switch {
+	case together.Required.crosses || together.Preferred.crosses || apart.Required.crosses || apart.Preferred.crosses:
+		a.PodAffinity = &corev1.PodAffinity{}
+	case together.Required.unknown || together.Preferred.unknown || apart.Required.unknown || apart.Preferred.unknown:
+		a.PodAntiAffinity = &corev1.PodAntiAffinity{}
+	}
 	text = from.NodeAffinity.Required
 	if len(text) == 0 {
 		return err
 	}
-	a.required = &corev1.NodeSelector{}
-	if len(text) <= maxNodeAffinity && kjson.Unmarshal(bytes.Clone(text), a.required) != nil {
-		a.required = &corev1.NodeSelector{}
+	required := &corev1.NodeSelector{}
+	if len(text) <= maxNodeAffinity && kjson.Unmarshal(bytes.Clone(text), required) != nil {
+		required = &corev1.NodeSelector{}
 	}
-	a.node = onlyNode(a.required)
+	a.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+	a.node = onlyNode(required)
 	return err
 }
 
@@ -111,19 +126,6 @@ func onlyNode(s *corev1.NodeSelector) string {
 	return f.Values[0]
 }
 
-// affinity encodes a as an affinity. standingOf decodes what concerns other namespaces, and fleet.Sizes the rest.
-func (a *podAffinity) affinity() *corev1.Affinity {
-	out := a.crossNamespace.affinity()
-	if a.required == nil {
-		return out
-	}
-	if out == nil {
-		out = &corev1.Affinity{}
-	}
-	out.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: a.required}
-	return out
-}
-
 // standingOf returns the properties of a new pod that determine which ResourceQuotas apply to it.
 func standingOf(p *corev1.Pod) cluster.Standing {
 	s := cluster.Standing{
@@ -141,7 +143,7 @@ func standingOf(p *corev1.Pod) cluster.Standing {
 	return s
 }
 
-// crossing converts the result of crossNamespace.affinity.
+// crossing returns whether an affinity refers to pods of other namespaces (podAffinity).
 func crossing(a *corev1.Affinity) cluster.Truth {
 	switch {
 	case a == nil:
@@ -154,83 +156,32 @@ func crossing(a *corev1.Affinity) cluster.Truth {
 	return cluster.No
 }
 
-// crossNamespace is whether an affinity refers to pods of other namespaces. The zero value means that it does not.
-type crossNamespace struct{ yes, unknown bool }
-
-func (c *crossNamespace) UnmarshalJSON(text []byte) error {
-	type podTerms struct {
-		Required  terms[term]         `json:"requiredDuringSchedulingIgnoredDuringExecution"`
-		Preferred terms[weightedTerm] `json:"preferredDuringSchedulingIgnoredDuringExecution"`
-	}
-	var from struct {
-		PodAffinity     podTerms `json:"podAffinity"`
-		PodAntiAffinity podTerms `json:"podAntiAffinity"`
-	}
-	err := kjson.Unmarshal(text, &from)
-	for _, of := range [...]crossNamespace{
-		from.PodAffinity.Required.crossNamespace, from.PodAffinity.Preferred.crossNamespace,
-		from.PodAntiAffinity.Required.crossNamespace, from.PodAntiAffinity.Preferred.crossNamespace,
-	} {
-		c.yes = c.yes || of.yes
-		c.unknown = c.unknown || of.unknown
-	}
-	return err
-}
-
-// affinity encodes c as an affinity, which standingOf decodes. No other property of an affinity is used.
-func (c crossNamespace) affinity() *corev1.Affinity {
-	switch {
-	case c.yes:
-		return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
-	case c.unknown:
-		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
-	}
-	return nil
-}
-
 // maxTerms is the maximum number of terms in a list of an affinity that are decoded.
 const maxTerms = 100
 
-// terms is whether one of the terms in a list refers to other namespaces. It is unknown for a list with more than maxTerms terms.
-type terms[T interface{ crosses() bool }] struct{ crossNamespace }
+// A podTermList is whether one of the terms in a list refers to pods of other namespaces. It is unknown for a list with more than maxTerms
+// terms.
+type podTermList struct{ crosses, unknown bool }
 
-func (t *terms[T]) UnmarshalJSON(text []byte) error {
+func (l *podTermList) UnmarshalJSON(text []byte) error {
+	type term struct {
+		Namespaces        nonEmpty `json:"namespaces"`
+		NamespaceSelector present  `json:"namespaceSelector"`
+	}
 	err := elements(text, maxTerms, "affinity terms", func(element []byte) error {
-		var one T
+		var one struct {
+			term          // of a required affinity
+			Weighted term `json:"podAffinityTerm"` // of a preferred one
+		}
 		err := kjson.Unmarshal(element, &one)
-		t.yes = t.yes || one.crosses()
+		for _, t := range [...]term{one.term, one.Weighted} {
+			l.crosses = l.crosses || bool(t.Namespaces) || bool(t.NamespaceSelector)
+		}
 		return err
 	})
 	if _, tooMany := errors.AsType[unboundedError](err); tooMany {
-		t.unknown = true
+		l.unknown = true
 		return nil
 	}
 	return err
-}
-
-type weightedTerm struct {
-	Term term `json:"podAffinityTerm"`
-}
-
-func (t weightedTerm) crosses() bool { return t.Term.crosses() }
-
-type term struct {
-	Namespaces        occupied `json:"namespaces"`
-	NamespaceSelector present  `json:"namespaceSelector"`
-}
-
-func (t term) crosses() bool { return bool(t.Namespaces) || bool(t.NamespaceSelector) }
-
-// occupied is whether an array has elements.
-type occupied bool
-
-func (o *occupied) UnmarshalJSON(text []byte) error {
-	if bytes.Equal(text, null) {
-		return nil
-	}
-	if text[0] != '[' {
-		return errors.New("not an array")
-	}
-	*o = len(bytes.TrimSpace(text[1:len(text)-1])) > 0
-	return nil
 }

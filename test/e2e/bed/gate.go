@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,6 +22,10 @@ import (
 // the gate calls a function before the component gets the response. A test that kills the component there does so after each of its writes,
 // at any speed of the machine.
 type Gate struct {
+	// Answer may change or delay an answer of the API server; nil for none. It is set before the component starts, and called concurrently.
+	// Leases are answered in JSON.
+	Answer func(*http.Response) error
+
 	server *httptest.Server
 }
 
@@ -39,15 +44,25 @@ func (c *Cluster) NewGate(stored func(*http.Request)) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect a gate to %s: %w", to, err)
 	}
+	g := &Gate{}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, // events of a watch are forwarded at once
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			if g.Answer != nil && strings.Contains(r.In.URL.Path, "/leases/") {
+				r.Out.Header.Set("Accept", "application/json")
+				r.Out.Header.Del("Accept-Encoding")
+			}
+		},
 		ModifyResponse: func(r *http.Response) error {
 			switch r.Request.Method {
 			case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 				if r.StatusCode < http.StatusMultipleChoices {
 					stored(r.Request)
 				}
+			}
+			if g.Answer != nil {
+				return g.Answer(r)
 			}
 			return nil
 		},
@@ -56,7 +71,8 @@ func (c *Cluster) NewGate(stored func(*http.Request)) (*Gate, error) {
 	server := httptest.NewUnstartedServer(proxy)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a component that is killed while it connects is no error
 	server.StartTLS()
-	return &Gate{server: server}, nil
+	g.server = server
+	return g, nil
 }
 
 // Close ends the gate and its connections.

@@ -150,11 +150,11 @@ func (k *Kube) established(ctx context.Context, crds []*unstructured.Unstructure
 // Identity writes a kubeconfig for a service account, with a token from the API server like that of a pod, and returns its
 // path.
 func (c *Cluster) Identity(ctx context.Context, account string) (string, error) {
-	return c.identity(ctx, account, nil)
+	return c.IdentityBehind(ctx, account, nil)
 }
 
-// identity writes the kubeconfig of Identity. With a gate, its server is the gate.
-func (c *Cluster) identity(ctx context.Context, account string, gate *Gate) (string, error) {
+// IdentityBehind writes the kubeconfig of Identity. With a gate, its server is the gate.
+func (c *Cluster) IdentityBehind(ctx context.Context, account string, gate *Gate) (string, error) {
 	day := int64(24 * 60 * 60)
 	t, err := c.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}, metav1.CreateOptions{})
@@ -242,7 +242,7 @@ type Podfit struct {
 
 // Run starts a component outside the cluster.
 func (c *Cluster) Run(ctx context.Context, binary string, component Component) (*Podfit, error) {
-	kubeconfig, err := c.identity(ctx, component.Account, component.gate)
+	kubeconfig, err := c.IdentityBehind(ctx, component.Account, component.gate)
 	if err != nil {
 		return nil, err
 	}

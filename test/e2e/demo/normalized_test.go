@@ -34,7 +34,7 @@ func TestSentences_textWrappedElsewhere_areTheSame(t *testing.T) {
 		"        17:05 The container was OOM-killed 6s after its start; the target is 250Mi.",
 		"        It runs.",
 		"",
-		"WHY 392Mi OF MEMORY",
+		"WHY 392Mi of memory",
 		"   341Mi     90 % are below",
 		"             limit 783Mi",
 	}
@@ -42,13 +42,13 @@ func TestSentences_textWrappedElsewhere_areTheSame(t *testing.T) {
 		"NOW     2 of 2 pods have the recommended size. 17:05 The container was OOM-killed",
 		"        10s after its start; the target is 250Mi. It runs.",
 		"",
-		"WHY 392Mi OF MEMORY",
+		"WHY 392Mi of memory",
 		"   341Mi     90 % are below",
 		"             limit 783Mi",
 	}
 	want := []string{
 		"NOW N of N pods have the recommended size.", "TIME The container was OOM-killed N after its start; the target is N.", "It runs.",
-		"WHY N OF MEMORY", "N N are below", "limit N",
+		"WHY N of memory", "N N are below", "limit N",
 	}
 	if got := sentences(a); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

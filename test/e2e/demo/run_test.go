@@ -155,7 +155,7 @@ func TestDemo_keptCluster_servesThePageUntilCtrlC(t *testing.T) {
 
 	demo, kept, _ := strings.Cut(out, "\nThe cluster runs until Ctrl-C.\n")
 	_, explanation, found := strings.Cut(demo, "\n$ podfit explain deploy/worker -n shop ")
-	if !found || !strings.Contains(explanation, "\nNEXT ") || !strings.Contains(explanation, " OF MEMORY\n") {
+	if !found || !strings.Contains(explanation, "\nNEXT ") || !strings.Contains(explanation, " of memory\n") {
 		t.Errorf("the demo does not end with an explanation of deploy/worker:\n%s", out)
 	}
 	address := pageAddress.FindStringSubmatch(kept)

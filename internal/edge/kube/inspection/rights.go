@@ -41,20 +41,22 @@ func (r *Rights) Authenticate(ctx context.Context, token string) (u overview.Use
 	return u, true, nil
 }
 
-// MayList reports whether a user may list VPAs in a namespace, or in all namespaces if it is "".
+// MayList reports whether a user may list VPAs and pods in a namespace, or in all namespaces if it is "": pages show both, and name pods.
 func (r *Rights) MayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
-	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(u.Extra)),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "list", Group: v1.GroupVersion().Group, Resource: v1.ResourceAutoscalers,
-		},
-	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(u.Extra))}
 	for key, values := range u.Extra {
 		spec.Extra[key] = values
 	}
-	review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("review the rights of user %s: %w", u.Name, err)
+	for _, of := range []authorizationv1.ResourceAttributes{{Group: v1.GroupVersion().Group, Resource: v1.ResourceAutoscalers}, {Resource: "pods"}} {
+		of.Namespace, of.Verb = namespace, "list"
+		spec.ResourceAttributes = &of
+		review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("review the rights of user %s: %w", u.Name, err)
+		}
+		if !review.Status.Allowed || review.Status.Denied {
+			return false, nil
+		}
 	}
-	return review.Status.Allowed && !review.Status.Denied, nil
+	return true, nil
 }

@@ -63,6 +63,9 @@ func TestRights_mayList_onlyAllowedCounts(t *testing.T) {
 		if got != c.want || (err != nil) != c.fails {
 			t.Errorf("%s: %v, error %v", name, got, err)
 		}
+		if n := len(f.Requests()); (n == 2) != c.want {
+			t.Errorf("%s: %d reviews, want one of VPAs and one of pods if the first allows it", name, n)
+		}
 	}
 }
 

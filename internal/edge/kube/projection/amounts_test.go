@@ -30,10 +30,19 @@ func TestPod_fractionOfAByte_requestIsAtMostTheLimit(t *testing.T) {
 	}
 }
 
-func TestLimitRange_fractions_areRoundedToAdmissibleAmounts(t *testing.T) {
+// limitRange returns the combined constraints of LimitRanges.
+func limitRange(objects ...*corev1.LimitRange) cluster.LimitRange {
+	byName := map[string][]LimitItem{}
+	for _, o := range objects {
+		byName[o.Name] = LimitItems(o)
+	}
+	return MergeLimits(byName)
+}
+
+func TestMergeLimits_fractions_areRoundedToAdmissibleAmounts(t *testing.T) {
 	fraction := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.1Gi")}
 	ratio := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1.0005")}
-	got := LimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+	got := limitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 		{Type: corev1.LimitTypeContainer, Min: fraction, Max: fraction, MaxLimitRequestRatio: ratio},
 	}}})
 	if low, high := got.Container.Min.Memory, got.Container.Max.Memory; low != 107374183 || high != 107374182 {
@@ -53,7 +62,7 @@ func TestAmounts_moreThanInt64_becomeMostAmount(t *testing.T) {
 		if got := kube.Amounts(list); got != most {
 			t.Errorf("%s: amounts %v, want %v", text, got, most)
 		}
-		got := LimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+		got := limitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: list, MaxLimitRequestRatio: list},
 		}}})
 		if got.Container.Max != most || got.ContainerRatio != most {

@@ -62,15 +62,6 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	return r
 }
 
-// LimitRange returns the combined constraints of the LimitRanges of one namespace.
-func LimitRange(objects ...*corev1.LimitRange) cluster.LimitRange {
-	byName := make(map[string][]LimitItem, len(objects))
-	for _, o := range objects {
-		byName[o.Name] = LimitItems(o)
-	}
-	return MergeLimits(byName)
-}
-
 // MergeLimits returns the combined constraints of the items of LimitRanges, by the name of the LimitRange: the highest minimum,
 // the lowest maximum and ratio, and the defaults of the last LimitRange by name that has defaults.
 func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {

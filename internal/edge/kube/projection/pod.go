@@ -64,12 +64,9 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		out.Started = p.Status.StartTime.UTC()
 	}
 	for i := range p.Status.Conditions {
-		switch c := &p.Status.Conditions[i]; c.Type {
-		case corev1.PodReady:
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
 			out.Ready = c.Status == corev1.ConditionTrue
 			out.ReadySince = kube.Utc(c.LastTransitionTime)
-		case corev1.PodScheduled:
-			out.Unschedulable = c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
 	}
 	noteDelays(p, out)

@@ -122,12 +122,6 @@ func TestPod_missingOrInvalidFields_getDefaults(t *testing.T) {
 		"a status of a container that is not in the spec": {
 			`status: {containerStatuses: [{name: other, restartCount: 1}]}`,
 			func(p *cluster.Pod) bool { return len(p.Containers) == 0 }},
-		"unschedulable (W-15)": {
-			`status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}`,
-			func(p *cluster.Pod) bool { return p.Unschedulable && p.Phase == cluster.Pending }},
-		"has a scheduling gate": {
-			`status: {conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated}]}`,
-			func(p *cluster.Pod) bool { return !p.Unschedulable }},
 		"resize infeasible": {
 			`status: {conditions: [{type: PodResizePending, status: "True", reason: Infeasible}]}`,
 			func(p *cluster.Pod) bool { return p.Resize.State == cluster.ResizeInfeasible }},

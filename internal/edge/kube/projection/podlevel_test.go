@@ -47,7 +47,7 @@ func TestLimitRange_ratiosAndDefaultRequests_areMerged(t *testing.T) {
 		return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: items}}
 	}
 	cpu := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.CPU, v) }
-	got := LimitRange(
+	got := limitRange(
 		object("a", item(corev1.LimitTypeContainer, "2", "100m"), item(corev1.LimitTypePod, "1500m", "")),
 		object("b", item(corev1.LimitTypeContainer, "3", "200m")),
 	)

@@ -132,15 +132,6 @@ func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
 	return out
 }
 
-// Quotas returns the unused amounts of the ResourceQuotas of one namespace.
-func Quotas(objects ...*corev1.ResourceQuota) *cluster.Quotas {
-	all := make([]cluster.Quota, 0, len(objects))
-	for _, o := range objects {
-		all = append(all, Quota(o))
-	}
-	return MergeQuotas(all)
-}
-
 // MergeQuotas returns the quotas that may bound the size of a pod, sorted, or nil if there are none.
 func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
 	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })

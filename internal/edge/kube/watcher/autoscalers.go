@@ -27,7 +27,7 @@ type autoscalerEntry struct {
 type autoscalerSet struct {
 	*base
 	autoscalers store[*autoscalerEntry]
-	candidates  candidates
+	candidates  index[cluster.Autoscaler]    // those that change pods, in the order of cluster.Governing
 	targetKinds map[projection.GroupKind]int // number of autoscalers by kind of target
 
 	throttle         kube.Throttle // of the writes of statuses
@@ -37,7 +37,7 @@ type autoscalerSet struct {
 func (s *autoscalerSet) start(b *base) {
 	s.base = b
 	s.autoscalers = store[*autoscalerEntry]{mu: &b.mu, changed: s.autoscalerChanged}
-	s.candidates = newCandidates(b.o.Boosts)
+	s.candidates = newIndex(func(a *cluster.Autoscaler) cluster.Workload { return a.Target }, (*cluster.Autoscaler).CompareAge)
 	s.targetKinds = make(map[projection.GroupKind]int)
 }
 
@@ -85,8 +85,8 @@ func (w *World) addAutoscalers() {
 }
 
 // autoscalerChanged updates the index by target and the number of autoscalers by kind of target. The mutex is held.
-func (s *autoscalerSet) autoscalerChanged(key cluster.Key, before, now **autoscalerEntry) {
-	var old *cluster.Autoscaler
+func (s *autoscalerSet) autoscalerChanged(_ cluster.Key, before, now **autoscalerEntry) {
+	var old, kept *cluster.Autoscaler
 	if before != nil {
 		if now != nil && (*now).isEcho(*before) {
 			*now = *before
@@ -98,14 +98,20 @@ func (s *autoscalerSet) autoscalerChanged(key cluster.Key, before, now **autosca
 			delete(s.targetKinds, gk)
 		}
 	}
-	if now == nil {
-		s.candidates.set(key, nil)
-		return
+	if now != nil {
+		kept = (*now).Autoscaler
+		s.targetKinds[projection.KindOf(kept.Target)]++
+		s.urgent.autoscalerChanged(old, kept)
 	}
-	kept := (*now).Autoscaler
-	s.candidates.set(key, kept)
-	s.targetKinds[projection.KindOf(kept.Target)]++
-	s.urgent.autoscalerChanged(old, kept)
+	s.candidates.change(s.candidate(old), s.candidate(kept))
+}
+
+// candidate returns an autoscaler if it may govern the pods of its target, otherwise nil.
+func (s *autoscalerSet) candidate(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if a == nil || !a.ChangesPods(s.o.Boosts) {
+		return nil
+	}
+	return a
 }
 
 // HasAutoscalers reports whether a namespace has any autoscaler.

@@ -4,7 +4,6 @@
 package watcher
 
 import (
-	"maps"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -21,17 +20,15 @@ const maxHPAs = 16
 // A horizontalSet has the HorizontalPodAutoscalers.
 type horizontalSet struct {
 	*base
-	horizontal       store[*cluster.HorizontalAutoscaler]
-	horizontalFeed   *feed.Feed                                                         // nil if they are not watched
-	horizontalOf     map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler // those that depend on requests, by target
-	horizontalSorted map[cluster.Workload][]*cluster.HorizontalAutoscaler               // cache of horizontals
+	horizontal     store[*cluster.HorizontalAutoscaler]
+	horizontalFeed *feed.Feed                          // nil if they are not watched
+	horizontalOf   index[cluster.HorizontalAutoscaler] // those that depend on requests, by target
 }
 
 func (s *horizontalSet) start(b *base) {
 	s.base = b
 	s.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &b.mu, changed: s.indexHorizontal}
-	s.horizontalOf = make(map[cluster.Workload]map[cluster.Key]*cluster.HorizontalAutoscaler)
-	s.horizontalSorted = make(map[cluster.Workload][]*cluster.HorizontalAutoscaler)
+	s.horizontalOf = newIndex(func(h *cluster.HorizontalAutoscaler) cluster.Workload { return h.Target }, compareHorizontals)
 }
 
 // addHorizontal watches HorizontalPodAutoscalers. Decisions about pods wait until they are up to date, because an HPA that is not known
@@ -45,52 +42,28 @@ func (w *World) addHorizontal() {
 	w.horizontalFeed = addFeed(w.base, s, &w.horizontal)
 }
 
-// indexHorizontal keeps the index by target. Only HPAs that depend on requests are in it.
-func (s *horizontalSet) indexHorizontal(key cluster.Key, before, now **cluster.HorizontalAutoscaler) {
-	if before != nil {
-		s.dropHorizontal((*before).Target, key)
-	}
-	if now == nil || len((*now).Utilization) == 0 {
-		return
-	}
-	h := *now
-	of := s.horizontalOf[h.Target]
-	if of == nil {
-		of = make(map[cluster.Key]*cluster.HorizontalAutoscaler)
-		s.horizontalOf[h.Target] = of
-	}
-	of[key] = h
-	delete(s.horizontalSorted, h.Target)
-}
+func compareHorizontals(a, b *cluster.HorizontalAutoscaler) int { return a.Compare(b.Key) }
 
-func (s *horizontalSet) dropHorizontal(target cluster.Workload, key cluster.Key) {
-	of := s.horizontalOf[target]
-	delete(of, key)
-	if len(of) == 0 {
-		delete(s.horizontalOf, target)
+// indexHorizontal keeps the index by target. Only HPAs that depend on requests are in it.
+func (s *horizontalSet) indexHorizontal(_ cluster.Key, before, now **cluster.HorizontalAutoscaler) {
+	dependent := func(h **cluster.HorizontalAutoscaler) *cluster.HorizontalAutoscaler {
+		if h == nil || len((*h).Utilization) == 0 {
+			return nil
+		}
+		return *h
 	}
-	delete(s.horizontalSorted, target)
+	s.horizontalOf.change(dependent(before), dependent(now))
 }
 
 // horizontals returns the HPAs of a workload that depend on requests, sorted, at most maxHPAs. The mutex is held.
 func (s *horizontalSet) horizontals(target cluster.Workload) []*cluster.HorizontalAutoscaler {
-	of := s.horizontalOf[target]
-	if len(of) == 0 {
-		return nil
-	}
-	sorted, ok := s.horizontalSorted[target]
-	if !ok {
-		sorted = slices.AppendSeq(make([]*cluster.HorizontalAutoscaler, 0, len(of)), maps.Values(of))
-		slices.SortFunc(sorted, func(a, b *cluster.HorizontalAutoscaler) int { return a.Compare(b.Key) })
-		sorted = slices.Clip(sorted[:min(len(sorted), maxHPAs)])
-		s.horizontalSorted[target] = sorted
-	}
-	return sorted
+	of := s.horizontalOf.of[target]
+	return slices.Clone(of[:min(len(of), maxHPAs)])
 }
 
 // withHorizontal returns the autoscaler with the HPAs of its target. The mutex is held.
 func (s *horizontalSet) withHorizontal(a *cluster.Autoscaler) *cluster.Autoscaler {
-	if a == nil || len(s.horizontalOf) == 0 {
+	if a == nil || len(s.horizontalOf.of) == 0 {
 		return a
 	}
 	return a.WithHorizontal(s.horizontals(a.Target))
@@ -104,7 +77,7 @@ func (s *horizontalSet) Horizontals() []*cluster.HorizontalAutoscaler {
 			out = append(out, h)
 		}
 	})
-	slices.SortFunc(out, func(a, b *cluster.HorizontalAutoscaler) int { return a.Compare(b.Key) })
+	slices.SortFunc(out, compareHorizontals)
 	return out
 }
 

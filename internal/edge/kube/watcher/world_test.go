@@ -287,12 +287,12 @@ func TestWorld_limitRanges_areMergedAndUpdated(t *testing.T) {
 		Pod: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 4<<30)},
 	}
 	kubetest.Eventually(t, "both are merged", func() bool { return w.Limits("shop") == want })
-	if l := w.Limits("lab"); !l.IsZero() {
+	if l := w.Limits("lab"); l != (cluster.LimitRange{}) {
 		t.Errorf("limits of an empty namespace: %+v", l)
 	}
 	f.Delete("/api/v1/limitranges", "shop/a")
 	f.Delete("/api/v1/limitranges", "shop/b")
-	kubetest.Eventually(t, "none remains", func() bool { return w.Limits("shop").IsZero() })
+	kubetest.Eventually(t, "none remains", func() bool { return w.Limits("shop") == cluster.LimitRange{} })
 }
 
 func TestWorld_evictionEvents_becomeMemoryEvictions(t *testing.T) {

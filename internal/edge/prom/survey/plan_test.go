@@ -82,20 +82,18 @@ func TestPlan_randomClusters_queriesCoverEverythingOnceWithinTheBudget(t *testin
 	})
 }
 
-func TestPlan_limitOfPrometheus_isReadUnlessItIsConfigured(t *testing.T) {
+func TestPlan_limitOfPrometheus_isRead(t *testing.T) {
 	for name, tt := range map[string]struct {
-		flag       string
-		configured int
-		want       int
+		flag string
+		want int
 	}{
-		"reported":     {"500000", 0, 500_000},
-		"not reported": {"", 0, defaultMaxSamples},
-		"invalid":      {"many", 0, defaultMaxSamples},
-		"configured":   {"500000", 1000, 1000},
+		"reported":     {"500000", 500_000},
+		"not reported": {"", defaultMaxSamples},
+		"invalid":      {"many", defaultMaxSamples},
 	} {
 		f := newFake(map[string]int{"shop": 1})
 		f.maxSamples = tt.flag
-		plan, err := f.survey(t, func(c *Config) { c.MaxSamples = tt.configured }).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
+		plan, err := f.survey(t).Plan(t.Context(), nil, now.AddDate(0, 0, -1), now)
 		if err != nil || plan.MaxSamples != tt.want {
 			t.Errorf("%s: got %d, error %v, want %d", name, plan.MaxSamples, err, tt.want)
 		}

@@ -32,7 +32,7 @@ const clusterLabel = "cluster"
 // only at other times. A list costs no additional queries. Plan sends at most a dozen queries, one after the other, which read
 // a few samples per series. The error is an *Error, or that of the context.
 func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Time) (*Plan, error) {
-	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), MaxSamples: s.config.MaxSamples, Series: map[string]int{}}
+	p := &Plan{From: from.UTC().Truncate(day), To: to.UTC().Truncate(time.Hour), Series: map[string]int{}}
 	if !p.From.Before(p.To) {
 		return nil, fmt.Errorf("the time to read must contain at least one whole hour, got %v to %v", from, to)
 	}
@@ -43,9 +43,7 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if err := s.count(ctx, p, all, to); err != nil {
 		return nil, err
 	}
-	if p.MaxSamples == 0 {
-		p.MaxSamples = s.maxSamples(ctx)
-	}
+	p.MaxSamples = s.maxSamples(ctx)
 	if len(namespaces) == 0 {
 		namespaces = slices.Collect(maps.Keys(p.Series))
 	}

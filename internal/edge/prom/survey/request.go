@@ -106,9 +106,6 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 	if err != nil {
 		return nil, fmt.Errorf("query Prometheus: %w", err)
 	}
-	for name, v := range s.config.Header {
-		r.Header[http.CanonicalHeaderKey(name)] = v
-	}
 	r.Header.Set("Accept", "application/json")
 	a, err := s.client.Do(r)
 	if err != nil {

@@ -4,7 +4,6 @@
 package survey
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,17 +19,15 @@ import (
 type Config struct {
 	Address   string            // URL, which may have a path, such as that of the service proxy of the API server
 	Transport http.RoundTripper // with the credentials, such as prom.Transport returns; nil is http.DefaultTransport
-	Header    http.Header       // additional headers of each request
 	Params    url.Values        // additional parameters of each query, such as partial_response of Thanos
 	Labels    []Label           // labels that the series of this cluster have, if Prometheus stores several clusters
 
 	Tenant string // whatever else selects the data, such as a header for a tenant; days of one tenant are not read from the cache for another
 
-	Parallel   int           // queries at a time: 1 is gentle, 2 is normal; 0 is 1
-	MaxSamples int           // --query.max-samples of Prometheus; 0: its flags are read, and if that fails it is 50 million
-	Timeout    time.Duration // of one query; 0 is 50 seconds
-	MaxReply   int64         // maximum length of an answer in bytes; 0 is 64 MiB
-	Cache      *Cache        // nil: every day is read from Prometheus
+	Parallel int           // queries at a time: 1 is gentle, 2 is normal; 0 is 1
+	Timeout  time.Duration // of one query; 0 is 50 seconds
+	MaxReply int64         // maximum length of an answer in bytes; 0 is 64 MiB
+	Cache    *Cache        // nil: every day is read from Prometheus
 }
 
 // A Label is a name and a value.
@@ -63,9 +60,6 @@ func New(c Config) (*Survey, error) {
 		if !labelName.MatchString(l.Name) {
 			return nil, fmt.Errorf("%q is not a valid label name; letters, digits and _ are allowed", l.Name)
 		}
-	}
-	if c.MaxSamples < 0 {
-		return nil, errors.New("the maximum of samples must not be negative")
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout

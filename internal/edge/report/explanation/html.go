@@ -32,11 +32,12 @@ func Tags(e *explanation.Explanation) []string {
 
 // The titles of sections. Those about sizes begin with Why.
 const (
-	Now    = "Now"
-	Next   = "Next"
-	You    = "You"
-	Why    = "Why "
-	WhatIf = "What if"
+	Now     = "Now"
+	History = "History"
+	Next    = "Next"
+	You     = "You"
+	Why     = "Why "
+	WhatIf  = "What if"
 )
 
 // Sections returns what an explanation shows. Empty sections are left out.
@@ -47,7 +48,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: Now, List: e.Now}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: Now, List: e.Now}, {Title: History, List: e.History}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {
@@ -58,9 +59,9 @@ func Sections(e *explanation.Explanation) []page.Section {
 		}
 		sections = append(sections, page.Section{Title: Why + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
-	if len(e.WhatIf) > 0 {
+	if groups := counterfactuals(e); len(groups) > 0 {
 		sections = append(sections, page.Section{Title: WhatIf, Table: &page.Table{
-			Class: "text", Columns: make([]page.Column, 2), Rows: each(counterfactuals(e), func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
+			Class: "text", Columns: make([]page.Column, 2), Rows: each(groups, func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
 		}})
 	}
 	sections = append(sections, page.Section{Title: "The limits in words", List: each(e.Situations, func(s *explanation.Situation) string { return s.Text })})

@@ -25,6 +25,7 @@ type jsonExplanation struct {
 	Facts      []string                `json:"facts"`
 	Situations []explanation.Situation `json:"situations"`
 	Now        []string                `json:"now"`
+	History    []string                `json:"history,omitempty"`
 	Next       []jsonStep              `json:"next"`
 	IfOn       *jsonIfOn               `json:"nextIfSwitchedOn,omitempty"`
 	You        []explanation.Advice    `json:"you"`
@@ -99,7 +100,7 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
-		Now: listed(e.Now), Next: each(e.Next, jsonStepOf), You: listed(e.You), Why: each(e.Why, jsonWhyOf), WhatIf: each(e.WhatIf, jsonWhatIfOf),
+		Now: listed(e.Now), History: e.History, Next: each(e.Next, jsonStepOf), You: listed(e.You), Why: each(e.Why, jsonWhyOf), WhatIf: each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	if len(e.IfOn) > 0 {

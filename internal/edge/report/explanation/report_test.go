@@ -45,7 +45,8 @@ func cart() *explanation.Explanation {
 			{Code: explanation.ResizePending, Title: "resize Deferred since 03:09", Text: "The kubelet reports the resize of cart-7d9f-q8z as Deferred since 03:09 (3m ago)."},
 			{Code: explanation.NodeFull, Title: "no room on node n7", Text: "Node n7 has no room for the new requests of cart-7d9f-q8z. It has 4 CPU, 16Gi allocatable, and 3800m CPU, 16200Mi are requested."},
 		},
-		Now: []string{"app was OOM-killed 3 times in 2 pods, last at 02:58 with a limit of 1Gi.", "4 of 6 pods have the recommended size.", "app: cpu stays 500m, memory 1Gi → 1276Mi."},
+		Now:     []string{"app was OOM-killed 3 times in 2 pods, last at 02:58 with a limit of 1Gi.", "4 of 6 pods have the recommended size.", "app: cpu stays 500m, memory 1Gi → 1276Mi."},
+		History: []string{"app 7 d of 8 d"},
 		Next: []explanation.Step{
 			{
 				Pods: []string{"cart-7d9f-m4t"}, Act: decision.Resize, Code: "BelowRange", Gates: waits[:4], Fallback: "If the API server refuses the resize, the pod is evicted.",
@@ -77,7 +78,7 @@ func cart() *explanation.Explanation {
 		},
 		Gaps: explanation.Gaps{
 			Assumed: []string{"--min-replicas=2", "--updater-interval=1m0s"},
-			Missing: []string{"Events were not read (you have no right to list them)."},
+			Missing: []explanation.Unread{{Part: "events", Note: "Events were not read (you have no right to list them)."}},
 		},
 	}
 }
@@ -86,7 +87,7 @@ func cart() *explanation.Explanation {
 func hostile() *explanation.Explanation {
 	const evil = "</style></title><script>alert(1)</script>\x1b[31m\u202e'\";rm -rf /`$(x)"
 	return &explanation.Explanation{
-		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Gaps: explanation.Gaps{Missing: []string{evil}, Assumed: []string{evil}},
+		At: night, Subject: evil, Facts: []string{evil}, Now: []string{evil}, Gaps: explanation.Gaps{Missing: []explanation.Unread{{Part: evil, Note: evil}}, Remarks: []string{evil}, Assumed: []string{evil}},
 		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
 		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []gate.Gate{{Name: gate.Need, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
 		You:        []explanation.Advice{{Text: evil, Command: evil}},
@@ -96,7 +97,7 @@ func hostile() *explanation.Explanation {
 }
 
 // usual writes an explanation with 80 columns.
-func usual(w io.Writer, e *explanation.Explanation) error { return WriteText(w, e, Usual) }
+func usual(w io.Writer, e *explanation.Explanation) error { return WriteText(w, e, Usual, false) }
 
 var writers = map[string]func(io.Writer, *explanation.Explanation) error{"txt": usual, "json": WriteJSON, "html": WriteHTML}
 
@@ -174,7 +175,7 @@ func TestWriteText_anyExplanation_isAsWideAsTheTerminal(t *testing.T) {
 	for _, width := range []int{0, 40, 60, 80, 100, 120, 300} {
 		for name, e := range map[string]*explanation.Explanation{"cart": cart(), "hostile": hostile(), "long names": longNames()} {
 			var out strings.Builder
-			if err := WriteText(&out, e, width); err != nil {
+			if err := WriteText(&out, e, width, false); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(out.String(), "\n") {
@@ -193,31 +194,40 @@ func TestWriteText_anyExplanation_isAsWideAsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestWriteText_conditionsOfSeveralContainers_areAligned(t *testing.T) {
+func TestWriteText_conditionsOfSeveralContainers_areAlignedOrOneLine(t *testing.T) {
 	e := &explanation.Explanation{Why: []rationale.Why{{Container: "app"}, {Container: "proxy"}}}
 	of := func(container string, resource cluster.Resource, reason string) rationale.Counterfactual {
 		return rationale.Counterfactual{If: rationale.If{Key: rationale.IfProfile, Value: "cost"}, Container: container, Resource: resource, Reason: reason}
+	}
+	known := func(container string, resource cluster.Resource) rationale.Counterfactual {
+		c := of(container, resource, "")
+		c.Known, c.Target = true, 1<<30
+		return c
 	}
 	for name, c := range map[string]struct {
 		whatIf []rationale.Counterfactual
 		want   string
 	}{
-		"different": {
+		"several reasons": {
 			[]rationale.Counterfactual{of("app", cluster.CPU, "No history."), of("app", cluster.Memory, "No history."), of("proxy", cluster.Memory, "No samples.")},
-			"   app cpu       not known: profile=cost. No history.\n   app memory    not known: profile=cost. No history.\n   proxy memory  not known: profile=cost. No samples.\n",
+			"WHAT IF not known: profile=cost. No history. No samples.\n",
 		},
-		"equal": {
+		"one reason": {
 			[]rationale.Counterfactual{of("app", cluster.CPU, "No history."), of("proxy", cluster.Memory, "No history.")},
-			"   all       not known: profile=cost. No history.\n",
+			"WHAT IF not known: profile=cost. No history.\n",
 		},
 		"long name": {
-			[]rationale.Counterfactual{of(strings.Repeat("a", 40), cluster.CPU, "No history."), of("proxy", cluster.Memory, "No samples.")},
-			"   " + strings.Repeat("a", 40) + " cpu  not known:",
+			[]rationale.Counterfactual{of(strings.Repeat("a", 40), cluster.CPU, "No history."), known("proxy", cluster.Memory)},
+			"WHAT IF\n   " + strings.Repeat("a", 40) + " cpu  not known: profile=cost. No\n",
+		},
+		"some are known": {
+			[]rationale.Counterfactual{of("app", cluster.CPU, "No history."), known("proxy", cluster.Memory)},
+			"WHAT IF\n   app cpu       not known: profile=cost. No history.\n   proxy memory  profile cost 1Gi\n",
 		},
 	} {
 		e.WhatIf = c.whatIf
 		var out bytes.Buffer
-		if err := WriteText(&out, e, Usual); err != nil || !strings.Contains(out.String(), "WHAT IF\n"+c.want) {
+		if err := WriteText(&out, e, Usual, false); err != nil || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: the output is %q, want %q (error %v)", name, out.String(), c.want, err)
 		}
 	}

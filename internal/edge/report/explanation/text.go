@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -31,9 +32,9 @@ const (
 	maxNames = 30 // width of the first column of WHAT IF
 )
 
-// WriteText writes an explanation for a terminal with a number of columns. Longer lines than 120 are hard to read. Names and messages cannot
-// move the cursor or change colours.
-func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
+// WriteText writes an explanation for a terminal with a number of columns, with one line of what is not known, or with all notes. Longer
+// lines than 120 are hard to read. Names and messages cannot move the cursor or change colours.
+func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool) error {
 	t := &text{width: min(max(width, narrow), wide)}
 	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
 	if len(e.Situations) > 0 {
@@ -41,6 +42,9 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
 	}
 	t.line("")
 	t.section("NOW", e.Now)
+	if len(e.History) > 0 {
+		t.section("HISTORY", []string{strings.Join(e.History, ", ")})
+	}
 	t.steps(e)
 	t.advice(e.You)
 	t.why(e)
@@ -49,7 +53,11 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int) error {
 		t.line("THE LIMITS IN WORDS")
 		t.section("", each(e.Situations, func(s *explanation.Situation) string { return s.Text }))
 	}
-	t.section("NOTE", shortNotes(e))
+	if allNotes {
+		t.section("NOTE", notes(e))
+	} else {
+		t.section("NOTE", append(slices.Clone(e.Remarks), t.shortNote(e)))
+	}
 	_, err := w.Write(t.out.Bytes())
 	return err
 }
@@ -63,20 +71,28 @@ func each[T, R any](all []T, of func(*T) R) []R {
 	return out
 }
 
-// maxForbidden is the number of parts without the right to read that have a sentence each in the text.
-const maxForbidden = 2
-
-// shortNotes returns the notes with one sentence for all parts that the user has no right to read, if there are many. JSON and HTML have
-// a sentence for each part.
-func shortNotes(e *explanation.Explanation) []string {
-	n := len(e.Forbidden)
-	if n <= maxForbidden {
-		return notes(e)
+// shortNote names what is not known, as far as it fits on one line: the updater may decide differently because of it.
+func (t *text) shortNote(e *explanation.Explanation) string {
+	parts := e.Parts()
+	if len(e.Assumed) > 0 && !slices.Contains(parts, explanation.UpdaterFlags) {
+		parts = append(parts, explanation.UpdaterFlags)
 	}
-	others := *e
-	others.Forbidden = nil
-	return append([]string{fmt.Sprintf("No right to read %s, %s and %d more (-o json lists all), so the updater may decide differently.",
-		e.Forbidden[0].Part, e.Forbidden[1].Part, n-2)}, notes(&others)...)
+	if len(parts) == 0 {
+		return stateOf(e)
+	}
+	for n := len(parts); ; n-- {
+		named := strings.Join(parts[:n], ", ")
+		switch more := len(parts) - n; {
+		case n == 0:
+			named = wording.Count(more, "part")
+		case more > 0:
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		out := e.At.Format("2 Jan 15:04 MST") + zoneOf(e) + ". Not known: " + named + " (-o wide)."
+		if n == 0 || indent+terminal.Width(out) <= t.width {
+			return out
+		}
+	}
 }
 
 // notes returns what was assumed and what is missing.
@@ -90,11 +106,15 @@ func notes(e *explanation.Explanation) []string {
 
 // stateOf returns the time of an explanation with its zone, which is that of all times but those of WHY.
 func stateOf(e *explanation.Explanation) string {
-	text := "State of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + "."
+	return "State of " + e.At.Format("15:04:05 MST, 2 Jan 2006") + zoneOf(e) + "."
+}
+
+// zoneOf says that the times in WHY have another zone than the others, if they do.
+func zoneOf(e *explanation.Explanation) string {
 	if _, offset := e.At.Zone(); offset != 0 && len(e.Why) > 0 {
-		text += " Days and hours in WHY are in UTC."
+		return ", WHY in UTC"
 	}
-	return text
+	return ""
 }
 
 // A text is wrapped while it is written.
@@ -208,12 +228,12 @@ func (t *text) whatIf(e *explanation.Explanation) {
 	if len(e.WhatIf) == 0 {
 		return
 	}
-	t.line("WHAT IF")
 	groups := counterfactuals(e)
-	if len(groups) > 1 && !slices.ContainsFunc(groups, func(g group) bool { return g.Text() != groups[0].Text() }) {
-		groups = []group{groups[0]}
-		groups[0].Name = "all"
+	if groups[0].Name == "" {
+		t.section("WHAT IF", []string{groups[0].Text()})
+		return
 	}
+	t.line("WHAT IF")
 	longest := figures
 	for i := range groups {
 		longest = max(longest, min(terminal.Width(plain(groups[i].Name))+2, maxNames))
@@ -235,29 +255,40 @@ type group struct {
 	unknown, reasons []string // conditions under which the size is not known, and why
 }
 
+// counterfactuals returns the groups, or one without a name if no size is known.
 func counterfactuals(e *explanation.Explanation) []group {
 	var out []group
+	hasAnswer := slices.ContainsFunc(e.WhatIf, func(c rationale.Counterfactual) bool { return c.Known })
 	for i := range e.WhatIf {
 		c := &e.WhatIf[i]
 		name := c.Resource.String()
 		if several(e) {
 			name = c.Container + " " + name
 		}
+		if !hasAnswer {
+			name = ""
+		}
 		at := slices.IndexFunc(out, func(g group) bool { return g.Name == name })
 		if at < 0 {
 			out = append(out, group{Name: name})
 			at = len(out) - 1
 		}
-		if c.Known {
-			out[at].texts = append(out[at].texts, plain(c.Text()))
-			continue
-		}
-		out[at].unknown = append(out[at].unknown, plain(c.If.String()))
-		if !slices.Contains(out[at].reasons, plain(c.Reason)) {
-			out[at].reasons = append(out[at].reasons, plain(c.Reason))
-		}
+		out[at].add(c)
 	}
 	return out
+}
+
+func (g *group) add(c *rationale.Counterfactual) {
+	if c.Known {
+		g.texts = append(g.texts, plain(c.Text()))
+		return
+	}
+	if name := plain(c.If.String()); !slices.Contains(g.unknown, name) {
+		g.unknown = append(g.unknown, name)
+	}
+	if reason := plain(c.Reason); !slices.Contains(g.reasons, reason) {
+		g.reasons = append(g.reasons, reason)
+	}
 }
 
 // Text returns the counterfactuals as one text, with those that are not known at its end.

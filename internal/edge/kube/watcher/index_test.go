@@ -14,7 +14,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-func TestCandidates_randomChanges_firstIsTheGoverningVPA(t *testing.T) {
+func TestIndex_randomChanges_firstIsTheGoverningVPA(t *testing.T) {
 	for _, startupBoost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("CPUStartupBoost=%t", startupBoost), func(t *testing.T) { firstIsTheGoverningVPA(t, startupBoost) })
 	}
@@ -22,14 +22,16 @@ func TestCandidates_randomChanges_firstIsTheGoverningVPA(t *testing.T) {
 
 func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	c := newCandidates(startupBoost)
+	var set autoscalerSet
+	set.start(&base{o: Options{Boosts: startupBoost}})
+	c := &set.candidates
 	reference := map[cluster.Key]*cluster.Autoscaler{}
 	targets := []cluster.Workload{web, {Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}}
 	for step := range 5000 {
 		key := cluster.Key{Namespace: "shop", Name: fmt.Sprint("a", rnd.IntN(40))}
 		if rnd.IntN(3) == 0 {
+			c.change(set.candidate(reference[key]), nil)
 			delete(reference, key)
-			c.set(key, nil)
 		} else {
 			a := &cluster.Autoscaler{
 				Key: key, Target: targets[rnd.IntN(2)], Mode: cluster.Mode(rnd.IntN(3)), Created: time.Unix(int64(rnd.IntN(5)), 0),
@@ -37,8 +39,8 @@ func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 			if rnd.IntN(5) == 0 {
 				a.Boost = &cluster.Boost{Factor: 2}
 			}
+			c.change(set.candidate(reference[key]), set.candidate(a))
 			reference[key] = a
-			c.set(key, a)
 		}
 		for _, target := range targets {
 			var ofTarget []*cluster.Autoscaler
@@ -52,11 +54,11 @@ func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 			}
 		}
 	}
-	for key := range reference {
-		c.set(key, nil)
+	for _, a := range reference {
+		c.change(set.candidate(a), nil)
 	}
-	if len(c.byKey)+len(c.byTarget) != 0 {
-		t.Errorf("%d autoscalers and %d targets remain, want none", len(c.byKey), len(c.byTarget))
+	if len(c.of) != 0 {
+		t.Errorf("%d targets remain, want none", len(c.of))
 	}
 }
 

@@ -1,0 +1,77 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility/rowtest"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/webhook"
+)
+
+// as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.
+func as(t *testing.T, args ...string) Config {
+	t.Helper()
+	c := Defaults()
+	fs := pflag.NewFlagSet("admission-controller", pflag.ContinueOnError)
+	c.Flags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Compatibility.Apply(fs); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The largest node has 4 cores, the target is 8, and the lower bound is 2.
+func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
+	value := regexp.MustCompile(`requests/cpu","value":"(\w+)"`)
+	rowtest.Both(t, "pods larger than any node", rowtest.Outcomes{Podfit: "4", Upstream: "8"}, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			f := kubetest.NewLocalAPI(t)
+			f.ApplyShop()
+			f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
+				"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","lowerBound":{"cpu":"2","memory":"1Gi"},
+				"target":{"cpu":"8","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
+			f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+			clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, log, metrics := as(t, args...), slog.New(slog.DiscardHandler), webhook.NewMetrics(prometheus.NewRegistry())
+			world := watcher.NewWorld(clients, c.Watched(watcher.Options{Nodes: true, Limits: true}))
+			options := c.handlerOptions(world)
+			options.Nodes = newNodeTable(c.NodeFit.Options(), world)
+			handler := webhook.NewHandler(newClusterView(world, c.Serves, metrics, log), options, metrics, log)
+			err = process.WithWorld(t.Context(), world, func(ctx context.Context) error {
+				if err := world.WaitSynced(ctx); err != nil {
+					return err
+				}
+				synctest.Wait() // owners of pods are read after the lists
+				patch := string(answer(t, handler, podReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
+				if m := value.FindStringSubmatch(patch); m != nil {
+					got = m[1]
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		return got
+	})
+}

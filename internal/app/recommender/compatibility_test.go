@@ -1,0 +1,149 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommender
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility/rowtest"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
+)
+
+// as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.
+func as(t *testing.T, args ...string) Config {
+	t.Helper()
+	c := Defaults()
+	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
+	fs.SetNormalizeFunc(process.Dashes)
+	c.Flags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Compatibility.Apply(fs); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// write stores statuses in an API server, through the watches of the configuration, while do runs. It returns the types of the conditions that
+// an autoscaler has after it.
+func (b *bench) write(name string, do func()) (types map[string]bool) {
+	b.t.Helper()
+	api := kubetest.NewLocalAPI(b.t)
+	for _, a := range b.autoscalers {
+		api.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"generation":1},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":%q}}}`,
+			a.Namespace, a.Name, a.UID, a.Target.Name))
+	}
+	clients, err := kube.ClientsFor(kubetest.LocalConfig(api))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.writer = watcher.NewWorld(clients, b.config.Watched(watcher.Options{}))
+	err = process.WithWorld(b.t.Context(), b.writer, func(ctx context.Context) error {
+		if err := b.writer.WaitSynced(ctx); err != nil {
+			return err
+		}
+		do()
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	types = map[string]bool{}
+	status, _ := api.Object(kubetest.AutoscalersPath, "shop/"+name)["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	for _, c := range conditions {
+		types[fmt.Sprint(c.(map[string]any)["type"])] = true
+	}
+	return types
+}
+
+// Each situation ends while the finding still holds. The recommendation is provided with both values.
+func TestCompatibility_findings_areConditionsOfEachValue(t *testing.T) {
+	for row, c := range map[string]struct {
+		name      string // of the autoscaler
+		condition string
+		during    func(t *testing.T, config Config) (b *bench, do func())
+	}{
+		"repeated OOM kills": {"web", v1alpha1.ConditionOOMKillLoop, func(t *testing.T, config Config) (*bench, func()) {
+			b := newBench(t)
+			b.config, b.use["app"] = config, cluster.Amounts(100, 45<<20)
+			b.autoscale("web", b.deployment("web", 2, "app"))
+			return b, func() {
+				b.during(20*time.Minute, func(after time.Duration) {
+					if after > 10*time.Minute {
+						b.kill(b.pods...)
+					}
+				})
+			}
+		}},
+		"contention for CPU": {"web", v1alpha1.ConditionUsageAboveRequest, func(t *testing.T, config Config) (*bench, func()) {
+			c := newContended(t, 2)
+			c.config = config
+			return c.bench, func() { c.watch(50*time.Minute, func(time.Duration) {}) }
+		}},
+		"target conflicts": {"new", v1alpha1.ConditionTargetConflict, func(t *testing.T, config Config) (*bench, func()) {
+			b := newBench(t)
+			b.config, b.use["app"] = config, cluster.Amounts(300, 200<<20)
+			w := b.deployment("web", 3, "app")
+			b.autoscale("old", w)
+			time.Sleep(time.Second)
+			b.autoscale("new", w)
+			return b, func() { b.run(5 * time.Minute) }
+		}},
+	} {
+		want := rowtest.Outcomes{Podfit: c.condition + " true, RecommendationProvided true", Upstream: c.condition + " false, RecommendationProvided true"}
+		rowtest.Both(t, row, want, func(t *testing.T, args ...string) (got string) {
+			synctest.Test(t, func(t *testing.T) {
+				b, do := c.during(t, as(t, args...))
+				types := b.write(c.name, do)
+				got = fmt.Sprintf("%s %t, RecommendationProvided %t", c.condition, types[c.condition], types["RecommendationProvided"])
+			})
+			return got
+		})
+	}
+}
+
+func TestCompatibility_capacityPlan_existsOnlyWithPodfit(t *testing.T) {
+	want := rowtest.Outcomes{Podfit: "there is a plan: true", Upstream: "there is a plan: false"}
+	rowtest.Both(t, "capacity plan", want, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			api := kubetest.NewLocalAPI(t)
+			api.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+			clients, err := kube.ClientsFor(kubetest.LocalConfig(api))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, log := as(t, args...), slog.New(slog.DiscardHandler)
+			world := watcher.NewWorld(clients, c.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true}))
+			work, err := Work(&c, process.New(log, prometheus.NewRegistry()), clients, world)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			if err := process.WithWorld(ctx, world, work); err != nil && ctx.Err() == nil {
+				t.Fatal(err)
+			}
+			got = fmt.Sprintf("there is a plan: %t", api.Object("/apis/podfit.dev/v1alpha1/capacityplans", "/cluster") != nil)
+		})
+		return got
+	})
+}
