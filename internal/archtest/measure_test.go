@@ -55,16 +55,20 @@ func newMeasures(s *source) *measures {
 	}
 }
 
-// measureModule measures all packages of the module.
+// measureModule measures the packages that the program links, and those of the API. All others only serve tests.
 func measureModule(t *testing.T) *measures {
 	t.Helper()
 	s, files := checked(t)
 	m := newMeasures(s)
+	linked := map[string]bool{}
+	for _, c := range compiledPackages(t, ".") {
+		linked[c.Dir] = true
+	}
 	var of []*ast.File
 	for _, f := range files {
 		name := m.set.Position(f.Package).Filename
 		p := packageOf(name)
-		if strings.HasPrefix(filepath.Base(name), "zz_generated") || strings.HasSuffix(p, "/kubetest") || strings.HasSuffix(p, "/webtest") || strings.HasSuffix(p, "/rowtest") || p == "deploy" {
+		if strings.HasPrefix(filepath.Base(name), "zz_generated") || !linked[filepath.Dir(name)] && !strings.HasPrefix(p, "api/") || p == "deploy" {
 			continue
 		}
 		m.product[name] = true
