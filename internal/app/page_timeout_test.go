@@ -5,9 +5,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,7 +47,7 @@ func TestPage_apiServerDoesNotAnswer_endsAfterTheTimeout(t *testing.T) {
 		if took := time.Since(began); err == nil || explanation.Text != "" || took != explainTimeout {
 			t.Errorf("text %q and error %v after %v, want an error after %v", explanation.Text, err, took, explainTimeout)
 		}
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if err != nil && !strings.Contains(err.Error(), "no response") {
 			t.Errorf("error %v does not say that time is up", err)
 		}
 		sent := server.requests.Load()

@@ -131,7 +131,7 @@ func TestMake_allPodsReserveRoom_noWaitingPodTakesIt(t *testing.T) {
 		}
 	})
 	t.Logf("%d pods wait although they fit", waits)
-	if waits == 0 {
+	if waits == 0 && !testing.Short() { // a short test draws a fifth
 		t.Error("no drawn pod waits although it fits: the test shows nothing")
 	}
 }
