@@ -4,7 +4,6 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"strings"
