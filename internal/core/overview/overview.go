@@ -186,6 +186,7 @@ func Of(w *World) *Overview {
 	})
 	for i := range o.Pools {
 		o.Totals.Capacity = o.Totals.Capacity.Add(o.Pools[i].Capacity)
+		o.Pools[i].Loads = nil // of each workload, which no page shows
 	}
 	return o
 }
