@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,14 +96,9 @@ func startVictim(t *testing.T, limit int) *victim {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build podfit: %v\n%s", err, out)
 	}
-	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
-	t.Cleanup(api.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}],
-		"clusters":[{"name":"c","cluster":{"server":"`+api.URL+`"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyCart()
+	kubeconfig := kubetest.Context{User: "u"}.Kubeconfig(t, api.URL())
 	v := &victim{address: freeAddress(t), metrics: freeAddress(t)}
 	_, port, err := net.SplitHostPort(v.address)
 	if err != nil {

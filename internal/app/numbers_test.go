@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -47,7 +45,7 @@ func servePage(t *testing.T, server string) string {
 	t.Helper()
 	log := new(lockedBuffer)
 	root := Root(Streams{Out: io.Discard, Err: log})
-	root.SetArgs([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)})
+	root.SetArgs([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubetest.Kubeconfig(t, server)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
@@ -79,17 +77,6 @@ func readPage(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// kubeconfigOf writes a kubeconfig for an API server and returns its path.
-func kubeconfigOf(t *testing.T, server string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", server)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // A sizedPod is a pod of a Deployment with one container.
@@ -148,7 +135,7 @@ func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	applySized(f, "without-vpa", "", "", sizedPod{"1", "1Gi"})
 
 	var out, errs bytes.Buffer
-	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubeconfigOf(t, f.URL()), "--source", "cluster", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
+	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubetest.Kubeconfig(t, f.URL()), "--source", "cluster", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
 		t.Fatalf("got exit code %d and error %s", code, errs.String())
 	}
 	type quantities struct{ CPU, Memory string }

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,17 +17,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // kubeconfigOf writes a kubeconfig for a server and returns its path.
 func kubeconfigOf(t *testing.T, server string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"users":[{"name":"jane","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"jane"}}]}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return kubetest.Context{User: "jane"}.Kubeconfig(t, server)
 }
 
 // In a pod and under a supervisor, the process waits for the API server. On a terminal and in a dry run, a person waits for an error, also if

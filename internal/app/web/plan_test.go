@@ -97,7 +97,7 @@ func TestCommand_capacityPlan_isOnThePageOfNodes(t *testing.T) {
 		api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, server.URL))
 	kubetest.Eventually(t, "the page of nodes shows the forecast", func() bool {
 		text := read(t, root+"nodes")
 		return strings.Contains(text, "154 of 192 (80 %)") && strings.Contains(text, "2026-11-22: now") &&

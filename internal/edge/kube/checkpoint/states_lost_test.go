@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func newLostAnswers(t *testing.T) (*lostAnswers, *States) {
 		if q.Verb == http.MethodGet || !l.lose {
 			return false
 		}
-		l.CarryOut(r)
+		l.Answer(httptest.NewRecorder(), r)
 		http.Error(w, "upstream request timeout", http.StatusGatewayTimeout)
 		return true
 	})

@@ -64,7 +64,7 @@ type fakeReply struct {
 func NewFakeAPI(t testing.TB) *FakeAPI {
 	f := newFakeAPI(t)
 	f.server = httptest.NewServer(f)
-	t.Cleanup(func() { f.Stop() })
+	t.Cleanup(f.Stop)
 	return f
 }
 
@@ -82,11 +82,16 @@ func newFakeAPI(t testing.TB) *FakeAPI {
 	}
 }
 
-// Stop closes all connections and stops the server. Stored objects are kept.
+// Stop closes all connections and stops the server. Stored objects are kept. A server that is stopped already stays so.
 func (f *FakeAPI) Stop() {
 	f.mu.Lock()
-	close(f.stopping) // ends the watches, for which Close would wait
+	stopping := f.stopping
+	f.stopping = nil
 	f.mu.Unlock()
+	if stopping == nil {
+		return
+	}
+	close(stopping) // ends the watches, for which Close would wait
 	f.server.CloseClientConnections()
 	f.server.Close()
 }
@@ -582,6 +587,15 @@ func (f *FakeAPI) ApplyShop() {
 	}
 	f.Apply(AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
+}
+
+// ApplyCart creates the ReplicaSet shop/cart and its autoscaler, which has a recommendation.
+func (f *FakeAPI) ApplyCart() {
+	f.t.Helper()
+	f.Apply(ReplicaSetsPath, `{"metadata":{"namespace":"shop","name":"cart","uid":"r"}}`)
+	f.Apply(AutoscalersPath, `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"}}]}}}`)
 }
 
 // At parses a time in RFC 3339 format.

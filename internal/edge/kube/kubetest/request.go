@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +58,15 @@ func requestOf(r *http.Request) Request {
 	return q
 }
 
+// String returns the HTTP method, the path and the query: "GET /api/v1/pods?watch=true".
+func (q Request) String() string {
+	method := q.Verb
+	if method == "WATCH" {
+		method = http.MethodGet
+	}
+	return strings.TrimSuffix(method+" "+q.Path+"?"+q.Query, "?")
+}
+
 func (q *Request) key() string { return q.Namespace + "/" + q.Name }
 
 // Kind returns the verb, the collection and the subresource: "POST /api/v1/pods/eviction".
@@ -87,10 +95,10 @@ func NoAnswer(_ http.ResponseWriter, r *http.Request, _ Request) bool {
 	return true
 }
 
-// CarryOut carries out a request in a Handler, which then sends a response of its own.
-func (f *FakeAPI) CarryOut(r *http.Request) {
+// Answer carries out a request in a Handler, which may give it another writer than its own, to send another response.
+func (f *FakeAPI) Answer(w http.ResponseWriter, r *http.Request) {
 	q := requestOf(r)
-	f.serve(httptest.NewRecorder(), r, &q)
+	f.serve(w, r, &q)
 }
 
 // OnEvict makes evictions delete their pods, and then call a function with the key of the pod.
