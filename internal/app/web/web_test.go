@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -205,17 +204,8 @@ func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
 	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden: may not watch"}`)
-			return
-		}
-		api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, server.URL))
+	api.Reply("WATCH /api/v1/nodes", http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "nodes is forbidden: may not watch"))
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	kubetest.Eventually(t, "the page shows the node and the missing right", func() bool {
 		text := read(t, root+"nodes")
 		return strings.Contains(text, "podfit may list nodes but not watch them") && strings.Contains(text, "on node n1")
@@ -231,17 +221,14 @@ func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
 	api.ApplyShop()
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
 	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Query().Get("watch") != "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"the user may only get and list"}`)
-			return
+	api.Handle(func(w http.ResponseWriter, _ *http.Request, q kubetest.Request) bool {
+		if q.Verb == http.MethodGet {
+			return false
 		}
-		api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, server.URL))
+		kubetest.Respond(w, http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "the user may only get and list"))
+		return true
+	})
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	var page struct{ Workloads, WorkloadsWithVPA, Pods, Nodes int }
 	kubetest.Eventually(t, "the page shows the workload with its VPA and pods, and the node", func() bool {
 		if err := json.Unmarshal([]byte(read(t, root+"?format=json")), &page); err != nil {

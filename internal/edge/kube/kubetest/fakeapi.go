@@ -1,6 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubetest contains fake API servers and sample objects for tests. The servers implement only what the clients of package
+// kube need.
 package kubetest
 
 import (
