@@ -49,8 +49,7 @@ const (
 func newShop(t *testing.T, replicas int) *shop {
 	s := &shop{t: t, api: kubetest.NewFakeAPI(t)}
 	for _, n := range []string{"n1", "n2"} {
-		s.apply(nodesPath, `{"apiVersion":"v1","kind":"Node","metadata":{"name":%q},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"},
-			"conditions":[{"type":"Ready","status":"True"}]}}`, n)
+		s.api.ApplyNode(n, "4", "8Gi")
 	}
 	s.apply(deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"shop","name":"cart"}}`)
 	s.apply(replicaSets, `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"namespace":"shop","name":"cart-7d9f","ownerReferences":[

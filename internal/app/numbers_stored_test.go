@@ -85,7 +85,7 @@ func killPod(f *kubetest.FakeAPI, name string, at time.Time) {
 // same, too.
 func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n1", "64", "256Gi")
 	f.Apply(nodesPath, `{"metadata":{"name":"n2"},"status":{"allocatable":{"cpu":"8","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"False"}]}}`)
 	one := []sizedPod{{"1", "1Gi"}, {"1", "1Gi"}}
 	for _, name := range []string{"killed", "near", "young", "falls", "below", "unstored", "old-kill"} {

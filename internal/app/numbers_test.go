@@ -124,7 +124,7 @@ type amountPair struct{ CPU, Memory int64 }
 // and of the cluster, and the memory in manifests, which is in whole MiB.
 func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n1", "64", "256Gi")
 	applySized(f, "rises", "633m", "1341234567", sizedPod{"500m", "1Gi"}, sizedPod{"500m", "1Gi"})
 	applySized(f, "falls", "650m", "2123456789", sizedPod{"3", "8Gi"}, sizedPod{"3", "8Gi"}, sizedPod{"3", "8Gi"})
 	applySized(f, "half-done", "2", "2123456789", sizedPod{"3", "8Gi"}, sizedPod{"1", "1Gi"})

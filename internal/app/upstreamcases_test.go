@@ -118,7 +118,7 @@ func newWholeCluster(t *testing.T, c upstreamCase) *wholeCluster {
 	f := &wholeCluster{FakeAPI: kubetest.NewLocalAPI(t), t: t, containers: c.containers}
 	f.Handle(f.handle)
 	f.OnEvict(func(string, string) { time.AfterFunc(2*time.Second, f.create) })
-	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n", "64", "256Gi")
 	f.Apply("/apis/apps/v1/deployments", `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
 	f.Apply(kubetest.ReplicaSetsPath, `{"metadata":{"namespace":"shop","name":"web-1","uid":"rs","ownerReferences":[
 		{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d","controller":true}]},"spec":{"replicas":3}}`)

@@ -158,7 +158,7 @@ func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
 	api.ApplyShop()
 	api.Apply("/api/v1/pods", `{"metadata":{"namespace":"kube-system","name":"dns","uid":"dns"},"spec":{"nodeName":"n1","containers":[{"name":"dns","resources":{"requests":{"cpu":"1"}}}]},"status":{"phase":"Running"}}`)
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"kube-system","name":"other","uid":"v2"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"}}}`)
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	api.ApplyNode("n1", "4", "8Gi")
 	event := func(namespace, pod string) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":%[1]q,"name":%[2]q},"reason":"EvictedByVPA","type":"Normal","message":"evicted","source":{"component":"vpa-updater"},"involvedObject":{"kind":"Pod","namespace":%[1]q,"name":%[2]q},"lastTimestamp":%[3]q}`,
 			namespace, pod, time.Now().UTC().Format(time.RFC3339))
@@ -203,7 +203,7 @@ func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
 func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	api.ApplyNode("n1", "4", "8Gi")
 	api.Reply("WATCH /api/v1/nodes", http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "nodes is forbidden: may not watch"))
 	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	kubetest.Eventually(t, "the page shows the node and the missing right", func() bool {
@@ -220,7 +220,7 @@ func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	api.ApplyNode("n1", "4", "8Gi")
 	api.Handle(func(w http.ResponseWriter, _ *http.Request, q kubetest.Request) bool {
 		if q.Verb == http.MethodGet {
 			return false

@@ -87,13 +87,12 @@ func newFakeAPI(t testing.TB) *FakeAPI {
 // Stop closes all connections and stops the server. Stored objects are kept. A server that is stopped already stays so.
 func (f *FakeAPI) Stop() {
 	f.mu.Lock()
-	stopping := f.stopping
-	f.stopping = nil
-	f.mu.Unlock()
-	if stopping == nil {
-		return
+	select {
+	case <-f.stopping:
+	default:
+		close(f.stopping) // ends the watches, for which Close would wait, also those that begin now
 	}
-	close(stopping) // ends the watches, for which Close would wait
+	f.mu.Unlock()
 	f.server.CloseClientConnections()
 	f.server.Close()
 }
@@ -561,6 +560,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 // The paths of collections.
 const (
 	PodsPath        = "/api/v1/pods"
+	nodesPath       = "/api/v1/nodes"
 	ReplicaSetsPath = "/apis/apps/v1/replicasets"
 	deploymentsPath = "/apis/apps/v1/deployments"
 	AutoscalersPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
@@ -569,6 +569,13 @@ const (
 
 // WebKey is the key of the autoscaler of ApplyShop.
 var WebKey = cluster.Key{Namespace: "shop", Name: "web"}
+
+// ApplyNode creates a node that is ready, with room for 110 pods.
+func (f *FakeAPI) ApplyNode(name, cpu, memory string) {
+	f.t.Helper()
+	f.Apply(nodesPath, fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q},"status":{"allocatable":{"cpu":%q,"memory":%q,"pods":"110"},
+		"conditions":[{"type":"Ready","status":"True"}]}}`, name, cpu, memory))
+}
 
 // ApplyPod creates a running pod with a controller of API group apps.
 func (f *FakeAPI) ApplyPod(namespace, name, ownerKind, owner string) {
