@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,18 +38,14 @@ func TestMain_interruptDuringRecommend_printsReportAndExitsWith3(t *testing.T) {
 		time.Now().UTC().Format(time.RFC3339)))
 	read := make(chan struct{})
 	once := sync.OnceFunc(func() { close(read) })
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api.ServeHTTP(w, r)
-		if strings.HasPrefix(r.URL.Path, "/apis/metrics.k8s.io/v1beta1/pods") {
+	api.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+		api.Answer(w, r)
+		if strings.HasPrefix(q.Path, "/apis/metrics.k8s.io/v1beta1/pods") {
 			once()
 		}
-	}))
-	t.Cleanup(server.Close)
-	config := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+		return true
+	})
+	config := kubetest.Kubeconfig(t, api.URL())
 	var out, errs bytes.Buffer
 	podfit := exec.CommandContext(t.Context(), os.Args[0], "recommend", "--kubeconfig="+config, "--source=metrics", "--for=30m")
 	podfit.Env = append(os.Environ(), runsMain+"=1")

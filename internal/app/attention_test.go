@@ -71,9 +71,7 @@ func TestExplain_noArgument_listsWorkloadsThatNeedAttention(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.requests {
+	for _, r := range s.sent() {
 		if !strings.HasPrefix(r, "GET ") || strings.Contains(r, "watch=") {
 			t.Errorf("request %s", r)
 		}

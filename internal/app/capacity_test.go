@@ -46,10 +46,8 @@ func (s *shop) recommend(wantPlan bool, flags ...string) (plan map[string]any) {
 
 // passes returns how often the usage of pods was read.
 func (s *shop) passes() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := 0
-	for _, r := range s.requests {
+	for _, r := range s.sent() {
 		if strings.Contains(r, "metrics.k8s.io") {
 			n++
 		}

@@ -21,6 +21,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // call runs podfit and returns its output and exit code.
@@ -96,13 +97,8 @@ func TestMain_dryRunWithoutTerminal_unusableClusterEndsIt(t *testing.T) {
 	defer server.Close()
 	for _, command := range []string{"run", "updater"} {
 		for _, terminal := range []bool{false, true} {
-			kubeconfig := filepath.Join(t.TempDir(), "config")
-			text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
-			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
 			var errs bytes.Buffer
-			code := Main(t.Context(), []string{"podfit", command, "--dry-run", "--kubeconfig=" + kubeconfig}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Terminal: terminal})
+			code := Main(t.Context(), []string{"podfit", command, "--dry-run", "--kubeconfig=" + kubetest.Kubeconfig(t, server.URL)}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Terminal: terminal})
 			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
 			if last := lines[len(lines)-1]; code != exitError || !strings.HasPrefix(last, "podfit: cannot use the cluster at "+server.URL) || !strings.Contains(last, "install the CRDs") {
 				t.Errorf("%s, terminal %t: exit code %d and %q", command, terminal, code, errs.String())

@@ -7,19 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	_ "time/tzdata" // a minimal machine has no time zones
 	"unicode/utf8"
 
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -34,10 +29,6 @@ import (
 type shop struct {
 	t   *testing.T
 	api *kubetest.FakeAPI
-	url string
-
-	mu       sync.Mutex
-	requests []string // method, path and query of all requests
 }
 
 // The collections of the objects of a shop.
@@ -59,17 +50,8 @@ const (
 // newShop returns a cluster with the Deployment cart, whose pods are too small, its VPA and two nodes.
 func newShop(t *testing.T, replicas int) *shop {
 	s := &shop{t: t, api: kubetest.NewFakeAPI(t)}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
-		s.mu.Unlock()
-		s.api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	s.url = server.URL
 	for _, n := range []string{"n1", "n2"} {
-		s.apply(nodesPath, `{"apiVersion":"v1","kind":"Node","metadata":{"name":%q},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"},
-			"conditions":[{"type":"Ready","status":"True"}]}}`, n)
+		s.api.ApplyNode(n, "4", "8Gi")
 	}
 	s.apply(deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"shop","name":"cart"}}`)
 	s.apply(replicaSets, `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"namespace":"shop","name":"cart-7d9f","ownerReferences":[
@@ -153,12 +135,7 @@ func (s *shop) explain(args ...string) (stdout, stderr string, code int) {
 // kubeconfig writes a kubeconfig of the cluster.
 func (s *shop) kubeconfig() string {
 	s.t.Helper()
-	path := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],"clusters":[{"name":"c","cluster":{"server":"`+s.url+`"}}]}`), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	return path
+	return kubetest.Context{Namespace: "shop"}.Kubeconfig(s.t, s.api.URL())
 }
 
 // text returns the output of a successful explain.
@@ -190,12 +167,11 @@ func TestExplain_anyObject_onlyGetAndList(t *testing.T) {
 	for _, object := range []string{"deploy/cart", "pod/cart-7d9f-0", "vpa/cart", "node/n1", "rs/cart-7d9f"} {
 		s.text(object)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.requests) < 10 {
-		t.Errorf("%d requests were seen", len(s.requests))
+	requests := s.sent()
+	if len(requests) < 10 {
+		t.Errorf("%d requests were seen", len(requests))
 	}
-	for _, r := range s.requests {
+	for _, r := range requests {
 		if !strings.HasPrefix(r, "GET ") || strings.Contains(r, "watch=") {
 			t.Errorf("request %s", r)
 		}
@@ -468,7 +444,7 @@ func TestExplain_tenantHasADeploymentThatLooksLikeTheUpdater_flagsAreThoseOfTheU
 	s := newShop(t, 1)
 	s.applyJob("vpa-updater", "ghcr.io/podfit/podfit:1", `["updater"]`)
 	s.applyJobIn("shop", "vpa-updater", "ghcr.io/podfit/podfit:1", `["updater","--min-replicas=1"]`)
-	clients, err := kube.ClientsFor(&rest.Config{Host: s.url, QPS: -1})
+	clients, err := kube.ClientsFor(s.api.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

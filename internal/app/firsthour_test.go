@@ -4,11 +4,7 @@
 package app
 
 import (
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/commandline"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // The rows are those of docs/decisions/0007.
@@ -226,16 +223,9 @@ func TestHelp_calledByKubectl_examplesNameThePlugin(t *testing.T) {
 
 // Row 18.
 func TestCompletion_clusterOfTheKubeconfig_offersItsNamespaces(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"shop"}}]}`)
-	}))
-	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	api := kubetest.NewFakeAPI(t)
+	api.Apply("/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)
+	kubeconfig := kubetest.Kubeconfig(t, api.URL())
 	for _, name := range []string{"podfit __complete", "kubectl_complete-podfit"} { // kubectl calls the second for kubectl podfit
 		for _, c := range []string{"run", "recommender", "updater", "admission-controller", "recommend", "explain", "web"} {
 			args := append(strings.Fields(name), c, "--kubeconfig", kubeconfig)

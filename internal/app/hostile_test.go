@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,20 +29,6 @@ import (
 )
 
 const mib = 1 << 20
-
-// podReview is the review of a pod that is being created.
-func podReview(pod string) []byte {
-	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","namespace":"shop","operation":"CREATE",` +
-		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"object":` + pod + `}}`)
-}
-
-// uniquePod returns a pod that shares no names with other pods.
-func uniquePod(i int) string {
-	id := fmt.Sprintf("%09d", i)
-	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
-		`"ownerReferences":[{"apiVersion":"g` + id + `.example/v1","kind":"K` + id + `","name":"w` + id + `","controller":true}]},` +
-		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
-}
 
 // TestAdmissionController_hostileLoad_staysWithinMemoryLimit runs the real command, with the memory limit of deploy/, and sends
 // it the most expensive requests that are known, together with the reviews of an ordinary cluster. PODFIT_HOSTILE is the duration of the
@@ -97,14 +82,9 @@ func startVictim(t *testing.T, limit int) *victim {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build podfit: %v\n%s", err, out)
 	}
-	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
-	t.Cleanup(api.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}],
-		"clusters":[{"name":"c","cluster":{"server":"`+api.URL+`"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	api := kubetest.NewFakeAPI(t)
+	api.ApplyCart()
+	kubeconfig := kubetest.Context{User: "u"}.Kubeconfig(t, api.URL())
 	v := &victim{address: freeAddress(t), metrics: freeAddress(t)}
 	_, port, err := net.SplitHostPort(v.address)
 	if err != nil {
@@ -250,7 +230,7 @@ func (l *load) run(ctx context.Context) {
 			}
 		})
 	}
-	cart := podReview(`{"metadata":{"generateName":"cart-","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]},
+	cart := kubetest.PodReview(`{"metadata":{"generateName":"cart-","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]},
 		"spec":{"containers":[{"name":"app","image":"x"}]}}`)
 	server := l.client(apiServer)
 	l.ordinary(ctx, server, cart) // the API server has been connected for a while
@@ -262,12 +242,12 @@ func (l *load) run(ctx context.Context) {
 		again(func(int) { l.send(ctx, other, name, body) })
 	}
 	for worker := range 4 {
-		again(func(i int) { l.send(ctx, one, "unique", podReview(uniquePod(4*i+worker))) })
+		again(func(i int) { l.send(ctx, one, "unique", kubetest.PodReview(kubetest.UniquePod(4*i+worker))) })
 	}
 	for range 4 {
 		again(func(i int) {
 			waiting := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"w%d","controller":true}]}}`, i)
-			l.send(ctx, one, "owner that never comes", podReview(waiting))
+			l.send(ctx, one, "owner that never comes", kubetest.PodReview(waiting))
 		})
 	}
 	for worker := range 150 {
@@ -292,11 +272,11 @@ func (l *load) worst() map[string][]byte {
 	}
 	const owner = `"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart","controller":true}]}`
 	return map[string][]byte{
-		"containers": podReview(`{` + owner + `,"spec":{"containers":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
-		"volumes":    podReview(`{` + owner + `,"spec":{"volumes":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
-		"owners":     podReview(`{"metadata":{"ownerReferences":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
-		"depth":      podReview(`{"spec":` + strings.Repeat(`[`, size)),
-		"quantity":   podReview(`{` + owner + `,"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
+		"containers": kubetest.PodReview(`{` + owner + `,"spec":{"containers":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"volumes":    kubetest.PodReview(`{` + owner + `,"spec":{"volumes":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"owners":     kubetest.PodReview(`{"metadata":{"ownerReferences":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
+		"depth":      kubetest.PodReview(`{"spec":` + strings.Repeat(`[`, size)),
+		"quantity":   kubetest.PodReview(`{` + owner + `,"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1e-999999999"}}}]}}`),
 		"policies":   vpa(`{"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, size/3) + `{}]}}`),
 		"findings":   vpa(`{"resourcePolicy":{"containerPolicies":[` + strings.Repeat(`{},`, 19_000) + `{}]}}`),
 		"too large":  blank,

@@ -6,118 +6,38 @@ package app
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// emptyCluster is an API server without objects but leases. Watches stay open until the client ends them, and what is
-// created is given back.
-type emptyCluster struct {
-	mu       sync.Mutex
-	leases   map[string]stored
-	requests map[string]bool // method and path
+// A program is a command that runs until it is ended.
+type program struct {
+	args   []string
+	does   []string // requests by which it is known to work
+	leases bool     // it creates the lease of the admission controller
 }
 
-// stored is an object as it was sent.
-type stored struct {
-	kind string
-	body []byte
-}
+// The lease of the admission controller.
+const (
+	leasesPath = "/apis/coordination.k8s.io/v1/leases"
+	lifeKey    = "kube-system/vpa-admission-controller"
+)
 
-var listKinds = map[string]string{
-	"pods": "v1 PodList", "nodes": "v1 NodeList", "events": "v1 EventList", "limitranges": "v1 LimitRangeList", "resourcequotas": "v1 ResourceQuotaList",
-	"poddisruptionbudgets":     "policy/v1 PodDisruptionBudgetList",
-	"horizontalpodautoscalers": "autoscaling/v2 HorizontalPodAutoscalerList",
-	"replicationcontrollers":   "v1 ReplicationControllerList", "replicasets": "apps/v1 ReplicaSetList", "statefulsets": "apps/v1 StatefulSetList",
-	"daemonsets": "apps/v1 DaemonSetList", "deployments": "meta.k8s.io/v1 PartialObjectMetadataList", "jobs": "meta.k8s.io/v1 PartialObjectMetadataList",
-	"cronjobs": "meta.k8s.io/v1 PartialObjectMetadataList", "verticalpodautoscalers": "autoscaling.k8s.io/v1 VerticalPodAutoscalerList",
-	"verticalpodautoscalercheckpoints": "autoscaling.k8s.io/v1 VerticalPodAutoscalerCheckpointList",
-	"updatestates":                     "podfit.dev/v1alpha1 UpdateStateList",
-	"usagehistories":                   "podfit.dev/v1alpha1 UsageHistoryList", "sizingprofiles": "podfit.dev/v1alpha1 SizingProfileList",
-}
-
-func (c *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c.mu.Lock()
-	c.requests[r.Method+" "+r.URL.Path] = true
-	lease, exists := c.leases[r.URL.Path]
-	c.mu.Unlock()
-	path := strings.Split(r.URL.Path, "/")
-	kind, isList := listKinds[path[len(path)-1]]
-	if strings.Contains(r.URL.Path, "metrics.k8s.io") {
-		kind = "metrics.k8s.io/v1beta1 PodMetricsList"
+// works reports whether the program has sent its requests to an API server.
+func (p *program) works(api *kubetest.FakeAPI) bool {
+	sent := map[string]bool{}
+	for _, q := range api.Log() {
+		sent[q.Verb+" "+q.Path] = true
 	}
-	switch {
-	case r.Method == http.MethodGet && exists:
-		w.Header().Set("Content-Type", lease.kind)
-		_, _ = w.Write(lease.body)
-	case r.URL.Query().Get("sendInitialEvents") != "":
-		answer(w, 422, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid})
-	case r.URL.Query().Get("watch") != "":
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	case r.Method == http.MethodGet && isList:
-		version, name, _ := strings.Cut(kind, " ")
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, version, name)
-	case r.Method == http.MethodPost || r.Method == http.MethodPut:
-		body, _ := io.ReadAll(r.Body)
-		c.store(r, body)
-		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(body)
-	case r.URL.Path == "/api":
-		answer(w, 200, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
-	case r.URL.Path == "/apis":
-		answer(w, 200, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
-	default:
-		answer(w, 404, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: metav1.StatusReasonNotFound})
-	}
-}
-
-// store keeps a lease that is created or renewed.
-func (c *emptyCluster) store(r *http.Request, body []byte) {
-	path := r.URL.Path
-	if !strings.Contains(path, "/leases") {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.Method == http.MethodPost {
-		path += "/" + regexp.MustCompile(`(vpa|podfit)[a-z-]*`).FindString(string(body))
-		c.requests["POST "+path] = true
-	}
-	c.leases[path] = stored{r.Header.Get("Content-Type"), body}
-}
-
-func (c *emptyCluster) has(requests []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !slices.ContainsFunc(requests, func(r string) bool { return !c.requests[r] })
-}
-
-func answer(w http.ResponseWriter, code int, o any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(o)
+	return !slices.ContainsFunc(p.does, func(r string) bool { return !sent[r] }) && (!p.leases || api.Object(leasesPath, lifeKey) != nil)
 }
 
 // createdBy is the line of a stack that says which function started the goroutine.
@@ -139,40 +59,30 @@ func goroutines() (map[string]int, string) {
 // What a command starts it ends: nothing is left after three starts that was not there before.
 func TestCommands_startedAndEnded_leaveNoGoroutine(t *testing.T) {
 	const metrics, life = "GET /apis/metrics.k8s.io/v1beta1/pods", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-admission-controller"
-	for _, tt := range []struct {
-		args []string
-		does []string // requests by which it is known to work
-	}{
-		{[]string{"recommender", "--leader-elect"}, []string{metrics}},
-		{[]string{"updater", "--leader-elect"}, []string{"GET " + life}},
-		{[]string{"admission-controller", "--port=0", "--register-by-url", "--webhook-address=127.0.0.1"}, []string{"POST " + life}},
-		{[]string{"run", "--leader-elect", "--port=0", "--register-by-url", "--webhook-address=127.0.0.1"}, []string{metrics, "GET " + life, "POST " + life}},
+	for _, tt := range []program{
+		{[]string{"recommender", "--leader-elect"}, []string{metrics}, false},
+		{[]string{"updater", "--leader-elect"}, []string{"GET " + life}, false},
+		{[]string{"admission-controller", "--port=0", "--register-by-url", "--webhook-address=127.0.0.1"}, nil, true},
+		{[]string{"run", "--leader-elect", "--port=0", "--register-by-url", "--webhook-address=127.0.0.1"}, []string{metrics, "GET " + life}, true},
 	} {
 		t.Run(tt.args[0], func(t *testing.T) {
 			start := func() {
-				c := &emptyCluster{leases: map[string]stored{}, requests: map[string]bool{}}
-				srv := httptest.NewServer(c)
-				defer srv.Close()
-				defer srv.CloseClientConnections()
-				kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-				if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
-contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, srv.URL), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				api := kubetest.NewFakeAPI(t)
+				defer api.Stop()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				var out bytes.Buffer
 				ended := make(chan error, 1)
 				root := Root(process.Streams{Out: &out, Err: &out})
-				root.SetArgs(append(slices.Clone(tt.args), "--kubeconfig="+kubeconfig, "--address=127.0.0.1:0"))
+				root.SetArgs(append(slices.Clone(tt.args), "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()), "--address=127.0.0.1:0"))
 				go func() { ended <- root.ExecuteContext(ctx) }()
-				for ctx.Err() == nil && len(ended) == 0 && !c.has(tt.does) {
+				for ctx.Err() == nil && len(ended) == 0 && !tt.works(api) {
 					time.Sleep(10 * time.Millisecond)
 				}
-				worked := c.has(tt.does)
+				worked := tt.works(api)
 				cancel()
 				if err := <-ended; err != nil || !worked {
-					t.Fatalf("it ended with %v; it worked: %t; requests %v; it said\n%s", err, worked, slices.Sorted(maps.Keys(c.requests)), out.String())
+					t.Fatalf("it ended with %v; it worked: %t; requests %v; it said\n%s", err, worked, api.Counts(), out.String())
 				}
 			}
 			before, _ := goroutines()

@@ -85,7 +85,7 @@ func killPod(f *kubetest.FakeAPI, name string, at time.Time) {
 // same, too.
 func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n1", "64", "256Gi")
 	f.Apply(nodesPath, `{"metadata":{"name":"n2"},"status":{"allocatable":{"cpu":"8","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"False"}]}}`)
 	one := []sizedPod{{"1", "1Gi"}, {"1", "1Gi"}}
 	for _, name := range []string{"killed", "near", "young", "falls", "below", "unstored", "old-kill"} {
@@ -120,7 +120,7 @@ func TestPage_storedUsage_allColumnsEqualThoseOfRecommend(t *testing.T) {
 		"spec":{"nodeName":"n1","initContainers":[{"name":"setup","resources":{"requests":{"cpu":"3","memory":"3Gi"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"200m","memory":"1Gi"}}}]},"status":{"phase":"Running"}}`)
 
 	var out, errs bytes.Buffer
-	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubeconfigOf(t, f.URL()), "--source", "cluster", "--no-money", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
+	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubetest.Kubeconfig(t, f.URL()), "--source", "cluster", "--no-money", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
 		t.Fatalf("got exit code %d and error %s", code, errs.String())
 	}
 	type quantities struct{ CPU, Memory string }

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -47,7 +45,7 @@ func servePage(t *testing.T, server string, flags ...string) string {
 	t.Helper()
 	log := new(lockedBuffer)
 	root := Root(Streams{Out: io.Discard, Err: log})
-	root.SetArgs(append([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubeconfigOf(t, server)}, flags...))
+	root.SetArgs(append([]string{"web", "--web-address=127.0.0.1:0", "--kubeconfig=" + kubetest.Kubeconfig(t, server)}, flags...))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
@@ -84,17 +82,6 @@ func readPage(t *testing.T, url string, token ...string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// kubeconfigOf writes a kubeconfig for an API server and returns its path.
-func kubeconfigOf(t *testing.T, server string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", server)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // A sizedPod is a pod of a Deployment with one container.
@@ -142,7 +129,7 @@ type amountPair struct{ CPU, Memory int64 }
 // and of the cluster, and the memory in manifests, which is in whole MiB.
 func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n1", "64", "256Gi")
 	applySized(f, "rises", "633m", "1341234567", sizedPod{"500m", "1Gi"}, sizedPod{"500m", "1Gi"})
 	applySized(f, "falls", "650m", "2123456789", sizedPod{"3", "8Gi"}, sizedPod{"3", "8Gi"}, sizedPod{"3", "8Gi"})
 	applySized(f, "half-done", "2", "2123456789", sizedPod{"3", "8Gi"}, sizedPod{"1", "1Gi"})
@@ -153,7 +140,7 @@ func TestPage_sameCluster_numbersEqualThoseOfRecommend(t *testing.T) {
 	applySized(f, "without-vpa", "", "", sizedPod{"1", "1Gi"})
 
 	var out, errs bytes.Buffer
-	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubeconfigOf(t, f.URL()), "--source", "cluster", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
+	if code := Main(t.Context(), []string{"podfit", "recommend", "--kubeconfig", kubetest.Kubeconfig(t, f.URL()), "--source", "cluster", "-o", "json"}, Streams{Out: &out, Err: &errs}); code != 0 {
 		t.Fatalf("got exit code %d and error %s", code, errs.String())
 	}
 	type quantities struct{ CPU, Memory string }

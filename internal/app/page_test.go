@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +22,11 @@ import (
 )
 
 // sent returns the requests so far.
-func (s *shop) sent() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
+func (s *shop) sent() (out []string) {
+	for _, q := range s.api.Log() {
+		out = append(out, q.String())
+	}
+	return out
 }
 
 // withoutNote returns an explanation without its last section, which contains the time.
@@ -61,7 +61,7 @@ func TestPage_explanation_equalsThatOfPodfitExplain(t *testing.T) {
 	s := newShop(t, 2)
 	want := withoutNote(s.text("deploy/cart"))
 	wantData := explanationOf(t, []byte(s.text("deploy/cart", "-o", "json")))
-	page := servePage(t, s.url) + "workloads/shop/Deployment/cart"
+	page := servePage(t, s.api.URL()) + "workloads/shop/Deployment/cart"
 	var seen struct{ Explanation json.RawMessage }
 	read := func(query string) {
 		seen.Explanation = nil
@@ -115,7 +115,7 @@ func TestPage_explanation_equalsThatOfPodfitExplain(t *testing.T) {
 func TestPage_viewerOfOneNamespace_nothingElseIsRead(t *testing.T) {
 	s := newShop(t, 2)
 	s.apply(podsPath, `{"metadata":{"namespace":"secret","name":"hidden-0","uid":"h"},"spec":{"nodeName":"n1","containers":[{"name":"app","resources":{"requests":{"cpu":"3"}}}]},"status":{"phase":"Running"}}`)
-	clients, err := kube.ClientsFor(&rest.Config{Host: s.url, QPS: -1})
+	clients, err := kube.ClientsFor(&rest.Config{Host: s.api.URL(), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,11 +212,7 @@ func TestRecommend_sameSamples_equalWhatTheRecommenderWrites(t *testing.T) {
 	}
 	server := httptest.NewServer(prometheus)
 	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: c, context: {cluster: c}}\n", f.URL())
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := kubetest.Kubeconfig(t, f.URL())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -49,7 +49,7 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 					t.Errorf("podfit recommend: %s: %v, want %v:\n%s", young, tt.forbidden != "", tt.forbidden == "", out)
 				}
 			}
-			root := servePage(t, s.url)
+			root := servePage(t, s.api.URL())
 			page := ""
 			kubetest.Eventually(t, "the page says why the workload is not judged", func() bool {
 				page = html.UnescapeString(readPage(t, root+"workloads/shop/Deployment/cart"))

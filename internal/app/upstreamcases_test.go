@@ -116,7 +116,9 @@ type wholeCluster struct {
 
 func newWholeCluster(t *testing.T, c upstreamCase) *wholeCluster {
 	f := &wholeCluster{FakeAPI: kubetest.NewLocalAPI(t), t: t, containers: c.containers}
-	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"64","memory":"256Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.Handle(f.handle)
+	f.OnEvict(func(string, string) { time.AfterFunc(2*time.Second, f.create) })
+	f.ApplyNode("n", "64", "256Gi")
 	f.Apply("/apis/apps/v1/deployments", `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
 	f.Apply(kubetest.ReplicaSetsPath, `{"metadata":{"namespace":"shop","name":"web-1","uid":"rs","ownerReferences":[
 		{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d","controller":true}]},"spec":{"replicas":3}}`)
@@ -230,28 +232,17 @@ func (f *wholeCluster) kill() {
 	}
 }
 
-func (f *wholeCluster) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	parts := strings.Split(q.URL.Path, "/")
-	respond := func(body string) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, body)
-	}
+// handle responds to requests of metrics and of changes of pods.
+func (f *wholeCluster) handle(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
 	switch {
-	case q.URL.Path == "/api", q.URL.Path == "/apis", q.URL.Path == "/api/v1":
-		kubetest.SmallCluster(w, q) // discovery
-	case q.URL.Path == "/apis/metrics.k8s.io/v1beta1/pods":
-		respond(f.metrics())
-	case q.Method == http.MethodPost && parts[len(parts)-1] == "eviction":
-		f.Delete(kubetest.PodsPath, "shop/"+parts[len(parts)-2])
-		time.AfterFunc(2*time.Second, f.create)
-		respond(`{"kind":"Status","apiVersion":"v1","status":"Success"}`)
-	case q.Method == http.MethodPost && parts[len(parts)-1] == "events":
-		respond(`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`)
-	case q.Method == http.MethodPatch && slices.Contains(parts, "pods"):
-		respond(f.patch("shop/"+parts[slices.Index(parts, "pods")+1], q))
+	case q.Collection == "/apis/metrics.k8s.io/v1beta1/pods":
+		kubetest.Respond(w, http.StatusOK, f.metrics())
+	case q.Verb == http.MethodPatch && q.Collection == kubetest.PodsPath:
+		kubetest.Respond(w, http.StatusOK, f.patch(q.Namespace+"/"+q.Name, r))
 	default:
-		f.FakeAPI.ServeHTTP(w, q)
+		return false
 	}
+	return true
 }
 
 // patch changes a pod, or resizes it.

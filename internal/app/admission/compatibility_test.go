@@ -47,7 +47,7 @@ func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue
 			f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
 				"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","lowerBound":{"cpu":"2","memory":"1Gi"},
 				"target":{"cpu":"8","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
-			f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+			f.ApplyNode("n", "4", "16Gi")
 			clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue
 					return err
 				}
 				synctest.Wait() // owners of pods are read after the lists
-				patch := string(answer(t, handler, podReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
+				patch := string(answer(t, handler, kubetest.PodReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
 				if m := value.FindStringSubmatch(patch); m != nil {
 					got = m[1]
 				}

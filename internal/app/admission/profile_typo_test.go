@@ -11,14 +11,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/client-go/rest"
 
-	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
@@ -53,41 +51,6 @@ func TestKnownProfiles_recommenderName_namesTheProfile(t *testing.T) {
 	}
 }
 
-// hangingAPI is an API server that accepts requests and never answers them.
-type hangingAPI struct {
-	mu       sync.Mutex
-	requests []string
-	release  chan struct{}
-}
-
-func newHangingAPI(t *testing.T) (*hangingAPI, *kube.Clients) {
-	t.Helper()
-	h := &hangingAPI{release: make(chan struct{})}
-	server := httptest.NewServer(h)
-	t.Cleanup(func() {
-		close(h.release)
-		server.Close()
-	})
-	clients, err := kube.ClientsFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, clients
-}
-
-func (h *hangingAPI) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	h.requests = append(h.requests, r.Method+" "+r.URL.Path)
-	h.mu.Unlock()
-	<-h.release
-}
-
-func (h *hangingAPI) seen() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.requests)
-}
-
 // autoscalerReview is the review of a VPA that is created with a recommender name.
 func autoscalerReview(recommender string) []byte {
 	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","namespace":"shop","operation":"CREATE",` +
@@ -111,8 +74,9 @@ func answer(t *testing.T, h http.Handler, body []byte) *admissionv1.AdmissionRes
 
 // Reviews must not send requests: the API server waits for their answers.
 func TestReview_unknownRecommenderAndAPIServerHangs_sendsNoRequest(t *testing.T) {
-	api, clients := newHangingAPI(t)
-	world := watcher.NewWorld(clients, watcher.Options{Profiles: true}) // not started: it sends no requests of its own
+	api := kubetest.NewFakeAPI(t)
+	api.Handle(kubetest.NoAnswer)
+	world := watcher.NewWorld(clientsOf(t, api), watcher.Options{Profiles: true}) // not started: it sends no requests of its own
 	config := Defaults()
 	metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	view := newClusterView(world, func(string) bool { return true }, metrics, log)
@@ -122,7 +86,7 @@ func TestReview_unknownRecommenderAndAPIServerHangs_sendsNoRequest(t *testing.T)
 			t.Errorf("recommender %s: got %+v, want it admitted without a warning, because the profiles are not known", recommender, r)
 		}
 	}
-	if requests := api.seen(); len(requests) > 0 {
+	if requests := api.Log(); len(requests) > 0 {
 		t.Errorf("reviews sent %v", requests)
 	}
 }
@@ -132,8 +96,7 @@ func TestReview_misspelledProfile_warnsUnlessProfilesAreOff(t *testing.T) {
 		config := Defaults()
 		config.NoProfiles = off
 		metrics, log := webhook.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
-		_, clients := newHangingAPI(t)
-		view := newClusterView(watcher.NewWorld(clients, watcher.Options{}), func(string) bool { return true }, metrics, log)
+		view := newClusterView(watcher.NewWorld(clientsOf(t, kubetest.NewFakeAPI(t)), watcher.Options{}), func(string) bool { return true }, metrics, log)
 		handler := webhook.NewHandler(view, config.handlerOptions(fixedProfiles{names: []string{"nightly"}}), metrics, log)
 		warnings := strings.Join(answer(t, handler, autoscalerReview("nightli")).Warnings, "\n")
 		if got := strings.Contains(warnings, `"nightly"`); got == off {

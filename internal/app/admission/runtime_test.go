@@ -60,7 +60,7 @@ func TestReview_profileWithRuntimeGuards_newAndRunningPodsOfAJVMGetTheGuardedSiz
 		vpa(c.spec, c.annotations)
 		patch := ""
 		kubetest.Eventually(t, c.name+": the patch has the expected size", func() bool {
-			patch = string(answer(t, handler, podReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
+			patch = string(answer(t, handler, kubetest.PodReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
 			return strings.Contains(patch, `requests/cpu","value":"`+c.cpu+`"`) && strings.Contains(patch, `requests/memory","value":"`+c.memory+`"`)
 		})
 		if !strings.Contains(patch, c.environment) || strings.Contains(patch, "/env") != (c.environment != "") {

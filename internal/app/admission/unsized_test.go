@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,28 +15,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 )
 
 func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(t *testing.T) {
 	const slots = 64 // of a namespace
-	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
-	defer api.Close()
-	clients, err := kube.ClientsFor(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	world, registry, out := watcher.NewWorld(clients, watcher.Options{}), prometheus.NewPedanticRegistry(), new(bytes.Buffer)
+	world, registry, out := watcher.NewWorld(smallCluster(t), watcher.Options{}), prometheus.NewPedanticRegistry(), new(bytes.Buffer)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err = process.WithWorld(ctx, world, func(ctx context.Context) error {
+	err := process.WithWorld(ctx, world, func(ctx context.Context) error {
 		defer stop()
 		if err := world.WaitSynced(ctx); err != nil {
 			return err
@@ -83,8 +72,7 @@ func TestAdmissionView_controllersThatDoNotExist_unsizedPodsAreCountedAndLogged(
 // Only pods to which a VPA could apply wait for their controller, and count as unsized if it is not known.
 func TestAdmissionView_noVPACanApply_podIsNotCountedAsUnsized(t *testing.T) {
 	const known, unknown = "cart", "none"
-	clients := smallCluster(t)
-	world := watcher.NewWorld(clients, watcher.Options{})
+	world := watcher.NewWorld(smallCluster(t), watcher.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	err := process.WithWorld(ctx, world, func(ctx context.Context) error {

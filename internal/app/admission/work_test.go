@@ -9,14 +9,11 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -27,16 +24,22 @@ import (
 	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
-// smallCluster returns clients of kubetest.SmallCluster.
-func smallCluster(t *testing.T) *kube.Clients {
+// clientsOf returns clients of a fake API.
+func clientsOf(t *testing.T, f *kubetest.FakeAPI) *kube.Clients {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(kubetest.SmallCluster))
-	t.Cleanup(api.Close)
-	clients, err := kube.ClientsFor(&rest.Config{Host: api.URL})
+	clients, err := kube.ClientsFor(f.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return clients
+}
+
+// smallCluster returns clients of a cluster with a ReplicaSet and its VPA.
+func smallCluster(t *testing.T) *kube.Clients {
+	t.Helper()
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyCart()
+	return clientsOf(t, f)
 }
 
 // dryRun returns the configuration of an admission controller that writes nothing to the cluster.

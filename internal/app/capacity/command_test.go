@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,12 +30,7 @@ const (
 // kubeconfig writes a kubeconfig for an API server and returns its path.
 func kubeconfig(t testing.TB, url string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: prod\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: prod, context: {cluster: c}}\n", url)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return kubetest.Context{Name: "prod"}.Kubeconfig(t, url)
 }
 
 // result is what a run of the command wrote.

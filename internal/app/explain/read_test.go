@@ -6,8 +6,6 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,12 +81,7 @@ func TestNames_namespaceOfFlagOrContext_onlyItsObjects(t *testing.T) {
 		api.Apply("/api/v1/pods", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"db"}}`, namespace))
 	}
 	api.Apply("/api/v1/nodes", `{"metadata":{"name":"web-node"}}`)
-	file := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + api.URL() + `"}}],
-		"contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := kubetest.Context{Namespace: "shop"}.Kubeconfig(t, api.URL())
 	for name, tt := range map[string]struct{ flag, kind, want string }{
 		"namespace of the context": {"", "pod", "pod/web-shop"},
 		"namespace of the flag":    {"other", "pod", "pod/web-other"},

@@ -5,7 +5,6 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // Row 18 of docs/decisions/0007.
@@ -37,22 +38,21 @@ func TestInTime_readIgnoresItsContext_endsAfterTwoSeconds(t *testing.T) {
 // clusterWith serves the metadata of objects by path, and 403 for other paths.
 func clusterWith(t *testing.T, names map[string][]string) (kubeconfig string) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		list, ok := names[r.URL.Path]
+	f := kubetest.NewFakeAPI(t)
+	f.Handle(func(w http.ResponseWriter, _ *http.Request, q kubetest.Request) bool {
+		list, ok := names[q.Path]
 		if !ok {
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-			return
+			kubetest.Respond(w, http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", ""))
+			return true
 		}
 		var items []string
 		for _, name := range list {
 			items = append(items, `{"metadata":{"name":"`+name+`"}}`)
 		}
-		_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[%s]}`, strings.Join(items, ","))
-	}))
-	t.Cleanup(server.Close)
-	return kubeconfigOf(t, server.URL)
+		kubetest.Respond(w, http.StatusOK, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`+strings.Join(items, ",")+`]}`)
+		return true
+	})
+	return kubeconfigOf(t, f.URL())
 }
 
 // completed returns what a shell offers for the last argument.

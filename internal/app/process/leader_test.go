@@ -7,10 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,11 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	kubetesting "k8s.io/client-go/testing"
 
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func quietProcess() *Process {
@@ -72,107 +70,51 @@ func TestLead_leaseLost_leadsAgain(t *testing.T) {
 	})
 }
 
-// leaseServer is an API server with one lease that records all other writes. It serves HTTP over pipes, so that tests can simulate
-// the time. It does not answer the lease requests of some hosts; they end when the client cancels them.
+const leasesPath = "/apis/coordination.k8s.io/v1/leases"
+
+// leaseServer is an API server with one lease that accepts all other writes. It does not answer the lease requests of some hosts; they end
+// when the client cancels them.
 type leaseServer struct {
+	*kubetest.FakeAPI
 	mu      sync.Mutex
-	lease   *coordinationv1.Lease
-	version int
 	hangs   map[string]bool // hosts whose lease requests are not answered
 	renewed map[string]time.Time
-	writes  []leaderWrite
 }
-
-type leaderWrite struct {
-	host string
-	at   time.Time
-}
-
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipeListener) Close() error   { close(l.done); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
 
 func serveLeases(t *testing.T) (*leaseServer, func(host string) *kube.Clients) {
-	s := &leaseServer{hangs: map[string]bool{}, renewed: map[string]time.Time{}}
-	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	srv := &http.Server{Handler: s, ReadHeaderTimeout: time.Hour}
-	go func() { _ = srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close() })
+	s := &leaseServer{FakeAPI: kubetest.NewLocalAPI(t), hangs: map[string]bool{}, renewed: map[string]time.Time{}}
+	s.Handle(s.handle)
 	return s, func(host string) *kube.Clients {
-		clients, err := kube.ClientsFor(&rest.Config{Host: "http://" + host, QPS: -1, Dial: func(context.Context, string, string) (net.Conn, error) {
-			client, server := net.Pipe()
-			l.conns <- server
-			return client, nil
-		}})
+		config := kubetest.LocalConfig(s)
+		config.Host = "http://" + host
+		clients, err := kube.ClientsFor(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(clients.HTTP.CloseIdleConnections)
 		return clients
 	}
 }
 
-func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	arrived, body := time.Now(), []byte(nil)
-	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
+func (s *leaseServer) handle(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+	if q.Collection != leasesPath {
+		kubetest.Respond(w, http.StatusOK, kubetest.Success)
+		return true
 	}
 	s.mu.Lock()
-	if !strings.Contains(r.URL.Path, "/leases") {
-		s.writes = append(s.writes, leaderWrite{r.Host, arrived})
+	hangs := s.hangs[q.Host]
+	s.mu.Unlock()
+	if hangs {
+		return kubetest.NoAnswer(w, r, q)
+	}
+	answer := httptest.NewRecorder()
+	s.Answer(answer, r)
+	if answer.Code < 300 && q.Verb != http.MethodGet {
+		s.mu.Lock()
+		s.renewed[q.Host] = q.At
 		s.mu.Unlock()
-		reply(w, 200, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
-		return
 	}
-	if s.hangs[r.Host] {
-		s.mu.Unlock()
-		<-r.Context().Done()
-		return
-	}
-	defer s.mu.Unlock()
-	failed := func(code int32, reason metav1.StatusReason) {
-		reply(w, int(code), &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason})
-	}
-	if r.Method == http.MethodGet {
-		if s.lease == nil {
-			failed(404, metav1.StatusReasonNotFound)
-			return
-		}
-		reply(w, 200, s.lease)
-		return
-	}
-	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	next, ok := o.(*coordinationv1.Lease)
-	switch {
-	case err != nil || !ok:
-		failed(400, metav1.StatusReasonBadRequest)
-	case s.lease != nil && next.ResourceVersion != s.lease.ResourceVersion:
-		failed(409, metav1.StatusReasonConflict)
-	default:
-		s.version++
-		next.ResourceVersion = strings.Repeat("1", s.version)
-		next.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
-		s.lease, s.renewed[r.Host] = next, arrived
-		reply(w, 200, next)
-	}
-}
-
-func reply(w http.ResponseWriter, code int, o any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(o)
+	kubetest.Respond(w, answer.Code, answer.Body.String())
+	return true
 }
 
 func (s *leaseServer) hang(host string, hangs bool) {
@@ -181,19 +123,35 @@ func (s *leaseServer) hang(host string, hangs bool) {
 	s.hangs[host] = hangs
 }
 
-// of returns the first and the last write of a host.
+// of returns the first and the last write of a host, except those of leases.
 func (s *leaseServer) of(host string) (first, last time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.writes {
-		if w.host == host {
+	for _, q := range s.Log() {
+		if q.Host == host && q.Collection != leasesPath {
 			if first.IsZero() {
-				first = w.at
+				first = q.At
 			}
-			last = w.at
+			last = q.At
 		}
 	}
 	return first, last
+}
+
+// take gives the lease to another process.
+func (s *leaseServer) take(t *testing.T) {
+	t.Helper()
+	text, err := json.Marshal(s.Object(leasesPath, s.Keys(leasesPath)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lease coordinationv1.Lease
+	if err := json.Unmarshal(text, &lease); err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("another")
+	if text, err = json.Marshal(lease); err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(leasesPath, string(text))
 }
 
 // writing returns work that writes every 100 milliseconds until its context ends, and then final writes as long as WindUp allows.
@@ -279,12 +237,7 @@ func TestLead_leaseTakenByAnother_workEndsAtNextRenewal(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { _ = Lead(ctx, quietProcess(), e, clients.Leases, writing(clients)) })
 		time.Sleep(time.Minute)
-		s.mu.Lock()
-		other := s.lease.DeepCopy()
-		s.version++
-		other.ResourceVersion, other.Spec.HolderIdentity = strings.Repeat("1", s.version), new("another")
-		s.lease = other
-		s.mu.Unlock()
+		s.take(t)
 		taken := time.Now()
 		time.Sleep(10 * time.Second)
 		if _, last := s.of("one"); last.Sub(taken) > e.RetryPeriod {

@@ -8,41 +8,30 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // kubeconfigOf writes a kubeconfig for a server and returns its path.
 func kubeconfigOf(t *testing.T, server string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"users":[{"name":"jane","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"jane"}}]}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return kubetest.Context{User: "jane"}.Kubeconfig(t, server)
 }
 
 // In a pod and under a supervisor, the process waits for the API server. On a terminal and in a dry run, a person waits for an error, also if
 // the log goes to a pipe. Row 5 of docs/decisions/0007.
 func TestConnect_unusableCluster_failsOnATerminalAndInATrial(t *testing.T) {
-	var requests atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		http.NotFound(w, r)
-	}))
-	defer server.Close()
+	f := kubetest.NewFakeAPI(t)
+	f.Reply("GET "+kubetest.AutoscalersPath, http.StatusNotFound, "404 page not found")
 	c := CommonDefaults()
-	c.Kubeconfig = kubeconfigOf(t, server.URL)
+	c.Kubeconfig = kubeconfigOf(t, f.URL())
 	c.As = "joe"
 	for name, tt := range map[string]struct{ terminal, dryRun, pod, fails bool }{
 		"supervised":        {},
@@ -56,18 +45,18 @@ func TestConnect_unusableCluster_failsOnATerminalAndInATrial(t *testing.T) {
 		} else {
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 		}
-		requests.Store(0)
+		before := len(f.Log())
 		p := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		p.Terminal, c.ReadOnly = tt.terminal, tt.dryRun
 		_, err := c.Connect(t.Context(), p, "test")
 		if failed := err != nil && strings.Contains(err.Error(), "install the CRDs"); failed != tt.fails {
 			t.Errorf("%s: got the error %v", name, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "cannot use the cluster at "+server.URL+" (context c, user jane, as joe): ") {
+		if err != nil && !strings.Contains(err.Error(), "cannot use the cluster at "+f.URL()+" (context c, user jane, as joe): ") {
 			t.Errorf("the error does not name the server and the user: %v", err)
 		}
-		if sent := requests.Load() > 0; sent != tt.fails {
-			t.Errorf("%s: %d requests were sent", name, requests.Load())
+		if n := len(f.Log()) - before; (n > 0) != tt.fails {
+			t.Errorf("%s: %d requests were sent", name, n)
 		}
 	}
 }
@@ -144,16 +133,11 @@ func (u *untilLine) written() string {
 
 // Row 7 of docs/decisions/0007.
 func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"kind":"VerticalPodAutoscalerList","apiVersion":"autoscaling.k8s.io/v1","metadata":{},"items":[]}`))
-	}))
-	defer server.Close()
 	var out bytes.Buffer
 	p := New(slog.New(slog.NewTextHandler(&out, nil)), prometheus.NewRegistry())
 	p.Terminal = true
 	c := CommonDefaults()
-	c.Kubeconfig = kubeconfigOf(t, server.URL)
+	c.Kubeconfig = kubeconfigOf(t, kubetest.NewFakeAPI(t).URL())
 	if _, err := c.Connect(t.Context(), p, "test"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +25,7 @@ const (
 // kubeconfig writes a kubeconfig for an API server and returns its path.
 func kubeconfig(t testing.TB, url string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: prod-eu\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: prod-eu, context: {cluster: c}}\n", url)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return kubetest.Context{Name: "prod-eu"}.Kubeconfig(t, url)
 }
 
 // result is what a run of the command wrote.

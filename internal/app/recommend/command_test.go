@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,13 +174,9 @@ func TestRecommend_missingRights_areReported(t *testing.T) {
 // The cluster is read once, without the right to watch.
 func TestRecommend_rightsToGetAndList_areEnough(t *testing.T) {
 	f := shop(t)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{methods: map[string]int{}, next: next, refuses: func(r *http.Request) bool { return r.URL.Query().Has("watch") }}
+	refuse(f, func(r *http.Request) bool { return r.URL.Query().Has("watch") })
 	for name, scope := range map[string][]string{"all namespaces": nil, "one namespace": {"-n", "shop"}} {
-		r := runCommand(t.Context(), append(scope, "--kubeconfig", kubeconfig(t, serve(t, g)), "--source", "cluster")...)
+		r := runCommand(t.Context(), append(scope, "--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster")...)
 		if r.code != 0 || !strings.Contains(r.out, "shop/deploy/cart") {
 			t.Errorf("%s: got exit code %d, error %s and report\n%s", name, r.code, r.errs, r.out)
 		}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,14 +45,10 @@ func interruptedAt(t *testing.T, source string, at int32) bool {
 		}
 	}
 	f := shop(t)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := serve(t, &gateway{methods: map[string]int{}, next: next, refuses: func(r *http.Request) bool { hold(r); return false }})
+	refuse(f, func(r *http.Request) bool { hold(r); return false })
 	p := &prometheus{pods: recordedPods()}
 	recorded := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { hold(r); p.ServeHTTP(w, r) }))
-	args := []string{"--kubeconfig", kubeconfig(t, api), "--source", source, "-o", "json", "--fail-on", "risk", "--history", "2d"}
+	args := []string{"--kubeconfig", kubeconfig(t, f.URL()), "--source", source, "-o", "json", "--fail-on", "risk", "--history", "2d"}
 	if source != "cluster" {
 		args = append(args, "--prometheus", recorded)
 	}

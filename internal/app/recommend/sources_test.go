@@ -32,54 +32,26 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/survey"
 )
 
-// A gateway passes requests to a FakeAPI and a fake Prometheus, and records their methods.
-type gateway struct {
-	mu      sync.Mutex
-	methods map[string]int
-	next    *url.URL
-	also    http.Handler // for the service proxy
-
-	refuses func(*http.Request) bool // status 403
+// refuse makes an API server refuse requests, with status 403.
+func refuse(f *kubetest.FakeAPI, refuses func(*http.Request) bool) {
+	f.Handle(func(w http.ResponseWriter, r *http.Request, _ kubetest.Request) bool {
+		if !refuses(r) {
+			return false
+		}
+		kubetest.Respond(w, http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "the user cannot do that"))
+		return true
+	})
 }
 
-func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.mu.Lock()
-	g.methods[r.Method]++
-	g.mu.Unlock()
-	if g.refuses != nil && g.refuses(r) {
-		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"the user cannot do that"}`, http.StatusForbidden)
-		return
-	}
-	if g.also != nil && strings.Contains(r.URL.Path, "/proxy/") {
-		g.also.ServeHTTP(w, r)
-		return
-	}
-	q, err := http.NewRequestWithContext(r.Context(), r.Method, g.next.String()+r.URL.RequestURI(), r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	q.Header = r.Header
-	response, err := http.DefaultTransport.RoundTrip(q)
-	if err != nil {
-		return
-	}
-	defer response.Body.Close()
-	for name, values := range response.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(response.StatusCode)
-	buffer := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buffer)
-		_, _ = w.Write(buffer[:n])
-		if f, ok := w.(http.Flusher); ok {
-			f.Flush()
+// serviceProxy makes a handler respond to requests through the service proxy of an API server.
+func serviceProxy(f *kubetest.FakeAPI, h http.Handler) {
+	f.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+		if q.Sub != "proxy" {
+			return false
 		}
-		if err != nil {
-			return
-		}
-	}
+		h.ServeHTTP(w, r)
+		return true
+	})
 }
 
 // A prometheus answers the queries of a survey: each container uses 0.25 cores and 256 MiB, and cart 1.1 GiB.
@@ -216,13 +188,9 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 	f.Apply("/api/v1/namespaces", `{"metadata":{"name":"kube-system","uid":"0b0e5b9e-1f6d-4f0e-9a39-2f6f0ad7f6a1"}}`)
 	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
 		"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &prometheus{pods: recordedPods()}
-	g := &gateway{methods: map[string]int{}, next: next, also: p}
-	config := kubeconfig(t, serve(t, g))
+	serviceProxy(f, p)
+	config := kubeconfig(t, f.URL())
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	direct := &prometheus{pods: recordedPods()}
 	for name, args := range map[string][]string{
@@ -239,17 +207,19 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 	if err := j.run(t.Context()); err != nil {
 		t.Errorf("metrics: %v", err)
 	}
-	for who, methods := range map[string]map[string]int{"API server": g.methods, "Prometheus through the API server": p.methods, "Prometheus": direct.methods} {
+	for who, methods := range map[string]map[string]int{"Prometheus through the API server": p.methods, "Prometheus": direct.methods} {
 		if len(methods) != 1 || methods[http.MethodGet] == 0 {
 			t.Errorf("%s: got requests %v, want only GET", who, methods)
 		}
 	}
-	if r := f.Requests(); len(r) > 0 {
-		for _, request := range r {
-			if !strings.HasPrefix(request, "GET ") {
-				t.Errorf("the API server got %s", request)
-			}
+	sent := f.Log()
+	for _, q := range sent {
+		if !strings.HasPrefix(q.String(), "GET ") {
+			t.Errorf("the API server got %s", q)
 		}
+	}
+	if len(sent) == 0 {
+		t.Error("the API server got no request")
 	}
 }
 
@@ -464,12 +434,9 @@ func TestRecommend_mimirInTheCluster_usesTheTenantAndParametersAndReportsPartial
 	f := shop(t)
 	f.Apply("/api/v1/services", `{"metadata":{"namespace":"mimir","name":"query-frontend","labels":{"app.kubernetes.io/name":"mimir","app.kubernetes.io/component":"query-frontend"}},
 		"spec":{"ports":[{"name":"http-metrics","port":8080,"protocol":"TCP"}]}}`)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &prometheus{pods: recordedPods(), extra: `"warnings":["ingester-2 is down"]`}
-	config := kubeconfig(t, serve(t, &gateway{methods: map[string]int{}, next: next, also: p}))
+	serviceProxy(f, p)
+	config := kubeconfig(t, f.URL())
 	for name, args := range map[string][]string{
 		"anonymous": nil,
 		"shop":      {"--prometheus-header", "x-scope-orgid: shop", "--prometheus-param", "max_source_resolution=5m"},
@@ -525,11 +492,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
 	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
 		"spec":{"ports":[{"name":"web","port":9090,"protocol":"TCP"}]}}`)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no right", http.StatusForbidden) })
+	serviceProxy(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no right", http.StatusForbidden) }))
 	asked := newTestJob(t, f)
 	var said, printed bytes.Buffer
 	asked.streams.Err, asked.streams.Out = &said, &printed
@@ -541,7 +504,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
 		j.streams.Err = &errs
-		j.config.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, serve(t, &gateway{methods: map[string]int{}, next: next, also: refused})), sourceAuto, quiet, true
+		j.config.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
 		if err := j.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

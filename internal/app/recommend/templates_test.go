@@ -6,7 +6,6 @@ package recommend
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -99,14 +98,10 @@ func TestRecommend_podsDifferFromTheTemplate_manifestChangesTheTemplate(t *testi
 
 func TestRecommend_templatesCannotBeRead_isReportedAndPodsAreCompared(t *testing.T) {
 	f := shop(t)
-	next, err := url.Parse(f.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{methods: map[string]int{}, next: next, refuses: func(r *http.Request) bool { // the metadata can be read
+	refuse(f, func(r *http.Request) bool { // the metadata can be read
 		return strings.HasSuffix(r.URL.Path, "/cronjobs") && !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata")
-	}}
-	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, serve(t, g)), "--source", "cluster")
+	})
+	r := runCommand(t.Context(), "--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster")
 	if r.code != exitPartial || !strings.Contains(r.out, "Incomplete: pod templates of cronjobs: list cronjobs") || !strings.Contains(r.out, "shop/deploy/cart") {
 		t.Errorf("got exit code %d, error %s and report\n%s", r.code, r.errs, r.out)
 	}

@@ -126,7 +126,7 @@ func TestCompatibility_capacityPlan_existsOnlyWithPodfit(t *testing.T) {
 	rowtest.Both(t, "capacity plan", want, func(t *testing.T, args ...string) (got string) {
 		synctest.Test(t, func(t *testing.T) {
 			api := kubetest.NewLocalAPI(t)
-			api.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"16Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+			api.ApplyNode("n", "4", "16Gi")
 			clients, err := kube.ClientsFor(kubetest.LocalConfig(api))
 			if err != nil {
 				t.Fatal(err)

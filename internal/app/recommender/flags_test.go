@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +27,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // given returns the default configuration with these flags.
@@ -371,11 +370,7 @@ func TestFlags_containerNamespaceLabel_isUsedInQueries(t *testing.T) {
 }
 
 func TestFlags_useExternalMetrics_selectsTheSource(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := kubetest.Kubeconfig(t, "http://127.0.0.1:1")
 	for name, tt := range map[string]struct {
 		flags []string
 		want  any

@@ -6,10 +6,8 @@ package updater
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
@@ -26,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -99,20 +97,19 @@ func (f *fleet) AwaitChanges(w watcher.Waits) {
 	f.waits = w
 }
 
-// RoundTrip carries out evictions.
-func (f *fleet) RoundTrip(q *http.Request) (*http.Response, error) {
+// handle carries out evictions.
+func (f *fleet) handle(w http.ResponseWriter, _ *http.Request, q kubetest.Request) bool {
 	time.Sleep(apiLatency)
-	name := strings.TrimSuffix(strings.TrimPrefix(q.URL.Path, "/api/v1/namespaces/shop/pods/"), "/eviction")
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if old := f.byName[name]; old != nil {
-		delete(f.byName, name)
+	if old := f.byName[q.Name]; old != nil {
+		delete(f.byName, q.Name)
 		f.ready[old.Controller]--
 		f.worst = min(f.worst, f.ready[old.Controller])
 		time.AfterFunc(f.starts, func() { f.replace(old) })
 	}
-	body := `{"kind":"Status","apiVersion":"v1","status":"Success"}`
-	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+	f.mu.Unlock()
+	kubetest.Respond(w, http.StatusCreated, kubetest.Success)
+	return true
 }
 
 // replace adds the replacement of an evicted pod, which is ready.
@@ -154,7 +151,11 @@ func (s slowStates) wait(ctx context.Context) error {
 
 // update runs the updater with the client limits until all pods have the recommended size, and returns how long that takes.
 func (f *fleet) update(qps float64, burst int) time.Duration {
-	clients, err := kube.ClientsFor(&rest.Config{Host: "http://server", QPS: float32(qps), Burst: burst, Transport: f})
+	api := kubetest.NewLocalAPI(f.t)
+	api.Handle(f.handle)
+	config := kubetest.LocalConfig(api)
+	config.QPS, config.Burst = float32(qps), burst
+	clients, err := kube.ClientsFor(config)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,13 +15,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // fakeAPIServer answers evictions and resizes of a fakeCluster's pods, through podfit's client.
@@ -57,31 +56,27 @@ func (s *fakeAPIServer) Scale(w cluster.Workload) cluster.Scale {
 	return cluster.Scale{Known: true, Replicas: cmp.Or(s.wantedOf[w.Namespace], s.wanted)}
 }
 
-// RoundTrip answers one request.
-func (s *fakeAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	code, body := s.serve(r.Context(), strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
-	header := http.Header{"Content-Type": {"application/json"}}
-	if code == http.StatusTooManyRequests {
-		header.Set("Retry-After", "5")
+// handle responds to an eviction or a resize, and accepts annotations.
+func (s *fakeAPIServer) handle(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+	code, body := http.StatusOK, kubetest.Success
+	if q.Sub != "" {
+		code, body = s.change(r.Context(), q.Name, map[string]string{"eviction": "evict", "resize": "resize"}[q.Sub])
 	}
-	return &http.Response{
-		StatusCode: code, Request: r, Header: header,
-		Body: io.NopCloser(strings.NewReader(body)),
-	}, nil
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
+	kubetest.Respond(w, code, body)
+	return true
 }
 
-func (s *fakeAPIServer) serve(ctx context.Context, path []string) (int, string) { // api/v1/namespaces/NS/pods/NAME/SUBRESOURCE
-	const ok = `{"kind":"Status","apiVersion":"v1","status":"Success"}`
-	if len(path) < 7 {
-		return http.StatusOK, ok // annotations
-	}
+func (s *fakeAPIServer) change(ctx context.Context, name, verb string) (int, string) {
 	s.mu.Lock()
-	i := slices.IndexFunc(s.pods, func(p *cluster.Pod) bool { return p.Name == path[5] })
+	i := slices.IndexFunc(s.pods, func(p *cluster.Pod) bool { return p.Name == name })
 	if i < 0 {
 		s.mu.Unlock()
-		return http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`
+		return http.StatusNotFound, kubetest.Failure(http.StatusNotFound, "NotFound", "")
 	}
-	p, verb := s.pods[i], map[string]string{"eviction": "evict", "resize": "resize"}[path[6]]
+	p := s.pods[i]
 	s.attempts[verb+" "+p.Name]++
 	s.mu.Unlock()
 	if s.answer != nil {
@@ -103,7 +98,7 @@ func (s *fakeAPIServer) serve(ctx context.Context, path []string) (int, string) 
 	default:
 		_ = s.Evict(ctx, p)
 	}
-	return http.StatusOK, ok
+	return http.StatusOK, kubetest.Success
 }
 
 // failure returns the status of a failed request.
@@ -128,7 +123,11 @@ func overQuota() (int, string) {
 // work runs an updater against the API server for a time.
 func (s *fakeAPIServer) work(t *testing.T, d time.Duration) *updater {
 	t.Helper()
-	clients, err := kube.ClientsFor(&rest.Config{Host: "http://api", Transport: s, QPS: cmp.Or(s.qps, -1)})
+	api := kubetest.NewLocalAPI(t)
+	api.Handle(s.handle)
+	config := kubetest.LocalConfig(api)
+	config.QPS = cmp.Or(s.qps, -1)
+	clients, err := kube.ClientsFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}

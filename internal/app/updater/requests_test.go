@@ -6,7 +6,6 @@ package updater
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -25,19 +24,19 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// A countingAPI is an API server that counts requests. It has ReplicaSets with two pods each that need an eviction, in the shape of
-// make bench-evictions, and replaces evicted pods.
+// A countingAPI is an API server with ReplicaSets with two pods each that need an eviction, in the shape of make bench-evictions. It
+// replaces evicted pods.
 type countingAPI struct {
 	*kubetest.FakeAPI
 
 	mu      sync.Mutex
-	counts  map[string]int // by verb and resource
 	evicted int
 	starts  time.Duration // from an eviction until the replacement is ready
 }
 
 func newCountingAPI(t *testing.T, workloads int) *countingAPI {
-	f := &countingAPI{FakeAPI: kubetest.NewLocalAPI(t), counts: map[string]int{}, starts: 2 * time.Second}
+	f := &countingAPI{FakeAPI: kubetest.NewLocalAPI(t), starts: 2 * time.Second}
+	f.OnEvict(f.replace)
 	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"100000","memory":"100000Gi","pods":"100000"},
 		"conditions":[{"type":"Ready","status":"True"}]}}`)
 	for i := range workloads {
@@ -63,46 +62,12 @@ func (f *countingAPI) applyPod(workload, name, cpu, memory string) {
 		"containerStatuses":[{"name":"app","ready":true,"state":{"running":{"startedAt":%q}}}]}}`, name, "uid-"+name, now, workload, workload, cpu, memory, now, now, now))
 }
 
-func (f *countingAPI) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	parts := strings.Split(q.URL.Path, "/")
-	resource := parts[len(parts)-1]
-	if i := slices.Index(parts, "namespaces"); i >= 0 && len(parts) > i+2 {
-		resource = strings.Join(slices.Delete(slices.Clone(parts[i+2:]), min(1, len(parts)-i-3), min(2, len(parts)-i-2)), "/")
-		if len(parts) == i+3 {
-			resource = parts[i+2]
-		}
-	}
-	verb := q.Method
-	if q.URL.Query().Get("watch") != "" {
-		verb = "WATCH"
-	}
-	f.mu.Lock()
-	f.counts[verb+" "+resource]++
-	f.mu.Unlock()
-	switch {
-	case q.Method == http.MethodPost && resource == "pods/eviction":
-		f.evict(parts[len(parts)-2])
-		f.respond(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
-	case q.Method == http.MethodPost && resource == "events":
-		f.respond(w, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`)
-	default:
-		f.FakeAPI.ServeHTTP(w, q)
-	}
-}
-
-func (f *countingAPI) respond(w http.ResponseWriter, body string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	_, _ = io.WriteString(w, body)
-}
-
-// evict deletes a pod, and creates its replacement with the recommended requests.
-func (f *countingAPI) evict(name string) {
+// replace creates the replacement of an evicted pod, with the recommended requests.
+func (f *countingAPI) replace(_, name string) {
 	f.mu.Lock()
 	f.evicted++
 	replacement := fmt.Sprintf("%s-r%d", name[:len("web-000")], f.evicted)
 	f.mu.Unlock()
-	f.Delete(kubetest.PodsPath, "shop/"+name)
 	time.AfterFunc(f.starts, func() { f.applyPod(name[:len("web-000")], replacement, "200m", "256Mi") })
 }
 
@@ -128,11 +93,10 @@ func (f *countingAPI) update(t *testing.T, d time.Duration, args ...string) {
 
 // table returns the requests per eviction.
 func (f *countingAPI) table() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	counts := f.Counts()
 	var out strings.Builder
-	for _, kind := range slices.Sorted(maps.Keys(f.counts)) {
-		fmt.Fprintf(&out, "%6d  %5.2f per eviction  %s\n", f.counts[kind], float64(f.counts[kind])/float64(max(f.evicted, 1)), kind)
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&out, "%6d  %5.2f per eviction  %s\n", counts[kind], float64(counts[kind])/float64(max(f.evicted, 1)), kind)
 	}
 	return out.String()
 }
@@ -146,21 +110,22 @@ func TestUpdater_burstOfEvictions_sendsFewRequestsPerEviction(t *testing.T) {
 			t.Fatalf("%d pods were evicted, want 400", f.evicted)
 		}
 		all, reads := 0, 0
-		for kind, n := range f.counts {
+		for kind, n := range f.Counts() {
 			most := 0
-			switch verb, resource, _ := strings.Cut(kind, " "); {
+			verb, resource, _ := strings.Cut(kind, " ")
+			switch {
 			case verb == http.MethodGet, verb == "WATCH":
 				reads += n
 				continue
-			case resource == "pods/eviction":
+			case resource == kubetest.PodsPath+"/eviction":
 				most = f.evicted
-			case resource == "events": // upstream's: one for the pod, one for the VPA
+			case resource == "/api/v1/events": // upstream's: one for the pod, one for the VPA
 				most = 2 * f.evicted
-			case resource == "verticalpodautoscalers/status":
+			case resource == kubetest.AutoscalersPath+"/status":
 				most = f.evicted * 7 / 8
-			case resource == "updatestates":
+			case resource == "/apis/podfit.dev/v1alpha1/updatestates":
 				most = 10
-			case resource == "selfsubjectaccessreviews": // the rights of features, each 5 minutes
+			case resource == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": // the rights of features, each 5 minutes
 				most = 4
 			}
 			if n > most {
@@ -179,7 +144,7 @@ func TestUpdater_evictedPodIsBeingReplaced_tooFewReplicasAreNoEvent(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		f := newCountingAPI(t, 1)
 		f.update(t, 10*time.Second)
-		if n := f.counts["POST events"]; f.evicted != 2 || n != 4 {
+		if n := f.Counts()["POST /api/v1/events"]; f.evicted != 2 || n != 4 {
 			t.Errorf("%d events for %d evictions, want 4 for 2: those of upstream", n, f.evicted)
 		}
 	})

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,17 +85,9 @@ func TestCommand_capacityPlan_isOnThePageOfNodes(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
 	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1","labels":{"team":"red"}},"status":{"capacity":{"cpu":"192","memory":"768Gi"},"allocatable":{"cpu":"190","memory":"760Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/apis/podfit.dev/v1alpha1/capacityplans/cluster" {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"apiVersion":"podfit.dev/v1alpha1","kind":"CapacityPlan","metadata":{"name":"cluster","resourceVersion":"7"},"spec":{"pools":[{"name":"worker","nodeLabels":{"team":"red"}}]},"status":{"pools":[
-				{"name":"worker","cpu":{"capacity":"192","requested":"154","advice":"OrderNow","orderBy":"2026-11-22","forecastDays":90},"memory":{"capacity":"768Gi","requested":"384Gi","advice":"Wait"}}]}}`))
-			return
-		}
-		api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+	api.Apply("/apis/podfit.dev/v1alpha1/capacityplans", `{"apiVersion":"podfit.dev/v1alpha1","kind":"CapacityPlan","metadata":{"name":"cluster","resourceVersion":"7"},"spec":{"pools":[{"name":"worker","nodeLabels":{"team":"red"}}]},"status":{"pools":[
+				{"name":"worker","cpu":{"capacity":"192","requested":"154","advice":"OrderNow","orderBy":"2026-11-22","forecastDays":90},"memory":{"capacity":"768Gi","requested":"384Gi","advice":"Wait"}}]}}`)
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	kubetest.Eventually(t, "the page of nodes shows the forecast", func() bool {
 		text := read(t, root+"nodes")
 		return strings.Contains(text, "154 of 192 (80 %)") && strings.Contains(text, "2026-11-22: now") &&

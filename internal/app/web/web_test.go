@@ -12,9 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -46,16 +43,6 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
-}
-
-func kubeconfig(t *testing.T, server string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
@@ -122,7 +109,7 @@ func TestCommand_cluster_pagesShowItAndNothingIsWritten(t *testing.T) {
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
 		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"},"lowerBound":{"cpu":"300m","memory":"700Mi"},"upperBound":{"cpu":"400m","memory":"800Mi"}}]}}}`)
 	api.Reply("GET /apis/podfit.dev/v1alpha1/namespaces/shop/usagehistories/deployment-web", http.StatusOK, stored(t))
-	root, log := start(t, "--kubeconfig="+kubeconfig(t, api.URL()))
+	root, log := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	var page struct {
 		Workloads        int
 		WorkloadsWithVPA int
@@ -171,13 +158,13 @@ func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
 	api.ApplyShop()
 	api.Apply("/api/v1/pods", `{"metadata":{"namespace":"kube-system","name":"dns","uid":"dns"},"spec":{"nodeName":"n1","containers":[{"name":"dns","resources":{"requests":{"cpu":"1"}}}]},"status":{"phase":"Running"}}`)
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"kube-system","name":"other","uid":"v2"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"}}}`)
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	api.ApplyNode("n1", "4", "8Gi")
 	event := func(namespace, pod string) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":%[1]q,"name":%[2]q},"reason":"EvictedByVPA","type":"Normal","message":"evicted","source":{"component":"vpa-updater"},"involvedObject":{"kind":"Pod","namespace":%[1]q,"name":%[2]q},"lastTimestamp":%[3]q}`,
 			namespace, pod, time.Now().UTC().Format(time.RFC3339))
 	}
 	api.Reply("GET /api/v1/events", http.StatusOK, `{"kind":"EventList","apiVersion":"v1","items":[`+event("kube-system", "dns")+`,`+event("shop", "web-1-0")+`]}`)
-	config := kubeconfig(t, api.URL())
+	config := kubetest.Kubeconfig(t, api.URL())
 	type overview struct{ Workloads, WorkloadsWithVPA, Pods int }
 	for flags, want := range map[string]overview{"": {3, 2, 4}, "--web-exclude-namespaces=kube-*": {1, 1, 3}, "--web-exclude-namespaces=none,kube-system": {1, 1, 3}} {
 		t.Run(flags, func(t *testing.T) {
@@ -216,18 +203,9 @@ func TestCommand_excludedNamespaces_areNotShown(t *testing.T) {
 func TestCommand_nodesMayBeListedButNotWatched_nodesAreShown(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"nodes is forbidden: may not watch"}`)
-			return
-		}
-		api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+	api.ApplyNode("n1", "4", "8Gi")
+	api.Reply("WATCH /api/v1/nodes", http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "nodes is forbidden: may not watch"))
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	kubetest.Eventually(t, "the page shows the node and the missing right", func() bool {
 		text := read(t, root+"nodes")
 		return strings.Contains(text, "podfit may list nodes but not watch them") && strings.Contains(text, "on node n1")
@@ -242,18 +220,15 @@ func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
 	api.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
-	api.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Query().Get("watch") != "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"the user may only get and list"}`)
-			return
+	api.ApplyNode("n1", "4", "8Gi")
+	api.Handle(func(w http.ResponseWriter, _ *http.Request, q kubetest.Request) bool {
+		if q.Verb == http.MethodGet {
+			return false
 		}
-		api.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	root, _ := start(t, "--kubeconfig="+kubeconfig(t, server.URL))
+		kubetest.Respond(w, http.StatusForbidden, kubetest.Failure(http.StatusForbidden, "Forbidden", "the user may only get and list"))
+		return true
+	})
+	root, _ := start(t, "--kubeconfig="+kubetest.Kubeconfig(t, api.URL()))
 	var page struct{ Workloads, WorkloadsWithVPA, Pods, Nodes int }
 	kubetest.Eventually(t, "the page shows the workload with its VPA and pods, and the node", func() bool {
 		if err := json.Unmarshal([]byte(read(t, root+"?format=json")), &page); err != nil {
@@ -267,7 +242,7 @@ func TestCommand_rightsToGetAndListOnly_pagesShowTheCluster(t *testing.T) {
 func TestCommand_wrongCall_isUsageError(t *testing.T) {
 	api := kubetest.NewFakeAPI(t)
 	api.ApplyShop()
-	config := kubeconfig(t, api.URL())
+	config := kubetest.Kubeconfig(t, api.URL())
 	for name, c := range map[string]struct {
 		flags []string
 		want  string
@@ -323,7 +298,7 @@ func TestConfig_valid_isAccepted(t *testing.T) {
 
 func TestCommand_unreachableServer_endsWithError(t *testing.T) {
 	command := NewCommand(process.Streams{Out: io.Discard, Err: io.Discard}, nil)
-	command.SetArgs([]string{"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")})
+	command.SetArgs([]string{"--kubeconfig=" + kubetest.Kubeconfig(t, "http://127.0.0.1:1")})
 	command.SilenceErrors = true
 	command.SilenceUsage = true
 	if err := command.ExecuteContext(t.Context()); err == nil {

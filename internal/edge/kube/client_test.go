@@ -62,12 +62,7 @@ func TestConfig_noCluster_errorNamesSearchedPlacesAndRemedy(t *testing.T) {
 func TestClients_readOnly_sendNoWrites(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
-	kubeconfig := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"clusters":[{"name":"c","cluster":{"server":"`+f.URL()+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cs, err := NewClients(Config{Kubeconfig: kubeconfig, QPS: -1, ReadOnly: true})
+	cs, err := NewClients(Config{Kubeconfig: kubetest.Kubeconfig(t, f.URL()), QPS: -1, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,10 @@ package kube
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 func TestResizePreemption_versionAndMetrics_decide(t *testing.T) {
@@ -35,22 +33,16 @@ func TestResizePreemption_versionAndMetrics_decide(t *testing.T) {
 		"version is not a version": {"latest", "", false, "decode the version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case r.URL.Path == "/version" && c.version != "":
-					fmt.Fprintf(w, `{"gitVersion": %q}`, c.version)
-				case r.URL.Path == "/metrics" && c.metrics != "":
-					fmt.Fprint(w, c.metrics)
-				default:
-					http.Error(w, "no", http.StatusForbidden)
-				}
-			}))
-			defer server.Close()
-			core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
+			f := kubetest.NewFakeAPI(t)
+			f.Reply("GET /version", http.StatusForbidden, "no")
+			f.Reply("GET /metrics", http.StatusForbidden, "no")
+			if c.version != "" {
+				f.Reply("GET /version", http.StatusOK, fmt.Sprintf(`{"gitVersion": %q}`, c.version))
 			}
-			got, err := (&Clients{Core: core}).ResizePreemption(t.Context())
+			if c.metrics != "" {
+				f.Reply("GET /metrics", http.StatusOK, c.metrics)
+			}
+			got, err := clientsOf(f).ResizePreemption(t.Context())
 			if got != c.want || (err != nil) != (c.text != "") || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("on: %v, error %v, want %v and %q", got, err, c.want, c.text)
 			}

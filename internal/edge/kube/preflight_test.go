@@ -4,7 +4,6 @@
 package kube
 
 import (
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -15,33 +14,33 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// status returns a server that responds to each request with a Status object.
-func status(code int, reason, message string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
-	})
-}
+const autoscalersList = "GET " + kubetest.AutoscalersPath
 
 // Rows 5 and 6 of docs/decisions/0007.
 func TestPreflight_unusableCluster_errorIsOneLineWithServerCauseAndRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
-		server http.Handler
-		want   []string
+		code            int
+		reason, message string
+		want            []string
 	}{
-		"401": {status(http.StatusUnauthorized, "Unauthorized", "Unauthorized"), []string{"rejects the credentials (401 Unauthorized)", "--kubeconfig and --context"}},
-		"403": {status(http.StatusForbidden, "Forbidden", `verticalpodautoscalers.autoscaling.k8s.io is forbidden: User "jane" cannot list resource`),
+		"401": {http.StatusUnauthorized, "Unauthorized", "Unauthorized", []string{"rejects the credentials (401 Unauthorized)", "--kubeconfig and --context"}},
+		"403": {http.StatusForbidden, "Forbidden", `verticalpodautoscalers.autoscaling.k8s.io is forbidden: User "jane" cannot list resource`,
 			[]string{`User "jane" cannot list resource`, "grant this permission, choose another user with --context or --as", "-n NAMESPACE"}},
-		"404": {http.NotFoundHandler(), []string{"it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"}},
-		"500": {status(http.StatusInternalServerError, "InternalError", "etcd is gone"), []string{"etcd is gone"}},
+		"404": {http.StatusNotFound, "", "", []string{"it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"}},
+		"500": {http.StatusInternalServerError, "InternalError", "etcd is gone", []string{"etcd is gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(tt.server)
-			defer server.Close()
-			checkPreflight(t, &rest.Config{Host: server.URL}, append(tt.want, "cannot use the cluster at "+server.URL))
+			f := kubetest.NewFakeAPI(t)
+			body := kubetest.Failure(tt.code, tt.reason, tt.message)
+			if tt.reason == "" {
+				body = "404 page not found"
+			}
+			f.Reply(autoscalersList, tt.code, body)
+			checkPreflight(t, f.Config(), append(tt.want, "cannot use the cluster at "+f.URL()))
 		})
 	}
 	t.Run("not reached", func(t *testing.T) {
@@ -80,7 +79,9 @@ func checkPreflight(t *testing.T, config *rest.Config, want []string) {
 
 func TestPreflight_serverHangs_endsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clients, err := ClientsFor(&rest.Config{Host: "http://hangs.example", Transport: hangs{}})
+		f := kubetest.NewLocalAPI(t)
+		f.Handle(kubetest.NoAnswer)
+		clients, err := ClientsFor(kubetest.LocalConfig(f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,36 +96,16 @@ func TestPreflight_serverHangs_endsInTime(t *testing.T) {
 	})
 }
 
-// hangs is a transport without responses.
-type hangs struct{}
-
-func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 func TestPreflight_usableCluster_reportsWhetherThereAreVPAs(t *testing.T) {
-	for namespace, tt := range map[string]struct {
-		items string
-		found bool
-	}{"": {`{"metadata":{"name":"web"}}`, true}, "shop": {"", false}} {
-		var path string
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			path = r.URL.String()
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind":"VerticalPodAutoscalerList","apiVersion":"autoscaling.k8s.io/v1","metadata":{},"items":[`+tt.items+`]}`)
-		}))
-		clients, err := ClientsFor(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
+	for namespace, found := range map[string]bool{"": true, "shop": false} {
+		f := kubetest.NewFakeAPI(t)
+		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"other","name":"web"}}`)
+		got, err := clientsOf(f).Preflight(t.Context(), namespace)
+		if err != nil || got != found {
+			t.Errorf("namespace %q: found %t, error %v; want %t", namespace, got, err, found)
 		}
-		found, err := clients.Preflight(t.Context(), namespace)
-		if err != nil || found != tt.found {
-			t.Errorf("namespace %q: found %t, error %v; want %t", namespace, found, err, tt.found)
+		if _, query := f.Lists(kubetest.AutoscalersPath); query != "limit=1" || len(f.Log()) != 1 || f.Log()[0].Namespace != namespace {
+			t.Errorf("namespace %q: the requests are %+v", namespace, f.Log())
 		}
-		if want := "verticalpodautoscalers?limit=1"; !strings.Contains(path, want) || namespace != "" && !strings.Contains(path, "/namespaces/shop/") {
-			t.Errorf("namespace %q: the request is %s", namespace, path)
-		}
-		server.Close()
 	}
 }

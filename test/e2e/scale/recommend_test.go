@@ -229,10 +229,5 @@ func cluster(b *testing.B) string {
 				namespace, pod, pod, set, (3*i+k)%(*workloadCount/5), containers))
 		}
 	}
-	path := filepath.Join(b.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: large\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: large, context: {cluster: c}}\n", f.URL())
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	return path
+	return kubetest.Context{Name: "large"}.Kubeconfig(b, f.URL())
 }

@@ -150,14 +150,10 @@ func servedCharts(t *testing.T, prometheus string) []servedChart {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	kubeconfig := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", api.URL())
-	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	process, err := bed.Start(bed.Command{
 		Name: "podfit", Path: binary, Dir: dir, Log: filepath.Join(dir, "podfit.log"),
-		Args: []string{"web", "--kubeconfig=kubeconfig", "--web-address=" + address, "--prometheus=" + prometheus},
+		Args: []string{"web", "--kubeconfig=" + kubetest.Kubeconfig(t, api.URL()), "--web-address=" + address, "--prometheus=" + prometheus},
 	})
 	if err != nil {
 		t.Fatal(err)

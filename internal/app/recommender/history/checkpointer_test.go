@@ -9,20 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // The checkpoints differ in their samples and times, so the test fails if the younger VPA's checkpoint is restored, merged or tried.
@@ -351,20 +350,12 @@ func TestCollect_workloadsComeAndGoAndDeletesFail_memoryIsBounded(t *testing.T) 
 	}
 }
 
-// silentServer is an API server that accepts requests and does not answer.
-type silentServer struct{ requests int }
-
-func (s *silentServer) RoundTrip(q *http.Request) (*http.Response, error) {
-	s.requests++
-	<-q.Context().Done()
-	return nil, q.Context().Err()
-}
-
 func TestLoad_apiServerDoesNotAnswer_retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()
-		api := new(silentServer)
-		clients, err := kube.ClientsFor(&rest.Config{Host: "http://127.0.0.1:1", Transport: api, QPS: -1})
+		api := kubetest.NewLocalAPI(t)
+		api.Handle(kubetest.NoAnswer)
+		clients, err := kube.ClientsFor(kubetest.LocalConfig(api))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,8 +367,8 @@ func TestLoad_apiServerDoesNotAnswer_retries(t *testing.T) {
 		if err := k.Load(ctx); err == nil {
 			t.Fatal("load returned no error")
 		}
-		if api.requests < 4 {
-			t.Errorf("%d requests in ten minutes, want at least 4", api.requests)
+		if n := len(api.Log()); n < 4 {
+			t.Errorf("%d requests in ten minutes, want at least 4", n)
 		}
 	})
 }

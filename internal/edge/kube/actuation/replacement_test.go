@@ -6,16 +6,13 @@ package actuation
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -45,13 +42,13 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Resources: &running}}},
 	}
 	var got corev1.Pod
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodGet {
-			_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{stored}})
-			return
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(kubetest.PodsPath, encode(t, stored))
+	f.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+		if q.Verb == http.MethodGet {
+			return false
 		}
-		if r.Method != http.MethodPost || r.URL.Path != shopPods || r.URL.Query().Get("dryRun") != "All" {
+		if q.Verb != http.MethodPost || q.Path != shopPods || r.URL.Query().Get("dryRun") != "All" {
 			t.Errorf("request %s %s, want a dry run", r.Method, r.URL)
 		}
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
@@ -61,11 +58,10 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 		answer.Annotations["vpaUpdates"] = "Pod resources updated by web"
 		answer.Annotations["vpaCpuStartupBoost/app"] = `{"requests":{"cpu":"100m"},"limits":{}}`
 		answer.Spec.Containers[0].Resources.Requests = kube.Quantities(cluster.Amounts(700, 250<<20))
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	defer server.Close()
-	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+		kubetest.Respond(w, http.StatusCreated, encode(t, answer))
+		return true
+	})
+	core, err := kubernetes.NewForConfig(f.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +87,13 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 	}
 }
 
-func failure(code int, reason, message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+func encode(t *testing.T, o any) string {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
 }
 
 func TestReplacements_dryRunFails_errorIsClassified(t *testing.T) {
@@ -103,10 +104,10 @@ func TestReplacements_dryRunFails_errorIsClassified(t *testing.T) {
 		want  error
 	}{
 		"pod was replaced":         {uid: "u6", want: kube.ErrNotFound},
-		"webhook is not reachable": {code: 500, reply: failure(500, "InternalError", `Internal error occurred: failed calling webhook "vpa.k8s.io": Post "https://a": EOF`), want: kube.ErrWebhook},
-		"no permission":            {code: 403, reply: failure(403, "Forbidden", `pods is forbidden: User "x" cannot create resource "pods"`), want: kube.ErrForbidden},
-		"over quota":               {code: 403, reply: failure(403, "Forbidden", `pods "x" is forbidden: exceeded quota: q`), want: kube.ErrQuota},
-		"no dry runs":              {code: 400, reply: failure(400, "BadRequest", `admission webhook "g" does not support dry run`), want: kube.ErrDenied},
+		"webhook is not reachable": {code: 500, reply: kubetest.Failure(500, "InternalError", `Internal error occurred: failed calling webhook "vpa.k8s.io": Post "https://a": EOF`), want: kube.ErrWebhook},
+		"no permission":            {code: 403, reply: kubetest.Failure(403, "Forbidden", `pods is forbidden: User "x" cannot create resource "pods"`), want: kube.ErrForbidden},
+		"over quota":               {code: 403, reply: kubetest.Failure(403, "Forbidden", `pods "x" is forbidden: exceeded quota: q`), want: kube.ErrQuota},
+		"no dry runs":              {code: 400, reply: kubetest.Failure(400, "BadRequest", `admission webhook "g" does not support dry run`), want: kube.ErrDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := kubetest.NewFakeAPI(t)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -15,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
 // If the connection breaks after a request was sent, the API server may have executed it. If no connection could be opened, it has not.
@@ -27,19 +27,20 @@ func TestPodWriter_brokenConnection_isUnreachableOnlyIfNothingWasSent(t *testing
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	closing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	closing := kubetest.NewFakeAPI(t)
+	closing.Handle(func(w http.ResponseWriter, _ *http.Request, _ kubetest.Request) bool {
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {
 			_ = connection.Close()
 		}
-	}))
-	defer closing.Close()
+		return true
+	})
 	for name, tt := range map[string]struct {
 		host string
 		want bool
 	}{
 		"connection refused":                  {closed, true},
-		"connection closed after the request": {closing.URL, false},
+		"connection closed after the request": {closing.URL(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients, err := kube.ClientsFor(&rest.Config{Host: tt.host})

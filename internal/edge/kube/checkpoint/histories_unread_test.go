@@ -68,7 +68,15 @@ func TestHistories_listForbiddenAtStart_storedAreKeptUntilLoaded(t *testing.T) {
 
 // The right is removed while the pages are read: the objects of the others are not known.
 func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
-	api := &pagesForbidden{FakeAPI: kubetest.NewLocalAPI(t)}
+	api := kubetest.NewLocalAPI(t)
+	forbidden := false // all pages of a list but the first
+	api.Handle(func(w http.ResponseWriter, r *http.Request, _ kubetest.Request) bool {
+		if !forbidden || r.URL.Query().Get("continue") == "" {
+			return false
+		}
+		kubetest.Respond(w, http.StatusForbidden, listForbidden)
+		return true
+	})
 	clients, err := kube.ClientsFor(kubetest.LocalConfig(api))
 	if err != nil {
 		t.Fatal(err)
@@ -78,11 +86,11 @@ func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
 			`"spec":{"target":{"group":"apps","kind":"Deployment","name":"w%03d"}},"status":{}}`, i, i))
 	}
 	h := NewHistories(clients, StorageOptions{})
-	api.forbidden = true
+	forbidden = true
 	if all := loadHistories(t, h); len(all) != 0 || h.Unread() == nil {
 		t.Errorf("loaded %d workloads, unread: %v", len(all), h.Unread())
 	}
-	api.forbidden = false
+	forbidden = false
 	last := deployment(fmt.Sprintf("w%03d", storedPageSize))
 	if wrote, err := h.Write(t.Context(), last, []usage.History{historyFrom("app", 0, "a")}); wrote || err == nil {
 		t.Errorf("written %t, error %v", wrote, err)
@@ -90,22 +98,6 @@ func TestHistories_secondPageForbidden_nothingIsChanged(t *testing.T) {
 	if n, err := h.Collect(t.Context(), Needed{}); n != 0 || err != nil {
 		t.Errorf("%d deleted, error %v", n, err)
 	}
-}
-
-// pagesForbidden forbids all pages of a list but the first.
-type pagesForbidden struct {
-	*kubetest.FakeAPI
-	forbidden bool
-}
-
-func (p *pagesForbidden) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p.forbidden && r.URL.Query().Get("continue") != "" {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(listForbidden))
-		return
-	}
-	p.FakeAPI.ServeHTTP(w, r)
 }
 
 // Without checkpoints the recommender does not start, so it overwrites none.

@@ -5,7 +5,6 @@ package checkpoint
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -16,22 +15,24 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// otherAnswers carries requests out, and answers writes, or reads of single objects, with something else while other is set.
+// otherAnswers is an API server that answers writes, or reads, with something else while other is set. It carries the requests out.
 type otherAnswers struct {
 	*kubetest.FakeAPI
-	other  bool
-	answer string
-	reads  bool
+	other bool
+	reads bool
 }
 
-func (o *otherAnswers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !o.other || (r.Method == http.MethodGet) != o.reads {
-		o.FakeAPI.ServeHTTP(w, r)
-		return
-	}
-	o.FakeAPI.ServeHTTP(httptest.NewRecorder(), r)
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, o.answer)
+func newOtherAnswers(t *testing.T, answer string, reads bool) *otherAnswers {
+	o := &otherAnswers{FakeAPI: kubetest.NewLocalAPI(t), reads: reads}
+	o.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+		if !o.other || (q.Verb == http.MethodGet) != reads {
+			return false
+		}
+		o.Answer(httptest.NewRecorder(), r)
+		kubetest.Respond(w, http.StatusOK, answer)
+		return true
+	})
+	return o
 }
 
 // stores are the clients of all objects of a workload.
@@ -71,7 +72,7 @@ func TestStores_answerIsNotTheObject_laterWritesAndDeletionsSucceed(t *testing.T
 		for _, reads := range []bool{false, true} {
 			for _, exists := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, reads %t, exists %t", name, reads, exists), func(t *testing.T) {
-					checkOtherAnswer(t, &otherAnswers{FakeAPI: kubetest.NewLocalAPI(t), answer: answer, reads: reads}, exists)
+					checkOtherAnswer(t, newOtherAnswers(t, answer, reads), exists)
 				})
 			}
 		}

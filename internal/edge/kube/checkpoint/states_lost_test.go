@@ -14,24 +14,23 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// lostAnswers serves requests, and loses the answers to the writes while lose is set.
+// lostAnswers is an API server that loses the answers to writes while lose is set.
 type lostAnswers struct {
 	*kubetest.FakeAPI
 	lose bool
 }
 
-func (l *lostAnswers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet || !l.lose {
-		l.FakeAPI.ServeHTTP(w, r)
-		return
-	}
-	l.FakeAPI.ServeHTTP(httptest.NewRecorder(), r)
-	http.Error(w, "upstream request timeout", http.StatusGatewayTimeout)
-}
-
 func newLostAnswers(t *testing.T) (*lostAnswers, *States) {
 	t.Helper()
 	l := &lostAnswers{FakeAPI: kubetest.NewLocalAPI(t)}
+	l.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
+		if q.Verb == http.MethodGet || !l.lose {
+			return false
+		}
+		l.Answer(httptest.NewRecorder(), r)
+		http.Error(w, "upstream request timeout", http.StatusGatewayTimeout)
+		return true
+	})
 	clients, err := kube.ClientsFor(kubetest.LocalConfig(l))
 	if err != nil {
 		t.Fatal(err)

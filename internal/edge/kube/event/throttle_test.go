@@ -5,8 +5,6 @@ package event
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +18,7 @@ import (
 func TestRecorder_serverIsOverloaded_nothingIsSentBeforeRetryAfter(t *testing.T) {
 	for _, code := range []int{429, 503} {
 		synctest.Test(t, func(t *testing.T) {
-			accepts := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusCreated)
-				_, _ = io.WriteString(w, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`)
-			})
-			server := &kubetest.Overloaded{Handler: accepts, Code: code, RetryAfter: "7", Start: time.Now()}
+			server := &kubetest.Overloaded{Handler: kubetest.NewLocalAPI(t), Code: code, RetryAfter: "7", Start: time.Now()}
 			clients, err := kube.ClientsFor(kubetest.LocalConfig(server))
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubetest contains fake API servers and sample objects for tests. The servers implement only what the clients of package
+// kube need.
 package kubetest
 
 import (
@@ -25,8 +27,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A FakeAPI is an API server for tests. It supports paged lists, watches, and JSON patches with resource versions, in JSON only.
-// It stores the objects of all collections without validation. It is safe for several goroutines.
+// A FakeAPI is an API server for tests. It supports paged lists, watches, and JSON patches with resource versions. It responds in JSON only.
+// It stores the objects of all collections without validation. Reply, Handle and OnEvict change what it does. It is safe for several goroutines.
 type FakeAPI struct {
 	t      testing.TB
 	server *httptest.Server
@@ -38,7 +40,8 @@ type FakeAPI struct {
 	wake     chan struct{} // closed at each event
 	stopping chan struct{} // closed when the server stops
 	prune    func(object map[string]any)
-	requests []string          // method and path of each request except lists and watches
+	handlers []Handler
+	log      []Request
 	bodies   map[string]string // last body by method and path
 	queries  map[string]string // query of the last list by collection
 	replies  map[string]fakeReply
@@ -63,7 +66,7 @@ type fakeReply struct {
 func NewFakeAPI(t testing.TB) *FakeAPI {
 	f := newFakeAPI(t)
 	f.server = httptest.NewServer(f)
-	t.Cleanup(func() { f.Stop() })
+	t.Cleanup(f.Stop)
 	return f
 }
 
@@ -81,10 +84,14 @@ func newFakeAPI(t testing.TB) *FakeAPI {
 	}
 }
 
-// Stop closes all connections and stops the server. Stored objects are kept.
+// Stop closes all connections and stops the server. Stored objects are kept. A server that is stopped already stays so.
 func (f *FakeAPI) Stop() {
 	f.mu.Lock()
-	close(f.stopping) // ends the watches, for which Close would wait
+	select {
+	case <-f.stopping:
+	default:
+		close(f.stopping) // ends the watches, for which Close would wait, also those that begin now
+	}
 	f.mu.Unlock()
 	f.server.CloseClientConnections()
 	f.server.Close()
@@ -129,7 +136,7 @@ func (f *FakeAPI) Delete(collection, key string) {
 	f.drop(collection, key)
 }
 
-// Reply makes the server send a fixed response to requests with a method and path ("GET /api/v1/nodes").
+// Reply makes the server send a fixed response to requests with a method, or WATCH, and a path ("GET /api/v1/nodes").
 func (f *FakeAPI) Reply(methodAndPath string, code int, body string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,13 +155,6 @@ func (f *FakeAPI) Refusals(methodAndPath string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.replied[methodAndPath]
-}
-
-// Requests returns the method and path of each request except lists and watches, in order.
-func (f *FakeAPI) Requests() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.requests)
 }
 
 // Body returns the body of the last request with a method and path.
@@ -243,129 +243,112 @@ func (f *FakeAPI) event(kind, collection string, o map[string]any) {
 	f.wake = make(chan struct{})
 }
 
-// A place is the resource of a request path: a collection, and possibly an object in it and a subresource.
-type place struct{ collection, namespace, name, sub string }
-
-func (p place) key() string { return p.namespace + "/" + p.name }
-
-func parsePlace(path string) place {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	prefix := 2 // api/v1
-	if parts[0] == "apis" {
-		prefix = 3
-	}
-	var p place
-	if len(parts) <= prefix {
-		return place{collection: path}
-	}
-	rest := parts[prefix:]
-	if rest[0] == "namespaces" && len(rest) > 2 {
-		p.namespace = rest[1]
-		rest = rest[2:]
-	}
-	p.collection = "/" + strings.Join(append(slices.Clone(parts[:prefix]), rest[0]), "/")
-	if len(rest) > 1 {
-		p.name = rest[1]
-	}
-	if len(rest) > 2 {
-		p.sub = rest[2]
-	}
-	return p
-}
-
 // ServeHTTP implements http.Handler.
 func (f *FakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := parsePlace(r.URL.Path)
-	if r.Method == http.MethodGet && p.name == "" && r.URL.Query().Get("watch") != "" && !f.isForbidden(r) {
-		f.watch(w, r, p)
-		return
-	}
-	f.answer(w, r, p)
-}
-
-// isForbidden reports whether the test has set the response 403 for a request. Who may not list objects may not watch them either.
-func (f *FakeAPI) isForbidden(r *http.Request) bool {
+	q := requestOf(r)
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.replies[r.Method+" "+r.URL.Path].code == http.StatusForbidden
+	f.log = append(f.log, q)
+	handlers := f.handlers
+	f.mu.Unlock()
+	for _, h := range handlers {
+		if h(w, r, q) {
+			return
+		}
+	}
+	f.serve(w, r, &q)
 }
 
-func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, p place) {
+func (f *FakeAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 	data, _ := io.ReadAll(r.Body)
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	id := r.Method + " " + r.URL.Path
-	isList := r.Method == http.MethodGet && p.name == ""
-	if !isList {
-		f.requests = append(f.requests, id)
-		f.bodies[id] = string(data)
+	if !q.isList() {
+		f.bodies[q.Verb+" "+q.Path] = string(data)
 	}
-	if reply, ok := f.replies[id]; ok {
-		f.replied[id]++
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(reply.code)
-		_, _ = io.WriteString(w, reply.body)
-		return
-	}
+	reply, ok := f.reply(q)
+	f.mu.Unlock()
 	switch {
-	case isList:
-		f.list(w, r, p)
+	case ok:
+		Respond(w, reply.code, reply.body)
+	case q.Verb == "WATCH":
+		f.watch(w, r, q)
+	default:
+		f.answer(w, r, q, data)
+	}
+}
+
+// reply returns the response that the test has set for a request. Who may not list objects may not watch them either.
+func (f *FakeAPI) reply(q *Request) (fakeReply, bool) {
+	id := q.Verb + " " + q.Path
+	list := "GET " + q.Path
+	if q.Verb == "WATCH" && f.replies[list].code == http.StatusForbidden {
+		id = list
+	}
+	reply, ok := f.replies[id]
+	if ok {
+		f.replied[id]++
+	}
+	return reply, ok
+}
+
+func (f *FakeAPI) answer(w http.ResponseWriter, r *http.Request, q *Request, data []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case q.isList():
+		f.list(w, r, q)
 	case r.Method == http.MethodGet:
-		f.respond(w, f.objects[p.collection][p.key()], p)
-	case r.Method == http.MethodPost && p.name == "":
-		o := make(map[string]any)
-		_ = json.Unmarshal(data, &o)
-		MetaOf(o)["namespace"] = p.namespace
-		if f.objects[p.collection][keyOf(o)] != nil {
+		f.respond(w, f.objects[q.Collection][q.key()], q)
+	case r.Method == http.MethodPost && q.Name == "":
+		o := decode(r, data)
+		MetaOf(o)["namespace"] = q.Namespace
+		if f.objects[q.Collection][keyOf(o)] != nil {
 			f.fail(w, http.StatusConflict, "AlreadyExists", "exists")
 			return
 		}
 		if f.prune != nil {
 			f.prune(o)
 		}
-		f.store(p.collection, o)
-		f.respond(w, o, p)
+		f.store(q.Collection, o)
+		f.respond(w, o, q)
 	case r.Method == http.MethodPut:
-		o := make(map[string]any)
-		_ = json.Unmarshal(data, &o)
-		f.update(w, p, o)
+		f.update(w, q, decode(r, data))
 	case r.Method == http.MethodPatch:
-		f.patch(w, p, data)
+		f.patch(w, q, data)
 	case r.Method == http.MethodDelete:
-		f.remove(w, p, data)
+		f.remove(w, q, data)
 	default:
-		f.respond(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
+		Respond(w, http.StatusOK, Success)
 	}
 }
 
-func (f *FakeAPI) remove(w http.ResponseWriter, p place, data []byte) {
+func (f *FakeAPI) remove(w http.ResponseWriter, q *Request, data []byte) {
 	var o struct {
 		Preconditions struct{ UID, ResourceVersion string }
 	}
-	_ = json.Unmarshal(data, &o)
-	have, _ := f.objects[p.collection][p.key()].(map[string]any)
+	_ = json.Unmarshal(data, &o) // in protobuf, it is not decoded
+	have, _ := f.objects[q.Collection][q.key()].(map[string]any)
 	want := o.Preconditions.ResourceVersion
 	switch {
 	case have == nil:
-		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
+		f.fail(w, http.StatusNotFound, "NotFound", q.Name+" not found")
 	case want != "" && want != MetaOf(have)["resourceVersion"]:
 		f.fail(w, http.StatusConflict, "Conflict", "precondition")
 	default:
-		f.drop(p.collection, p.key())
-		f.respond(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, p)
+		f.drop(q.Collection, q.key())
+		Respond(w, http.StatusOK, Success)
 	}
 }
 
-func (f *FakeAPI) patch(w http.ResponseWriter, p place, data []byte) {
-	have, ok := f.objects[p.collection][p.key()].(map[string]any)
+func (f *FakeAPI) patch(w http.ResponseWriter, q *Request, data []byte) {
+	have, ok := f.objects[q.Collection][q.key()].(map[string]any)
 	if !ok {
-		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
+		f.fail(w, http.StatusNotFound, "NotFound", q.Name+" not found")
 		return
 	}
 	before, _ := json.Marshal(have)
 	ops, err := jsonpatch.DecodePatch(data)
 	if err != nil { // another patch type: it is not applied, tests check its body
-		f.respond(w, have, p)
+		f.respond(w, have, q)
 		return
 	}
 	after, err := ops.Apply(before)
@@ -375,28 +358,28 @@ func (f *FakeAPI) patch(w http.ResponseWriter, p place, data []byte) {
 	}
 	o := make(map[string]any)
 	_ = json.Unmarshal(after, &o)
-	f.update(w, p, o)
+	f.update(w, q, o)
 }
 
-func (f *FakeAPI) update(w http.ResponseWriter, p place, o map[string]any) {
-	have, ok := f.objects[p.collection][p.key()].(map[string]any)
+func (f *FakeAPI) update(w http.ResponseWriter, q *Request, o map[string]any) {
+	have, ok := f.objects[q.Collection][q.key()].(map[string]any)
 	switch {
 	case !ok:
-		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
+		f.fail(w, http.StatusNotFound, "NotFound", q.Name+" not found")
 	case MetaOf(o)["resourceVersion"] != MetaOf(have)["resourceVersion"]:
 		f.fail(w, http.StatusConflict, "Conflict", "the object has been modified")
 	default:
 		if f.prune != nil {
 			f.prune(o)
 		}
-		f.store(p.collection, o)
-		f.respond(w, o, p)
+		f.store(q.Collection, o)
+		f.respond(w, o, q)
 	}
 }
 
-func (f *FakeAPI) respond(w http.ResponseWriter, o any, p place) {
+func (f *FakeAPI) respond(w http.ResponseWriter, o any, q *Request) {
 	if o == nil {
-		f.fail(w, http.StatusNotFound, "NotFound", p.name+" not found")
+		f.fail(w, http.StatusNotFound, "NotFound", q.Name+" not found")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -404,12 +387,7 @@ func (f *FakeAPI) respond(w http.ResponseWriter, o any, p place) {
 }
 
 func (f *FakeAPI) fail(w http.ResponseWriter, code int, reason, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message,
-		"details": map[string]any{"name": "x"},
-	})
+	Respond(w, code, Failure(code, reason, message))
 }
 
 // fakeKinds contains the API version and kind of the objects of each collection.
@@ -453,37 +431,37 @@ func shown(r *http.Request, collection string, o map[string]any) map[string]any 
 	return out
 }
 
-func (f *FakeAPI) list(w http.ResponseWriter, r *http.Request, p place) {
-	kind, ok := fakeKinds[p.collection]
+func (f *FakeAPI) list(w http.ResponseWriter, r *http.Request, q *Request) {
+	kind, ok := fakeKinds[q.Collection]
 	if !ok {
-		f.fail(w, http.StatusNotFound, "NotFound", "no such collection "+p.collection)
+		f.fail(w, http.StatusNotFound, "NotFound", "no such collection "+q.Collection)
 		return
 	}
-	q := r.URL.Query()
-	f.pages[p.collection]++
-	f.queries[p.collection] = r.URL.RawQuery
-	keys := slices.Sorted(maps.Keys(f.objects[p.collection]))
+	query := r.URL.Query()
+	f.pages[q.Collection]++
+	f.queries[q.Collection] = r.URL.RawQuery
+	keys := slices.Sorted(maps.Keys(f.objects[q.Collection]))
 	keys = slices.DeleteFunc(keys, func(k string) bool {
-		o, _ := f.objects[p.collection][k].(map[string]any)
-		return k <= q.Get("continue") || !selects(q.Get("fieldSelector"), o) || !selectsLabels(q.Get("labelSelector"), o) ||
-			(p.namespace != "" && MetaOf(o)["namespace"] != p.namespace)
+		o, _ := f.objects[q.Collection][k].(map[string]any)
+		return k <= query.Get("continue") || !selects(query.Get("fieldSelector"), o) || !selectsLabels(query.Get("labelSelector"), o) ||
+			(q.Namespace != "" && MetaOf(o)["namespace"] != q.Namespace)
 	})
 	listMeta := map[string]any{"resourceVersion": strconv.Itoa(f.version)}
-	if limit, _ := strconv.Atoi(q.Get("limit")); limit > 0 && len(keys) > limit {
+	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && len(keys) > limit {
 		keys = keys[:limit]
 		listMeta["continue"] = keys[limit-1]
 	}
 	items := make([]any, 0, len(keys))
 	for _, k := range keys {
-		o, _ := f.objects[p.collection][k].(map[string]any)
-		items = append(items, shown(r, p.collection, o))
+		o, _ := f.objects[q.Collection][k].(map[string]any)
+		items = append(items, shown(r, q.Collection, o))
 	}
 	out := map[string]any{"apiVersion": kind[0], "kind": kind[1] + "List", "metadata": listMeta, "items": items}
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		out["apiVersion"] = "meta.k8s.io/v1"
 		out["kind"] = "PartialObjectMetadataList"
 	}
-	f.respond(w, out, p)
+	f.respond(w, out, q)
 }
 
 // selects reports whether a field selector such as "a!=b,c=d" selects an object.
@@ -524,13 +502,13 @@ func selectsLabels(selector string, o map[string]any) bool {
 	return parsed.Matches(set)
 }
 
-func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
-	q := r.URL.Query()
-	if q.Get("sendInitialEvents") != "" {
+func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, q *Request) {
+	query := r.URL.Query()
+	if query.Get("sendInitialEvents") != "" {
 		f.fail(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents is not supported")
 		return
 	}
-	after, _ := strconv.Atoi(q.Get("resourceVersion"))
+	after, _ := strconv.Atoi(query.Get("resourceVersion"))
 	w.Header().Set("Content-Type", "application/json")
 	flusher, _ := w.(http.Flusher)
 	flusher.Flush()
@@ -540,9 +518,9 @@ func (f *FakeAPI) watch(w http.ResponseWriter, r *http.Request, p place) {
 		stopping := f.stopping
 		var out []any
 		for _, e := range f.history {
-			if e.version > after && e.collection == p.collection && selects(q.Get("fieldSelector"), e.object) &&
-				(p.namespace == "" || MetaOf(e.object)["namespace"] == p.namespace) {
-				out = append(out, map[string]any{"type": e.kind, "object": shown(r, p.collection, e.object)})
+			if e.version > after && e.collection == q.Collection && selects(query.Get("fieldSelector"), e.object) &&
+				(q.Namespace == "" || MetaOf(e.object)["namespace"] == q.Namespace) {
+				out = append(out, map[string]any{"type": e.kind, "object": shown(r, q.Collection, e.object)})
 			}
 		}
 		after = f.version
@@ -582,6 +560,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 // The paths of collections.
 const (
 	PodsPath        = "/api/v1/pods"
+	nodesPath       = "/api/v1/nodes"
 	ReplicaSetsPath = "/apis/apps/v1/replicasets"
 	deploymentsPath = "/apis/apps/v1/deployments"
 	AutoscalersPath = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
@@ -590,6 +569,13 @@ const (
 
 // WebKey is the key of the autoscaler of ApplyShop.
 var WebKey = cluster.Key{Namespace: "shop", Name: "web"}
+
+// ApplyNode creates a node that is ready, with room for 110 pods.
+func (f *FakeAPI) ApplyNode(name, cpu, memory string) {
+	f.t.Helper()
+	f.Apply(nodesPath, fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q},"status":{"allocatable":{"cpu":%q,"memory":%q,"pods":"110"},
+		"conditions":[{"type":"Ready","status":"True"}]}}`, name, cpu, memory))
+}
 
 // ApplyPod creates a running pod with a controller of API group apps.
 func (f *FakeAPI) ApplyPod(namespace, name, ownerKind, owner string) {
@@ -610,6 +596,15 @@ func (f *FakeAPI) ApplyShop() {
 	}
 	f.Apply(AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1","generation":4},
 		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`)
+}
+
+// ApplyCart creates the ReplicaSet shop/cart and its autoscaler, which has a recommendation.
+func (f *FakeAPI) ApplyCart() {
+	f.t.Helper()
+	f.Apply(ReplicaSetsPath, `{"metadata":{"namespace":"shop","name":"cart","uid":"r"}}`)
+	f.Apply(AutoscalersPath, `{"metadata":{"namespace":"shop","name":"cart","uid":"a"},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"cart"},"updatePolicy":{"updateMode":"Recreate"}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"350m","memory":"745Mi"}}]}}}`)
 }
 
 // At parses a time in RFC 3339 format.

@@ -189,6 +189,20 @@ func HostilePod(i int) *corev1.Pod {
 	}
 }
 
+// PodReview returns the review of a pod that is being created in namespace shop. The pod is JSON.
+func PodReview(pod string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","namespace":"shop","operation":"CREATE",` +
+		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"object":` + pod + `}}`)
+}
+
+// UniquePod returns a pod in JSON that shares no names with other pods.
+func UniquePod(i int) string {
+	id := fmt.Sprintf("%09d", i)
+	return `{"metadata":{"generateName":"n` + id + `-","annotations":{"vpaObservedContainers":"` + id + strings.Repeat("x", 3000) + `"},` +
+		`"ownerReferences":[{"apiVersion":"g` + id + `.example/v1","kind":"K` + id + `","name":"w` + id + `","controller":true}]},` +
+		`"spec":{"nodeSelector":{"k` + id + `":"v` + id + `"},"containers":[{"name":"c` + id + `"}]}}`
+}
+
 // HeapBytes returns the size of the live heap, after a garbage collection.
 func HeapBytes() int64 {
 	var m runtime.MemStats

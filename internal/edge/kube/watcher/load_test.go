@@ -18,7 +18,7 @@ import (
 func TestWorld_load_isWhatTheWatchesDeliver(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
-	f.Apply("/api/v1/nodes", `{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"3900m","memory":"8Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.ApplyNode("n1", "3900m", "8Gi")
 	// A custom controller with a scale subresource, and a pod of it.
 	f.Reply("GET /api", 200, `{"kind":"APIVersions","versions":["v1"]}`)
 	f.Reply("GET /api/v1", 200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)

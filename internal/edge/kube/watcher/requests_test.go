@@ -6,7 +6,6 @@ package watcher
 import (
 	"context"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,40 +16,13 @@ import (
 
 const provisioningRequests = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
 
-// requestAPI counts the watches of ProvisioningRequests, and can refuse them.
-type requestAPI struct {
-	*kubetest.FakeAPI
-	mu      sync.Mutex
-	watches int
-	refuse  int // status code; 0: accept
-}
-
-func (f *requestAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != provisioningRequests || r.URL.Query().Get("watch") == "" {
-		f.FakeAPI.ServeHTTP(w, r)
-		return
-	}
-	f.mu.Lock()
-	f.watches++
-	refuse := f.refuse
-	f.mu.Unlock()
-	if refuse != 0 {
-		http.Error(w, "no", refuse)
-		return
-	}
-	f.FakeAPI.ServeHTTP(w, r)
-}
-
-func (f *requestAPI) opened() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.watches
-}
+// opened returns the number of watches of ProvisioningRequests.
+func opened(f *kubetest.FakeAPI) int { return f.Counts()["WATCH "+provisioningRequests] }
 
 // startRequests starts a World with a fake API server, in a bubble.
-func startRequests(t *testing.T) (*World, *requestAPI) {
+func startRequests(t *testing.T) (*World, *kubetest.FakeAPI) {
 	t.Helper()
-	f := &requestAPI{FakeAPI: kubetest.NewLocalAPI(t)}
+	f := kubetest.NewLocalAPI(t)
 	clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +54,8 @@ func signaled(w *World) bool {
 func TestRequestWatch_updaterWaits_changesAreSignaledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := startRequests(t)
-		if _, watched := w.RequestChanges(); watched || f.opened() != 0 {
-			t.Errorf("%d watches although the updater waits for no request", f.opened())
+		if _, watched := w.RequestChanges(); watched || opened(f) != 0 {
+			t.Errorf("%d watches although the updater waits for no request", opened(f))
 		}
 		w.AwaitChanges(Waits{Requests: true})
 		if before, watched := w.RequestChanges(); !signaled(w) {
@@ -103,8 +75,8 @@ func TestRequestWatch_updaterWaits_changesAreSignaledAtOnce(t *testing.T) {
 			t.Error("the watch is open although the updater waits no more")
 		}
 		time.Sleep(time.Hour)
-		if f.opened() != 1 {
-			t.Errorf("%d watches, want one", f.opened())
+		if opened(f) != 1 {
+			t.Errorf("%d watches, want one", opened(f))
 		}
 	})
 }
@@ -114,17 +86,15 @@ func TestRequestWatch_isRefused_isTriedRarelyAndNotSignaled(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusInternalServerError} {
 		synctest.Test(t, func(t *testing.T) {
 			w, f := startRequests(t)
-			f.refuse = code
+			f.Reply("WATCH "+provisioningRequests, code, "no")
 			for range 360 { // each pass waits for a request, for an hour
 				w.AwaitChanges(Waits{Requests: true})
 				time.Sleep(10 * time.Second)
 			}
-			if n := f.opened(); n < 5 || n > 25 || signaled(w) {
+			if n := opened(f); n < 5 || n > 25 || signaled(w) {
 				t.Errorf("%d: %d attempts in an hour", code, n)
 			}
-			f.mu.Lock()
-			f.refuse = 0
-			f.mu.Unlock()
+			f.ForgetReply("WATCH " + provisioningRequests)
 			for range 60 {
 				w.AwaitChanges(Waits{Requests: true})
 				time.Sleep(10 * time.Second)
@@ -148,7 +118,7 @@ func TestRequestWatch_serverEndsIt_isOpenedAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		after, watched := w.RequestChanges()
-		if n := f.opened(); n < 2 || n > 3 || !watched || after == before {
+		if n := opened(f); n < 2 || n > 3 || !watched || after == before {
 			t.Errorf("%d watches in ten minutes, %d changes after %d", n, after, before)
 		}
 	})
