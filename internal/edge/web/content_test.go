@@ -97,7 +97,7 @@ func TestNodes_partOfThePlanIsKnown_isShown(t *testing.T) {
 		"100 % from 2026-12-02":                 {Thresholds: threshold("Ahead", "2026-12-02", "")},
 		"100 % not known":                       {Thresholds: threshold("Unknown", "", "")},
 		`<td class="nowrap">154 of 0</td>`:      {Requested: resource.MustParse("154")},
-		`<td>–</td><td class="nowrap">–</td>`:   {},
+		`<td class="mid">–</td><td class="mid nowrap">–</td>`:   {},
 	} {
 		source := webtest.Small()
 		source.SetPlan(&v1alpha1.CapacityPlanStatus{Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: cpu}}}, "")
