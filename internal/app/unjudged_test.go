@@ -56,7 +56,7 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 				return strings.Contains(page, "ot judged yet: "+tt.want+".") && strings.Contains(page, "Not known yet: "+tt.want+".") // the latter instead of a patch
 			})
 			if table := html.UnescapeString(readPage(t, root+"workloads")); strings.Contains(table, "(young 600m)") != (tt.forbidden == "") ||
-				strings.Contains(table, "young: from 3 h of usage") != (tt.forbidden == "") || strings.Contains(page, "young, from 3 h of usage") != (tt.forbidden == "") {
+				strings.Contains(table, "young: from 3 h of usage") != (tt.forbidden == "") || strings.Contains(page, "young: from 3 h of usage") != (tt.forbidden == "") {
 				t.Errorf("the page shows a number and its age: %v, want %v:\n%s\n%s", tt.forbidden != "", tt.forbidden == "", table, page)
 			}
 			page += html.UnescapeString(readPage(t, root))

@@ -448,10 +448,10 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	c.measure(ctx, in, clients, namespace)
 }
 
-// about returns the events about the VPA and the pods.
+// about returns the events about the VPA and the pods, and about the pods that the VPA has replaced.
 func about(events []explanation.Event, in *explanation.Input) []explanation.Event {
 	return slices.DeleteFunc(events, func(e explanation.Event) bool {
-		if in.Autoscaler != nil && e.Kind == "VerticalPodAutoscaler" && e.Name == in.Autoscaler.Name {
+		if in.Autoscaler != nil && (e.Kind == "VerticalPodAutoscaler" && e.Name == in.Autoscaler.Name || e.VPA == in.Autoscaler.Name) {
 			return false
 		}
 		return e.Kind != "Pod" || !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Name == e.Name })

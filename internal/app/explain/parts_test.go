@@ -5,6 +5,7 @@ package explain
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestAbout_events_onlyThoseOfTheVPAAndThePods(t *testing.T) {
 		return []explanation.Event{
 			{Kind: "Pod", Name: "web-1"}, {Kind: "Pod", Name: "other"}, {Kind: "VerticalPodAutoscaler", Name: "web"},
 			{Kind: "VerticalPodAutoscaler", Name: "other"}, {Kind: "VerticalPodAutoscaler", Name: "web-1"}, {Kind: "Deployment", Name: "web"}, {Kind: "Deployment", Name: "web-1"},
+			{Kind: "Pod", Name: "gone", VPA: "web"}, {Kind: "Pod", Name: "gone", VPA: "other"},
 		}
 	}
 	in := &explanation.Input{
@@ -52,8 +54,9 @@ func TestAbout_events_onlyThoseOfTheVPAAndThePods(t *testing.T) {
 		},
 	}
 	got := about(events(), in)
-	if len(got) != 2 || got[0] != (explanation.Event{Kind: "Pod", Name: "web-1"}) || got[1] != (explanation.Event{Kind: "VerticalPodAutoscaler", Name: "web"}) {
-		t.Errorf("events %+v, want those of pod web-1 and VPA web", got)
+	want := []explanation.Event{{Kind: "Pod", Name: "web-1"}, {Kind: "VerticalPodAutoscaler", Name: "web"}, {Kind: "Pod", Name: "gone", VPA: "web"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %+v, want those of pod web-1, of VPA web, and of the pod that it replaced", got)
 	}
 	in.Autoscaler = nil
 	if got := about(events(), in); len(got) != 1 || got[0].Name != "web-1" {

@@ -177,7 +177,7 @@ func (j *job) announce(unreadable string) {
 	if j.config.Quiet {
 		return
 	}
-	text := fmt.Sprintf("Reading the Metrics API for %v", j.config.For)
+	text := fmt.Sprintf("Reading the Metrics API for %v (--for)", j.config.For)
 	if j.config.source() != sourceMetrics {
 		text += ", because there are no VPAs and no Prometheus that can be read"
 	}

@@ -202,7 +202,7 @@ func TestRecommend_staticPods_onlyNeedRoom(t *testing.T) {
 func requested(t *testing.T, report string) string {
 	t.Helper()
 	for line := range strings.Lines(report) {
-		if strings.Contains(line, "Requests use") {
+		if strings.Contains(line, "Pods request") {
 			return line
 		}
 	}

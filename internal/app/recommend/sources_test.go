@@ -496,7 +496,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 	asked := newTestJob(t, f)
 	var said, printed bytes.Buffer
 	asked.streams.Err, asked.streams.Out = &said, &printed
-	if err := asked.run(t.Context()); err != nil || !strings.Contains(said.String(), "Reading the Metrics API for 30ms. The report is printed at the end.") ||
+	if err := asked.run(t.Context()); err != nil || !strings.Contains(said.String(), "Reading the Metrics API for 30ms (--for). The report is printed at the end.") ||
 		strings.Count(printed.String(), "1 workload,") != 1 || strings.Contains(printed.String(), "\x1b") {
 		t.Errorf("--source metrics in a pipe: error %v, said %q, printed\n%s", err, said.String(), printed.String())
 	}

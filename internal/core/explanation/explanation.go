@@ -168,6 +168,7 @@ type Condition struct {
 type Event struct {
 	At                          time.Time
 	Kind, Name, Reason, Message string // of the object and of the event
+	VPA                         string // that caused a change of a pod, which may be gone
 	Count                       int32
 }
 

@@ -505,6 +505,7 @@ func TestExplain_eventsOfEvictions_areOneLinePerReason(t *testing.T) {
 		"two pods and their VPA": {
 			[]Event{pod(20, "cart-0", "EvictedByVPA"), vpa(20, "cart-0"), pod(10, "cart-1", "EvictedByVPA"), vpa(10, "cart-1")},
 			[]string{"11:50  cart-1 and 1 other pod EvictedByVPA (2 times since 11:40): changed"}},
+		"reason of the last change":         {[]Event{pod(9, "cart-1", "EvictedByVPA"), {At: minutesAgo(8), Kind: "Pod", Name: "cart-2", Reason: "EvictedByVPA", Message: "It has no request.", VPA: "cart"}}, []string{"11:52  cart-2 and 1 other pod EvictedByVPA (2 times since 11:51): The last one: It has no request."}},
 		"pods that are replaced":            {[]Event{vpa(20, "a"), vpa(10, "b"), vpa(5, "c")}, []string{"11:55  cart EvictedPod (3 times since 11:40): VPA Updater evicted Pod c"}},
 		"one pod is replaced":               {[]Event{vpa(20, "a"), pod(10, "cart-1", "EvictedByVPA"), vpa(10, "cart-1")}, []string{"11:40  cart EvictedPod: VPA Updater evicted Pod a", "11:50  cart-1 EvictedByVPA: changed"}},
 		"several in one event":              {[]Event{pod(5, "cart-3", "EvictedByVPA"), combined}, []string{"11:55  cart-3 EvictedByVPA: changed", "11:55  cart EvictedPod (4 times): VPA Updater evicted Pod cart-3"}},

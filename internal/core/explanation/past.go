@@ -110,13 +110,17 @@ type group struct {
 // text describes the events. The message is that of the last one.
 func (g *group) text(now time.Time) string {
 	var others, first string
+	last := g.last
 	if n := len(g.names) - 1; n > 0 {
 		others = " and " + wording.Count(n, "other pod")
+		if last.VPA != "" {
+			last.Message = "The last one: " + last.Message
+		}
 	}
 	if !g.first.IsZero() && g.first.Before(g.last.At) {
 		first = " since " + clock(now, g.first)
 	}
-	return g.last.text(others, first)
+	return last.text(others, first)
 }
 
 // grouped joins events of changes, by reason, and keeps other events as they are. The result is sorted by the time of the last event. Events

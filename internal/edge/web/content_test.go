@@ -103,11 +103,11 @@ func TestNodes_partOfThePlanIsKnown_isShown(t *testing.T) {
 		return []v1alpha1.CapacityThreshold{{Percent: 100, State: state, Earliest: earliest, Expected: expected}}
 	}
 	for want, cpu := range map[string]v1alpha1.CapacityResource{
-		"100 % on 2026-12-09 (from 2026-12-02)": {Thresholds: threshold("Ahead", "2026-12-02", "2026-12-09")},
-		"100 % from 2026-12-02":                 {Thresholds: threshold("Ahead", "2026-12-02", "")},
-		"100 % not known":                       {Thresholds: threshold("Unknown", "", "")},
-		`<td class="nowrap">154 of 0</td>`:      {Requested: resource.MustParse("154")},
-		`<td>–</td><td class="nowrap">–</td>`:   {},
+		"100 % on 2026-12-09 (from 2026-12-02)":               {Thresholds: threshold("Ahead", "2026-12-02", "2026-12-09")},
+		"100 % from 2026-12-02":                               {Thresholds: threshold("Ahead", "2026-12-02", "")},
+		"100 % not known":                                     {Thresholds: threshold("Unknown", "", "")},
+		`<td class="nowrap">154 of 0</td>`:                    {Requested: resource.MustParse("154")},
+		`<td class="mid">–</td><td class="mid nowrap">–</td>`: {},
 	} {
 		source := webtest.Small()
 		source.SetPlan(&v1alpha1.CapacityPlanStatus{Pools: []v1alpha1.CapacityPoolStatus{{Name: "worker", CPU: cpu}}}, "")

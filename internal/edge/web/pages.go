@@ -176,7 +176,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		if row.VPA != "" {
 			view.VPAs++
 		}
-		if row.VPA != "" && row.Unjudged == "" {
+		if row.VPA != "" && row.Unjudged == "" && row.Pods > 0 {
 			view.sized++
 		}
 	}

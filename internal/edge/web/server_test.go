@@ -703,6 +703,28 @@ func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
 	}
 }
 
+// A CronJob between two runs lacks nothing that a risk needs, but says nothing about the workloads that are too young.
+func TestOverview_onlyWorkloadWithoutPodsIsNotYoung_savingsAreNotKnown(t *testing.T) {
+	target := func(name string) cluster.Workload {
+		return cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
+	}
+	var vpas []*cluster.Autoscaler
+	for _, name := range []string{"young", "report"} {
+		vpas = append(vpas, &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: name}, Target: target(name), Advice: []cluster.Advice{{
+			Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, 100<<20)},
+		}}})
+	}
+	pod := &cluster.Pod{
+		Key: cluster.Key{Namespace: "shop", Name: "young-1"}, Top: target("young"), Phase: cluster.Running,
+		Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 400<<20)}},
+	}
+	source := webtest.Small()
+	source.Show(web.State{Overview: overview.Of(&overview.World{Now: webtest.Now, Snapshot: cluster.NewSnapshot([]*cluster.Pod{pod}, vpas)})})
+	if text := body(t, get(handler(source), "GET", "/")); !strings.Contains(text, "Could be given back: not known yet") || strings.Contains(text, "recommended</dt>") {
+		t.Error("the overview says what could be given back, or sums up recommendations")
+	}
+}
+
 func TestWorkload_historyFails_restOfPageIsShown(t *testing.T) {
 	source := webtest.Small()
 	source.FailHistory(errors.New("usagehistories is forbidden"))

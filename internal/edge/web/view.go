@@ -69,7 +69,7 @@ func (c containerView) Left(resource string) string {
 	case reason == review.NotControlled:
 		return "not controlled"
 	case c.Young:
-		return "young, " + c.raw.Basis()
+		return "young"
 	case reason == review.ScaledByHPA:
 		return "kept: HPA"
 	}

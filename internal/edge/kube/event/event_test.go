@@ -136,6 +136,23 @@ func TestList_eventWithReasonOfPodfitOfAnotherComponent_isNoActivity(t *testing.
 	}
 }
 
+func TestList_changeByTheUpdater_hasItsReasonAndVPA(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	for _, source := range []string{Source, "someone"} {
+		f.Apply("/api/v1/events", fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"annotations":{"podfit.dev/reason-text":"It has no request.","podfit.dev/vpa":"web"}},
+			"reason":"Surge","message":"Pod was changed.","source":{"component":%[1]q},"involvedObject":{"kind":"Pod","name":%[1]q}}`, source))
+	}
+	got, err := List(t.Context(), clientsOf(f), "shop")
+	if err != nil || len(got) != 2 {
+		t.Fatalf("events %+v, error %v", got, err)
+	}
+	for _, e := range got {
+		if ours := e.Name == Source; (e.Message == "It has no request." && e.VPA == "web") != ours || (e.Message == "Pod was changed." && e.VPA == "") == ours {
+			t.Errorf("event %+v", e)
+		}
+	}
+}
+
 // clientsOf returns clients of a fake API.
 func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
 	cs, err := kube.ClientsFor(f.Config())

@@ -68,9 +68,15 @@ func timeOfEvent(e *corev1.Event) time.Time {
 }
 
 func eventOf(e *corev1.Event) explanation.Event {
-	return explanation.Event{
+	out := explanation.Event{
 		At: timeOfEvent(e), Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message, Count: max(1, e.Count),
 	}
+	if isOurs(e) && out.Kind == "Pod" {
+		change := entryOfEvent(e)
+		out.Message = change.Text
+		out.VPA = change.VPA
+	}
+	return out
 }
 
 // Bounds of Recent.
