@@ -311,7 +311,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus
 	if priceErr != nil {
-		state.Problems = append(state.Problems, "Prices are not known: "+priceErr.Error())
+		state.Causes = append(state.Causes, "Prices are not known: "+priceErr.Error())
 	}
 	state.Custom = s.customProfiles(ctx)
 	s.addActivity(ctx, state)

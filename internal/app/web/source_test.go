@@ -322,9 +322,9 @@ func TestSource_prices_surplusIsComputedWithThem(t *testing.T) {
 				time.Sleep(freshState.age)
 			}
 			state := s.State(t.Context())
-			problems := strings.Join(state.Problems, " ")
-			if (state.Surplus != nil) != (c.problem == "") || !strings.Contains(problems, c.problem) {
-				t.Fatalf("%s: surplus %+v, problems %q", name, state.Surplus, problems)
+			causes := strings.Join(state.Causes, " ") // only viewers of all namespaces see the surplus, and the path of the file
+			if (state.Surplus != nil) != (c.problem == "") || !strings.Contains(causes, c.problem) || strings.Contains(strings.Join(state.Problems, " "), file) {
+				t.Fatalf("%s: surplus %+v, causes %q, problems %q", name, state.Surplus, causes, state.Problems)
 			}
 			if state.Surplus != nil && (state.Surplus.Currency != c.currency || state.Surplus.Packing.Known != (c.allPods && len(s.world.Nodes()) > 0)) {
 				t.Errorf("%s: surplus %+v", name, state.Surplus)

@@ -222,14 +222,9 @@ func surplusOf(p *cluster.Pod, a *cluster.Autoscaler) cluster.Resources {
 // addPending counts the pods without a node of the cluster in the pool where most pods of their workload run, or else in the emptiest pool,
 // of those with nodes that accept and can hold them.
 func (m *measurer) addPending() {
-	names := make([]string, 0, len(m.pools))
-	for name := range m.pools {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	requestedShare := map[string]float64{} // without the pending pods, so that these do not depend on their order
-	for _, name := range names {
-		requestedShare[name] = m.pools[name].requestedShare()
+	for name, pool := range m.pools {
+		requestedShare[name] = pool.requestedShare()
 	}
 	if len(m.pending) == 0 {
 		return

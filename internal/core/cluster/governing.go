@@ -3,9 +3,7 @@
 
 package cluster
 
-import (
-	"slices"
-)
+import "slices"
 
 // Governing returns the autoscaler that governs the pods of a workload, given all autoscalers that target the workload. It is the
 // oldest of those that change pods. If two have the same age, it is the one whose namespace and name sort first. It returns

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
@@ -55,8 +56,11 @@ func history(in *Input) []string {
 		if !in.shows(h.Container()) || e.Samples == 0 {
 			continue
 		}
-		age := min(e.Age(), h.Length()).Round(time.Second)
-		out = append(out, fmt.Sprintf("%s %s of %s", h.Container(), wording.Elapsed(age, "d"), wording.Elapsed(h.Length(), "d")))
+		kept := h.Length()
+		if peaks := recommend.PeaksOf(h, cluster.Memory); peaks != nil {
+			kept = max(kept, time.Duration(peaks.Room())*time.Hour)
+		}
+		out = append(out, fmt.Sprintf("%s %s of %s", h.Container(), wording.Elapsed(min(e.Age(), kept).Round(time.Second), "d"), wording.Elapsed(kept, "d")))
 	}
 	return out
 }

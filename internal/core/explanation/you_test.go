@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -23,6 +24,9 @@ func hoursOf(a *cluster.Autoscaler, hours int) *rationale.Sizing {
 // samplesOf returns a Sizing whose history has samples from a time until noon.
 func samplesOf(a *cluster.Autoscaler, from time.Time, every time.Duration) *rationale.Sizing {
 	store := usage.NewStore(usage.DefaultConfig())
+	if profile, ok := recommend.Builtin(a.Recommender); ok {
+		store.Extend(cart, profile.Extend)
+	}
 	store.Track(podOf("cart-0"))
 	for at := from; !at.After(noon); at = at.Add(min(every, time.Minute)) {
 		store.Tick(at)
@@ -70,18 +74,20 @@ func TestExplain_recommendationIsTooYoungOrUnread_isNotJudgedAndNotUrged(t *test
 
 func TestExplain_historyOfContainers_isThatOfTheLengthThatIsKept(t *testing.T) {
 	for name, tt := range map[string]struct {
-		span time.Duration // of the samples
-		lack string
-		want []string
+		span    time.Duration // of the samples
+		profile string
+		lack    string
+		want    []string
 	}{
-		"seconds":         {45 * time.Second, "", []string{"app 45 s of 8 d"}},
-		"minutes":         {12 * time.Minute, "", []string{"app 12 min of 8 d"}},
-		"days":            {3 * dayLength, "", []string{"app 3 d of 8 d"}},
-		"longer":          {20 * dayLength, "", []string{"app 8 d of 8 d"}},
-		"usage is unread": {3 * dayLength, review.UnreadUsage, nil},
+		"seconds":            {45 * time.Second, "default", "", []string{"app 45 s of 8 d"}},
+		"minutes":            {12 * time.Minute, "default", "", []string{"app 12 min of 8 d"}},
+		"days":               {3 * dayLength, "default", "", []string{"app 3 d of 8 d"}},
+		"longer":             {20 * dayLength, "default", "", []string{"app 8 d of 8 d"}},
+		"two weeks are kept": {12 * dayLength, "balanced", "", []string{"app 12 d of 14 d"}},
+		"usage is unread":    {3 * dayLength, "default", review.UnreadUsage, nil},
 	} {
 		in := quietInput("cart-0")
-		in.Lack = tt.lack
+		in.Lack, in.Autoscaler.Recommender = tt.lack, tt.profile
 		in.Sizing = samplesOf(in.Autoscaler, noon.Add(-tt.span), tt.span/45)
 		if got := Explain(in).History; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

@@ -288,11 +288,7 @@ func (o *Overview) For(namespaces map[string]bool) *Overview {
 			out.Pods += row.Pods
 		}
 	}
-	for _, r := range o.Resizes {
-		if namespaces[r.Pod.Namespace] {
-			out.Resizes = append(out.Resizes, r)
-		}
-	}
+	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r Resize) bool { return !namespaces[r.Pod.Namespace] })
 	return out
 }
 

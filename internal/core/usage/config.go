@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // Config has the parameters of aggregation. DefaultConfig returns upstream's values.
@@ -49,8 +50,11 @@ func (c Config) rules() rules {
 	return rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump}
 }
 
-// keep returns how long history is kept after its last sample.
-func (r *rules) keep() time.Duration { return r.interval * time.Duration(r.count) }
+// keep returns how long history is kept after its last sample, at most the longest duration.
+func (r *rules) keep() time.Duration {
+	length, _ := integer.Scaled(int64(r.interval), r.count, 1)
+	return time.Duration(length)
+}
 
 // overrides reports whether a policy sets a rule.
 func overrides(p *cluster.ContainerPolicy) bool {

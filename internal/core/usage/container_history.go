@@ -40,7 +40,7 @@ type ContainerHistory struct {
 // Container returns the container's name.
 func (s *ContainerHistory) Container() string { return s.container }
 
-// Length returns how much usage is kept: memory-aggregation-interval times its count.
+// Length returns how long usage is kept without model state: memory-aggregation-interval times its count.
 func (s *ContainerHistory) Length() time.Duration { return s.rules.keep() }
 
 // Workload returns the workload of the container.

@@ -476,6 +476,13 @@ func TestPrune_unusedHistory_isRemoved(t *testing.T) {
 			b.Forget(p.Key)
 			newPod(b, "cart-2", "other")
 		}, 3 * day, []string{"app"}},
+		"two days old, more kept than a duration can be": {func(b *Store) {
+			b.Configure(cart, []cluster.ContainerPolicy{{Container: "app", MemoryCount: 200_000}})
+			p := newPod(b, "cart-1", "app", "keep")
+			b.Observe(sample(p, "app", noon, 0.1, mib))
+			b.Forget(p.Key)
+			newPod(b, "cart-2", "other")
+		}, 2 * day, []string{"keep"}},
 		"last known of a workload under an autoscaler": {func(b *Store) {
 			b.Configure(cart, nil)
 			p := newPod(b, "cart-1", "app")

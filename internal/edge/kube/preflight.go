@@ -79,7 +79,7 @@ func Explained(err error) error {
 	case errors.As(err, &name):
 		return fmt.Errorf("the host name %s cannot be resolved; check server in the kubeconfig, and your network", name.Name)
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return fmt.Errorf("no response within %v; check your network or VPN, and server in the kubeconfig", preflightTimeout)
+		return errors.New("no response in time; check your network or VPN, and server in the kubeconfig")
 	case isUnreachable(err):
 		return fmt.Errorf("no connection (%w); check that the API server runs, and server in the kubeconfig", lastCause(err))
 	}

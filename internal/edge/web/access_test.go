@@ -185,6 +185,7 @@ func TestAccess_rightsInSomeNamespaces_otherNamespacesAreInvisible(t *testing.T)
 			}
 		}
 	}
+	contains(t, "the nodes", body(t, get(h, "GET", "/nodes", bearer("shopkeeper"))), "users who may list VerticalPodAutoscalers and pods in all namespaces")
 	var all, some struct {
 		Workloads                  int
 		RequestsFreedMoneyPerMonth float64
