@@ -81,9 +81,12 @@ const (
 var causeNames = [...]string{"Arrived", "Left", "Scaled", "Resized"}
 
 // String returns the name of the cause.
-func (c Cause) String() string {
-	if int(c) < len(causeNames) {
-		return causeNames[c]
+func (c Cause) String() string { return nameOf(causeNames[:], c) }
+
+// nameOf returns the name of a value, "Unknown" if it has none.
+func nameOf[T ~uint8](names []string, v T) string {
+	if int(v) < len(names) {
+		return names[v]
 	}
 	return "Unknown"
 }
