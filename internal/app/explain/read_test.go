@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -56,7 +57,7 @@ func TestReadProfiles_objects_validOnesAreUsableAndAllAreListed(t *testing.T) {
 			api.Reply("GET "+path, tt.code, failure(tt.code, tt.reason))
 		}
 		catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-		if err := readProfiles(t.Context(), clientsOf(t, api), catalog); !errors.Is(err, tt.err) {
+		if err := process.ReadProfiles(t.Context(), clientsOf(t, api), catalog); !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.err)
 		}
 		var usable, known []string

@@ -5,13 +5,16 @@ package process
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
@@ -56,6 +59,21 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Plain = !c.OwnConditions
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
+}
+
+// ReadProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
+func ReadProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
+	list, err := kube.NewProfiles(clients).List(ctx)
+	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
+		return err
+	}
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name)
+		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
+	}
+	catalog.Listed(names)
+	return nil
 }
 
 // WithWorld watches the cluster while work runs. After ctx has ended, the watches continue until work has returned, because the webhook

@@ -22,7 +22,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // A scene is the state of the cluster that a review is about.
@@ -180,7 +179,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 		w := found[p.Top]
 		if w == nil {
-			w = &workload{key: p.Top, vpa: governing(s.snapshot.AutoscalersOf(p.Top))}
+			w = &workload{key: p.Top, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(p.Top), false)}
 			found[p.Top] = w
 			s.workloads = append(s.workloads, w)
 		}
@@ -200,28 +199,15 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
 }
 
-// governing returns the VPA that governs a workload, or the oldest if none changes pods.
-func governing(named []*cluster.Autoscaler) *cluster.Autoscaler {
-	if a := cluster.Governing(named, false); a != nil {
-		return a
-	}
-	return cluster.Oldest(named)
-}
-
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	list, err := kube.NewProfiles(clients).List(ctx)
-	switch {
-	case errors.Is(err, kube.ErrUnsupported):
+	switch err := process.ReadProfiles(ctx, clients, s.catalog); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
 		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
 	case err != nil:
 		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
-	}
-	for i := range list {
-		profile.Learn(s.catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -24,7 +25,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // archive reads the stored usage of whole namespaces, and the profiles.
@@ -46,19 +46,9 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 // a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	list, err := kube.NewProfiles(c.clients).List(ctx)
-	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
-		return catalog, nil
-	}
-	if err != nil {
+	if err := process.ReadProfiles(ctx, c.clients, catalog); err != nil && !errors.Is(err, kube.ErrForbidden) {
 		return nil, err
 	}
-	var names []string
-	for i := range list {
-		names = append(names, list[i].Name)
-		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
-	}
-	catalog.Listed(names)
 	return catalog, nil
 }
 
@@ -66,14 +56,12 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 type restored struct {
 	store     *usage.Store
 	workloads *sizing.Workloads
-	catalog   *sizing.Catalog
-	snapshot  *cluster.Snapshot
 }
 
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
 func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) *restored {
-	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
+	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads()}
 	out.store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -51,6 +52,11 @@ func Oldest(as []*Autoscaler) *Autoscaler {
 		}
 	}
 	return oldest
+}
+
+// Responsible returns the autoscaler that governs a workload, or the oldest if none changes pods; nil if there is none.
+func Responsible(named []*Autoscaler, startupBoost bool) *Autoscaler {
+	return cmp.Or(Governing(named, startupBoost), Oldest(named))
 }
 
 // Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted

@@ -160,10 +160,7 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 // gateOf returns the gate of the requests about the HPA of a workload. If no autoscaler targets the workload, the freezes of its namespace
 // and of the cluster count.
 func (s *Adjuster) gateOf(snapshot *cluster.Snapshot, w cluster.Workload) freeze.Gate {
-	a := cluster.Governing(snapshot.AutoscalersOf(w), s.startupBoost)
-	if a == nil {
-		a = cluster.Oldest(snapshot.AutoscalersOf(w))
-	}
+	a := cluster.Responsible(snapshot.AutoscalersOf(w), s.startupBoost)
 	if a == nil {
 		return freeze.NewGate(s.source, w.Namespace)
 	}
