@@ -14,17 +14,12 @@ import (
 	"podfit.dev/podfit/internal/edge/web"
 )
 
-// planReader reads the CapacityPlan of the cluster.
-type planReader interface {
-	Read(ctx context.Context) (*v1alpha1.CapacityPlan, error)
-}
-
 // readPlan returns the CapacityPlan, nil if the cluster has none.
-func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlan, error) {
-	if from == nil {
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
+	if s.plans == nil {
 		return nil, nil
 	}
-	plan, err := from.Read(ctx)
+	plan, err := s.plans(ctx)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
 		return nil, nil // the recommender that writes it does not run, or is older
