@@ -25,6 +25,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // size adds what the recommendation is computed from: the profile, and the usage history that the recommender has stored in the cluster.
@@ -34,7 +35,8 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	catalog := c.jobs.Recommender.Catalog()
-	if err := process.ReadProfiles(ctx, clients, catalog); err != nil {
+	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
+	if err := process.ReadProfiles(ctx, clients, learn, catalog.Listed); err != nil {
 		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
 	}
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {

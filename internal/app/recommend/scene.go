@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // A scene is the state of the cluster that a review is about.
@@ -202,7 +203,8 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	switch err := process.ReadProfiles(ctx, clients, s.catalog); {
+	learn := func(name, version string, data []byte) { profile.Learn(s.catalog, name, version, data) }
+	switch err := process.ReadProfiles(ctx, clients, learn, s.catalog.Listed); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
 		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
