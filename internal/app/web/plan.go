@@ -4,7 +4,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -13,19 +12,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/web"
 )
-
-// readPlan returns the CapacityPlan, nil if the cluster has none.
-func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
-	if s.plans == nil {
-		return nil, nil
-	}
-	plan, err := s.plans(ctx)
-	switch {
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
-		return nil, nil // the recommender that writes it does not run, or is older
-	}
-	return plan, err
-}
 
 // addPlan adds the CapacityPlan, or why it is not known. Pools have its names and its capacity.
 func addPlan(state *web.State, in *overview.World, plan *v1alpha1.CapacityPlan, known bool, err error) {

@@ -6,6 +6,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -28,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -259,6 +261,19 @@ func (s *source) prefetch(ctx context.Context) {
 	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
 	_, _, _ = s.own.get(ended, freshHealth, s.registrations)
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
+}
+
+// readPlan returns the CapacityPlan, nil if the cluster has none.
+func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
+	if s.plans == nil {
+		return nil, nil
+	}
+	plan, err := s.plans(ctx)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+		return nil, nil // the recommender that writes it does not run, or is older
+	}
+	return plan, err
 }
 
 // readUsage reads the current usage.
