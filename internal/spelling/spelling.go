@@ -24,6 +24,14 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// Hint returns the end of an error about a mistyped name: the most similar known name as a question, "" if none is similar.
+func Hint(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return " (did you mean " + near + "?)"
+	}
+	return ""
+}
+
 // maxNameLength is the maximum length of a name in Kubernetes.
 const maxNameLength = 253
 

@@ -291,11 +291,7 @@ func (c *Config) validateRecommenders() error {
 		}
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names := profileNames()
-			meant := ""
-			if near := spelling.Nearest(n, names); near != "" {
-				meant = fmt.Sprintf(" (did you mean %s?)", near)
-			}
-			errs = append(errs, fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, meant, strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, spelling.Hint(n, names), strings.Join(names, ", ")))
 		}
 	}
 	return errors.Join(errs...)

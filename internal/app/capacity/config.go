@@ -5,15 +5,12 @@ package capacity
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
-	"podfit.dev/podfit/internal/spelling"
 )
 
 // Config is the configuration of podfit capacity.
@@ -79,21 +76,10 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 // Validate returns all invalid flags as one error.
 func (c *Config) Validate() error {
 	var errs process.Problems
-	check := func(flag, value string) {
-		values := choices[flag]
-		if slices.Contains(values, value) {
-			return
-		}
-		meant := ""
-		if near := spelling.Nearest(value, values); near != "" {
-			meant = fmt.Sprintf(" (did you mean %s?)", near)
-		}
-		errs = append(errs, fmt.Errorf("--%s must be one of %s, got %q%s", flag, strings.Join(values, ", "), value, meant))
-	}
-	check("source", c.Source)
-	check("output", c.Output)
+	errs.AddChoice("source", c.Source, choices["source"])
+	errs.AddChoice("output", c.Output, choices["output"])
 	for _, f := range c.FailOn {
-		check("fail-on", f)
+		errs.AddChoice("fail-on", f, choices["fail-on"])
 	}
 	errs.AddIf(c.LeadTime < -1 || c.LeadTime > maxLeadTime, "--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime)
 	errs.AddIf(c.Prometheus != "" && c.Source == sourcePlan, "--prometheus and --source plan cannot both be set")

@@ -184,9 +184,6 @@ func NewHelpCommand() *cobra.Command {
 // comment matches the comment at the end of an example, and the blanks before it.
 var comment = regexp.MustCompile(` +# (.*)$`)
 
-// shellWord matches a word of a command, with quoted blanks.
-var shellWord = regexp.MustCompile(`(?:[^\s'"]+|'[^']*'|"[^"]*")+`)
-
 // wrapExamples wraps examples at a width. Each remains a command that can be copied: a long command continues after a backslash. If a line
 // with a comment is too long, all comments are on lines of their own.
 func wrapExamples(examples string, width int) string {
@@ -206,7 +203,7 @@ func wrapExamples(examples string, width int) string {
 		case strings.HasPrefix(text, "#"):
 			out = append(out, wrapComment(indent, strings.TrimLeft(text, "# "), width)...)
 		default:
-			out = append(out, wrapCommand(indent, line, width)...)
+			out = append(out, terminal.Command(indent, line, len(indent)+4, width)...)
 		}
 	}
 	return strings.Join(out, "\n")
@@ -220,11 +217,4 @@ func wrapComment(indent, text string, width int) []string {
 		lines[i] = begin + lines[i]
 	}
 	return lines
-}
-
-// wrapCommand returns the lines of a command. All but the last end with a backslash.
-func wrapCommand(indent, command string, width int) []string {
-	const ending = ` \`
-	l := terminal.Layout{Hanging: len(indent) + 4, Separator: " ", Ending: ending, Width: width, Last: width - len(ending)}
-	return l.Lines(indent, shellWord.FindAllString(command, -1))
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // failure returns the body of an error response of the API server.
@@ -54,16 +56,17 @@ func TestReadProfiles_objects_validOnesAreUsableAndAllAreListed(t *testing.T) {
 			api.Reply("GET "+path, tt.code, failure(tt.code, tt.reason))
 		}
 		catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-		if err := readProfiles(t.Context(), clientsOf(t, api), catalog); !errors.Is(err, tt.err) {
+		learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
+		if err := process.ReadProfiles(t.Context(), clientsOf(t, api), learn, catalog.Listed); !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.err)
 		}
 		var usable, known []string
-		for _, profile := range []string{"broken", "night"} {
-			a := &cluster.Autoscaler{Recommender: profile}
+		for _, custom := range []string{"broken", "night"} {
+			a := &cluster.Autoscaler{Recommender: custom}
 			if catalog.Contains(a) {
-				known = append(known, profile)
+				known = append(known, custom)
 				if catalog.Of(a).Usable {
-					usable = append(usable, profile)
+					usable = append(usable, custom)
 				}
 			}
 		}

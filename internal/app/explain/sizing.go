@@ -5,13 +5,13 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -35,7 +35,8 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	catalog := c.jobs.Recommender.Catalog()
-	if err := readProfiles(ctx, clients, catalog); err != nil {
+	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
+	if err := process.ReadProfiles(ctx, clients, learn, catalog.Listed); err != nil {
 		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
 	}
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
@@ -110,25 +111,6 @@ func (c *Config) history(
 		store.Track(p)
 	}
 	return store, workloads
-}
-
-// readProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
-func readProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
-	list, err := kube.NewProfiles(clients).List(ctx)
-	if errors.Is(err, kube.ErrUnsupported) {
-		catalog.Listed(nil)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var names []string
-	for i := range list {
-		names = append(names, list[i].Name)
-		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
-	}
-	catalog.Listed(names)
-	return nil
 }
 
 // killsOf returns the OOM kills that the pods show.

@@ -191,7 +191,7 @@ func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 		if p.Name == r.name {
 			return explanation.Subject{
 				Kind: explanation.OfPod, Name: r.namespace + "/Pod/" + r.name, Namespace: r.namespace, Workload: p.Top, Command: command(p.Top),
-				Pods: []*cluster.Pod{p}, Autoscaler: governing(s, p.Top),
+				Pods: []*cluster.Pod{p}, Autoscaler: cluster.Responsible(s.AutoscalersOf(p.Top), true),
 			}, nil
 		}
 		names = append(names, p.Name)
@@ -286,17 +286,8 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.Subject {
 	return explanation.Subject{
 		Kind: explanation.OfWorkload, Name: target.String(), Namespace: target.Namespace, Workload: target, Command: command(target),
-		Pods: s.PodsOf(target), Autoscaler: governing(s, target),
+		Pods: s.PodsOf(target), Autoscaler: cluster.Responsible(s.AutoscalersOf(target), true),
 	}
-}
-
-// governing returns the VPA that governs the pods of a workload, or the oldest one that targets it.
-func governing(s *cluster.Snapshot, target cluster.Workload) *cluster.Autoscaler {
-	all := s.AutoscalersOf(target)
-	if a := cluster.Governing(all, true); a != nil {
-		return a
-	}
-	return cluster.Oldest(all)
 }
 
 // command returns a workload for kubectl.

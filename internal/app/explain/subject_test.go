@@ -208,7 +208,7 @@ func TestWithOthers_twoVPAs_namesTheOtherAndTheGoverningOne(t *testing.T) {
 		t.Errorf("governing %v, others %v, want b for both", s.Governing, s.Others)
 	}
 	only := cluster.NewSnapshot(nil, []*cluster.Autoscaler{off})
-	if got := governing(only, target); got != off {
+	if got := cluster.Responsible(only.AutoscalersOf(target), true); got != off {
 		t.Errorf("VPA %v, want the oldest one if none changes pods", got)
 	}
 	if s := withOthers(explanation.Subject{}, all); s.Governing != nil || s.Others != nil {

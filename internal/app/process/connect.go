@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 
@@ -56,6 +57,21 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.Plain = !c.OwnConditions
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
+}
+
+// ReadProfiles calls learn with each SizingProfile of the cluster, and then listed with the names of all. A cluster without the CRD has none.
+func ReadProfiles(ctx context.Context, clients *kube.Clients, learn func(name, version string, data []byte), listed func([]string) []string) error {
+	list, err := kube.NewProfiles(clients).List(ctx)
+	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
+		return err
+	}
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name)
+		learn(list[i].Name, list[i].Version, list[i].JSON)
+	}
+	listed(names)
+	return nil
 }
 
 // WithWorld watches the cluster while work runs. After ctx has ended, the watches continue until work has returned, because the webhook

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
+
+	"podfit.dev/podfit/internal/spelling"
 )
 
 // Problems are the errors of a configuration, such as one for each invalid flag. Nil errors among them are none.
@@ -17,6 +20,11 @@ func (p *Problems) AddIf(invalid bool, format string, values ...any) {
 	if invalid {
 		*p = append(*p, fmt.Errorf(format, values...))
 	}
+}
+
+// AddChoice adds an error if the value of a flag is none of its choices.
+func (p *Problems) AddChoice(flag, value string, choices []string) {
+	p.AddIf(!slices.Contains(choices, value), "--%s must be one of %s, got %q%s", flag, strings.Join(choices, ", "), value, spelling.Hint(value, choices))
 }
 
 // MatchesNamespace reports whether a namespace has one of the names, or matches one of the patterns, such as team-*.

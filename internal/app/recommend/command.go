@@ -234,11 +234,8 @@ func (j *job) check(s *scene) error {
 	}
 	for _, name := range c.Profiles {
 		if !s.catalog.Contains(&cluster.Autoscaler{Recommender: name}) {
-			meant := ""
-			if near := spelling.Nearest(name, builtinNames()); near != "" {
-				meant = fmt.Sprintf(" (did you mean %s?)", near)
-			}
-			return process.UsageError{Err: fmt.Errorf("--profile: unknown profile %q%s; known profiles are %s, and the SizingProfiles of the cluster", name, meant, strings.Join(builtinNames(), ", "))}
+			names := builtinNames()
+			return process.UsageError{Err: fmt.Errorf("--profile: unknown profile %q%s; known profiles are %s, and the SizingProfiles of the cluster", name, spelling.Hint(name, names), strings.Join(names, ", "))}
 		}
 	}
 	return nil

@@ -20,7 +20,6 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	report "podfit.dev/podfit/internal/edge/report/review"
-	"podfit.dev/podfit/internal/spelling"
 )
 
 // Config is the configuration of podfit recommend.
@@ -167,15 +166,9 @@ func (c *Config) validateChoices() error {
 	for _, x := range [...]struct{ flag, value string }{
 		{"source", c.Source}, {"limits", c.Limits}, {"hpa", c.HPA}, {"output", c.Output}, {"sort", c.Sort}, {"load", c.Load}, {"fail-on", c.FailOn},
 	} {
-		values := choices[x.flag]
-		if slices.Contains(values, x.value) || x.flag == "fail-on" && x.value == "" {
-			continue
+		if x.flag != "fail-on" || x.value != "" {
+			errs.AddChoice(x.flag, x.value, choices[x.flag])
 		}
-		meant := ""
-		if near := spelling.Nearest(x.value, values); near != "" {
-			meant = fmt.Sprintf(" (did you mean %s?)", near)
-		}
-		errs = append(errs, fmt.Errorf("--%s must be one of %s, got %q%s", x.flag, strings.Join(values, ", "), x.value, meant))
 	}
 	if g := c.GroupBy; g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label=") {
 		errs = append(errs, fmt.Errorf("--group-by must be workload, namespace, pool or label=NAME, got %q", g))

@@ -182,7 +182,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 		w := found[p.Top]
 		if w == nil {
-			w = &workload{key: p.Top, vpa: governing(s.snapshot.AutoscalersOf(p.Top))}
+			w = &workload{key: p.Top, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(p.Top), false)}
 			found[p.Top] = w
 			s.workloads = append(s.workloads, w)
 		}
@@ -215,28 +215,16 @@ func (s *scene) noteBare() {
 	}
 }
 
-// governing returns the VPA that governs a workload, or the oldest if none changes pods.
-func governing(named []*cluster.Autoscaler) *cluster.Autoscaler {
-	if a := cluster.Governing(named, false); a != nil {
-		return a
-	}
-	return cluster.Oldest(named)
-}
-
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	list, err := kube.NewProfiles(clients).List(ctx)
-	switch {
-	case errors.Is(err, kube.ErrUnsupported):
+	learn := func(name, version string, data []byte) { profile.Learn(s.catalog, name, version, data) }
+	switch err := process.ReadProfiles(ctx, clients, learn, s.catalog.Listed); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
 		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
 	case err != nil:
 		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
-	}
-	for i := range list {
-		profile.Learn(s.catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestBudget_tenThousandWorkloads_memoryIsSmall(t *testing.T) {
 	}
 	const most = 20 << 20
 	l := newLarge(10_000, 2)
-	s := newSource(&source{world: l, usage: l, events: &l.fake, store: &l.fake, archive: &l.fake, registrations: &l.fake, allPods: true, log: slog.New(slog.DiscardHandler)})
+	s := newSource(&source{world: l, usage: l.Read, events: l.RecentEvents, store: &l.fake, archive: &l.fake, registrations: l.Registrations, allPods: true, log: slog.New(slog.DiscardHandler)})
 	handler := web.New(web.Config{Source: s})
 	before := resident(t)
 	visit := func() {

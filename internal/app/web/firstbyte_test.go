@@ -41,7 +41,7 @@ func firstByte(b *testing.B, client *http.Client, address string) (took time.Dur
 // largePage returns a page of a large cluster.
 func largePage(workloads, podsEach int) (*source, http.Handler) {
 	l := newLarge(workloads, podsEach)
-	s := newSource(&source{world: l, usage: l, events: &l.fake, store: &l.fake, archive: &l.fake, registrations: &l.fake, allPods: true, log: slog.New(slog.DiscardHandler)})
+	s := newSource(&source{world: l, usage: l.Read, events: l.RecentEvents, store: &l.fake, archive: &l.fake, registrations: l.Registrations, allPods: true, log: slog.New(slog.DiscardHandler)})
 	return s, web.New(web.Config{Source: s})
 }
 

@@ -25,11 +25,6 @@ const (
 	webhookConfig = "vpa-webhook-config"
 )
 
-// healthReader reads what the cluster has stored about podfit itself.
-type healthReader interface {
-	Registrations(ctx context.Context) (overview.Facts, error)
-}
-
 // registrations reads the leases and the webhook configuration of podfit.
 type registrations struct{ clients *kube.Clients }
 
@@ -119,7 +114,7 @@ func loopsOf(p *process.Process) []overview.Loop {
 
 // addHealth sets the health of podfit's parts.
 func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time.Time) {
-	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations.Registrations)
+	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations)
 	if !ok && err != nil {
 		facts.Problem = "The API server did not answer who leads."
 		facts.Webhook.Problem = "The API server did not answer whether it is registered."

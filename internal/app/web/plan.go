@@ -4,7 +4,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -13,24 +12,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/web"
 )
-
-// planReader reads the CapacityPlan of the cluster.
-type planReader interface {
-	Read(ctx context.Context) (*v1alpha1.CapacityPlan, error)
-}
-
-// readPlan returns the CapacityPlan, nil if the cluster has none.
-func readPlan(ctx context.Context, from planReader) (*v1alpha1.CapacityPlan, error) {
-	if from == nil {
-		return nil, nil
-	}
-	plan, err := from.Read(ctx)
-	switch {
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
-		return nil, nil // the recommender that writes it does not run, or is older
-	}
-	return plan, err
-}
 
 // addPlan adds the CapacityPlan, or why it is not known. Pools have its names and its capacity.
 func addPlan(state *web.State, in *overview.World, plan *v1alpha1.CapacityPlan, known bool, err error) {

@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
-// plans is a planReader.
+// plans has a CapacityPlan.
 type plans struct {
 	plan  *v1alpha1.CapacityPlan
 	err   error
@@ -52,7 +52,7 @@ func TestState_capacityPlan_isShownOrWhyNot(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := sourceOf(new(fake))
-			s.plans = c.plans
+			s.plans = c.plans.Read
 			began := time.Now()
 			s.State(t.Context())
 			if waited := time.Since(began); waited > 5*time.Second {

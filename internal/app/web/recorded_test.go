@@ -97,7 +97,7 @@ func (p *recordedServer) asked() int {
 // refined returns a source with a Prometheus.
 func refined(t *testing.T, f *fake, p *recordedServer) *source {
 	t.Helper()
-	s := newSource(&source{world: f, usage: f, events: f, store: f, archive: f, registrations: f, log: slog.New(slog.DiscardHandler)})
+	s := newSource(&source{world: f, usage: f.Read, events: f.RecentEvents, store: f, archive: f, registrations: f.Registrations, log: slog.New(slog.DiscardHandler)})
 	var err error
 	if s.recordings, err = newRecordings(survey.Config{Address: "http://prometheus.example:9090", Transport: p}, s.log); err != nil {
 		t.Fatal(err)

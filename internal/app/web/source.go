@@ -6,6 +6,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -28,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -63,16 +65,6 @@ type world interface {
 	ProfileNames() (names []string, known bool)
 }
 
-// usageReader reads the current usage of all containers.
-type usageReader interface {
-	Read(ctx context.Context) (metrics.Reading, error)
-}
-
-// eventReader reads recent events.
-type eventReader interface {
-	RecentEvents(ctx context.Context) ([]overview.Entry, error)
-}
-
 // store reads the stored usage of single workloads, and what the updater has recorded of them.
 type store interface {
 	Histories(ctx context.Context, w cluster.Workload) ([]usage.History, error)
@@ -86,20 +78,20 @@ const chartDays = 14
 // source computes what pages show. It reads only when someone looks at a page, and at most once per interval however many look.
 type source struct {
 	world   world
-	usage   usageReader
-	events  eventReader
+	usage   func(context.Context) (metrics.Reading, error)  // of all containers, now
+	events  func(context.Context) ([]overview.Entry, error) // recent ones
 	store   store
 	archive archive
 
-	registrations healthReader
-	process       *process.Process // whose loops are shown; nil if it has none
-	journal       *Journal         // nil: the activity comes from events
-	prices        string           // path of the price file; "" if there is none
-	allPods       bool             // the pods of all namespaces are known, so that it is known how full nodes are
+	registrations func(context.Context) (overview.Facts, error) // what the cluster has stored about podfit itself
+	process       *process.Process                              // whose loops are shown; nil if it has none
+	journal       *Journal                                      // nil: the activity comes from events
+	prices        string                                        // path of the price file; "" if there is none
+	allPods       bool                                          // the pods of all namespaces are known, so that it is known how full nodes are
 	startupBoost  bool
-	excluded      []string    // names and patterns of namespaces that are not shown
-	recordings    *recordings // nil without Prometheus
-	plans         planReader
+	excluded      []string                                              // names and patterns of namespaces that are not shown
+	recordings    *recordings                                           // nil without Prometheus
+	plans         func(context.Context) (*v1alpha1.CapacityPlan, error) // nil: there is none
 	log           *slog.Logger
 
 	readings
@@ -267,17 +259,26 @@ func (s *source) prefetch(ctx context.Context) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // do not wait
 	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
-	_, _, _ = s.own.get(ended, freshHealth, s.registrations.Registrations)
+	_, _, _ = s.own.get(ended, freshHealth, s.registrations)
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
+// readPlan returns the CapacityPlan, nil if the cluster has none.
 func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
-	return readPlan(ctx, s.plans)
+	if s.plans == nil {
+		return nil, nil
+	}
+	plan, err := s.plans(ctx)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+		return nil, nil // the recommender that writes it does not run, or is older
+	}
+	return plan, err
 }
 
 // readUsage reads the current usage.
 func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
-	r, err := s.usage.Read(ctx)
+	r, err := s.usage(ctx)
 	return r.Samples, err
 }
 
@@ -457,7 +458,7 @@ func (s *source) addActivity(ctx context.Context, state *web.State) {
 			return
 		}
 	}
-	entries, known, err := s.recent.get(ctx, freshEvent, s.events.RecentEvents)
+	entries, known, err := s.recent.get(ctx, freshEvent, s.events)
 	if err != nil {
 		state.Problems = append(state.Problems, "Events could not be read, so the activity is not known.")
 	}

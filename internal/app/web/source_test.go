@@ -156,7 +156,7 @@ func (f *fake) Registrations(ctx context.Context) (overview.Facts, error) {
 }
 
 func sourceOf(f *fake) *source {
-	return newSource(&source{world: f, usage: f, events: f, store: f, archive: f, registrations: f, log: slog.New(slog.DiscardHandler)})
+	return newSource(&source{world: f, usage: f.Read, events: f.RecentEvents, store: f, archive: f, registrations: f.Registrations, log: slog.New(slog.DiscardHandler)})
 }
 
 // However many viewers look, the API server gets one request for usage per minute, and the overview is computed once per interval.

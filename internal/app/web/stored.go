@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -46,19 +47,10 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 // a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	list, err := kube.NewProfiles(c.clients).List(ctx)
-	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
-		return catalog, nil
-	}
-	if err != nil {
+	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
+	if err := process.ReadProfiles(ctx, c.clients, learn, catalog.Listed); err != nil && !errors.Is(err, kube.ErrForbidden) {
 		return nil, err
 	}
-	var names []string
-	for i := range list {
-		names = append(names, list[i].Name)
-		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
-	}
-	catalog.Listed(names)
 	return catalog, nil
 }
 
@@ -66,14 +58,12 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 type restored struct {
 	store     *usage.Store
 	workloads *sizing.Workloads
-	catalog   *sizing.Catalog
-	snapshot  *cluster.Snapshot
 }
 
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
 func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) *restored {
-	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), catalog: catalog, snapshot: snapshot}
+	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads()}
 	out.store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))

@@ -172,8 +172,11 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		return nil, err
 	}
 	src := newSource(&source{
-		world: d.World, usage: usage, events: recentEvents{clients, common.Namespace}, store: checkpoint.NewReader(clients), archive: clusterArchive{clients}, registrations: registrations{clients}, plans: capacityplan.New(clients), process: p, journal: d.Journal,
+		world: d.World, usage: usage.Read, store: checkpoint.NewReader(clients), archive: clusterArchive{clients}, registrations: registrations{clients}.Registrations, plans: capacityplan.New(clients).Read, process: p, journal: d.Journal,
 		prices: c.Prices, allPods: common.WatchesAllPods(), startupBoost: common.Gates.On(process.CPUStartupBoost), excluded: c.Excluded, log: p.Log,
+		events: func(ctx context.Context) ([]overview.Entry, error) {
+			return event.Recent(ctx, clients, common.Namespace)
+		},
 	})
 	if d.Prometheus != nil {
 		if src.recordings, err = newRecordings(*d.Prometheus, p.Log); err != nil {
@@ -232,15 +235,4 @@ func clusterName(c *process.Common, clients *kube.Clients) string {
 		return server.Hostname()
 	}
 	return clients.Config.Host
-}
-
-// recentEvents reads the events of the updater.
-type recentEvents struct {
-	clients   *kube.Clients
-	namespace string
-}
-
-// RecentEvents implements eventReader.
-func (r recentEvents) RecentEvents(ctx context.Context) ([]overview.Entry, error) {
-	return event.Recent(ctx, r.clients, r.namespace)
 }

@@ -129,12 +129,7 @@ const (
 var adviceNames = [...]string{"Wait", "NoForecast", "OrderLater", "GiveBack", "OrderNow"}
 
 // String returns the name of the advice.
-func (a Advice) String() string {
-	if int(a) < len(adviceNames) {
-		return adviceNames[a]
-	}
-	return "Unknown"
-}
+func (a Advice) String() string { return nameOf(adviceNames[:], a) }
 
 func adviceFor(r *ResourcePlan, today Day) Advice {
 	full := r.Outlook.Crossing(1)

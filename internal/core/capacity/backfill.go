@@ -91,7 +91,7 @@ func addTo(records []Record, day Day, sum *Record) []Record {
 		records = append(records, Record{Day: day})
 	}
 	r := &records[len(records)-1]
-	r.Requested = largest(r.Requested, sum.Requested)
+	r.Requested = r.Requested.Highest(sum.Requested)
 	r.Capacity = sum.Capacity.Or(r.Capacity)
 	return records
 }

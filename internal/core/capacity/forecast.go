@@ -82,19 +82,9 @@ const (
 )
 
 // String returns the name of the state.
-func (s State) String() string {
-	switch s {
-	case Unknown:
-		return "Unknown"
-	case Above:
-		return "Above"
-	case Ahead:
-		return "Ahead"
-	case NotWithin:
-		return "NotWithin"
-	}
-	return "Unknown"
-}
+func (s State) String() string { return nameOf(stateNames[:], s) }
+
+var stateNames = [...]string{"Unknown", "Above", "Ahead", "NotWithin"}
 
 // A Crossing is when requests reach a threshold.
 type Crossing struct {

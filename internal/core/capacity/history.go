@@ -81,9 +81,12 @@ const (
 var causeNames = [...]string{"Arrived", "Left", "Scaled", "Resized"}
 
 // String returns the name of the cause.
-func (c Cause) String() string {
-	if int(c) < len(causeNames) {
-		return causeNames[c]
+func (c Cause) String() string { return nameOf(causeNames[:], c) }
+
+// nameOf returns the name of a value, "Unknown" if it has none.
+func nameOf[T ~uint8](names []string, v T) string {
+	if int(v) < len(names) {
+		return names[v]
 	}
 	return "Unknown"
 }
@@ -178,10 +181,10 @@ func (h *History) Record(now time.Time, p *Pool) {
 	if !known || p.Requested.CPU > r.Requested.CPU {
 		h.grow(r, p)
 	}
-	r.Requested = largest(r.Requested, p.Requested)
+	r.Requested = r.Requested.Highest(p.Requested)
 	r.Capacity = p.Capacity
 	if !p.Used.Has.Empty() {
-		r.Used = largest(r.Used, p.Used)
+		r.Used = r.Used.Highest(p.Used)
 	}
 	h.trim(day)
 }
@@ -237,10 +240,6 @@ func (h *History) change(changes []Change) {
 		o.Amount = o.Amount.Add(c.Amount)
 	}
 	h.Changes = slices.DeleteFunc(h.Changes, func(c Change) bool { return c.Amount.CPU == 0 && c.Amount.Memory == 0 })
-}
-
-func largest(a, b cluster.Resources) cluster.Resources {
-	return cluster.Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory), Has: a.Has | b.Has}
 }
 
 // trim keeps the bounds. If the clock has jumped, days in the future are removed before old ones.

@@ -187,10 +187,7 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 func (m *measurer) governing(w cluster.Workload) *cluster.Autoscaler {
 	a, known := m.advice[w]
 	if !known {
-		named := m.Snapshot.AutoscalersOf(w)
-		if a = cluster.Governing(named, false); a == nil {
-			a = cluster.Oldest(named)
-		}
+		a = cluster.Responsible(m.Snapshot.AutoscalersOf(w), false)
 		m.advice[w] = a
 	}
 	return a

@@ -3,7 +3,10 @@
 
 package cluster
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Governing returns the autoscaler that governs the pods of a workload, given all autoscalers that target the workload. It is the
 // oldest of those that change pods. If two have the same age, it is the one whose namespace and name sort first. It returns
@@ -49,6 +52,11 @@ func Oldest(as []*Autoscaler) *Autoscaler {
 		}
 	}
 	return oldest
+}
+
+// Responsible returns the autoscaler that governs a workload, or the oldest if none changes pods; nil if there is none.
+func Responsible(named []*Autoscaler, startupBoost bool) *Autoscaler {
+	return cmp.Or(Governing(named, startupBoost), Oldest(named))
 }
 
 // Governed is an autoscaler and the pods it governs: all of them, those too that are not scheduled yet, are being deleted

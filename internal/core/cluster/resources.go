@@ -154,6 +154,11 @@ func (r Resources) Add(other Resources) Resources {
 	return Resources{CPU: r.CPU + other.CPU, Memory: r.Memory + other.Memory, Has: r.Has | other.Has}
 }
 
+// Highest returns the higher amount of each resource. A resource is set if it is set in one of them.
+func (r Resources) Highest(other Resources) Resources {
+	return Resources{CPU: max(r.CPU, other.CPU), Memory: max(r.Memory, other.Memory), Has: r.Has | other.Has}
+}
+
 // String returns a readable form, such as "cpu=100m memory=256Mi", or "none".
 func (r Resources) String() string {
 	var parts []string

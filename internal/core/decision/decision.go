@@ -7,6 +7,7 @@ import (
 	"cmp"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -75,11 +76,5 @@ type Priority struct {
 
 // Compare orders pods that should grow before others, and then larger changes before smaller ones.
 func (p Priority) Compare(o Priority) int {
-	if p.Up != o.Up {
-		if p.Up {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(o.Diff, p.Diff)
+	return cmp.Or(integer.FalseFirst(o.Up, p.Up), cmp.Compare(o.Diff, p.Diff))
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package integer computes with amounts of resources, in millicores and bytes, exactly and without overflow: a result that does not fit is the
-// largest int64. Negative amounts are not valid in Kubernetes, and count as zero.
+// largest int64. Negative amounts are not valid in Kubernetes, and count as zero. It also orders truth values.
 package integer
 
 import (
@@ -63,4 +63,15 @@ func Sum(a, b int64) int64 {
 		return int64(s)
 	}
 	return math.MaxInt64
+}
+
+// FalseFirst orders two values for sorting: false comes before true.
+func FalseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/policy"
 )
 
@@ -110,7 +111,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 	for _, s := range states {
 		s.LastEviction = l.lastRelevantEviction(s)
 		slices.SortFunc(s.Pods, func(a, b PodState) int {
-			return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID), cmp.Compare(a.Do, b.Do), compareDone(a, b))
+			return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID), cmp.Compare(a.Do, b.Do), integer.FalseFirst(b.Done, a.Done))
 		})
 		s.Omitted = max(0, len(s.Pods)-maxPodStates)
 		s.Pods = s.Pods[:len(s.Pods)-s.Omitted]
@@ -136,16 +137,6 @@ func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
 		})
 		s.Shortages = s.Shortages[:min(len(s.Shortages), maxShortageStates)]
 	}
-}
-
-func compareDone(a, b PodState) int {
-	switch {
-	case a.Done == b.Done:
-		return 0
-	case a.Done:
-		return -1
-	}
-	return 1
 }
 
 // exportPods adds the records of pods to the states of their workloads.

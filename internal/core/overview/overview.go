@@ -229,12 +229,7 @@ func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Au
 		if _, known := out[a.Target]; known {
 			continue
 		}
-		all := s.AutoscalersOf(a.Target)
-		governing := cluster.Governing(all, boost)
-		if governing == nil {
-			governing = cluster.Oldest(all)
-		}
-		out[a.Target] = governing
+		out[a.Target] = cluster.Responsible(s.AutoscalersOf(a.Target), boost)
 	}
 	return out
 }

@@ -104,7 +104,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 			known.sawKill(c, since)
 		}
 		now := used[place{p.Key, c.Name}]
-		known.Used = highest(known.Used, now)
+		known.Used = known.Used.Highest(now)
 		r.Totals.Used = r.Totals.Used.Add(now)
 		wanted := known.Wanted(requests)
 		scratch = append(scratch, wanted)
@@ -233,14 +233,4 @@ func (c *Container) sawKill(in *cluster.Container, since time.Time) {
 		c.pods.seen = new(review.Evidence)
 	}
 	c.pods.seen.SeeKill(in, since)
-}
-
-// highest returns the higher amount of each resource.
-func highest(a, b cluster.Resources) cluster.Resources {
-	for _, res := range cluster.All {
-		if v, ok := b.Get(res); ok && (v > a.Amount(res) || !a.Has.Has(res)) {
-			a = a.Set(res, v)
-		}
-	}
-	return a
 }

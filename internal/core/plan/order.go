@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // order sorts the pods of one autoscaler in the order of decision: by priority or, while evictions have no effect, the oldest pod
@@ -35,13 +36,7 @@ type slot struct {
 }
 
 func (s slot) compare(o slot) int {
-	if c := cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served)); c != 0 || s.late == o.late {
-		return c
-	}
-	if s.late {
-		return 1
-	}
-	return -1
+	return cmp.Or(cmp.Compare(s.round, o.round), s.served.Compare(o.served), integer.FalseFirst(s.late, o.late))
 }
 
 // share assigns each action its slot.

@@ -4,9 +4,8 @@
 package review
 
 import (
-	"math/big"
-
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A LimitRule determines the limits that go with changed requests.
@@ -48,7 +47,10 @@ func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resour
 			limits = limits.Unset(res)
 			continue
 		case r == ProportionalLimits && requested && before.Amount(res) > 0 && request != before.Amount(res):
-			limit = Rounded(res, proportion(limit, request, before.Amount(res)))
+			if scaled, capped := integer.ScaledUp(limit, request, before.Amount(res)); !capped {
+				limit = scaled
+			}
+			limit = Rounded(res, limit)
 		}
 		if requested {
 			limit = max(limit, request)
@@ -56,17 +58,6 @@ func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resour
 		limits = limits.Set(res, limit)
 	}
 	return limits
-}
-
-// proportion returns v × to / from, rounded up.
-func proportion(v, to, from int64) int64 {
-	product := new(big.Int).Mul(big.NewInt(v), big.NewInt(to))
-	product.Add(product, big.NewInt(from-1))
-	product.Quo(product, big.NewInt(from))
-	if !product.IsInt64() {
-		return v
-	}
-	return product.Int64()
 }
 
 // Rounded returns the request for a recommended amount: memory is rounded up to whole MiB, which people can read. CPU has whole millicores

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // A Kind is what a step does.
@@ -215,19 +217,9 @@ func (m *maker) needing() []*pod {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), falseFirst(b.Urgent, a.Urgent), cmp.Compare(a.Since, b.Since))
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), integer.FalseFirst(b.Urgent, a.Urgent), cmp.Compare(a.Since, b.Since))
 	})
 	return out
-}
-
-func falseFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // levels returns the pods with needs by priority, the highest first.

@@ -122,11 +122,7 @@ func unknownFields(raw map[string]any) error {
 			if slices.Contains(fields[where], name) {
 				continue
 			}
-			meant := ""
-			if near := spelling.Nearest(name, fields[where]); near != "" {
-				meant = fmt.Sprintf(" (did you mean %s?)", near)
-			}
-			errs = append(errs, fmt.Errorf("unknown field %q in %s%s", name, path, meant))
+			errs = append(errs, fmt.Errorf("unknown field %q in %s%s", name, path, spelling.Hint(name, fields[where])))
 		}
 	}
 	look("the file", "the file", raw)

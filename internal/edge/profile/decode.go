@@ -143,14 +143,11 @@ func unknownField(path string) string {
 			elsewhere = append(elsewhere, known)
 		}
 	}
-	nearest := spelling.Nearest(field, siblings)
-	switch {
-	case nearest != "":
-		message += " (did you mean " + nearest + "?)"
-	case len(elsewhere) > 0:
-		message += " (did you mean " + strings.Join(elsewhere, " or ") + "?)"
+	hint := spelling.Hint(field, siblings)
+	if hint == "" && len(elsewhere) > 0 {
+		hint = " (did you mean " + strings.Join(elsewhere, " or ") + "?)"
 	}
-	return message
+	return message + hint
 }
 
 // elements matches the indices of lists in a path.

@@ -234,14 +234,9 @@ func unknownBase(base string) string {
 	for _, b := range recommend.Builtins() {
 		names = append(names, b.Name)
 	}
-	hint := ""
-	_, comparison := recommend.BacktestProfile(base)
-	nearest := spelling.Nearest(base, names)
-	switch {
-	case comparison:
+	hint := spelling.Hint(base, names)
+	if _, comparison := recommend.BacktestProfile(base); comparison {
 		hint = "; " + base + " is a comparison profile, which only podfit backtest has"
-	case nearest != "":
-		hint = " (did you mean " + nearest + "?)"
 	}
 	return fmt.Sprintf("spec.base must be one of %s, got %q%s", strings.Join(names, ", "), base, hint)
 }

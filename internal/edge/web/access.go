@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"podfit.dev/podfit/internal/core/overview"
 )
 
@@ -277,31 +279,26 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 	out := knownRights{viewer: known.viewer, asked: maps.Clone(known.asked), until: known.until}
 	out.viewer.Namespaces = maps.Clone(known.viewer.Namespaces)
 	var mu sync.Mutex
-	var workers sync.WaitGroup
+	var workers errgroup.Group
+	workers.SetLimit(askAtOnce)
 	var failures []error
-	todo := make(chan string)
-	for range min(askAtOnce, len(unknown)) {
-		workers.Go(func() {
-			for ns := range todo {
-				may, err := a.mayList(ctx, u, ns)
-				mu.Lock()
-				if err != nil {
-					failures = append(failures, err)
-				} else {
-					out.asked[ns] = true
-				}
-				if may {
-					out.viewer.Namespaces[ns] = true
-				}
-				mu.Unlock()
+	for _, ns := range unknown {
+		workers.Go(func() error {
+			may, err := a.mayList(ctx, u, ns)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failures = append(failures, err)
+			} else {
+				out.asked[ns] = true
 			}
+			if may {
+				out.viewer.Namespaces[ns] = true
+			}
+			return nil
 		})
 	}
-	for _, ns := range unknown {
-		todo <- ns
-	}
-	close(todo)
-	workers.Wait()
+	_ = workers.Wait() // errors are in failures
 	if len(failures) > 0 {
 		return out, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
 	}

@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/scalepoint"
@@ -160,10 +161,7 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 // gateOf returns the gate of the requests about the HPA of a workload. If no autoscaler targets the workload, the freezes of its namespace
 // and of the cluster count.
 func (s *Adjuster) gateOf(snapshot *cluster.Snapshot, w cluster.Workload) freeze.Gate {
-	a := cluster.Governing(snapshot.AutoscalersOf(w), s.startupBoost)
-	if a == nil {
-		a = cluster.Oldest(snapshot.AutoscalersOf(w))
-	}
+	a := cluster.Responsible(snapshot.AutoscalersOf(w), s.startupBoost)
 	if a == nil {
 		return freeze.NewGate(s.source, w.Namespace)
 	}
@@ -184,15 +182,7 @@ type hpaJob struct {
 func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []*hpaJob) {
 	ctx, cancel := context.WithTimeout(ctx, hpaTimeout)
 	defer cancel()
-	slices.SortStableFunc(jobs, func(x, y *hpaJob) int {
-		switch {
-		case x.isPreserved == y.isPreserved:
-			return 0
-		case x.isPreserved:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(jobs, func(x, y *hpaJob) int { return integer.FalseFirst(y.isPreserved, x.isPreserved) })
 	process.Each(maxWrites, jobs, func(j *hpaJob) {
 		if j.held && ctx.Err() == nil {
 			process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })

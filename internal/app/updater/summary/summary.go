@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -142,14 +143,8 @@ func mostFrequent(decisions []*decision.Decision) *decision.Decision {
 	for _, d := range decisions {
 		count[d.Reason.Code]++
 	}
-	attention := func(d *decision.Decision) int {
-		if d.Reason.Code.NeedsAttention() {
-			return 1
-		}
-		return 0
-	}
 	return slices.MinFunc(decisions, func(a, b *decision.Decision) int {
-		return cmp.Or(cmp.Compare(count[b.Reason.Code], count[a.Reason.Code]), cmp.Compare(attention(b), attention(a)),
+		return cmp.Or(cmp.Compare(count[b.Reason.Code], count[a.Reason.Code]), integer.FalseFirst(b.Reason.Code.NeedsAttention(), a.Reason.Code.NeedsAttention()),
 			cmp.Compare(a.Reason.Code, b.Reason.Code), a.Pod.Key.Compare(b.Pod.Key))
 	})
 }

@@ -416,25 +416,7 @@ func (t *text) advice(all []explanation.Advice) {
 
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
-	const ending = ` \`
-	t.lines(terminal.Layout{Hanging: indent + 4, Separator: " ", Ending: ending, Width: t.width, Last: t.width - len(ending)}, terminal.Pad("", indent+2), arguments(s))
-}
-
-// arguments splits a command at the spaces outside of quotes.
-func arguments(s string) []string {
-	var out []string
-	var word strings.Builder
-	isQuoted := false
-	for _, r := range s {
-		if r == '\'' {
-			isQuoted = !isQuoted
-		}
-		if r == ' ' && !isQuoted {
-			out = append(out, word.String())
-			word.Reset()
-			continue
-		}
-		word.WriteRune(r)
+	for _, line := range terminal.Command(terminal.Pad("", indent+2), s, indent+4, t.width) {
+		t.line(line)
 	}
-	return append(out, word.String())
 }

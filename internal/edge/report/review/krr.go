@@ -39,21 +39,21 @@ type krrStrategy struct {
 }
 
 type krrScan struct {
-	Object      krrObject      `json:"object"`
-	Recommended krrRecommended `json:"recommended"`
-	Severity    string         `json:"severity"`
+	Object      krrObject         `json:"object"`
+	Recommended krrSize[krrValue] `json:"recommended"`
+	Severity    string            `json:"severity"`
 }
 
 type krrObject struct {
-	Cluster     *string        `json:"cluster"`
-	Name        string         `json:"name"`
-	Container   string         `json:"container"`
-	Pods        []krrPod       `json:"pods"`
-	HPA         any            `json:"hpa"`
-	Namespace   string         `json:"namespace"`
-	Kind        string         `json:"kind"`
-	Allocations krrAllocations `json:"allocations"`
-	Warnings    []string       `json:"warnings"`
+	Cluster     *string      `json:"cluster"`
+	Name        string       `json:"name"`
+	Container   string       `json:"container"`
+	Pods        []krrPod     `json:"pods"`
+	HPA         any          `json:"hpa"`
+	Namespace   string       `json:"namespace"`
+	Kind        string       `json:"kind"`
+	Allocations krrSize[any] `json:"allocations"`
+	Warnings    []string     `json:"warnings"`
 }
 
 type krrPod struct {
@@ -61,26 +61,15 @@ type krrPod struct {
 	Deleted bool   `json:"deleted"`
 }
 
-type krrAmounts struct {
-	CPU    any `json:"cpu"`
-	Memory any `json:"memory"`
+type krrPair[T any] struct {
+	CPU    T `json:"cpu"`
+	Memory T `json:"memory"`
 }
 
-type krrAllocations struct {
-	Requests krrAmounts `json:"requests"`
-	Limits   krrAmounts `json:"limits"`
-	Info     krrAmounts `json:"info"`
-}
-
-type krrRecommended struct {
-	Requests krrValues  `json:"requests"`
-	Limits   krrValues  `json:"limits"`
-	Info     krrAmounts `json:"info"`
-}
-
-type krrValues struct {
-	CPU    krrValue `json:"cpu"`
-	Memory krrValue `json:"memory"`
+type krrSize[T any] struct {
+	Requests krrPair[T]   `json:"requests"`
+	Limits   krrPair[T]   `json:"limits"`
+	Info     krrPair[any] `json:"info"`
 }
 
 type krrValue struct {
@@ -120,7 +109,7 @@ func (p *printer) krrJSON() {
 func (c *content) krrScan(row *core.Row) krrScan {
 	scan := krrScan{Object: krrObject{
 		Name: row.Workload.Name, Container: row.Container, Namespace: row.Workload.Namespace, Kind: row.Workload.Kind, Pods: []krrPod{}, Warnings: []string{},
-		Allocations: krrAllocations{Requests: krrAllocated(row.Requests), Limits: krrAllocated(row.Limits)},
+		Allocations: krrSize[any]{Requests: krrAllocated(row.Requests), Limits: krrAllocated(row.Limits)},
 	}}
 	if c.Cluster != "" {
 		scan.Object.Cluster = &c.Cluster
@@ -136,14 +125,14 @@ func (c *content) krrScan(row *core.Row) krrScan {
 	}
 	scan.Severity = krrSeverity(scan.Recommended)
 	if row.Confidence == core.None {
-		scan.Recommended.Info = krrAmounts{CPU: plain(row.Lack()), Memory: plain(row.Lack())}
+		scan.Recommended.Info = krrPair[any]{CPU: plain(row.Lack()), Memory: plain(row.Lack())}
 		scan.Object.Warnings = append(scan.Object.Warnings, "NoPrometheusPods")
 	}
 	return scan
 }
 
 // krrSeverity returns the worst severity of a recommendation.
-func krrSeverity(r krrRecommended) string {
+func krrSeverity(r krrSize[krrValue]) string {
 	all := []string{r.Requests.CPU.Severity, r.Requests.Memory.Severity, r.Limits.CPU.Severity, r.Limits.Memory.Severity}
 	for _, s := range krrSeverities {
 		for _, of := range all {
@@ -155,8 +144,8 @@ func krrSeverity(r krrRecommended) string {
 	return "UNKNOWN"
 }
 
-func krrAllocated(r cluster.Resources) krrAmounts {
-	return krrAmounts{CPU: krrNumber(r, cluster.CPU), Memory: krrNumber(r, cluster.Memory)}
+func krrAllocated(r cluster.Resources) krrPair[any] {
+	return krrPair[any]{CPU: krrNumber(r, cluster.CPU), Memory: krrNumber(r, cluster.Memory)}
 }
 
 // krrNumber returns cores or bytes, nil if the amount is not set.
@@ -173,14 +162,14 @@ func krrUnknowable(row *core.Row, res cluster.Resource) bool {
 	return row.Confidence == core.None || row.OnlyShown(res)
 }
 
-func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrValues {
+func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrPair[krrValue] {
 	value := func(res cluster.Resource) krrValue {
 		if krrUnknowable(row, res) {
 			return krrValue{Value: krrUnknown, Severity: "UNKNOWN"}
 		}
 		return krrValue{Value: krrNumber(after, res), Severity: krrDifference(before, after, res)}
 	}
-	return krrValues{CPU: value(cluster.CPU), Memory: value(cluster.Memory)}
+	return krrPair[krrValue]{CPU: value(cluster.CPU), Memory: value(cluster.Memory)}
 }
 
 // krrDifference returns KRR's severity of a difference.

@@ -7,6 +7,7 @@ package terminal
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -73,6 +74,17 @@ func (l Layout) Lines(start string, words []string) (out []string) {
 		}
 	}
 	return append(out, current)
+}
+
+// shellWord matches a word of a command, with quoted blanks.
+var shellWord = regexp.MustCompile(`(?:[^\s'"\\]+|\\.|'[^']*'|"[^"]*"|['"\\])+`)
+
+// Command returns the lines of a command, so that it can be copied: it is broken only between words, and all lines but the last end with a
+// backslash. The first line begins with start, and the others have an indent.
+func Command(start, command string, hanging, width int) []string {
+	const ending = ` \`
+	l := Layout{Hanging: hanging, Separator: " ", Ending: ending, Width: width, Last: width - len(ending)}
+	return l.Lines(start, shellWord.FindAllString(command, -1))
 }
 
 // Plain returns a name without characters that a terminal or a table would interpret.
