@@ -15,7 +15,6 @@ import (
 	_ "time/tzdata" // a minimal machine has no time zones
 	"unicode/utf8"
 
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/recommend"

@@ -58,8 +58,8 @@ type Change struct {
 type Book map[Change]record
 
 type record struct {
-	count int
-	until time.Time
+	count, successes int
+	until            time.Time
 }
 
 // Key returns the name of podfit's autoscaler of a workload.
@@ -119,11 +119,19 @@ func decide(now time.Time, n *Namespace, a *cluster.Autoscaler, covered bool) (a
 	return "", ""
 }
 
-// Tried records an attempt, and returns how often the same write was tried in the last hours.
-func (b Book) Tried(now time.Time, c *Change) int {
-	n := min(b[c.id()].count+1, attempt.MaxCount)
-	b[c.id()] = record{n, now.Add(attempt.Doubled(firstBackoff, lastBackoff, n))}
-	return n
+// Tried records an attempt, and returns how often the same write succeeded in the last hours.
+func (b Book) Tried(now time.Time, c *Change, succeeded bool) int {
+	if c.Act == "end" { // if the label returns, the record of its end must not stay for the back-off of earlier updates
+		maps.DeleteFunc(b, func(o Change, _ record) bool { return o.Act == "update" && o.Target == c.Target })
+	}
+	r := b[c.id()]
+	if succeeded {
+		r.successes = min(r.successes+1, attempt.MaxCount)
+	}
+	r.count = min(r.count+1, attempt.MaxCount)
+	r.until = now.Add(attempt.Doubled(firstBackoff, lastBackoff, r.count))
+	b[c.id()] = r
+	return r.successes
 }
 
 // id returns what the attempts of a write have in common.

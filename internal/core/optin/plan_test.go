@@ -143,7 +143,7 @@ func TestPlan_manyWorkloads_areBounded(t *testing.T) {
 			t.Fatalf("%d writes in a pass", len(due))
 		}
 		for i := range due {
-			b.Tried(now, &due[i])
+			b.Tried(now, &due[i], true)
 			have = append(have, written(&due[i], time.Time{}))
 		}
 		workloads[pass].Name = fmt.Sprintf("a%04d", pass)
@@ -164,7 +164,7 @@ func TestPlan_writeWithoutEffect_isRepeatedEverLaterUpToOncePerHour(t *testing.T
 	for minute := range 8 * 60 {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		if due := b.Plan(now, on, workloads, nil); len(due) > 0 {
-			b.Tried(now, &due[0])
+			b.Tried(now, &due[0], true)
 			times = append(times, minute)
 		}
 	}
@@ -176,7 +176,7 @@ func TestPlan_writeWithoutEffect_isRepeatedEverLaterUpToOncePerHour(t *testing.T
 		t.Error("a write of another setting waits")
 	}
 	later := noon.Add(20 * time.Hour)
-	if due := b.Plan(later, on, workloads, nil); len(due) != 1 || b.Tried(later, &due[0]) != 1 || len(b) != 1 {
+	if due := b.Plan(later, on, workloads, nil); len(due) != 1 || b.Tried(later, &due[0], true) != 1 || len(b) != 1 {
 		t.Errorf("an old attempt is remembered; %d are", len(b))
 	}
 }
@@ -273,4 +273,42 @@ func TestPlan_anyCluster_convergesAndLeavesAutoscalersOfPersonsAlone(t *testing.
 			}
 		}
 	})
+}
+
+// A label that flaps must not take the grace period of ten minutes.
+func TestPlan_labelFlaps_VPAIsDeletedOnlyTenMinutesAfterTheLastRemoval(t *testing.T) {
+	for period := 1; period <= 30; period++ {
+		for duty := 1; duty < period; duty++ {
+			b := Book{}
+			a := ours()
+			w := []cluster.Workload{deployment("shop", "web")}
+			offSince := time.Time{}
+			func() {
+				for minute := range 600 {
+					now := noon.Add(time.Duration(minute) * time.Minute)
+					n := Namespace{Name: "shop"}
+					if minute%period < duty {
+						n.On, n.Setting = true, setting(cluster.Off)
+						offSince = time.Time{}
+					} else if offSince.IsZero() {
+						offSince = now
+					}
+					for _, c := range b.Plan(now, named(n), w, []*cluster.Autoscaler{a}) {
+						b.Tried(now, &c, true)
+						switch c.Act {
+						case "update":
+							a = written(&c, time.Time{})
+						case "end":
+							a.OptInEnded = now
+						case "delete":
+							if now.Sub(offSince) < grace {
+								t.Errorf("period %d duty %d: deleted at minute %d, %v after the removal", period, duty, minute, now.Sub(offSince))
+							}
+							return
+						}
+					}
+				}
+			}()
+		}
+	}
 }

@@ -46,14 +46,14 @@ type Loop struct {
 }
 
 // Pass reads, plans and writes. It does nothing unless all of the cluster is known: what is missing would look deleted.
-func (l *Loop) Pass(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, 50*time.Second) // what is left is written in the next pass
+func (l *Loop) Pass(term context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(term, 50*time.Second) // what is left is written in the next pass
 	defer cancel()
 	if len(l.World.Stale(now)) > 0 {
 		return
 	}
 	all, err := l.Client.Namespaces(ctx)
-	if err != nil && !l.failing && ctx.Err() == nil {
+	if err != nil && !l.failing && term.Err() == nil {
 		l.Log.Warn("VPAs of namespaces that opt in are not maintained", slog.Any("error", err), slog.String("remedy",
 			"kubectl apply -f deploy/rights/namespace-opt-in/namespace-opt-in.yaml (rights.namespaceOptIn=true in the chart), or set --namespace-opt-in=false"))
 	}
@@ -75,6 +75,9 @@ func (l *Loop) Pass(ctx context.Context, now time.Time) {
 	var workloads []cluster.Workload
 	for _, kind := range optin.Kinds {
 		for _, w := range l.World.Workloads(kind[0], kind[1], "") {
+			if !served[w.Namespace].On {
+				continue
+			}
 			if problem, known := l.World.TargetProblem(&cluster.Autoscaler{Target: w}); known && problem == "" {
 				workloads = append(workloads, w)
 			}
@@ -89,16 +92,17 @@ func (l *Loop) Pass(ctx context.Context, now time.Time) {
 
 // write sends a change and reports its outcome. In a dry run, it only reports it.
 func (l *Loop) write(ctx context.Context, now time.Time, c *optin.Change) {
-	n := l.Book.Tried(now, c)
 	log := l.Log.With(slog.String("action", c.Act), slog.String("vpa", optin.Key(c.Target).String()), slog.String("workload", c.Target.String()), slog.String("reason", c.Reason))
 	if l.DryRun {
+		l.Book.Tried(now, c, false)
 		log.Info("Would write a VPA of a namespace that opts in")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	outcome := "done"
-	switch err := l.Client.Write(ctx, now, c); {
+	err := l.Client.Write(ctx, now, c)
+	switch n := l.Book.Tried(now, c, err == nil); {
 	case err != nil:
 		outcome = "failed"
 		log.Warn("Cannot write a VPA of a namespace that opts in; podfit tries again after a back-off of up to an hour", slog.String("error", kube.Answer(err)))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type fakeCluster struct {
 	err         error // of writes
 	lost        bool  // writes are done, and have no effect
 	sent        []string
+	asked       []string // namespaces of the workloads whose owners were looked up, each of which may be a request
 }
 
 func newCluster() *fakeCluster {
@@ -58,6 +60,7 @@ func (f *fakeCluster) Autoscalers() (out []*cluster.Autoscaler) {
 }
 
 func (f *fakeCluster) TargetProblem(a *cluster.Autoscaler) (string, bool) {
+	f.asked = append(f.asked, a.Target.Namespace)
 	if f.nested[a.Target] {
 		return "has a parent", true
 	}
@@ -153,6 +156,14 @@ func TestLoop_lifeOfTheLabel_isFollowedAcrossRestarts(t *testing.T) {
 	}
 }
 
+func TestLoop_namespaceDoesNotOptIn_ownersAreNotLookedUp(t *testing.T) {
+	b := newBench(t)
+	b.pass(1)
+	if slices.Contains(b.asked, "bank") || !slices.Contains(b.asked, "shop") {
+		t.Errorf("asked about %q", b.asked)
+	}
+}
+
 func TestLoop_workloadHasAnOwner_getsNoAutoscaler(t *testing.T) {
 	b := newBench(t)
 	b.nested[b.workloads[0]] = true
@@ -219,4 +230,36 @@ func TestLoop_dryRun_saysWhatItWouldWrite(t *testing.T) {
 	if n := strings.Count(b.log.String(), "Would write"); n != 2 || !strings.Contains(b.log.String(), "action=create vpa="+webVPA) {
 		t.Errorf("logged %d times:\n%s", n, b.log.String())
 	}
+}
+
+func TestLoop_writeSucceedsAfterFailures_noOtherClientIsBlamed(t *testing.T) {
+	b := newBench(t)
+	b.workloads = b.workloads[:1]
+	b.err = errors.New("timeout")
+	b.pass(20)
+	b.err = nil
+	b.log.Reset()
+	b.want("writes", b.pass(20), "create "+webVPA)
+	if strings.Contains(b.log.String(), "another client") {
+		t.Errorf("log:\n%s", b.log.String())
+	}
+}
+
+// slowList is a client whose list of namespaces takes longer than a pass.
+type slowList struct{ *fakeCluster }
+
+func (slowList) Namespaces(ctx context.Context) ([]optin.Namespace, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestLoop_namespacesAreNotReadInTime_isReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.loop.Client = slowList{b.fakeCluster}
+		b.pass(3)
+		if n := strings.Count(b.log.String(), "are not maintained"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, b.log.String())
+		}
+	})
 }

@@ -64,7 +64,7 @@ var modes = map[string]cluster.Mode{
 func namespace(m *metav1.PartialObjectMetadata) optin.Namespace {
 	out := optin.Namespace{Name: m.Name}
 	check := func(valid bool, name, value, want string) {
-		if !valid {
+		if !valid && out.Problem == "" { // the first one, so that it is logged once
 			out.Problem = fmt.Sprintf("%s is %.40q; set %s", name, value, want)
 		}
 	}
@@ -83,16 +83,19 @@ func namespace(m *metav1.PartialObjectMetadata) optin.Namespace {
 	out.Profile = cmp.Or(m.Annotations["podfit.dev/profile"], "default")
 	check(len(validation.IsDNS1123Subdomain(out.Profile)) == 0, "podfit.dev/profile", out.Profile, "the name of a built-in profile or of a SizingProfile")
 	out.Policy.Container = "*"
-	for name, to := range map[string]*cluster.Resources{"podfit.dev/min-allowed-": &out.Policy.MinAllowed, "podfit.dev/max-allowed-": &out.Policy.MaxAllowed} {
-		for _, res := range cluster.All {
-			text, set := m.Annotations[name+res.String()]
-			if !set {
-				continue
+	for _, res := range cluster.All {
+		least, most := "podfit.dev/min-allowed-"+res.String(), "podfit.dev/max-allowed-"+res.String()
+		bound := func(name string, to *cluster.Resources) {
+			if text, set := m.Annotations[name]; set {
+				q, err := kube.ParseQuantity(text)
+				*to = to.Set(res, kube.Amount(res, q))
+				check(err == nil && to.Amount(res) > 0, name, text, "a quantity above 0, such as 100m or 256Mi")
 			}
-			q, err := kube.ParseQuantity(text)
-			*to = to.Set(res, kube.Amount(res, q))
-			check(err == nil && to.Amount(res) > 0, name+res.String(), text, "a quantity above 0, such as 100m or 256Mi")
 		}
+		bound(least, &out.Policy.MinAllowed)
+		bound(most, &out.Policy.MaxAllowed)
+		highest, bounded := out.Policy.MaxAllowed.Get(res)
+		check(!bounded || highest >= out.Policy.MinAllowed.Amount(res), most, m.Annotations[most], "at least "+least)
 	}
 	return out
 }

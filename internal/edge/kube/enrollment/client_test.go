@@ -218,3 +218,23 @@ func TestNamespaces_dryRun_needNoRightToWrite(t *testing.T) {
 		t.Errorf("namespaces %+v, %v", all, err)
 	}
 }
+
+// Each change of the problem is logged, so it must not depend on the order of a map.
+func TestNamespace_severalInvalidValues_theProblemIsAlwaysTheSame(t *testing.T) {
+	m := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"podfit.dev/autoscale": "off"},
+		Annotations: map[string]string{"podfit.dev/min-allowed-cpu": "x", "podfit.dev/max-allowed-memory": "y"}}}
+	first := namespace(&m).Problem
+	for range 100 {
+		if again := namespace(&m).Problem; again != first {
+			t.Fatalf("first %s, then %s", first, again)
+		}
+	}
+}
+
+func TestNamespace_minimumAboveMaximum_isAProblem(t *testing.T) {
+	m := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"podfit.dev/autoscale": "off"},
+		Annotations: map[string]string{"podfit.dev/min-allowed-cpu": "2", "podfit.dev/max-allowed-cpu": "1"}}}
+	if got, want := namespace(&m).Problem, `podfit.dev/max-allowed-cpu is "1"; set at least podfit.dev/min-allowed-cpu`; got != want {
+		t.Errorf("problem %q, want %q", got, want)
+	}
+}
