@@ -81,7 +81,7 @@ func paletteOf(full image.Image) color.Palette {
 }
 
 // maxPicture bounds the size of a picture in the documentation, in bytes.
-const maxPicture = 120 << 10
+const maxPicture = 160 << 10
 
 // TestPictures_ofTheDocumentation_areOfEachWidthAndSmall checks the pictures in docs/pictures. With the address of the page of a demo that
 // keeps running in PAGE, and that folder in SCREENSHOTS, it makes them again: they show a cluster, and no invented data.
