@@ -39,7 +39,7 @@ func TestExplain_noArgument_listsWorkloadsThatNeedAttention(t *testing.T) {
 	s := newShop(t, 2)
 	s.namesake("pay", "till")
 	const till = "HIGH  pay/Deployment/till\n"
-	const why = "  Container app: killed for memory 1× since "
+	const why = "  Container app: killed for memory at least 1× since "
 	const explain = "    podfit explain deploy/till -n pay\n"
 	const cart = "MEDIUM  shop/Deployment/cart\n  Container app: CPU request 33 % below need; memory request 20 % below need\n    podfit explain deploy/cart -n shop\n"
 	got := s.text()

@@ -120,7 +120,7 @@ func TestEvidence_storedKillAndHours_areJudged(t *testing.T) {
 		}}
 		s := sourceOf(f)
 		row := s.State(t.Context()).Overview.Row("shop", "Deployment", "web", "")
-		if row == nil || row.Risk != review.SeverityHigh || !strings.Contains(row.Why, "killed for memory 1×") || row.Containers[0].Confidence != c.confidence {
+		if row == nil || row.Risk != review.SeverityHigh || !strings.Contains(row.Why, "killed for memory at least 1×") || row.Containers[0].Confidence != c.confidence {
 			t.Errorf("%s: row %+v", name, row)
 		}
 		stored, ok, _ := s.stored.peek()

@@ -41,7 +41,7 @@ func TestRecord_riskyContainer_hasAmountsFindingsAndMoney(t *testing.T) {
 	if len(got.Findings) != 2 || got.Findings[0].Since != "2026-11-01T11:00:00Z" || got.Findings[0].Share != nil || *got.Findings[1].Share != 0.333 {
 		t.Errorf("findings %+v", got.Findings)
 	}
-	if want := "killed for memory 2× since " + day(now.Add(-time.Hour), now) + "; CPU request 33 % below need; set the CPU target of HPA web to 80 %"; got.Why != want {
+	if want := "killed for memory at least 2× since " + day(now.Add(-time.Hour), now) + "; CPU request 33 % below need; set the CPU target of HPA web to 80 %"; got.Why != want {
 		t.Errorf("why %q, want %q", got.Why, want)
 	}
 	if r.Record(now, &Prices{}).MoneyMonth != nil {

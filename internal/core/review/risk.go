@@ -70,7 +70,7 @@ func (k FindingKind) String() string {
 func (f *Finding) Text(now time.Time) string {
 	switch f.Kind {
 	case Killed:
-		return fmt.Sprintf("killed for memory %d× since %s", f.Count, day(f.Since, now))
+		return fmt.Sprintf("killed for memory at least %d× since %s", f.Count, day(f.Since, now))
 	case NearLimit:
 		return fmt.Sprintf("peak %.0f %% of its limit on %s", 100*f.Share, wording.Count(f.Count, "day"))
 	case Throttling:
