@@ -282,9 +282,9 @@ func (c chartView) LimitOutside() string {
 // minimumSpan is the shortest time that a chart shows, in seconds.
 const minimumSpan = 6 * 3600
 
-// image returns an empty chart with values from x0 to x1 and from 0 to top.
+// image returns an empty chart with values from x0 to x1 and from 0 to top. It is as large as on a usual screen, where two are side by side.
 func (c *chartView) image(label string, x0, x1, top float64) *chart.Image {
-	return chart.New(1160, 230, c.Class, c.Title+": "+label, chart.Frame{Left: 48, Top: 14, Width: 1100, Height: 192, X0: x0, X1: x1, Y1: top})
+	return chart.New(580, 230, c.Class, c.Title+": "+label, chart.Frame{Left: 48, Top: 14, Width: 520, Height: 192, X0: x0, X1: x1, Y1: top})
 }
 
 func (c *chartView) drawPeaks() template.HTML {
@@ -345,7 +345,7 @@ func (c *chartView) drawHistogram() template.HTML {
 		most = max(most, b.Share)
 	}
 	m := c.image("histogram of usage, with request and limit", 0, d.Top, most*1.05)
-	m.Grid(chart.Ticks(0, d.Top, 8), nil, chart.Number, nil)
+	m.Grid(chart.Ticks(0, d.Top, 6), chart.Ticks(0, m.Y1, 3), chart.Number, wording.Percent)
 	if d.Lower != nil && d.Upper != nil {
 		m.Box("band", *d.Lower, *d.Upper, 0, m.Y1)
 	}
