@@ -109,7 +109,6 @@ func TestPage_podsOfOtherNamespace_areNamedOnlyToThoseWhoMayListThem(t *testing.
 		"one namespace, the other one excluded": {shopOnly, shopOnly, []string{"--web-exclude-namespaces=ban*"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBankNextToShop(t)
 			url := reviewing(t, s, map[string][]string{"verticalpodautoscalers": tt.vpas, "pods": tt.pods})
 			root := servePage(t, url, append(tt.flags, "--web-auth=token")...)

@@ -109,7 +109,7 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 			}
 			praise := []string{"No risk is known.", "need no change", "There is nothing to change."}
 			said := slices.ContainsFunc(praise, func(text string) bool { return strings.Contains(body, text) })
-			if reason := strings.Contains(body, "Not judged yet: its stored usage could not be read."); reason != (want == unknown) || reason && said {
+			if reason := strings.Contains(body, "ot judged yet: its stored usage could not be read."); reason != (want == unknown) || reason && said {
 				t.Errorf("%s, %s: it says that the workload is not judged: %v, and praises it: %v", who, name, reason, said)
 			}
 		}
