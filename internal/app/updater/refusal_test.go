@@ -136,6 +136,7 @@ func (s *fakeAPIServer) work(t *testing.T, d time.Duration) *updater {
 		u.pass(t.Context(), time.Now())
 		time.Sleep(s.config.Interval)
 	}
+	synctest.Wait() // the server may still count a request that the client has given up
 	return u
 }
 
