@@ -15,7 +15,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
-	"podfit.dev/podfit/internal/contract"
+	"podfit.dev/podfit/test/contract"
 )
 
 // changesNoBehaviour are podfit's own flags for which the switch --compatibility needs no value, with the reason.

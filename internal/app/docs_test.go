@@ -20,8 +20,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender"
 	"podfit.dev/podfit/internal/app/updater"
-	"podfit.dev/podfit/internal/contract"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/contract"
 )
 
 var update = flag.Bool("update", false, "write the generated documentation")

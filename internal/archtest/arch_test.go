@@ -72,7 +72,7 @@ var below = map[string][]string{
 	"look":          {},
 	"api":           {},
 	"deploy":        {},
-	"contract":      {},
+	"test":          {"compatibility"},
 }
 
 // impure lists the packages of the standard library that the core must not import, because they wait, do I/O, depend on the clock or on
@@ -87,6 +87,9 @@ var never = []string{
 	"k8s.io/autoscaler", "k8s.io/kubernetes", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
 	module + "/localcluster", module + "/test", module + "/tools",
 }
+
+// support lists the packages of test/ that only serve the tests of this module, and are part of it.
+var support = []string{module + "/test/contract", module + "/test/rowtest", module + "/test/transcript"}
 
 // under reports whether an import path is one of the given ones or below it.
 func under(path string, roots []string) bool {
@@ -114,7 +117,7 @@ func violations(all []pkg) (out []string) {
 		}
 		for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
 			switch to := layer(i); {
-			case under(i, never):
+			case under(i, never) && !under(i, support):
 				out = append(out, fmt.Sprintf("a test of %s imports %s, which is allowed only in other modules", p.ImportPath, i))
 			case to != from && from != "app" && (to == "app" || strings.HasPrefix(to, "job/")):
 				out = append(out, fmt.Sprintf("a test of %s imports %s, which only tests of app and of other modules may do", p.ImportPath, i))
@@ -203,14 +206,14 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		{"/internal/edge/webhook", module + "/internal/app", "edge may import [core api spelling look]"},
 		{"/internal/edge/webhook", module + "/internal/app/updater", "edge may import [core api spelling look]"},
 		{"/internal/edge/webhook", module + "/internal/app/process", "edge may import [core api spelling look]"},
-		{"/internal/app", module + "/internal/contract", "app may import [job process edge deploy spelling compatibility]"},
+		{"/internal/app", module + "/test/contract", "podfit must not link it"},
 		{"/internal/app/recommender", module + "/internal/app/updater", "jobs do not import each other"},
 		{"/internal/app/updater", module + "/internal/app/recommender/history", "jobs do not import each other"},
 		{"/internal/app/recommender", module + "/internal/app/updater/freeze", "jobs do not import each other"},
 		{"/internal/app/recommender", module + "/internal/app", "job may import [process edge core api spelling compatibility]"},
 		{"/internal/app/process", module + "/internal/app", "process may import [edge spelling compatibility]"},
 		{"/internal/app/process", module + "/internal/app/updater", "process may import [edge spelling compatibility]"},
-		{"/internal/contract", module + "/internal/app/updater", "contract may import []"},
+		{"/test/contract", module + "/internal/app/updater", "test may import [compatibility]"},
 		{"", module + "/internal/app/updater", "main may import [app]"},
 		{"", module + "/internal/app/process", "main may import [app]"},
 		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "podfit must not link it"},

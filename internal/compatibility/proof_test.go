@@ -153,11 +153,11 @@ func (h home) has(t *testing.T, part string) bool {
 	return false
 }
 
-// allTests returns the files of all tests in internal/ and test/differential, by name.
+// allTests returns the files of all tests in internal/, test/contract and test/differential, by name.
 func allTests(t *testing.T) map[string]home {
 	t.Helper()
 	tests := map[string]home{}
-	for _, root := range []string{"../../test/differential", ".."} {
+	for _, root := range []string{"../../test/contract", "../../test/differential", ".."} {
 		if err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podfit.dev/podfit/internal/contract"
+	"podfit.dev/podfit/test/contract"
 	"podfit.dev/podfit/test/e2e/bed"
 )
 

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/compatibility/rowtest"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/rowtest"
 )
 
 // as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.

@@ -16,11 +16,11 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
-	"podfit.dev/podfit/internal/compatibility/rowtest"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/rowtest"
 )
 
 // as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.

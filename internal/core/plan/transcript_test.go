@@ -25,7 +25,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/room"
-	"podfit.dev/podfit/internal/transcript"
+	"podfit.dev/podfit/test/transcript"
 )
 
 // script is the state of a transcript (see package transcript). The commands:

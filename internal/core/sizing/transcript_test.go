@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/transcript"
+	"podfit.dev/podfit/test/transcript"
 )
 
 // scene is the state of a transcript (see package transcript). The commands:

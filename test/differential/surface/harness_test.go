@@ -28,7 +28,7 @@ import (
 	"k8s.io/component-base/config"
 	"k8s.io/component-base/config/options"
 
-	"podfit.dev/podfit/internal/contract"
+	"podfit.dev/podfit/test/contract"
 )
 
 // componentVariable is the environment variable that makes a process of this test report one of upstream's components.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app"
-	"podfit.dev/podfit/internal/contract"
+	"podfit.dev/podfit/test/contract"
 )
 
 func podfit(t *testing.T, name string) *pflag.FlagSet {
@@ -127,7 +127,7 @@ func TestFlags_values_areAcceptedAsUpstream(t *testing.T) {
 	t.Logf("%d values compared", compared)
 }
 
-// The tables in internal/contract equal upstream's flags and metrics. Tests of podfit compare podfit with these tables.
+// The tables in test/contract equal upstream's flags and metrics. Tests of podfit compare podfit with these tables.
 func TestContract_data_equalsUpstream(t *testing.T) {
 	for name, part := range parts {
 		c, ours := upstream(t, name), podfit(t, name)

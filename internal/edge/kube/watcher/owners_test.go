@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/scale"
-	"podfit.dev/podfit/internal/transcript"
+	"podfit.dev/podfit/test/transcript"
 )
 
 // The commands of the transcripts in testdata/owners:

@@ -40,7 +40,7 @@ func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | `rights.%s` | %s%s |\n", name, camelCase(name), of, inWords(granted(t, decode(t, folder+"/*.yaml"))[account]))
 	}
-	const begin, end = "<!-- rights: written by go test ./internal/contract -update -->\n", "<!-- end of rights -->"
+	const begin, end = "<!-- rights: written by go test ./test/contract -update -->\n", "<!-- end of rights -->"
 	const page = "../../docs/scope.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the rights in %s are not those of deploy/; run go test ./internal/contract -update:\n%s", page, want)
+		t.Fatalf("the rights in %s are not those of deploy/; run go test ./test/contract -update:\n%s", page, want)
 	}
 	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
