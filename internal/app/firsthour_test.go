@@ -48,7 +48,7 @@ func TestMain_severalMistakes_areListedAtOnce(t *testing.T) {
 			"podfit: the call has 6 mistakes:",
 			"  --prometheus requires --namespace NAME or --all-namespaces",
 			`  --prometheus must be a URL such as http://localhost:9090, got "localhost:9090" (did you mean http://localhost:9090?)`,
-			`  --recommenders: unknown profile "magic"; `,
+			`  --recommenders: there is no profile "magic"; `,
 			"  --recommenders lists magic twice",
 			"  --parallel must be at least 1, got 0",
 			`  --learning must be a number of whole days such as 2d, at least 1d, got "5h"`,

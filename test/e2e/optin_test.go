@@ -64,7 +64,7 @@ func TestNamespaceOptIn_lifeOfTheLabel_VPAsFollow(t *testing.T) {
 	p.label("initial")
 	p.eventually("the mode follows the label", time.Minute, p.maintains("cronjob-report Initial", "deployment-web Initial"))
 	p.label("nonsense")
-	p.waitForLog(p.recommender, "stay as they are", "namespace="+p.ns, "nonsense")
+	p.waitForLog(p.recommender, "leaves its VPAs as they are", "namespace="+p.ns, "nonsense")
 	p.always("an invalid label changes nothing", 11*time.Second, p.maintains("cronjob-report Initial", "deployment-web Initial"))
 
 	p.label("recreate")
@@ -118,7 +118,7 @@ func TestNamespaceOptIn_lifeOfTheLabel_VPAsFollow(t *testing.T) {
 		}
 		return nil
 	})
-	if log := standby.Tail(1000); strings.Contains(log, "Cannot write a VPA") {
+	if log := standby.Tail(1000); strings.Contains(log, "Cannot write the VPA") {
 		t.Errorf("writes failed:\n%s", log)
 	}
 	p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + p.ns + "}}") // which the end of the test deletes
@@ -137,7 +137,7 @@ func TestNamespaceOptIn_noRight_isLoggedOnceAndPolicyHolds(t *testing.T) {
 		p.recommender.Kill()
 		p.recommendBy(recommender())
 	})
-	const missing = "no right to create verticalpodautoscalers.autoscaling.k8s.io"
+	const missing = "the service account of the recommender may not create VPAs"
 	p.waitForLog(p.recommender, missing, "kubectl apply -f deploy/rights/namespace-opt-in/namespace-opt-in.yaml")
 	p.always("it is logged once, and nothing is created", 16*time.Second, func(ctx context.Context) error {
 		if n := strings.Count(p.recommender.Tail(1000), missing); n != 1 {

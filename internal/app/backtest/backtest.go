@@ -291,7 +291,7 @@ func (c *Config) validateRecommenders() error {
 		}
 		if _, ok := recommend.BacktestProfile(n); !ok && !isFile(n) {
 			names := profileNames()
-			errs = append(errs, fmt.Errorf("--recommenders: unknown profile %q%s; known profiles are %s, and paths of YAML files that contain a SizingProfile", n, spelling.Hint(n, names), strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("--recommenders: there is no profile %q%s; use one of %s, or the path of a YAML file with a SizingProfile", n, spelling.Hint(n, names), strings.Join(names, ", ")))
 		}
 	}
 	return errors.Join(errs...)

@@ -130,7 +130,7 @@ func TestRecommend_statusOfVPAs_printsRiskAndWaste(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 workloads, 6 pods, 3 nodes", "1 workload is at risk.", "AT RISK", "shop/deploy/cart", "500m → 633m ▲", "1.0Gi → 1.25Gi ▲", "killed for memory at least 3×",
-		"WASTE", "ml/deploy/feature-store", "3 → 650m", "8.0Gi → 2.0Gi", "1 container without a number (--sort name lists them)", "this creates them: kubectl label namespace web podfit.dev/autoscale=off",
+		"WASTE", "ml/deploy/feature-store", "3 → 650m", "8.0Gi → 2.0Gi", "1 container without a number (--sort name lists them)", "creates them: kubectl label namespace web podfit.dev/autoscale=off",
 	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is missing in\n%s", want, r.out)

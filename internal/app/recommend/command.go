@@ -235,7 +235,7 @@ func (j *job) check(s *scene) error {
 	for _, name := range c.Profiles {
 		if !s.catalog.Contains(&cluster.Autoscaler{Recommender: name}) {
 			names := builtinNames()
-			return process.UsageError{Err: fmt.Errorf("--profile: unknown profile %q%s; known profiles are %s, and the SizingProfiles of the cluster", name, spelling.Hint(name, names), strings.Join(names, ", "))}
+			return process.UsageError{Err: fmt.Errorf("--profile: there is no profile %q%s; use one of %s, or a SizingProfile of the cluster", name, spelling.Hint(name, names), strings.Join(names, ", "))}
 		}
 	}
 	return nil

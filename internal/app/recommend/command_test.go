@@ -32,7 +32,7 @@ func TestRecommend_wrongCall_namesAllMistakesAndExitCodeIs2(t *testing.T) {
 		"--history soon":                          {"--history must be a duration such as 12h or 14d"},
 		"--source metrics --for 15s":              {"--for must be at least 2m0s, because one reading of usage is no basis for a recommendation"},
 		"--profile a --profile a":                 {"--profile lists a twice"},
-		"--trace x --profile balancd":             {`unknown profile "balancd"`},
+		"--trace x --profile balancd":             {`there is no profile "balancd"`},
 		"--no-money --prices x":                   {"--no-money excludes --prices"},
 		"--prices x --opencost http://x":          {"--prices and --opencost cannot both be set"},
 		"--fail-saving -1":                        {"--fail-saving must be an amount of money of at least 0"},

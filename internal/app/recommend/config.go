@@ -238,7 +238,7 @@ func (c *Config) validateProfiles() error {
 		}
 		_, builtin := recommend.Builtin(n)
 		if !builtin && c.source() == sourceTrace {
-			return fmt.Errorf("--profile: unknown profile %q; known profiles are %s", n, strings.Join(builtinNames(), ", "))
+			return fmt.Errorf("--profile: there is no profile %q; use one of %s", n, strings.Join(builtinNames(), ", "))
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -211,7 +212,8 @@ func (s *scene) noteBare() {
 		}
 	}
 	if len(bare) > 0 && s.hasVPAs() {
-		s.notes = append(s.notes, "Some workloads have no VPA. If podfit runs with --namespace-opt-in, this creates them: kubectl label namespace "+strings.Join(bare[:min(len(bare), 5)], " ")+" podfit.dev/autoscale=off")
+		s.notes = append(s.notes, "In "+wording.Count(len(bare), "namespace")+", workloads have no VPA. If podfit runs with --namespace-opt-in, a label of a namespace creates them: kubectl label namespace "+
+			strings.Join(bare[:min(len(bare), 5)], " ")+" podfit.dev/autoscale=off")
 	}
 }
 

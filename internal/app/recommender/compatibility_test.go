@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
@@ -22,25 +21,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/test/rowtest"
 )
-
-// as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.
-func as(t *testing.T, args ...string) Config {
-	t.Helper()
-	c := Defaults()
-	fs := pflag.NewFlagSet("recommender", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(process.Dashes)
-	c.Flags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Compatibility.Apply(fs); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // write stores statuses in an API server, through the watches of the configuration, while do runs. It returns the types of the conditions that
 // an autoscaler has after it.
@@ -112,7 +92,7 @@ func TestCompatibility_findings_areConditionsOfEachValue(t *testing.T) {
 		want := rowtest.Outcomes{Podfit: c.condition + " true, RecommendationProvided true", Upstream: c.condition + " false, RecommendationProvided true"}
 		rowtest.Both(t, row, want, func(t *testing.T, args ...string) (got string) {
 			synctest.Test(t, func(t *testing.T) {
-				b, do := c.during(t, as(t, args...))
+				b, do := c.during(t, given(t, args...))
 				types := b.write(c.name, do)
 				got = fmt.Sprintf("%s %t, RecommendationProvided %t", c.condition, types[c.condition], types["RecommendationProvided"])
 			})
@@ -131,7 +111,7 @@ func TestCompatibility_capacityPlan_existsOnlyWithPodfit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, log := as(t, args...), slog.New(slog.DiscardHandler)
+			c, log := given(t, args...), slog.New(slog.DiscardHandler)
 			world := watcher.NewWorld(clients, c.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true}))
 			work, err := Work(&c, process.New(log, prometheus.NewRegistry()), clients, world)
 			if err != nil {

@@ -142,7 +142,7 @@ func TestCompatibility_casesOfUpstream_haveTheirOutcomeWithBothValues(t *testing
 			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
-					b.config = as(t, append([]string{"--compatibility=" + string(mode)}, c.flags...)...)
+					b.config = given(t, append([]string{"--compatibility=" + string(mode)}, c.flags...)...)
 					c.world(b)
 					b.during(15*time.Minute, func(after time.Duration) {
 						if c.step != nil {
@@ -163,7 +163,7 @@ func TestCompatibility_recommenderRestarts_boundsDoNotWidenWithBothValues(t *tes
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.config = as(t, "--compatibility="+string(mode))
+				b.config = given(t, "--compatibility="+string(mode))
 				b.use["app"] = cluster.Amounts(1000, 100<<20)
 				b.autoscale("web", b.deployment("web", 1, "app"))
 				b.run(10 * time.Minute)

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -22,24 +20,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/test/rowtest"
 )
-
-// as returns the configuration with the flags of a command line, and with what --compatibility makes of the others.
-func as(t *testing.T, args ...string) Config {
-	t.Helper()
-	c := Defaults()
-	fs := pflag.NewFlagSet("updater", pflag.ContinueOnError)
-	c.Flags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Compatibility.Apply(fs); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // The rows of the table of deviations that evictions or resizes show. A pass runs each minute for a while. The webhook does not size
 // replacements unless the situation says so.
@@ -196,7 +176,7 @@ func TestCompatibility_situations_haveTheOutcomeOfEachValue(t *testing.T) {
 		rowtest.Both(t, row, c.want, func(t *testing.T, args ...string) (got string) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newHostileCluster(c.mode)
-				y.config, y.admits = as(t, args...), false
+				y.config, y.admits = given(t, args...), false
 				if c.world != nil {
 					c.world(y)
 				}
@@ -248,11 +228,11 @@ func (y *hostileCluster) add(wanted int) {
 // Upstream's rules have no back-off, so early passes could evict a pod every second.
 func TestCompatibility_rulesOfUpstream_passesAreNotEarly(t *testing.T) {
 	for _, args := range [][]string{{"--updater-rules=upstream"}, {"--compatibility=upstream"}, {"--compatibility=upstream", "--early-passes"}} {
-		if c := as(t, args...); c.passesEarly() {
+		if c := given(t, args...); c.passesEarly() {
 			t.Errorf("%q: there are early passes", args)
 		}
 	}
-	if c := as(t); !c.passesEarly() {
+	if c := given(t); !c.passesEarly() {
 		t.Error("there are no early passes by default")
 	}
 }
@@ -265,7 +245,7 @@ func TestCompatibility_changesBetweenPasses_passesAreThoseOfEachValue(t *testing
 		var passes []time.Time
 		synctest.Test(t, func(t *testing.T) {
 			fake := newFakeCluster(cluster.Recreate)
-			fake.config = as(t, args...)
+			fake.config = given(t, args...)
 			s := &signals{fakeCluster: fake, early: make(chan struct{}, 1)}
 			u := updaterOf(fake, fake)
 			ctx, cancel := context.WithTimeout(t.Context(), duration)
@@ -299,7 +279,7 @@ func TestCompatibility_podsAreUpdated_conditionsAreThoseOfEachValue(t *testing.T
 	rowtest.Both(t, "progress of updates", want, func(t *testing.T, args ...string) (got string) {
 		synctest.Test(t, func(t *testing.T) {
 			fake := newFakeCluster(cluster.Recreate)
-			fake.config = as(t, args...)
+			fake.config = given(t, args...)
 			u := newTestUpdater(fake)
 			to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.Removed}}}
 			u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, fake.log)
@@ -322,7 +302,7 @@ func TestCompatibility_podIsOOMKilledAgainAndAgain_rescueIsThatOfEachValue(t *te
 	rowtest.Both(t, "OOM rescue", want, func(t *testing.T, args ...string) (got string) {
 		synctest.Test(t, func(t *testing.T) {
 			y := newCrashCluster(t, cluster.Recreate, 1)
-			y.config, y.desired = as(t, args...), 0
+			y.config, y.desired = given(t, args...), 0
 			y.during(time.Hour)
 			got = fmt.Sprintf("%d evictions, %d ready", y.removed["evict"], y.ready())
 		})
@@ -342,7 +322,7 @@ func TestCompatibility_resizesAreRefused_evictionsAreThoseOfEachValue(t *testing
 		rowtest.Both(t, row, c.want, func(t *testing.T, args ...string) (got string) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer(cluster.InPlaceOrRecreate, 10)
-				server.config, server.barren = as(t, args...), true
+				server.config, server.barren = given(t, args...), true
 				server.answer = func(verb string, _ *cluster.Pod) (int, string) {
 					if verb == "resize" {
 						return c.answer()
@@ -381,7 +361,7 @@ func TestCompatibility_replacementHasNoRoomNow_evictionsAreThoseOfEachValue(t *t
 	rowtest.Both(t, "full cluster", want, func(t *testing.T, args ...string) (got string) {
 		synctest.Test(t, func(t *testing.T) {
 			y := newFullCluster()
-			y.config, y.addsNodes = as(t, args...), false
+			y.config, y.addsNodes = given(t, args...), false
 			y.runFor(t, 20*time.Minute)
 			got = fmt.Sprintf("%d evictions, capacity is requested: %t", len(y.evicted), len(y.created) > 0)
 		})
@@ -396,7 +376,7 @@ func TestCompatibility_podMovesForRoom_moverIsThatOfEachValue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			y, full := newSurgeCluster(t, 2), nodeWithMovablePod("")
 			y.pods, y.autoscalers, y.nodes = full.pods, full.autoscalers, full.nodes
-			y.config = as(t, append(args, "--make-room=move", "--scheduler-resize-preemption=off")...)
+			y.config = given(t, append(args, "--make-room=move", "--scheduler-resize-preemption=off")...)
 			y.deployment.Workload = y.autoscalers[1].Target
 			c := &y.pods[0].Containers[0]
 			c.Applied = &cluster.Applied{Requests: c.Requests}
@@ -411,7 +391,7 @@ func TestCompatibility_podMovesForRoom_moverIsThatOfEachValue(t *testing.T) {
 
 // A flag that is given explicitly has precedence over the switch.
 func TestCompatibility_flagIsGiven_wins(t *testing.T) {
-	c := as(t, "--compatibility=upstream", "--updater-rules=podfit", "--oom-rescue=delete")
+	c := given(t, "--compatibility=upstream", "--updater-rules=podfit", "--oom-rescue=delete")
 	if c.budget().UpstreamRules || c.OOMRescue != rescueDelete || c.EarlyPasses || c.MakeRoom != "off" {
 		t.Errorf("given flags are overwritten, or others are not set: %+v", c)
 	}

@@ -33,6 +33,9 @@ func given(t *testing.T, args ...string) Config {
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Compatibility.Apply(fs); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}

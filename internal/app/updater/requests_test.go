@@ -78,7 +78,7 @@ func (f *countingAPI) update(t *testing.T, d time.Duration, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := as(t, append([]string{"--use-admission-controller-status=false"}, args...)...)
+	c := given(t, append([]string{"--use-admission-controller-status=false"}, args...)...)
 	log := slog.New(slog.DiscardHandler)
 	world := watcher.NewWorld(clients, c.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
 		Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(), Log: log}))

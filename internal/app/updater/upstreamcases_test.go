@@ -170,7 +170,7 @@ func TestCompatibility_casesOfUpstream_haveTheirOutcomeWithBothValues(t *testing
 				synctest.Test(t, func(t *testing.T) {
 					y := newHostileCluster(c.mode)
 					flags := append(strings.Fields(c.flags), "--feature-gates=InPlace=true,PerVPAConfig=true,CPUStartupBoost=true")
-					y.config = as(t, append([]string{"--compatibility=" + string(mode)}, flags...)...)
+					y.config = given(t, append([]string{"--compatibility=" + string(mode)}, flags...)...)
 					if c.world != nil {
 						c.world(y)
 					}
@@ -200,7 +200,7 @@ func TestCompatibility_disruptionBudgetAllowsSeven_areEvictedWithinThreePasses(t
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				y := newHostileCluster(cluster.Recreate)
-				y.config = as(t, "--compatibility="+string(mode))
+				y.config = given(t, "--compatibility="+string(mode))
 				for len(y.pods) < 10 {
 					p := *y.pods[0]
 					p.UID = fmt.Sprint(len(y.pods))

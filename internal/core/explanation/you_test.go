@@ -72,7 +72,7 @@ func TestExplain_recommendationIsTooYoungOrUnread_isNotJudgedAndNotUrged(t *test
 	}
 }
 
-func TestExplain_historyOfContainers_isThatOfTheLengthThatIsKept(t *testing.T) {
+func TestExplain_history_hasItsAgeAndTheLengthThatIsKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		span    time.Duration // of the samples
 		profile string

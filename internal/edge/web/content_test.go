@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
@@ -236,5 +237,19 @@ func TestPages_changeIsTooSmallToBeSeen_isNotShownAsOne(t *testing.T) {
 	contains(t, "overview", text, "Could be given back: nothing<")
 	if strings.Contains(text, "363 Mi → 363 Mi") || strings.Contains(text, "up to 1 node") {
 		t.Errorf("the overview shows a change or a node that is none:\n%s", text)
+	}
+}
+
+// While no node is ready and accepts pods, the capacity is 0, and requests are no share of it.
+func TestNodes_noNodeAcceptsPods_amountsAreNoShare(t *testing.T) {
+	source := webtest.Small()
+	o := &overview.Overview{At: webtest.Now, Totals: overview.Totals{Requested: cluster.Amounts(5000, 8<<30), Used: cluster.Amounts(2000, 4<<30), Capacity: cluster.Amounts(0, 0)}}
+	o.Pools = []capacity.Pool{{Name: "worker", Nodes: 3, Requested: o.Totals.Requested, Used: o.Totals.Used, Capacity: o.Totals.Capacity}}
+	source.Show(web.State{Overview: o})
+	for _, path := range []string{"/", "/nodes"} {
+		page := body(t, get(handler(source), "GET", path))
+		if strings.Contains(page, "(0 %)") || !strings.Contains(page, "<b>5.00 cores</b>") || !strings.Contains(page, "<b>0 cores</b>") {
+			t.Errorf("%s: a share of no capacity, or no amounts:\n%s", path, page)
+		}
 	}
 }

@@ -301,10 +301,10 @@ func (b barView) Width(amount float64) int {
 	return int(min(amount/b.whole(), 1)*1000 + 0.5)
 }
 
-// Percent returns an amount in percent of the capacity.
-func (b barView) Percent(amount float64) int {
+// Share returns an amount as a share of the capacity, "" without capacity.
+func (b barView) Share(amount float64) string {
 	if b.Capacity <= 0 {
-		return 0
+		return ""
 	}
-	return int(amount/b.Capacity*100 + 0.5)
+	return wording.Percent(amount / b.Capacity)
 }

@@ -54,7 +54,7 @@ func (l *Loop) Pass(term context.Context, now time.Time) {
 	}
 	all, err := l.Client.Namespaces(ctx)
 	if err != nil && !l.failing && term.Err() == nil {
-		l.Log.Warn("VPAs of namespaces that opt in are not maintained", slog.Any("error", err), slog.String("remedy",
+		l.Log.Warn("Cannot maintain the VPAs of namespaces that opt in", slog.Any("error", err), slog.String("remedy",
 			"kubectl apply -f deploy/rights/namespace-opt-in/namespace-opt-in.yaml (rights.namespaceOptIn=true in the chart), or set --namespace-opt-in=false"))
 	}
 	l.failing = err != nil
@@ -67,7 +67,7 @@ func (l *Loop) Pass(term context.Context, now time.Time) {
 			continue
 		}
 		if n.Problem != "" && n.Problem != l.served[n.Name].Problem {
-			l.Log.Warn("VPAs of a namespace that opts in stay as they are", slog.String("namespace", n.Name), slog.String("reason", n.Problem))
+			l.Log.Warn("A label or annotation of a namespace is not valid; podfit leaves its VPAs as they are", slog.String("namespace", n.Name), slog.String("reason", n.Problem))
 		}
 		served[n.Name] = n
 	}
@@ -95,7 +95,7 @@ func (l *Loop) write(ctx context.Context, now time.Time, c *optin.Change) {
 	log := l.Log.With(slog.String("action", c.Act), slog.String("vpa", optin.Key(c.Target).String()), slog.String("workload", c.Target.String()), slog.String("reason", c.Reason))
 	if l.DryRun {
 		l.Book.Tried(now, c, false)
-		log.Info("Would write a VPA of a namespace that opts in")
+		log.Info("Would write the VPA of a workload, because its namespace opts in")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -105,11 +105,11 @@ func (l *Loop) write(ctx context.Context, now time.Time, c *optin.Change) {
 	switch n := l.Book.Tried(now, c, err == nil); {
 	case err != nil:
 		outcome = "failed"
-		log.Warn("Cannot write a VPA of a namespace that opts in; podfit tries again after a back-off of up to an hour", slog.String("error", kube.Answer(err)))
+		log.Warn("Cannot write the VPA of a workload; podfit tries again after a delay of at most one hour", slog.String("error", kube.Answer(err)))
 	case n > 2:
-		log.Warn("The same write of a VPA is needed repeatedly, because another client undoes it or replaces the workload; podfit repeats it after a back-off of up to an hour")
+		log.Warn("Another client undoes this change of a VPA, or replaces its workload; podfit repeats the change less and less often")
 	default:
-		log.Info("Wrote a VPA of a namespace that opts in")
+		log.Info("Wrote the VPA of a workload, because its namespace opts in")
 	}
 	l.Writes.WithLabelValues(c.Act, outcome).Inc()
 }

@@ -180,7 +180,7 @@ func TestLoop_clusterIsNotKnown_nothingIsWritten(t *testing.T) {
 		b := newBench(t)
 		change(b.fakeCluster)
 		b.want(name, b.pass(5), "")
-		if said := strings.Count(b.log.String(), "are not maintained\" error=\"no right to list namespaces\" remedy=\"kubectl apply -f deploy/rights/namespace-opt-in/"); (said == 1) != (b.stale == nil) || said > 1 {
+		if said := strings.Count(b.log.String(), "Cannot maintain the VPAs of namespaces that opt in\" error=\"no right to list namespaces\" remedy=\"kubectl apply -f deploy/rights/namespace-opt-in/"); (said == 1) != (b.stale == nil) || said > 1 {
 			t.Errorf("%s: logged %d times:\n%s", name, said, b.log.String())
 		}
 		b.stale, b.listErr = nil, nil
@@ -193,7 +193,7 @@ func TestLoop_invalidLabel_isLoggedOnceAndNothingChanges(t *testing.T) {
 	b.pass(1)
 	b.namespaces[0] = optin.Namespace{Name: "shop", On: true, Problem: "podfit.dev/autoscale is \"on\"; set off"}
 	b.want("writes", b.pass(30), "")
-	if n := strings.Count(b.log.String(), "stay as they are"); n != 1 || !strings.Contains(b.log.String(), "namespace=shop") {
+	if n := strings.Count(b.log.String(), "leaves its VPAs as they are"); n != 1 || !strings.Contains(b.log.String(), "namespace=shop") {
 		t.Errorf("logged %d times:\n%s", n, b.log.String())
 	}
 }
@@ -206,7 +206,7 @@ func TestLoop_writesHaveNoEffect_areRepeatedRarelyAndReported(t *testing.T) {
 	}{
 		"refused":        {func(f *fakeCluster) { f.err = kube.WithReason(kube.ErrDenied, errors.New("a policy says no")) }, "failed", "a policy says no"},
 		"unknown":        {func(f *fakeCluster) { f.err = errors.New("timeout") }, "failed", "timeout"},
-		"without effect": {func(f *fakeCluster) { f.lost = true }, "done", "another client undoes it"},
+		"without effect": {func(f *fakeCluster) { f.lost = true }, "done", "Another client undoes this change"},
 	} {
 		b := newBench(t)
 		b.workloads = b.workloads[:1]
@@ -240,7 +240,7 @@ func TestLoop_writeSucceedsAfterFailures_noOtherClientIsBlamed(t *testing.T) {
 	b.err = nil
 	b.log.Reset()
 	b.want("writes", b.pass(20), "create "+webVPA)
-	if strings.Contains(b.log.String(), "another client") {
+	if strings.Contains(b.log.String(), "Another client") {
 		t.Errorf("log:\n%s", b.log.String())
 	}
 }
@@ -258,7 +258,7 @@ func TestLoop_namespacesAreNotReadInTime_isReported(t *testing.T) {
 		b := newBench(t)
 		b.loop.Client = slowList{b.fakeCluster}
 		b.pass(3)
-		if n := strings.Count(b.log.String(), "are not maintained"); n != 1 {
+		if n := strings.Count(b.log.String(), "Cannot maintain the VPAs"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, b.log.String())
 		}
 	})

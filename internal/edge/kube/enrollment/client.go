@@ -37,7 +37,7 @@ type Client struct {
 func (c *Client) Namespaces(ctx context.Context) (out []optin.Namespace, err error) {
 	may, err := c.Has(ctx, kube.Right{Verb: "create", Group: v1.GroupName, Resource: v1.ResourceAutoscalers})
 	if err == nil && !may { // podfit run may list namespaces without them
-		err = errors.New("the recommender has no right to create verticalpodautoscalers.autoscaling.k8s.io")
+		err = errors.New("the service account of the recommender may not create VPAs")
 	}
 	if err != nil && !errors.Is(err, kube.ErrReadOnly) { // a dry run needs no right to write
 		return nil, err

@@ -197,7 +197,7 @@ func TestNamespaces_manyAndMissingRights_areReadInPagesOrReported(t *testing.T) 
 		t.Errorf("%d namespaces in %d pages, %v", len(all), pages, err)
 	}
 	f.Reply(reviews, 201, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false}}`)
-	if _, err := c.Namespaces(t.Context()); err == nil || !strings.Contains(err.Error(), "no right to create verticalpodautoscalers") {
+	if _, err := c.Namespaces(t.Context()); err == nil || !strings.Contains(err.Error(), "may not create VPAs") {
 		t.Errorf("without the right: %v", err)
 	}
 }

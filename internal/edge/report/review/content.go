@@ -123,7 +123,7 @@ func (c *content) counts() []string {
 func (c *content) usage() string {
 	s := &c.Summary
 	if s.Packing.Known && s.Capacity.CPU > 0 && s.Capacity.Memory > 0 {
-		text := fmt.Sprintf("Pods request %s of the CPU and %s of the memory of all nodes", ratio(s.Requested.CPU, s.Capacity.CPU), ratio(s.Requested.Memory, s.Capacity.Memory))
+		text := fmt.Sprintf("Pods request %s of the CPU and %s of the memory of the nodes that accept pods", ratio(s.Requested.CPU, s.Capacity.CPU), ratio(s.Requested.Memory, s.Capacity.Memory))
 		if s.Used.Has == cluster.Both {
 			text += fmt.Sprintf("; they really use %s and %s%s", ratio(s.Used.CPU, s.Capacity.CPU), ratio(s.Used.Memory, s.Capacity.Memory), c.peaks())
 		}
