@@ -335,7 +335,8 @@ func looping(name string, replicas int) spec {
 
 // oomLoops has pods that are OOM-killed repeatedly. Two replicas cannot be evicted, because a PodDisruptionBudget requires both, and
 // they are deleted, one after the other. A single replica is evicted although --min-replicas is higher, or resized in place. A pod with data
-// on its node is not deleted, and an event says so. An emptyDir is no reason, because each eviction loses it.
+// on its node is not deleted, and an event says so. An emptyDir is no reason, because each eviction loses it. The pods of a StatefulSet, whose
+// controller creates none while one with a lower ordinal is not ready, do not wait for each other for ever.
 func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)
 	pair, single, inPlace, data := looping("pair", 2), looping("single", 1), looping("in-place", 1), looping("data", 2)
@@ -345,6 +346,9 @@ func oomLoops(t *testing.T, name string) {
 	p.apply(with(data, "hostPath: {path: /var/lib/data}"), budget("data", "minAvailable: 2"), data.autoscaler("Recreate"))
 	p.apply(with(pair, "emptyDir: {}"), budget("pair", "minAvailable: 2"), pair.autoscaler("Recreate"),
 		single.manifest(), single.autoscaler("Recreate"), inPlace.manifest(), inPlace.autoscaler("InPlaceOrRecreate"))
+	ordered := looping("ordered", 3)
+	ordered.Kind = "StatefulSet"
+	p.apply(strings.Replace(ordered.manifest(), "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady", 1), ordered.autoscaler("Recreate"))
 	uid := ""
 	p.eventually("a pod exists", measured, func(ctx context.Context) error {
 		pods, err := p.pods(ctx, "in-place")
@@ -354,7 +358,7 @@ func oomLoops(t *testing.T, name string) {
 		uid = string(pods[0].UID)
 		return nil
 	})
-	for _, w := range []spec{inPlace, single, pair} {
+	for _, w := range []spec{inPlace, single, pair, ordered} {
 		p.eventually(w.Name+" has enough memory and is ready", measured+2*resized, p.enoughMemory(w))
 	}
 	pods, err := p.pods(t.Context(), "in-place")

@@ -254,7 +254,7 @@ func TestRescue_dryRunsShowTheOldSize_noPodIsEvictedUntilTheyShowTheNewOne(t *te
 			y.wants = func(s time.Duration) int64 { return 2<<30 + int64(s/(8*time.Minute))<<28 }
 		},
 	} {
-		for replicas, first := range map[int]int{1: 1, 3: 1, 10: 2} { // pods that are evicted before the effect of an eviction is known
+		for _, replicas := range []int{1, 3, 10} {
 			t.Run(fmt.Sprint(name, "/", replicas), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					y := newStormCluster(replicas)
@@ -262,6 +262,10 @@ func TestRescue_dryRunsShowTheOldSize_noPodIsEvictedUntilTheyShowTheNewOne(t *te
 					y.sizes = func(since time.Duration) bool { return since >= works }
 					change(y)
 					y.during(t, works+35*time.Minute)
+					first := 1
+					if y.lower > 0 && replicas == 10 { // not for an OOM kill: these pods may be two
+						first = 2
+					}
 					if len(y.vain) != first || len(y.tried) == 0 || !y.tried[0].After(y.vain[first-1]) {
 						t.Errorf("evictions without effect after %v, want %d; dry runs after %v", y.since(y.vain), first, y.since(y.tried))
 					}

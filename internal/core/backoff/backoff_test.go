@@ -141,6 +141,9 @@ func ineffective(evictions int) *Book {
 	return bookOf(l)
 }
 
+// of returns a decision on a pod.
+func of(p *cluster.Pod) *decision.Decision { return &decision.Decision{Pod: p} }
+
 func TestGate_ineffective_backsOffAndProbesOnePod(t *testing.T) {
 	g, p := &Gate{Book: ineffective(2)}, podOf("web-0")
 	if r, waits := g.Ineffective(p); !waits || r.Code != decision.BackingOff || !r.Until.Equal(noon.Add(time.Hour)) {
@@ -148,29 +151,32 @@ func TestGate_ineffective_backsOffAndProbesOnePod(t *testing.T) {
 	}
 	other := podOf("web-1")
 	g.Begin(other)
-	if _, waits := g.Probing(p); !waits || !g.HadNoEffect(web) {
+	if _, waits := g.Probing(of(p), false); !waits || !g.HadNoEffect(web) {
 		t.Error("a second pod is evicted as a probe")
 	}
-	if _, waits := g.Probing(other); waits {
+	if _, waits := g.Probing(of(other), false); waits {
 		t.Error("the probe waits for itself")
 	}
 	g.End(other)
-	if _, waits := g.Probing(p); waits {
+	if _, waits := g.Probing(of(p), false); waits {
 		t.Error("waits for a probe that has ended")
 	}
 }
 
 func TestGate_probing_twoEvictionsWithUnknownEffect(t *testing.T) {
 	g, p := &Gate{Book: bookOf(ledger.New()), Open: map[cluster.Workload]int{web: 1}}, podOf("web-0")
-	if _, waits := g.Probing(p); waits || g.HadNoEffect(web) {
+	if _, waits := g.Probing(of(p), false); waits || g.HadNoEffect(web) {
 		t.Error("waits for a single eviction")
 	}
+	if _, waits := g.Probing(&decision.Decision{Pod: p, Rescue: true}, false); !waits {
+		t.Error("an OOM rescue does not wait for a single eviction")
+	}
 	g.Begin(podOf("web-1"))
-	if r, waits := g.Probing(p); !waits || r.Code != decision.Probing {
+	if r, waits := g.Probing(of(p), false); !waits || r.Code != decision.Probing {
 		t.Error("a third eviction without a known effect")
 	}
 	g.Ledger.Refused(noon, ledger.Attempt{Pod: p, Do: decision.Evict}, decision.Refusal{Kind: decision.OutcomeIsUnknown}, 1)
-	if _, waits := g.Probing(p); waits {
+	if _, waits := g.Probing(of(p), false); waits {
 		t.Error("the pod waits for its own eviction")
 	}
 }

@@ -12,8 +12,9 @@ import (
 
 // Each eviction is a probe: its replacement shows whether an eviction helps. Otherwise a workload whose replacements do not get the
 // recommended requests would lose as many pods as its disruption budget allows, and all those that are down, before that is known. At most
-// openEvictions of a workload are without a replacement. After evictions without effect and the back-off, it is one. The oldest pod is then
-// the probe, so that a replacement without the expected requests goes to the end of the queue and another pod is the next probe.
+// openEvictions of a workload are without a replacement. It is one for OOM rescues, which do not wait for each other in another way, and after
+// evictions without effect and the back-off. The oldest pod is then the probe, so that a replacement without the expected requests goes to the
+// end of the queue and another pod is the next probe.
 
 // openEvictions is the maximum number of evictions of a workload whose effect is not known yet.
 const openEvictions = 2
@@ -60,9 +61,11 @@ func (g *Gate) End(p *cluster.Pod) {
 	}
 }
 
-// Probing returns why an eviction waits: it is not known whether those of other pods of the workload help.
-func (g *Gate) Probing(p *cluster.Pod) (decision.Reason, bool) {
+// Probing returns why an eviction waits: it is not known whether those of other pods of the workload help. isFirst reports that the controller
+// replaces these only after the pod (disruption.Group).
+func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, bool) {
 	r := decision.Reason{Code: decision.Probing}
+	p := d.Pod
 	w := p.Workload()
 	probes := g.probes[w]
 	if g.Need.UpstreamRules || slices.Contains(probes, p) {
@@ -72,8 +75,10 @@ func (g *Gate) Probing(p *cluster.Pod) (decision.Reason, bool) {
 		return r, len(probes) > 0
 	}
 	others := g.Open[w]
-	if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p) { // it counts already
+	if isFirst {
+		others = 0
+	} else if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p) { // it counts already
 		others--
 	}
-	return r, len(probes)+others >= openEvictions
+	return r, len(probes)+others > 0 && (d.Rescue || len(probes)+others >= openEvictions)
 }

@@ -6,6 +6,9 @@
 package disruption
 
 import (
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -57,7 +60,12 @@ type Group struct {
 	Unclear   int  // live pods that may have been evicted: their eviction had no answer
 	open      int  // evicted pods that have no replacement
 	Changed   int  // pods that were changed in this pass, or may have been, and took from the budget
-	Trial     bool // this pass evicts a pod to test whether its replacement is refused too
+	// First is the pod for which the controller of a StatefulSet waits while evicted pods have no replacement: it is down or stuck, and all pods
+	// with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before
+	// this one is Ready, so that it must not wait for their replacements. It is nil if there is none, and in sets whose ordinals start above 0.
+	First *cluster.Pod
+
+	Trial bool // this pass evicts a pod to test whether its replacement is refused too
 
 	next time.Time // when the next ready pod becomes available; zero if all are
 }
@@ -104,6 +112,9 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 		}
 		g.Replaced = max(0, min(missing, g.Wanted-existing[controller]))
 		g.open = g.Replaced
+		if g.open > 0 {
+			g.First = c.first(controller, pods)
+		}
 		if g.Known && !c.Need.UpstreamRules && (surplus > 0 || missing > 0 && existing[controller] >= g.Wanted && c.Ledger.IsScaledDown(controller, g.Wanted)) {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
@@ -207,6 +218,31 @@ func (c *Counter) Health(p *cluster.Pod) Health {
 		return Stuck
 	}
 	return Serving
+}
+
+// first returns the pod for which the controller of a StatefulSet waits, see Group.First.
+func (c *Counter) first(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
+	if of.Group != "apps" || of.Kind != "StatefulSet" {
+		return nil
+	}
+	var first *cluster.Pod
+	least, serving := math.MaxInt, map[int]bool{} // by ordinal
+	for _, p := range pods {
+		n, err := strconv.Atoi(p.Name[strings.LastIndexByte(p.Name, '-')+1:])
+		if err != nil || p.Controller != of || !p.Live() {
+			continue
+		}
+		serving[n] = c.Health(p) == Serving
+		if !serving[n] && n < least {
+			first, least = p, n
+		}
+	}
+	for n := 0; first != nil && n < least; n++ {
+		if !serving[n] {
+			return nil
+		}
+	}
+	return first
 }
 
 // MayChange reports whether the budget allows changing a pod. A pod that is down, stuck or not started is not in service. But a quota or an

@@ -6,6 +6,7 @@ package disruption
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -263,6 +264,36 @@ func TestCounter_groups_statefulSet_waitsForThePause(t *testing.T) {
 	c.Scales[db] = cluster.Scale{Known: true, Replicas: 3, MinReady: 2 * time.Hour}
 	if got := c.Groups(&cluster.Autoscaler{}, podsOf(db, 3))[db]; got.Ready != 0 || !got.next.Equal(noon.Add(time.Hour)) {
 		t.Errorf("minReadySeconds are longer than the pause: %+v", got)
+	}
+}
+
+// The controller of a StatefulSet creates no pod while one with a lower ordinal is not Ready. So the first one that is down does not wait for
+// replacements.
+func TestCounter_groups_podsAreDown_firstIsTheOneThatTheControllerWaitsFor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		of      cluster.Workload
+		down    []int
+		evicted int
+		first   int // ordinal; -1: none
+	}{
+		"the last one was evicted":                {of: db, down: []int{2, 1}, evicted: 3, first: 1},
+		"all others are down":                     {of: db, down: []int{0, 1, 2}, evicted: 3, first: 0},
+		"no pod is down":                          {of: db, evicted: 3, first: -1},
+		"one with a lower ordinal was evicted":    {of: db, down: []int{2, 3}, evicted: 1, first: -1},
+		"the pods have no order":                  {of: web, down: []int{1}, evicted: 3, first: -1},
+		"one with a lower ordinal, the only ones": {of: db, down: []int{1, 2, 3}, evicted: 0, first: -1},
+	} {
+		c, pods := counterOf(4), podsOf(tt.of, 4)
+		for _, i := range tt.down {
+			pods[i].Ready, pods[i].Containers[0].Exit = false, &cluster.Exit{OOM: true, Now: true}
+		}
+		c.evict(noon, pods[tt.evicted])
+		left := slices.Delete(slices.Clone(pods), tt.evicted, tt.evicted+1)
+		slices.Reverse(left)
+		got := c.Groups(&cluster.Autoscaler{}, left)[tt.of].First
+		if tt.first < 0 && got != nil || tt.first >= 0 && got != pods[tt.first] {
+			t.Errorf("%s: the first one is %v", name, got)
+		}
 	}
 }
 

@@ -367,8 +367,15 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 
 // replacementMissing blocks evictions while evicted pods have no replacement.
 func (t *candidate) replacementMissing() (decision.Reason, bool) {
-	if s, short := t.short[t.d.Pod.Controller]; short {
+	if s, short := t.short[t.d.Pod.Controller]; short && !t.isFirst() {
 		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}
 	return decision.Reason{}, false
+}
+
+// isFirst reports whether the controller replaces evicted pods of the workload only when this pod is ready.
+func (t *candidate) isFirst() bool { return t.g != nil && t.g.First == t.d.Pod }
+
+func (t *candidate) probing() (decision.Reason, bool) {
+	return t.backoff.Probing(t.d.Decision, t.isFirst())
 }

@@ -92,7 +92,7 @@ var checks = []check{
 	}},
 	{gate.Replacements, anyReplacement, (*candidate).replacementMissing},
 	{gate.EvictionEffect, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.backoff.Ineffective(t.d.Pod) }},
-	{gate.Probe, replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
+	{gate.Probe, replaceUnscheduled, (*candidate).probing},
 	{gate.Frequency, evict | move, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod) }},
 	{gate.Frequency, rescueEvict, func(t *candidate) (decision.Reason, bool) { return t.rescue.TooOften(t.d.Pod) }},
 	{gate.EvictionRefusal, anyEviction | replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.EvictionRefused(t.d.Pod, t.g) }},
@@ -103,9 +103,9 @@ var checks = []check{
 	{gate.MinReplicas, rescueEvict, (*candidate).tooFewToRescue},
 	{gate.MinReplicas, resize | shrink, (*candidate).tooFewReplicasInPlace},
 	{gate.MinReplicas, rescueResize, (*candidate).tooFewToRescueInPlace},
-	{gate.Rescue, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.InProgress(t.d.Decision) }},
-	{gate.Others, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.BudgetOfOthers(t.d.Pod) }},
-	{gate.Probe, deletePod, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
+	{gate.Rescue, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.InProgress(t.d.Decision, t.isFirst()) }},
+	{gate.Others, deletePod, (*candidate).budgetOfOthers},
+	{gate.Probe, deletePod, (*candidate).probing},
 	{gate.Surge, anySurge, func(t *candidate) (decision.Reason, bool) { return t.surge.InProgress(t.d.Pod) }},
 	{gate.SurgeEffect, anySurge, func(t *candidate) (decision.Reason, bool) { return t.surge.Failed() }},
 	{gate.WayBack, evict | move, func(t *candidate) (decision.Reason, bool) { return t.canary.NoWayBack(t.d.Decision) }},
@@ -119,7 +119,7 @@ var checks = []check{
 	{gate.DeletionRefusal, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.Refused(t.d.Pod) }},
 	{gate.Budget, anyEviction, (*candidate).overBudget},
 	{gate.Budget, resize | rescueResize | unboost, (*candidate).overBudgetInPlace},
-	{gate.Probe, anyEviction, func(t *candidate) (decision.Reason, bool) { return t.backoff.Probing(t.d.Pod) }},
+	{gate.Probe, anyEviction, (*candidate).probing},
 }
 
 // checksOf returns the checks of a kind, in order.

@@ -206,7 +206,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	if over, blocked := p.decider(own).siblingOverQuota(); blocked { // since the decision
 		return wait(over)
 	}
-	if probing, waits := own.scope.backoff.Probing(own.Pod); waits {
+	if probing, waits := p.decider(own).probing(); waits {
 		return wait(probing)
 	}
 	switch {

@@ -40,6 +40,14 @@ func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
 	return t.tooFewReplicasInPlace()
 }
 
+func (t *candidate) budgetOfOthers() (decision.Reason, bool) {
+	missing := 0
+	if t.isFirst() {
+		missing = t.g.Replaced
+	}
+	return t.rescue.BudgetOfOthers(t.d.Pod, missing)
+}
+
 // delete decides on the deletion of a pod to rescue, if no check blocks it. If one does, it is the reason to leave the pod.
 func (t *decider) delete() {
 	if !t.d.Rescue || t.b.Rescue != rescue.ByDeletion || !t.rescue.IsCrashing(t.d.Pod) {

@@ -72,9 +72,10 @@ func TestPlan_allPodsAreDown_noMoreAreEvictedThanHaveReplacements(t *testing.T) 
 		rescue    rescue.Mode
 		evictions int
 	}{
-		"tolerance of a half, with rescue": {0.5, rescue.ByDeletion, 2}, // the effect of more than two would be unknown
-		"no tolerance, with rescue":        {0, rescue.ByDeletion, 1},
-		"no tolerance, without rescue":     {0, rescue.Off, 1},
+		"tolerance of a half, with rescue":    {0.5, rescue.ByDeletion, 1}, // its effect is not known yet
+		"tolerance of a half, without rescue": {0.5, rescue.Off, 2},        // the effect of more than two would be unknown
+		"no tolerance, with rescue":           {0, rescue.ByDeletion, 1},
+		"no tolerance, without rescue":        {0, rescue.Off, 1},
 	} {
 		w, a := growing(6)
 		a.Mode = cluster.Recreate

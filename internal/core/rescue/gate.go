@@ -67,8 +67,8 @@ func (b *Book) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 
 }
 
 // BudgetOfOthers returns why a pod is not deleted, unless exactly one disruption budget selects it, and it would allow the eviction if the
-// OOM-killed pods were ready.
-func (b *Book) BudgetOfOthers(p *cluster.Pod) (decision.Reason, bool) {
+// OOM-killed pods were ready, and as many evicted ones as have no replacement only because their controller waits for this pod.
+func (b *Book) BudgetOfOthers(p *cluster.Pod, missing int) (decision.Reason, bool) {
 	all, known := b.Budgets[p.Namespace]
 	if !known {
 		return decision.Reason{Code: decision.BudgetsUnknown}, true
@@ -88,8 +88,8 @@ func (b *Book) BudgetOfOthers(p *cluster.Pod) (decision.Reason, bool) {
 		r, _ := b.Counter.Ledger.LastFailure(p, decision.Evict)
 		return r.Reason(*b.Delays, decision.Evict), true
 	}
-	crashing := b.crashingOf(of, p.Namespace)
-	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: int(of.Healthy + crashing), Want: int(of.Desired)}, of.Healthy+crashing < of.Desired
+	have := int(of.Healthy+b.crashingOf(of, p.Namespace)) + missing
+	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: have, Want: int(of.Desired)}, have < int(of.Desired)
 }
 
 // A Gate tells whether pods of one autoscaler may be deleted in a pass. It is not safe for concurrent use.
@@ -113,8 +113,9 @@ func (g *Gate) Begin(p *cluster.Pod) {
 func (g *Gate) End(p *cluster.Pod) { delete(g.deleted, p.Workload()) }
 
 // InProgress returns why the deletion of a pod waits: until the replacement of the last deleted pod of the workload is ready. If it was
-// OOM-killed too, the next pod is deleted after a back-off, and only with noticeably more memory.
-func (g *Gate) InProgress(d *decision.Decision) (decision.Reason, bool) {
+// OOM-killed too, the next pod is deleted after a back-off, and only with noticeably more memory. isFirst reports that the controller creates the
+// replacement only when this pod is ready (disruption.Group).
+func (g *Gate) InProgress(d *decision.Decision, isFirst bool) (decision.Reason, bool) {
 	p := d.Pod
 	workload := d.Pod.Workload()
 	if other := g.deleted[workload]; other != nil && other != p {
@@ -125,7 +126,7 @@ func (g *Gate) InProgress(d *decision.Decision) (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	state := g.stateOf(p, last)
-	if state == replacementAbsent {
+	if state == replacementAbsent && !isFirst {
 		return decision.Reason{Code: decision.RescueInProgress, For: g.Counter.Now.Sub(last.At)}, true
 	}
 	if !g.IsRepeated(p) {

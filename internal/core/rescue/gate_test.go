@@ -95,7 +95,7 @@ func TestBook_budgetOfOthers_allowsIfTheKilledPodsWereReady(t *testing.T) {
 		b := bookOf(append(pods, killedPod(other, 0)), c.budgets...)
 		b.Counter.Ledger.Refused(noon, ledger.Attempt{Pod: pods[0], Do: decision.Evict}, decision.Refusal{Kind: decision.DeniedByBudget, Text: "cannot evict"}, 1)
 		for range 2 { // the second answer uses what the first one has counted
-			if r, blocked := b.BudgetOfOthers(pods[0]); blocked == c.allowed || r != c.want {
+			if r, blocked := b.BudgetOfOthers(pods[0], 0); blocked == c.allowed || r != c.want {
 				t.Errorf("%s: blocked %v, %+v", name, blocked, r)
 			}
 		}
@@ -105,10 +105,13 @@ func TestBook_budgetOfOthers_allowsIfTheKilledPodsWereReady(t *testing.T) {
 func TestBook_budgetOfOthers_countsEachBudgetOfItsOwn(t *testing.T) {
 	pods := []*cluster.Pod{killedPod(web, 0), killedPod(web, 1), killedPod(db, 0)}
 	b := bookOf(pods, budgetOf("web", "web", 0, 2), budgetOf("db", "db", 0, 2))
-	if r, blocked := b.BudgetOfOthers(pods[0]); blocked || r.Have != 2 {
+	if r, blocked := b.BudgetOfOthers(pods[0], 0); blocked || r.Have != 2 {
 		t.Errorf("web: blocked %v, %+v", blocked, r)
 	}
-	if r, blocked := b.BudgetOfOthers(pods[2]); !blocked || r.Have != 1 {
+	if r, blocked := b.BudgetOfOthers(pods[2], 1); blocked || r.Have != 2 {
+		t.Errorf("%t, %s with a pod that is created only when this one is ready", blocked, r)
+	}
+	if r, blocked := b.BudgetOfOthers(pods[2], 0); !blocked || r.Have != 1 {
 		t.Errorf("db: blocked %v, %+v", blocked, r)
 	}
 }
@@ -116,7 +119,7 @@ func TestBook_budgetOfOthers_countsEachBudgetOfItsOwn(t *testing.T) {
 func TestBook_budgetOfOthers_unknownBudgets_block(t *testing.T) {
 	other := web
 	other.Namespace = "bank"
-	if r, blocked := bookOf(nil).BudgetOfOthers(killedPod(other, 0)); !blocked || r.Code != decision.BudgetsUnknown {
+	if r, blocked := bookOf(nil).BudgetOfOthers(killedPod(other, 0), 0); !blocked || r.Code != decision.BudgetsUnknown {
 		t.Errorf("blocked %v, %+v", blocked, r)
 	}
 }
@@ -125,16 +128,16 @@ func TestGate_begin_oneDeletionOfAWorkload(t *testing.T) {
 	pods := []*cluster.Pod{killedPod(web, 0), killedPod(web, 1), killedPod(db, 0)}
 	g := &Gate{Book: bookOf(pods), Pods: pods}
 	g.Begin(pods[0])
-	if r, blocked := g.InProgress(&decision.Decision{Pod: pods[1]}); !blocked || r != (decision.Reason{Code: decision.RescueInProgress, Text: "web-0"}) {
+	if r, blocked := g.InProgress(&decision.Decision{Pod: pods[1]}, false); !blocked || r != (decision.Reason{Code: decision.RescueInProgress, Text: "web-0"}) {
 		t.Errorf("another pod of the workload: blocked %v, %+v", blocked, r)
 	}
 	for _, p := range []*cluster.Pod{pods[0], pods[2]} {
-		if r, blocked := g.InProgress(&decision.Decision{Pod: p}); blocked {
+		if r, blocked := g.InProgress(&decision.Decision{Pod: p}, false); blocked {
 			t.Errorf("%s is blocked: %+v", p.Name, r)
 		}
 	}
 	g.End(pods[0])
-	if r, blocked := g.InProgress(&decision.Decision{Pod: pods[1]}); blocked {
+	if r, blocked := g.InProgress(&decision.Decision{Pod: pods[1]}, false); blocked {
 		t.Errorf("after the end: %+v", r)
 	}
 }
@@ -240,7 +243,7 @@ func TestGate_inProgress_waitsForTheReplacement(t *testing.T) {
 			want = decision.Reason{Code: decision.RescueInProgress, For: c.ago}
 		}
 		for range 2 { // the second answer uses the state that the first one has found
-			if r, waits := s.InProgress(&decision.Decision{Pod: s.next, Autoscaler: &cluster.Autoscaler{}, With: fits(2 * gib)}); waits != c.waits || r != want {
+			if r, waits := s.InProgress(&decision.Decision{Pod: s.next, Autoscaler: &cluster.Autoscaler{}, With: fits(2 * gib)}, false); waits != c.waits || r != want {
 				t.Errorf("%s: waits %v, %+v", name, waits, r)
 			}
 		}
@@ -283,7 +286,7 @@ func TestGate_inProgress_replacementIsKilled_backsOff(t *testing.T) {
 		if !s.IsRepeated(s.next) {
 			t.Errorf("%s: the next deletion does not count as repeated", name)
 		}
-		if r, waits := s.InProgress(&decision.Decision{Pod: s.next, Autoscaler: &cluster.Autoscaler{}, With: fits(c.to)}); waits == c.passes || r != c.want {
+		if r, waits := s.InProgress(&decision.Decision{Pod: s.next, Autoscaler: &cluster.Autoscaler{}, With: fits(c.to)}, false); waits == c.passes || r != c.want {
 			t.Errorf("%s: waits %v, %+v", name, waits, r)
 		}
 	}
