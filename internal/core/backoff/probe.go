@@ -62,7 +62,7 @@ func (g *Gate) End(p *cluster.Pod) {
 }
 
 // Probing returns why an eviction waits: it is not known whether those of other pods of the workload help. isFirst reports that the controller
-// replaces these only after the pod (disruption.Group).
+// replaces these only after the pod (disruption.Counter).
 func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, bool) {
 	r := decision.Reason{Code: decision.Probing}
 	p := d.Pod

@@ -60,12 +60,7 @@ type Group struct {
 	Unclear   int  // live pods that may have been evicted: their eviction had no answer
 	open      int  // evicted pods that have no replacement
 	Changed   int  // pods that were changed in this pass, or may have been, and took from the budget
-	// First is the pod for which the controller of a StatefulSet waits while evicted pods have no replacement: it is down or stuck, and all pods
-	// with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before
-	// this one is Ready, so that it must not wait for their replacements. It is nil if there is none, and in sets whose ordinals start above 0.
-	First *cluster.Pod
-
-	Trial bool // this pass evicts a pod to test whether its replacement is refused too
+	Trial     bool // this pass evicts a pod to test whether its replacement is refused too
 
 	next time.Time // when the next ready pod becomes available; zero if all are
 }
@@ -112,9 +107,6 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 		}
 		g.Replaced = max(0, min(missing, g.Wanted-existing[controller]))
 		g.open = g.Replaced
-		if g.open > 0 {
-			g.First = c.first(controller, pods)
-		}
 		if g.Known && !c.Need.UpstreamRules && (surplus > 0 || missing > 0 && existing[controller] >= g.Wanted && c.Ledger.IsScaledDown(controller, g.Wanted)) {
 			// After a scale-down, the watch may still show pods that the controller has deleted or is going to delete. These may be
 			// the ready ones. A StatefulSet deletes the pods with the highest ordinals even if the evicted ones below have no
@@ -220,8 +212,10 @@ func (c *Counter) Health(p *cluster.Pod) Health {
 	return Serving
 }
 
-// first returns the pod for which the controller of a StatefulSet waits, see Group.First.
-func (c *Counter) first(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
+// First returns the pod for which the controller of a StatefulSet waits if it does not replace evicted pods: it is down or stuck, and all pods
+// with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before this
+// one is Ready, so that it must not wait for their replacements. It is nil if there is none, and in sets whose ordinals start above 0.
+func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 	if of.Group != "apps" || of.Kind != "StatefulSet" {
 		return nil
 	}

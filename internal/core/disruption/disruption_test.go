@@ -269,7 +269,7 @@ func TestCounter_groups_statefulSet_waitsForThePause(t *testing.T) {
 
 // The controller of a StatefulSet creates no pod while one with a lower ordinal is not Ready. So the first one that is down does not wait for
 // replacements.
-func TestCounter_groups_podsAreDown_firstIsTheOneThatTheControllerWaitsFor(t *testing.T) {
+func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		of      cluster.Workload
 		down    []int
@@ -287,10 +287,9 @@ func TestCounter_groups_podsAreDown_firstIsTheOneThatTheControllerWaitsFor(t *te
 		for _, i := range tt.down {
 			pods[i].Ready, pods[i].Containers[0].Exit = false, &cluster.Exit{OOM: true, Now: true}
 		}
-		c.evict(noon, pods[tt.evicted])
 		left := slices.Delete(slices.Clone(pods), tt.evicted, tt.evicted+1)
 		slices.Reverse(left)
-		got := c.Groups(&cluster.Autoscaler{}, left)[tt.of].First
+		got := c.First(tt.of, left)
 		if tt.first < 0 && got != nil || tt.first >= 0 && got != pods[tt.first] {
 			t.Errorf("%s: the first one is %v", name, got)
 		}

@@ -373,8 +373,8 @@ func (t *candidate) replacementMissing() (decision.Reason, bool) {
 	return decision.Reason{}, false
 }
 
-// isFirst reports whether the controller replaces evicted pods of the workload only when this pod is ready.
-func (t *candidate) isFirst() bool { return t.g != nil && t.g.First == t.d.Pod }
+// isFirst reports whether the controller has not replaced evicted pods of the workload, because it waits for this pod.
+func (t *candidate) isFirst() bool { return t.first[t.d.Pod.Controller] == t.d.Pod }
 
 func (t *candidate) probing() (decision.Reason, bool) {
 	return t.backoff.Probing(t.d.Decision, t.isFirst())

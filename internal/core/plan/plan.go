@@ -106,12 +106,18 @@ func (s *pass) decideCandidates(g cluster.Governed, ds []entry, judged []decisio
 // newScope returns the scope of an autoscaler. judged are the decisions on its pods, if they are made.
 func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 	sc := &scope{
+		first:    map[cluster.Workload]*cluster.Pod{},
 		groups:   s.counter.Groups(g.Autoscaler, g.Pods),
 		siblings: &quota.Siblings{Now: s.now, Pods: g.Pods, Judged: judged, Scales: s.w.Scales, Ledger: s.w.Ledger, Delays: &s.b.Delays, Book: s.quotas},
 		backoff:  &backoff.Gate{Book: s.backoffs, Effective: s.w.Ledger.Effective(judged)},
 		canary:   &canary.Gate{Book: s.canaries},
 		surge:    &surge.Gate{Now: s.now, State: s.w.Surges, Mover: s.b.Mover, Pods: g.Pods, Ledger: s.w.Ledger, Delays: &s.b.Delays},
 		rescue:   &rescue.Gate{Book: s.rescues, Pods: g.Pods},
+	}
+	for controller := range sc.groups {
+		if _, short := s.short[controller]; short {
+			sc.first[controller] = s.counter.First(controller, g.Pods)
+		}
 	}
 	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods)
 	for _, p := range g.Pods {
@@ -156,7 +162,8 @@ type pass struct {
 // A scope is the state that the candidates of one autoscaler share.
 type scope struct {
 	groups map[cluster.Workload]*disruption.Group
-	newest time.Time // when the newest of the pods was created
+	first  map[cluster.Workload]*cluster.Pod // that do not wait for missing replacements, see disruption.Counter.First
+	newest time.Time                         // when the newest of the pods was created
 
 	siblings *quota.Siblings
 	backoff  *backoff.Gate

@@ -114,7 +114,7 @@ func (g *Gate) End(p *cluster.Pod) { delete(g.deleted, p.Workload()) }
 
 // InProgress returns why the deletion of a pod waits: until the replacement of the last deleted pod of the workload is ready. If it was
 // OOM-killed too, the next pod is deleted after a back-off, and only with noticeably more memory. isFirst reports that the controller creates the
-// replacement only when this pod is ready (disruption.Group).
+// replacement only when this pod is ready (disruption.Counter).
 func (g *Gate) InProgress(d *decision.Decision, isFirst bool) (decision.Reason, bool) {
 	p := d.Pod
 	workload := d.Pod.Workload()
