@@ -77,7 +77,7 @@ func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, boo
 	others := g.Open[w]
 	if isFirst {
 		others = 0
-	} else if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p) { // it counts already
+	} else if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p, d.With) { // it counts already
 		others--
 	}
 	return r, len(probes)+others > 0 && (d.Rescue || len(probes)+others >= openEvictions)

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // Limits limit the disruption. Those that are set by a flag of upstream's updater name the flag.
@@ -121,15 +122,22 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 	return groups
 }
 
-// Open returns for each workload how many evicted pods have no replacement, or may have none.
-func (c *Counter) Open(groups map[cluster.Workload]*Group, pods []*cluster.Pod) map[cluster.Workload]int {
+// Open returns for each workload how many evicted pods have no replacement, or may have none. judged are the decisions on the pods, if they
+// are made.
+func (c *Counter) Open(groups map[cluster.Workload]*Group, pods []*cluster.Pod, judged []decision.Decision) map[cluster.Workload]int {
+	with := map[string][]policy.Fitted{} // by UID, of the pods without a node
+	for i := range judged {
+		if p := judged[i].Pod; p.Node == "" {
+			with[p.UID] = judged[i].With
+		}
+	}
 	out := map[cluster.Workload]int{}
 	for _, p := range pods {
 		if g := groups[p.Controller]; g != nil && g.open > 0 { // for the first pod of the controller
 			out[p.Workload()] += g.open
 			g.open = 0
 		}
-		if !p.Deleting && !p.Controller.IsZero() && (c.Ledger.MayBeEvicted(c.Now, p) || c.Ledger.IsUnproven(p)) {
+		if !p.Deleting && !p.Controller.IsZero() && (c.Ledger.MayBeEvicted(c.Now, p) || c.Ledger.IsUnproven(p, with[p.UID])) {
 			out[p.Workload()]++
 		}
 	}

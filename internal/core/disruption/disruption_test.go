@@ -321,19 +321,19 @@ func TestCounter_open_evictionsWithoutReplacement(t *testing.T) {
 	c.evict(noon, pods[1])
 	c.lose(noon, dbs[3])
 	all := append(append([]*cluster.Pod{}, pods[2:4]...), dbs...)
-	if got := c.Open(c.Groups(&cluster.Autoscaler{}, all), all); !maps.Equal(got, map[cluster.Workload]int{top: 2, db: 1}) {
+	if got := c.Open(c.Groups(&cluster.Autoscaler{}, all), all, nil); !maps.Equal(got, map[cluster.Workload]int{top: 2, db: 1}) {
 		t.Errorf("open: %v", got)
 	}
 	dbs[3].Deleting = true
-	if got := c.Open(c.Groups(&cluster.Autoscaler{}, dbs), dbs); !maps.Equal(got, map[cluster.Workload]int{db: 1}) {
+	if got := c.Open(c.Groups(&cluster.Autoscaler{}, dbs), dbs, nil); !maps.Equal(got, map[cluster.Workload]int{db: 1}) {
 		t.Errorf("once the pod without an answer terminates: %v", got)
 	}
-	if got := c.Open(c.Groups(&cluster.Autoscaler{}, podsOf(db, 4)[:3]), nil); len(got) != 0 {
+	if got := c.Open(c.Groups(&cluster.Autoscaler{}, podsOf(db, 4)[:3]), nil, nil); len(got) != 0 {
 		t.Errorf("without pods: %v", got)
 	}
 	none := append(podsOf(web, 4), podsOf(cluster.Workload{}, 1)...)
 	c = counterOf(4)
-	if got := c.Open(c.Groups(&cluster.Autoscaler{}, none), none); len(got) != 0 {
+	if got := c.Open(c.Groups(&cluster.Autoscaler{}, none), none, nil); len(got) != 0 {
 		t.Errorf("without an eviction: %v", got)
 	}
 }

@@ -184,10 +184,14 @@ func isBetween(p *cluster.Pod, a, b []policy.Fitted) bool {
 	return len(ofA) == 0
 }
 
-// IsUnproven reports whether a pod without a node may be a replacement that does not show yet whether evictions have an effect.
-func (l *evictionRecords) IsUnproven(p *cluster.Pod) bool {
+// IsUnproven reports whether a pod without a node may be a replacement that does not show yet whether evictions have an effect. It shows that
+// if it has the expected requests, or a recommendation from then until now. with is the present one, or nil if it is not known.
+func (l *evictionRecords) IsUnproven(p *cluster.Pod, with []policy.Fitted) bool {
 	e, open := l.evictions[p.Workload()]
-	return open && !e.judged && p.Node == "" && p.Created.After(e.newest) && len(e.with) > 0 && !change.IsAsked(p, e.with)
+	if !open || e.judged || p.Node != "" || !p.Created.After(e.newest) || len(e.with) == 0 || change.IsAsked(p, e.with) {
+		return false
+	}
+	return e.isAsBefore(p) || !isBetween(p, e.with, with)
 }
 
 // boostedHelp is hasHelped for a replacement with a CPU startup boost. Its boosted CPU says nothing, and the end of the boost is no change

@@ -322,7 +322,11 @@ func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
 func (t *candidate) overBudget() (decision.Reason, bool) {
 	h := t.health()
 	resized := h == disruption.Down && !t.d.Autoscaler.Mode.Evicts() // no pod is lost
-	if resized || t.hasSpent() || t.g.MayChange(h) {
+	g := *t.g
+	if t.isFirst() {
+		g.Replaced-- // Not all: the replacements may be missing for another reason, and then no more than one pod more is lost.
+	}
+	if resized || t.hasSpent() || g.MayChange(h) {
 		return decision.Reason{}, false
 	}
 	return t.g.Reason(h), true

@@ -119,7 +119,7 @@ func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 			sc.first[controller] = s.counter.First(controller, g.Pods)
 		}
 	}
-	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods)
+	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods, judged)
 	for _, p := range g.Pods {
 		if p.Created.After(sc.newest) {
 			sc.newest = p.Created
