@@ -234,8 +234,8 @@ func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 		if err != nil || p.Controller != of || !p.Live() {
 			continue
 		}
-		serving[n] = c.Health(p) == Serving
-		if !serving[n] && n < least {
+		serving[n] = p.Serves()
+		if c.Health(p) != Serving && n < least {
 			first, least = p, n
 		}
 	}

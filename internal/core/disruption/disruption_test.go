@@ -275,17 +275,22 @@ func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 		down    []int
 		evicted int
 		first   int // ordinal; -1: none
+		starts  int // that many pods with the lowest ordinals have been not ready for a short time
 	}{
 		"the last one was evicted":                {of: db, down: []int{2, 1}, evicted: 3, first: 1},
 		"all others are down":                     {of: db, down: []int{0, 1, 2}, evicted: 3, first: 0},
 		"no pod is down":                          {of: db, evicted: 3, first: -1},
 		"one with a lower ordinal was evicted":    {of: db, down: []int{2, 3}, evicted: 1, first: -1},
+		"one with a lower ordinal starts":         {of: db, down: []int{1}, evicted: 3, first: -1, starts: 1},
 		"the pods have no order":                  {of: web, down: []int{1}, evicted: 3, first: -1},
 		"one with a lower ordinal, the only ones": {of: db, down: []int{1, 2, 3}, evicted: 0, first: -1},
 	} {
 		c, pods := counterOf(4), podsOf(tt.of, 4)
 		for _, i := range tt.down {
 			pods[i].Ready, pods[i].Containers[0].Exit = false, &cluster.Exit{OOM: true, Now: true}
+		}
+		for _, p := range pods[:tt.starts] {
+			p.Ready, p.ReadySince = false, c.Now
 		}
 		left := slices.Delete(slices.Clone(pods), tt.evicted, tt.evicted+1)
 		slices.Reverse(left)
