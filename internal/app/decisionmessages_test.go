@@ -435,12 +435,12 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code:    decision.Probing,
-		Meaning: "Two pods of the workload were evicted, and have no replacement yet. The remaining pods follow when the replacements have the recommended size, so that few pods are evicted in vain if they do not get it. After evictions without effect and the back-off, podfit evicts one pod first.",
+		Meaning: "Two pods of the workload were evicted, or one if this pod was OOM-killed, and have no replacement with the recommended size yet. The remaining pods follow when the replacements have the recommended size, so that few pods are evicted in vain if they do not get it. After evictions without effect and the back-off, podfit evicts one pod first.",
 		Remedy:  "No action is required. With `--early-passes=false`, two pods follow per `--updater-interval`, so that a large workload takes longer: set a shorter interval or, for as many evictions at once as the eviction tolerance allows, `--updater-rules=upstream`. If it lasts, the replacements are missing: see the reason `ReplacementMissing`. After evictions without effect, see the reason `BackingOff`.",
 	},
 	{
 		Code: decision.ReplacementMissing, Example: decision.Reason{Have: 2, Want: 3, For: 6 * time.Minute},
-		Meaning: "The controller has fewer pods than it wants: either an evicted pod has no replacement after 5 minutes, or the controller wants more pods since the eviction and cannot create them. None of its pods is evicted until all exist.",
+		Meaning: "The controller has fewer pods than it wants: either an evicted pod has no replacement after 5 minutes, or the controller wants more pods since the eviction and cannot create them. None of its pods is evicted until all exist, except the pod of a StatefulSet that is not in service, so that the controller creates none after it.",
 		Remedy:  "Find out why no pod is created: `kubectl -n NAMESPACE describe replicaset`, or describe the controller of the pods. Usual causes are a ResourceQuota, an admission webhook, or a missing ServiceAccount.",
 	},
 	{
