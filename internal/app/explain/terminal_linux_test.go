@@ -58,8 +58,10 @@ func TestWidth_terminal_textsFillItsColumns(t *testing.T) {
 		piped int
 		write func(io.Writer) error
 	}{
-		"object":  {80, func(out io.Writer) error { return writeText(false)(out, &core.Explanation{Subject: "shop/Deployment/cart", Now: []string{long}}) }},
-		"list":    {80, func(out io.Writer) error { return l.write(out) }},
+		"object": {80, func(out io.Writer) error {
+			return writeText(false)(out, &core.Explanation{Subject: "shop/Deployment/cart", Now: []string{long}})
+		}},
+		"list":    {80, l.write},
 		"message": {columns, func(out io.Writer) error { return writeMessages(out, "BudgetSpent", "text") }},
 	} {
 		var pipe strings.Builder

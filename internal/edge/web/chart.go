@@ -101,18 +101,14 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				}
 				view.Data.mark(nil, changes)
 				view.Data.steps(history.Requests, c.Container, res)
+				view.Data.scale()
+				view.SVG = view.drawPeaks()
 			case len(buckets) > 0:
 				view.histogram(buckets, unit.used, &stored, now)
+				view.Data.scale()
+				view.SVG = view.drawHistogram()
 			default:
 				view.Note = "No usage of it is stored yet, so there is no chart."
-				out = append(out, view)
-				continue
-			}
-			view.Data.scale()
-			if view.Kind == "peaks" {
-				view.SVG = view.drawPeaks()
-			} else {
-				view.SVG = view.drawHistogram()
 			}
 			out = append(out, view)
 		}
