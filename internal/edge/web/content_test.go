@@ -203,7 +203,7 @@ func TestPages_tables_haveWordsOfUsers(t *testing.T) {
 // Every amount in the tables of a workload has its unit.
 func TestWorkload_numbers_haveUnits(t *testing.T) {
 	found := 0
-	for _, path := range []string{"/workloads/shop/Deployment/cart", "/workloads/kube-system/DaemonSet/node-exporter"} {
+	for _, path := range []string{"/workloads/shop/Deployment/cart", "/workloads/ml/Deployment/feature-store", "/workloads/kube-system/DaemonSet/node-exporter"} {
 		for _, m := range numeric.FindAllStringSubmatch(body(t, get(handler(webtest.Small()), "GET", path)), -1) {
 			found++
 			if text := tag.ReplaceAllString(m[1], ""); !withUnit.MatchString(text) {
