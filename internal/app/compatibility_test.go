@@ -49,6 +49,9 @@ func TestCompatibility_eachOwnFlag_isInTheTableOrChangesNoBehaviour(t *testing.T
 			}
 			reason := changesNoBehaviour[f.Name]
 			used[f.Name] = true
+			if strings.HasSuffix(reason, "off by default") && f.DefValue != "false" {
+				t.Errorf("--%s of %s is %s by default", f.Name, command, f.DefValue)
+			}
 			if switched[f.Name] == (reason != "") {
 				t.Errorf("--%s of %s must be in compatibility.Table, or in changesNoBehaviour with a reason; in the table: %v, reason %q", f.Name, command, switched[f.Name], reason)
 			}

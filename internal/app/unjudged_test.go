@@ -58,6 +58,8 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 			if table := html.UnescapeString(readPage(t, root+"workloads")); strings.Contains(table, "(young 600m)") != (tt.forbidden == "") ||
 				strings.Contains(table, "young: from 3 h of usage") != (tt.forbidden == "") || strings.Contains(page, "young: from 3 h of usage") != (tt.forbidden == "") {
 				t.Errorf("the page shows a number and its age: %v, want %v:\n%s\n%s", tt.forbidden != "", tt.forbidden == "", table, page)
+			} else if grey := strings.Contains(table, `<td class="sub">400m (young 600m)`) && strings.Contains(page, `<b class="sub">600m</b>`); grey != (tt.forbidden == "") {
+				t.Errorf("the young numbers are grey: %v:\n%s\n%s", grey, table, page)
 			}
 			page += html.UnescapeString(readPage(t, root))
 			if !strings.Contains(page, "Not judged: 1 workload: "+tt.want+".") || !strings.Contains(page, "Could be given back: not known yet") {

@@ -145,6 +145,15 @@ func declaredTests(t *testing.T) map[string]bool {
 	return out
 }
 
+// The first commands need a release and no compiler, the next ones a compiler and no release.
+func TestReadme_firstBlocks_areTheDemoArchiveAndTheDemo(t *testing.T) {
+	blocks := strings.Split(readme(t), "\n```")
+	if len(blocks) < 4 || !strings.HasPrefix(blocks[1], "\ntar -xzf podfit_demo_VERSION_") || !strings.HasSuffix(blocks[0], "With the archive of a release, it needs no compiler:\n") ||
+		!strings.HasPrefix(blocks[3], "\nmake demo ") {
+		t.Errorf("README.md begins with %q", blocks[:min(4, len(blocks))])
+	}
+}
+
 func TestReadme_links_exist(t *testing.T) {
 	links := regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(readme(t), -1)
 	for _, m := range links {

@@ -168,6 +168,7 @@ var elsewhere = []struct {
 		"docs/load.md", "go test ./internal/app/web -run XXX -bench firstByte -benchtime 100x",
 		"TestPage_tenTimesTheWorkloads_rendersWithTheSameAllocations", "is a benchmark",
 	},
+	{"docs/load.md", "go -C tools/release test -run TestRelease_builtInTwoFolders -v .", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "takes long"},
 	{"docs/install.md", "make images", "TestImages_builtInTwoFolders_areIdenticalAndRun", "builds podfit for five platforms"},
 	{"docs/install.md", "make images PLATFORMS=linux/amd64", "TestImages_builtInTwoFolders_areIdenticalAndRun", "builds podfit again"},
 	{

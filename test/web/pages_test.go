@@ -98,6 +98,12 @@ func TestPages_lightAndDark_narrowAndWide_areClean(t *testing.T) {
 					if page.name == "workload" && evaluate[int](t, p, "document.querySelectorAll('.uplot canvas').length") != 4 {
 						t.Error("the workload does not have four charts")
 					}
+					if page.name == "workload" {
+						tops := evaluate[[]float64](t, p, "[...document.querySelectorAll('.charts > section')].map((e) => e.getBoundingClientRect().top)")
+						if sideBySide := tops[0] == tops[1] && tops[2] == tops[3]; sideBySide != (width >= 1280) {
+							t.Errorf("the charts of memory and CPU of a container are side by side: %v; their tops are %v", sideBySide, tops)
+						}
+					}
 					p.do(t, chromedp.Evaluate(checker, nil))
 					for _, finding := range evaluate[[]string](t, p, findings) {
 						t.Errorf("%s: %s", page.name, finding)

@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	report "podfit.dev/podfit/internal/edge/report/explanation"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
@@ -74,8 +75,7 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		e.SetIndent("", "  ")
 		return e.Encode(l)
 	}
-	_, err = io.WriteString(out, l.text())
-	return err
+	return l.write(out)
 }
 
 // toExplain returns the command that explains a workload.
@@ -83,9 +83,9 @@ func toExplain(w cluster.Workload) string {
 	return "podfit explain " + wording.ShellWord(command(w)) + " -n " + wording.ShellWord(w.Namespace)
 }
 
-// text returns the list for a terminal with 80 columns.
-func (l *needs) text() string {
-	p := terminal.Printer{Width: 80}
+// write writes the list as wide as the terminal.
+func (l *needs) write(out io.Writer) error {
+	p := terminal.Printer{Width: widthOf(out, report.Usual)}
 	p.Line(fmt.Sprintf("Workloads that need attention: %d of %d", len(l.Attention), l.Workloads))
 	for _, n := range l.Attention[:min(len(l.Attention), maxListed)] {
 		p.Line(strings.ToUpper(n.Severity) + "  " + terminal.Plain(n.Workload))
@@ -105,5 +105,6 @@ func (l *needs) text() string {
 	for _, m := range l.Missing {
 		p.Line("Note: " + terminal.Plain(m))
 	}
-	return p.Text.String()
+	_, err := io.WriteString(out, p.Text.String())
+	return err
 }

@@ -41,8 +41,9 @@ func TestToExplain_kindOfAnotherGroup_isFound(t *testing.T) {
 func TestNeeds_moreThanFit_commandHasTheNamespace(t *testing.T) {
 	for namespace, want := range map[string]string{"": "1 more: podfit explain -o json\n", "shop": "1 more: podfit explain -o json -n shop\n"} {
 		l := needs{Attention: make([]need, maxListed+1), namespace: namespace}
-		if got := l.text(); !strings.HasSuffix(got, want) {
-			t.Errorf("namespace %q: no %q at the end of\n%s", namespace, want, got)
+		var got strings.Builder
+		if err := l.write(&got); err != nil || !strings.HasSuffix(got.String(), want) {
+			t.Errorf("namespace %q: error %v, no %q at the end of\n%s", namespace, err, want, got.String())
 		}
 	}
 }

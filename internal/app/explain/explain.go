@@ -52,7 +52,7 @@ type Updater interface {
 	Assumed(fs *pflag.FlagSet) []string
 }
 
-// columns is the width of texts about messages.
+// columns is the width of texts about messages that are not for a terminal.
 const columns = 100
 
 // timeout limits the whole command.
@@ -79,12 +79,16 @@ type Config struct {
 // writeText returns a function that writes an explanation as wide as the terminal, perhaps with all notes.
 func writeText(allNotes bool) func(io.Writer, *explanation.Explanation) error {
 	return func(w io.Writer, e *explanation.Explanation) error {
-		width, _, ok := process.TerminalSize(w)
-		if !ok {
-			width = report.Usual
-		}
-		return report.WriteText(w, e, width, allNotes)
+		return report.WriteText(w, e, widthOf(w, report.Usual), allNotes)
 	}
+}
+
+// widthOf returns the columns of a terminal, from 40 to 120, and usual for other outputs.
+func widthOf(w io.Writer, usual int) int {
+	if width, _, ok := process.TerminalSize(w); ok {
+		return min(max(width, 40), 120)
+	}
+	return usual
 }
 
 // formats are the output formats.

@@ -44,7 +44,7 @@ func writeMessages(out io.Writer, what, format string) error {
 	case format != "text":
 		return process.UsageError{Err: fmt.Errorf("--output=%s needs an object as KIND/NAME; a message has text and json", format)}
 	}
-	p := terminal.Printer{Width: columns}
+	p := terminal.Printer{Width: widthOf(out, columns)}
 	for i, m := range found {
 		if i > 0 {
 			p.Line("")

@@ -77,29 +77,12 @@ func refineUntilCtrlC(t *testing.T, rows int) {
 	f := shop(t)
 	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
 	j := newTestJob(t, f)
-	reading, writing := openTerminal(t)
-	if err := unix.IoctlSetWinsize(int(writing.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: 120}); err != nil {
-		t.Fatal(err)
-	}
-	j.streams.Out = writing
 	j.config.For = time.Hour
-	j.config.NoColour = true
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var seen recording
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		_, _ = reading.WriteTo(&seen) // reading a terminal whose other end is closed fails
-	}()
-	ended := make(chan error, 1)
-	go func() { ended <- j.run(ctx) }()
-	kubetest.Eventually(t, "the table is drawn three times", func() bool { return strings.Count(seen.String(), "Ctrl-C ends it") >= 3 })
-	during := shown(seen.String(), rows)
-	interrupt()
-	err := <-ended
-	writing.Close()
-	<-copied
+	var during []string
+	seen, err := untilShown(t, j, rows, func(seen *recording) {
+		kubetest.Eventually(t, "the table is drawn three times", func() bool { return strings.Count(seen.String(), "Ctrl-C ends it") >= 3 })
+		during = shown(seen.String(), rows)
+	})
 	var exit process.ExitError
 	if !errors.As(err, &exit) || exit.Code != exitPartial {
 		t.Errorf("%d rows: got error %v", rows, err)
@@ -119,6 +102,49 @@ func refineUntilCtrlC(t *testing.T, rows int) {
 	if cut := strings.Contains(seen.String(), " more lines at the end"); cut != (rows < 10) {
 		t.Errorf("%d rows: lines are left out: %v", rows, cut)
 	}
+}
+
+// untilShown runs a job on a terminal with so many rows until a function returns, and returns what was shown and the error of the job.
+func untilShown(t *testing.T, j *job, rows int, until func(*recording)) (*recording, error) {
+	t.Helper()
+	reading, writing := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(writing.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: 120}); err != nil {
+		t.Fatal(err)
+	}
+	j.streams.Out = writing
+	j.config.NoColour = true
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var seen recording
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = reading.WriteTo(&seen) // reading a terminal whose other end is closed fails
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- j.run(ctx) }()
+	until(&seen)
+	interrupt()
+	err := <-ended
+	writing.Close()
+	<-copied
+	return &seen, err
+}
+
+// In a cluster without VPAs and Prometheus, the first table needs one reading of the Metrics API: it waits neither for the next one nor for the
+// end of --for. docs/load.md has the time.
+func TestPreview_noVPAsAndNoPrometheus_firstTableNeedsOneReading(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	deployment{"web", "front", 1, `{"cpu":"100m","memory":"128Mi"}`, `{}`, "", 0}.apply(f)
+	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
+	j := newTestJob(t, f)
+	j.config.Source, j.config.For, j.interval = sourceAuto, 48*time.Hour, 24*time.Hour
+	_, _ = untilShown(t, j, 50, func(seen *recording) {
+		kubetest.Eventually(t, "the first table has the number and its age", func() bool {
+			text := seen.String()
+			return strings.Contains(text, "web/deploy/front") && strings.Contains(text, ", young ") && strings.Contains(text, "of usage") && strings.Contains(text, "Ctrl-C ends it")
+		})
+	})
 }
 
 // A smaller or larger terminal does not make podfit overwrite what it has not drawn.

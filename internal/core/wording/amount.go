@@ -100,11 +100,13 @@ func withDecimal(v float64) string {
 	return strings.TrimSuffix(s, "0")
 }
 
-// Spaced formats an amount with its unit: "650m", or "1.4" cores, or "1.25 Gi". It has the digits that podfit recommend prints.
+// Spaced formats an amount with its unit: "650m", "1.4 cores" or "1.25 Gi". It has the digits that podfit recommend prints.
 func Spaced(res cluster.Resource, v int64) string {
 	switch {
-	case res == cluster.CPU && v >= 1000:
-		return Trimmed(float64(v)/1000, 2)
+	case res == cluster.CPU && v == 1000:
+		return "1 core"
+	case res == cluster.CPU && v > 1000:
+		return Trimmed(float64(v)/1000, 2) + " cores"
 	case res == cluster.Memory && v >= 10*gi:
 		return Trimmed(float64(v)/gi, 1) + " Gi"
 	case res == cluster.Memory && v >= gi:

@@ -64,8 +64,8 @@ func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 		{cluster.Memory, 300 * mi, "300Mi, 300Mi, 300Mi, 300Mi, 300 Mi, 0.29 GiB, 0.29 GiB, 0.3 GiB, 300 MiB"},
 		{cluster.Memory, 49 * gi / 4, "12.2Gi, 12.2Gi, 12.2Gi, 12.2Gi, 12.2 Gi, 12 GiB, 12.2 GiB, 12 GiB, 12.2 GiB"},
 		{cluster.CPU, 350, "350m, 350m, 350m, 350m, 350m, 0.35 cores, 0.35 cores, 0.3 cores, 350m"},
-		{cluster.CPU, 1500, "1500m, 1500m, 1500m, 1.5, 1.5, 1.5 cores, 1.50 cores, 1.5 cores, 1.50 cores"},
-		{cluster.CPU, 96_000, "96, 96, 96, 96, 96, 96 cores, 96 cores, 96 cores, 96.00 cores"},
+		{cluster.CPU, 1500, "1500m, 1500m, 1500m, 1.5, 1.5 cores, 1.5 cores, 1.50 cores, 1.5 cores, 1.50 cores"},
+		{cluster.CPU, 96_000, "96, 96, 96, 96, 96 cores, 96 cores, 96 cores, 96 cores, 96.00 cores"},
 	} {
 		var got []string
 		for _, form := range forms {
@@ -93,6 +93,7 @@ func TestAmounts_extremes_areReadable(t *testing.T) {
 		{Figure(cluster.Memory, 8*gi), "8Gi"},
 		{Amount(cluster.Memory, 500), "500"},
 		{Cell(cluster.Memory, 1), "1Mi"},
+		{Spaced(cluster.CPU, 1000), "1 core"},
 		{Spaced(cluster.Memory, 500), "500 B"},
 		{Spaced(cluster.Memory, 5<<10), "5 Ki"},
 		{Spaced(cluster.Memory, 12*gi), "12 Gi"},

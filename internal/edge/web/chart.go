@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -63,7 +64,7 @@ var units = map[cluster.Resource]struct {
 	cluster.Memory: {"GiB", 1 << 30, 1 << 30, "Memory", "mem"},
 }
 
-// chartsOf returns the charts of a workload: memory and CPU of each container.
+// chartsOf returns the charts of a workload: memory and CPU of each container. Without any usage, there are none.
 func chartsOf(row *overview.Row, history *overview.History, activity []overview.Entry, now time.Time) []chartView {
 	var changes []int64
 	for i := range activity {
@@ -71,7 +72,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			changes = append(changes, activity[i].At.Unix())
 		}
 	}
-	out := []chartView{}
+	var out []chartView
 	for i := range row.Containers {
 		c := &row.Containers[i]
 		stored := overview.ContainerHistory{Name: c.Container}
@@ -100,19 +101,20 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				}
 				view.Data.mark(nil, changes)
 				view.Data.steps(history.Requests, c.Container, res)
+				view.Data.scale()
+				view.SVG = view.drawPeaks()
 			case len(buckets) > 0:
 				view.histogram(buckets, unit.used, &stored, now)
-			default:
-				continue
-			}
-			view.Data.scale()
-			if view.Kind == "peaks" {
-				view.SVG = view.drawPeaks()
-			} else {
+				view.Data.scale()
 				view.SVG = view.drawHistogram()
+			default:
+				view.Note = "No usage of it is stored yet, so there is no chart."
 			}
 			out = append(out, view)
 		}
+	}
+	if !slices.ContainsFunc(out, func(c chartView) bool { return c.Kind != "" }) {
+		return []chartView{}
 	}
 	return out
 }

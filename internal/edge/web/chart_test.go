@@ -4,6 +4,7 @@
 package web
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,31 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/review"
 )
+
+// drawn returns the charts of a container that have usage.
+func drawn(row *overview.Row, stored overview.ContainerHistory, now time.Time) []chartView {
+	all := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{stored}}, nil, now)
+	return slices.DeleteFunc(all, func(c chartView) bool { return c.Kind == "" })
+}
+
+// The axes have values, also where no script runs: amounts upwards, days to the right.
+func TestChart_axes_haveValues(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 14, 0, 0, time.UTC)
+	row := &overview.Row{Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	var peaks []overview.Peak
+	for i := range 48 {
+		peaks = append(peaks, overview.Peak{At: now.Truncate(time.Hour).Add(time.Duration(i-48) * time.Hour), Value: 0.4})
+	}
+	charts := drawn(row, overview.ContainerHistory{Name: "app", CPU: peaks}, now)
+	if len(charts) != 1 {
+		t.Fatalf("%d charts", len(charts))
+	}
+	for _, label := range []string{">0<", ">0.2<", ">0.4<", ">21 Nov<"} {
+		if !strings.Contains(string(charts[0].SVG), label) {
+			t.Errorf("no label %s in %s", label, charts[0].SVG)
+		}
+	}
+}
 
 // An upper bound with little confidence is hundreds of cores. It does not make the rest unreadable, and one sample is visible.
 func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
@@ -22,7 +48,7 @@ func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 		}},
 	}}}
 	hour := []overview.Peak{{At: now.Truncate(time.Hour), Value: 0.12}}
-	charts := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPU: hour}}}, nil, now)
+	charts := drawn(row, overview.ContainerHistory{Name: "app", CPU: hour}, now)
 	if len(charts) != 1 || charts[0].Data.Top > 1.2 {
 		t.Fatalf("%d charts, the axis ends at %v cores", len(charts), charts[0].Data.Top)
 	}
@@ -30,7 +56,7 @@ func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 		t.Errorf("chart %s", svg)
 	}
 	buckets := []overview.Bucket{{From: 0, To: 0.2, Share: 1}}
-	charts = chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPUBuckets: buckets}}}, nil, now)
+	charts = drawn(row, overview.ContainerHistory{Name: "app", CPUBuckets: buckets}, now)
 	if len(charts) != 1 || charts[0].Data.Top > 1.2 || charts[0].Kind != "histogram" {
 		t.Errorf("histogram %+v", charts)
 	}
@@ -56,7 +82,7 @@ func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
 		{peaks(336, 2), 168, "Source: Prometheus, 14 days. It has no samples of 167 hours of this time."},
 		{peaks(336, 1), 37, "Source: the stored usage, and Prometheus for 37 hours without stored usage."},
 	} {
-		charts := chartsOf(row, &overview.History{Containers: []overview.ContainerHistory{{Name: "app", CPU: tt.peaks, CPURecorded: tt.recorded}}}, nil, now)
+		charts := drawn(row, overview.ContainerHistory{Name: "app", CPU: tt.peaks, CPURecorded: tt.recorded}, now)
 		if len(charts) != 1 || charts[0].Note != tt.want || charts[0].Recorded != tt.recorded || charts[0].Kind != "peaks" {
 			t.Errorf("got %+v, want %q", charts, tt.want)
 		}

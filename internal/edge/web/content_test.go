@@ -5,6 +5,7 @@ package web_test
 
 import (
 	"html"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -173,6 +174,61 @@ func TestActivity_reason_selectsItsEntries(t *testing.T) {
 		}
 	}
 	contains(t, "activity", body(t, get(h, "GET", "/activity")), "From the decisions of this process, since 20 Nov, 22:14 UTC")
+}
+
+// What podfit did stands on each page with the change and the reason.
+func TestPages_activity_hasChangeAndReason(t *testing.T) {
+	h := handler(webtest.Small())
+	for _, path := range []string{"/", "/activity", "/workloads/shop/Deployment/cart"} {
+		contains(t, path, html.UnescapeString(body(t, get(h, "GET", path))), "cart-7d9f-a00</a>", "esized in place", "app memory 1Gi → 1.2Gi", "The container app was OOM-killed 8 minutes after its start.")
+	}
+}
+
+var (
+	jargon   = regexp.MustCompile(`(?i)within the bounds|days above the memory|OOM-killed by these peaks`)
+	numeric  = regexp.MustCompile(`<td class="n[^"]*">(.*?)</td>`)
+	tag      = regexp.MustCompile(`<[^>]*>`)
+	withUnit = regexp.MustCompile(`^(–( to –)?|none|keep|\d+ of \d+|\d[\d.]*( cores?|m| ?[KMGT]i)( to \d[\d.]*( cores?|m| ?[KMGT]i))?)$`)
+)
+
+// Tables have words that users use.
+func TestPages_tables_haveWordsOfUsers(t *testing.T) {
+	for _, path := range pages {
+		if found := jargon.FindString(body(t, get(handler(webtest.Small()), "GET", path))); found != "" {
+			t.Errorf("%s says %q", path, found)
+		}
+	}
+}
+
+// Every amount in the tables of a workload has its unit.
+func TestWorkload_numbers_haveUnits(t *testing.T) {
+	found := 0
+	for _, path := range []string{"/workloads/shop/Deployment/cart", "/workloads/ml/Deployment/feature-store", "/workloads/kube-system/DaemonSet/node-exporter"} {
+		for _, m := range numeric.FindAllStringSubmatch(body(t, get(handler(webtest.Small()), "GET", path)), -1) {
+			found++
+			if text := tag.ReplaceAllString(m[1], ""); !withUnit.MatchString(text) {
+				t.Errorf("%s: %q has no unit", path, text)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("%d numbers were found", found)
+	}
+}
+
+// A resource of which no usage is stored has a sentence instead of a chart.
+func TestWorkload_noUsageOfAResource_sentenceSaysWhy(t *testing.T) {
+	source := webtest.Small()
+	key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+	h, _ := source.History(t.Context(), &overview.Row{Workload: key})
+	h.Containers[0].CPU, h.Containers[0].CPUBuckets = nil, nil
+	const sentence = "No usage of it is stored yet, so there is no chart."
+	text := body(t, get(handler(source), "GET", "/workloads/shop/Deployment/cart"))
+	contains(t, "one chart is missing", text, "Memory of container app", "<svg", "CPU of container app", sentence, "Memory of container proxy", "<svg", "CPU of container proxy", "<svg")
+	if n := strings.Count(text, sentence); n != 1 || strings.Count(text, `<svg viewBox`) != 3 {
+		t.Errorf("%d sentences for one chart, and %d charts", n, strings.Count(text, `<svg viewBox`))
+	}
+	contains(t, "all are missing", body(t, get(handler(webtest.Bare()), "GET", "/workloads/shop/Deployment/bare")), "There is no stored usage of this workload.", "only of workloads with a VerticalPodAutoscaler")
 }
 
 // The chart of memory has the request, the target with its range, the limit, and marks for OOM kills and changes.

@@ -366,7 +366,7 @@ func writeAmounts(out *strings.Builder, indent, field string, r cluster.Resource
 // A chartView is the chart of one resource of one container.
 type chartView struct {
 	Title string        `json:"title"`
-	Kind  string        `json:"kind"` // "peaks" or "histogram"
+	Kind  string        `json:"kind"` // "peaks", "histogram" or, without usage, ""
 	Class string        `json:"-"`
 	SVG   template.HTML `json:"-"`
 	Note  string        `json:"note,omitempty"`

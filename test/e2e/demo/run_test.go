@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -178,6 +179,7 @@ func TestDemo_keptCluster_servesThePageUntilCtrlC(t *testing.T) {
 		t.Fatalf("the demo does not print the kubeconfig:\n%s", kept)
 	}
 	checkExplain(t, kubeconfig[1])
+	checkSuggested(t, kept, kubeconfig[1])
 	if n := len(d.children(t)); n < 5 {
 		t.Errorf("found %d processes of the demo, so the check at the end would find none", n)
 	}
@@ -198,6 +200,37 @@ func TestDemo_keptCluster_servesThePageUntilCtrlC(t *testing.T) {
 	}
 	for _, file := range left {
 		t.Errorf("the demo left %s behind in its folder for temporary files", file.Name())
+	}
+}
+
+// suggested matches a command of podfit that the demo suggests, without its comment.
+var suggested = regexp.MustCompile(`(?m)^  (\S+/podfit (explain|recommend) [^#\n]+)`)
+
+// checkSuggested runs the commands of podfit that the demo suggests. As in README.md, each row of podfit recommend has a young number and its age.
+func checkSuggested(t *testing.T, kept, kubeconfig string) {
+	t.Helper()
+	found := suggested.FindAllStringSubmatch(kept, -1)
+	if len(found) != 2 {
+		t.Fatalf("the demo suggests %d commands of podfit, want 2:\n%s", len(found), kept)
+	}
+	ctx, cancel := bed.WithPatience(t.Context(), 5*time.Minute)
+	defer cancel()
+	for _, m := range found {
+		cmd := exec.CommandContext(ctx, "sh", "-c", m[1])
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PROMETHEUS_URL=")
+		out, err := cmd.Output()
+		rows := map[string][]string{
+			"explain":   {`shop/Deployment/worker`, `NEXT +worker-`, `WHY \S+ of memory`},
+			"recommend": {`deploy/web`, `deploy/worker`, `sts/db`, `ds/agent`, `deploy/orders`, `deploy/checkout .* app`, `deploy/checkout .* proxy`},
+		}
+		for _, row := range rows[m[2]] {
+			if m[2] == "recommend" {
+				row = `(?m)^shop/` + row + ` .*, young [1-9]\S* .*, young [1-9]\S* .*from \d+ (s|min) of usage$`
+			}
+			if !regexp.MustCompile(row).Match(out) {
+				t.Errorf("%s: error %v, no %s in\n%s", m[1], err, row, out)
+			}
+		}
 	}
 }
 

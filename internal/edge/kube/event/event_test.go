@@ -194,6 +194,33 @@ func TestRecorder_secondResizeOfAPod_eventHasItsOwnReasonAndAmounts(t *testing.T
 	r.Stop()
 }
 
+// The page gets the action, the change and the reason of each kind of change from its event, as in the process of the updater.
+func TestRecorder_eachAct_eventHasChangeAndReason(t *testing.T) {
+	for _, do := range []decision.Act{decision.Resize, decision.Evict, decision.Delete, decision.Surge} {
+		kept := &keptEvents{}
+		b := record.NewBroadcaster()
+		b.StartRecordingToSink(sink{kept})
+		r := &Recorder{broadcaster: b, recorder: b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Source})}
+		d := &decision.Decision{
+			Pod: &cluster.Pod{
+				Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7", Top: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
+				Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 512<<20)}},
+			},
+			Autoscaler: &cluster.Autoscaler{Key: kubetest.WebKey}, Do: do, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(109, 512<<20)}},
+			Reason: decision.Reason{Code: decision.AboveRange, Container: "app", Resource: cluster.CPU, From: 400, To: 109},
+		}
+		r.Changed(d)
+		kubetest.Eventually(t, "the event is sent", func() bool { return kept.count() == 1 })
+		want := overview.EntryOf(time.Time{}, d)
+		got := entryOfEvent(kept.last(t))
+		got.At = time.Time{}
+		if got != want || got.Change != "app CPU 400m → 109m" || got.Text != d.Reason.String() {
+			t.Errorf("%v: the page gets\n%+v, want\n%+v", do, got, want)
+		}
+		r.Stop()
+	}
+}
+
 // Anyone who may write events can write annotations of any length. An amount that is cut off is marked.
 func TestEntryOfEvent_longAndInvalidAnnotations_areCutAndMarked(t *testing.T) {
 	change := strings.Repeat("a CPU 400m → 1000m, ", 100)
@@ -210,7 +237,7 @@ func TestEntryOfEvent_longAndInvalidAnnotations_areCutAndMarked(t *testing.T) {
 	}
 }
 
-// keptEvents is an API server that keeps one event.
+// keptEvents is an API server that keeps one event about a pod.
 type keptEvents struct {
 	record.EventSink
 
@@ -237,6 +264,9 @@ func (k *keptEvents) last(t *testing.T) *corev1.Event {
 }
 
 func (k *keptEvents) Create(e *corev1.Event) (*corev1.Event, error) {
+	if e.InvolvedObject.Kind != "Pod" {
+		return e, nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	data, err := json.Marshal(e)
