@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -344,8 +343,7 @@ func (q *ProvisioningRequests) post(ctx context.Context, api, resource, namespac
 func (q *ProvisioningRequests) delete(ctx context.Context, api, resource string, r *cluster.CapacityRequest) error {
 	options := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
 	if r.UID != "" {
-		uid := types.UID(r.UID)
-		options.Preconditions = &metav1.Preconditions{UID: &uid}
+		options.Preconditions = metav1.NewUIDPreconditions(r.UID)
 	}
 	data, err := json.Marshal(options)
 	if err != nil {
