@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,12 +134,8 @@ func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequ
 	if err := q.listRequests(ctx, found); err != nil {
 		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
 	}
-	out := make([]cluster.CapacityRequest, 0, len(found))
-	for _, r := range found {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
-	return out, nil
+	byName := func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) }
+	return slices.SortedFunc(maps.Values(found), byName), nil
 }
 
 // listTemplates adds a failed request for each PodTemplate.
