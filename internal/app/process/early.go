@@ -40,14 +40,12 @@ func EveryOr(ctx context.Context, interval time.Duration, early <-chan struct{},
 
 // waitForCall waits for a tick, or for a value of early, which has no effect before the given time. It returns false if ctx ends first.
 func waitForCall(ctx context.Context, tick <-chan time.Time, early <-chan struct{}, earliest time.Time) bool {
-	paused := time.NewTimer(time.Until(earliest))
-	defer paused.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-tick:
 		return ctx.Err() == nil
-	case <-paused.C:
+	case <-time.After(time.Until(earliest)):
 	}
 	select {
 	case <-ctx.Done():

@@ -275,26 +275,33 @@ func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) (
 	for _, b := range books {
 		b.restore(history)
 	}
-	var subjects []review.Subject
+	return j.allSubjects(s, books, (*book).adviseStored, books[0].storedEvidence), nil
+}
+
+// allSubjects returns the reviewed containers, with the recommendations of the books. The OOM kills in the status of the live pods are added to
+// the evidence, unless the source of usage knows more.
+func (j *job) allSubjects(
+	s *scene, books []*book, advise func(*book, *workload) []cluster.Advice, evidence func(w *workload, container string) review.Evidence,
+) (out []review.Subject) {
 	for _, w := range s.workloads {
 		advice := make([][]cluster.Advice, len(books))
 		for i, b := range books {
-			advice[i] = b.adviseStored(w)
+			advice[i] = advise(b, w)
 		}
 		for _, container := range w.containers {
+			known := evidence(w, container)
+			known.AddStatusKills(w.live, container, s.now.Add(-j.config.window()))
 			subject := j.subject(s, w, container, books, advice)
-			stored := books[0].storedEvidence(w, container)
-			subject.Evidence = &stored
-			j.addKills(&subject, s, w)
-			subjects = append(subjects, subject)
+			subject.Evidence = &known
+			out = append(out, subject)
 		}
 	}
-	return subjects, nil
+	return out
 }
 
 // subject returns a container of a workload without evidence.
 func (j *job) subject(s *scene, w *workload, container string, books []*book, advice [][]cluster.Advice) review.Subject {
-	out := review.Subject{Workload: w.key, Container: container, Evidence: new(review.Evidence)}
+	out := review.Subject{Workload: w.key, Container: container}
 	if w.vpa != nil {
 		out.VPA = w.vpa.Name
 	}
@@ -350,11 +357,6 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	}
 	percent := int32(max(float64(first.Metric.Percent)*float64(before)/float64(wanted)+0.5, 1))
 	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
-}
-
-// addKills adds the OOM kills in the status of the live pods, unless the source of usage knows more.
-func (j *job) addKills(subject *review.Subject, s *scene, w *workload) {
-	subject.Evidence.AddStatusKills(w.live, subject.Container, s.now.Add(-j.config.window()))
 }
 
 // report writes the report and returns an error for the exit code.

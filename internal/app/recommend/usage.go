@@ -26,23 +26,12 @@ import (
 // subjects returns the subjects according to samples that were added to the books.
 func (j *job) subjects(c *collector) []review.Subject {
 	c.finish()
-	var out []review.Subject
-	for _, w := range c.scene.workloads {
-		advice := make([][]cluster.Advice, len(c.books))
-		for i, b := range c.books {
-			advice[i] = b.advise(w)
+	return j.allSubjects(c.scene, c.books, (*book).advise, func(w *workload, container string) review.Evidence {
+		if e := c.evidence[usage.Ref{Workload: w.key, Container: container}]; e != nil {
+			return e.result()
 		}
-		for _, container := range w.containers {
-			subject := j.subject(c.scene, w, container, c.books, advice)
-			if e := c.evidence[usage.Ref{Workload: w.key, Container: container}]; e != nil {
-				read := e.result()
-				subject.Evidence = &read
-			}
-			j.addKills(&subject, c.scene, w)
-			out = append(out, subject)
-		}
-	}
-	return out
+		return review.Evidence{}
+	})
 }
 
 // A sampler reads the present usage of all containers.

@@ -51,12 +51,8 @@ func (p *pause) wait(ctx context.Context) error {
 		if end, ends := ctx.Deadline(); ends && end.Before(until) {
 			return fmt.Errorf("the API server is overloaded and accepts no request before %s", until.UTC().Format(time.RFC3339))
 		}
-		t := time.NewTimer(left)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if !Sleep(ctx, left) {
 			return context.Cause(ctx)
-		case <-t.C:
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -92,7 +93,7 @@ func templateOf(o runtime.Object) Template {
 		return template("apps", "DaemonSet", &x.ObjectMeta, &x.Spec.Template.Spec)
 	case *batchv1.CronJob:
 		t := template("batch", "CronJob", &x.ObjectMeta, &x.Spec.JobTemplate.Spec.Template.Spec)
-		t.Suspended = x.Spec.Suspend != nil && *x.Spec.Suspend
+		t.Suspended = ptr.Deref(x.Spec.Suspend, false)
 		return t
 	}
 	return Template{}
@@ -109,9 +110,4 @@ func template(group, kind string, m *metav1.ObjectMeta, spec *corev1.PodSpec) Te
 }
 
 // replicasOf returns the number of replicas in a spec, which is 1 if it is not set.
-func replicasOf(n *int32) cluster.Scale {
-	if n == nil {
-		return cluster.Scale{Known: true, Replicas: 1}
-	}
-	return cluster.Scale{Known: true, Replicas: *n}
-}
+func replicasOf(n *int32) cluster.Scale { return cluster.Scale{Known: true, Replicas: ptr.Deref(n, 1)} }

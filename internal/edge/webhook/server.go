@@ -193,12 +193,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, updatesEnded <-chan 
 	if s.config.ShutdownDelay > 0 {
 		s.log.Info("Shutting down; reviews are answered until the API server calls other replicas", slog.Duration("duration", s.config.ShutdownDelay))
 	}
-	delay := time.NewTimer(s.config.ShutdownDelay)
-	defer delay.Stop()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve admission reviews: %w", err)
-	case <-delay.C:
+	case <-time.After(s.config.ShutdownDelay):
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

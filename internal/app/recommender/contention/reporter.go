@@ -4,6 +4,7 @@
 package contention
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -97,11 +98,7 @@ func (r *Reporter) End(s *cluster.Snapshot, workloads map[cluster.Workload]bool)
 		}
 		r.observer.Ask(queries)
 	}
-	for w := range r.throttled {
-		if !workloads[w] {
-			delete(r.throttled, w)
-		}
-	}
+	maps.DeleteFunc(r.throttled, func(w cluster.Workload, _ throttling) bool { return !workloads[w] })
 	for key, t := range r.texts {
 		if !t.isUsed {
 			delete(r.texts, key)

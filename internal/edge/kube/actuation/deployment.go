@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -75,15 +76,12 @@ func (w *DeploymentWriter) Read(ctx context.Context, of cluster.Workload) (clust
 func deploymentOf(w cluster.Workload, o *appsv1.Deployment) cluster.Deployment {
 	record, recorded := o.Annotations[v1alpha1.AnnotationSurge]
 	d := cluster.Deployment{
-		Workload: w, UID: string(o.UID), Version: o.ResourceVersion, Replicas: 1, MinReady: time.Duration(o.Spec.MinReadySeconds) * time.Second,
+		Workload: w, UID: string(o.UID), Version: o.ResourceVersion, Replicas: ptr.Deref(o.Spec.Replicas, 1), MinReady: time.Duration(o.Spec.MinReadySeconds) * time.Second,
 		Deleting: o.DeletionTimestamp != nil, Owned: metav1.GetControllerOfNoCopy(o) != nil, Observed: o.Status.ObservedGeneration >= o.Generation,
 		Pods: o.Status.Replicas, Updated: o.Status.UpdatedReplicas, Annotated: len(o.Annotations) > 0, Recorded: recorded,
 	}
 	d.Exclusive = isExclusive(&o.Spec.Strategy)
 	d.Foreign = recorded && isForeign(o.ManagedFields)
-	if o.Spec.Replicas != nil {
-		d.Replicas = *o.Spec.Replicas
-	}
 	if recorded {
 		d.Surge = surgeOf(record)
 	}

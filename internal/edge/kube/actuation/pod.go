@@ -96,12 +96,11 @@ func (w *PodWriter) Annotate(ctx context.Context, p *cluster.Pod, set map[string
 
 // Evict evicts a pod. The API server enforces disruption budgets: ErrBudget means that one does not allow the eviction now.
 func (w *PodWriter) Evict(ctx context.Context, p *cluster.Pod) error {
-	uid := types.UID(p.UID)
 	err := w.sender.Send(ctx, w.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		Body(&policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
 		}))
 	if err != nil {
 		return fmt.Errorf("evict pod %s: %w", p.Key, kube.RefusedEviction(err))

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -102,12 +102,10 @@ func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, 
 
 // Delete deletes a placeholder pod at once: it runs nothing that must end first. It returns nil if the pod does not exist.
 func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.CapacityRequest) error {
-	uid := types.UID(placeholder.UID)
-	none := int64(0)
 	err := h.sender.Send(ctx, h.core.CoreV1().RESTClient().Delete().Namespace(placeholder.Namespace).Resource("pods").Name(placeholder.Name).
 		Body(&metav1.DeleteOptions{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, GracePeriodSeconds: &none,
-			Preconditions: &metav1.Preconditions{UID: &uid},
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, GracePeriodSeconds: ptr.To[int64](0),
+			Preconditions: metav1.NewUIDPreconditions(placeholder.UID),
 		}))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && kube.IsOtherUID(err) {
 		return nil
@@ -121,10 +119,6 @@ func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.Capacity
 // build returns the placeholder of a pod. The garbage collector deletes it with the pod, which owns it. It has no labels of the pod, so
 // that no Service, ReplicaSet or disruption budget selects it.
 func (h *Placeholders) build(p *corev1.Pod, size cluster.Resources) *corev1.Pod {
-	yes := true
-	no := false
-	none := int64(0)
-	user := int64(65535)
 	requests, limits := othersOf(p)
 	maps.Copy(requests, kube.Quantities(size))
 	return &corev1.Pod{
@@ -144,15 +138,15 @@ func (h *Placeholders) build(p *corev1.Pod, size cluster.Resources) *corev1.Pod 
 			TopologySpreadConstraints: p.Spec.TopologySpreadConstraints,
 			SchedulerName:             p.Spec.SchedulerName, RuntimeClassName: p.Spec.RuntimeClassName,
 			ImagePullSecrets:             p.Spec.ImagePullSecrets,
-			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &none,
+			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65535), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
 				Name: "pause", Image: h.image,
 				Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
 				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 			}},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -134,12 +134,8 @@ func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequ
 	if err := q.listRequests(ctx, found); err != nil {
 		return nil, fmt.Errorf("list ProvisioningRequests: %w", err)
 	}
-	out := make([]cluster.CapacityRequest, 0, len(found))
-	for _, r := range found {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
-	return out, nil
+	byName := func(a, b cluster.CapacityRequest) int { return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID)) }
+	return slices.SortedFunc(maps.Values(found), byName), nil
 }
 
 // listTemplates adds a failed request for each PodTemplate.
@@ -344,8 +340,7 @@ func (q *ProvisioningRequests) post(ctx context.Context, api, resource, namespac
 func (q *ProvisioningRequests) delete(ctx context.Context, api, resource string, r *cluster.CapacityRequest) error {
 	options := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
 	if r.UID != "" {
-		uid := types.UID(r.UID)
-		options.Preconditions = &metav1.Preconditions{UID: &uid}
+		options.Preconditions = metav1.NewUIDPreconditions(r.UID)
 	}
 	data, err := json.Marshal(options)
 	if err != nil {

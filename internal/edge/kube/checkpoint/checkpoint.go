@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
@@ -38,36 +36,19 @@ type Key struct {
 
 // A checkpointObject is a checkpoint whose key can be decoded even if its status cannot.
 type checkpointObject struct {
-	Metadata metav1.ObjectMeta                      `json:"metadata"`
-	Spec     v1.VerticalPodAutoscalerCheckpointSpec `json:"spec"`
-	Status   json.RawMessage                        `json:"status"`
-
-	size int // bytes of JSON if the object is too large; then there is no status
+	storedObject[v1.VerticalPodAutoscalerCheckpointSpec]
 }
 
 // checkpointTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Checkpoints of podfit and upstream are
 // smaller: annotations have at most 256 KiB together, and the two histograms about 5 KiB.
 const checkpointTooLarge = 640 << 10
 
-func (o *checkpointObject) decode(raw []byte, most int) error {
-	if err := json.Unmarshal(raw, o); err != nil {
-		return err
-	}
-	if len(raw) > most {
-		o.Status = nil
-		o.size = len(raw)
-	}
-	return nil
-}
-
-func (o *checkpointObject) meta() *metav1.ObjectMeta { return &o.Metadata }
-
 func (o *checkpointObject) key() (Key, error) { //nolint:unparam // that of a UsageHistory may be invalid
 	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}, nil
 }
 
 func (o *checkpointObject) at() checkpointAt {
-	return checkpointAt{storedAt{o.Metadata.Name, o.Metadata.ResourceVersion}, len(o.Metadata.Annotations) > 0}
+	return checkpointAt{o.storedObject.at(), len(o.Metadata.Annotations) > 0}
 }
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {

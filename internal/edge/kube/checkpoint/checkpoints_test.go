@@ -295,7 +295,8 @@ func TestCheckpointName_longNames_areValid(t *testing.T) {
 // FuzzDecodeCheckpoint decodes arbitrary checkpoints. podfit must not panic, and what it accepts must stay the same when it is written and
 // decoded again.
 func FuzzDecodeCheckpoint(f *testing.F) {
-	o := checkpointObject{Spec: v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: "a", ContainerName: "b"}}
+	var o checkpointObject
+	o.Spec = v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: "a", ContainerName: "b"}
 	p := someCheckpoint(3)
 	status, err := json.Marshal(checkpointStatus(&p))
 	if err != nil {
@@ -320,7 +321,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 		if err != nil {
 			return // JSON cannot represent such a time
 		}
-		back := checkpointObject{Status: again, Metadata: o.Metadata}
+		back := o
+		back.Status = again
 		q, err := back.checkpoint()
 		if err != nil {
 			t.Fatal(err)

@@ -26,17 +26,17 @@ import (
 // CRD are smaller.
 const historyTooLarge = 640 << 10
 
-// A storedObject is a UsageHistory or an UpdateState whose parts are decoded separately, so that an invalid part affects only itself.
-type storedObject struct {
+// A storedObject is an object whose raw parts are decoded separately, so that an invalid part affects only itself.
+type storedObject[Spec any] struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     json.RawMessage   `json:"spec"`
+	Spec     Spec              `json:"spec"`
 	Status   json.RawMessage   `json:"status"`
 
 	size int // bytes of JSON if the object is too large; then there is no status
 }
 
 // decode decodes an object. It drops the status of an object of more than most bytes.
-func (o *storedObject) decode(raw []byte, most int) error {
+func (o *storedObject[Spec]) decode(raw []byte, most int) error {
 	if err := json.Unmarshal(raw, o); err != nil {
 		return err
 	}
@@ -47,9 +47,11 @@ func (o *storedObject) decode(raw []byte, most int) error {
 	return nil
 }
 
-func (o *storedObject) meta() *metav1.ObjectMeta { return &o.Metadata }
+func (o *storedObject[Spec]) meta() *metav1.ObjectMeta { return &o.Metadata }
 
-func (o *storedObject) at() storedAt { return storedAt{o.Metadata.Name, o.Metadata.ResourceVersion} }
+func (o *storedObject[Spec]) at() storedAt {
+	return storedAt{o.Metadata.Name, o.Metadata.ResourceVersion}
+}
 
 // errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
 // carried out.
@@ -64,7 +66,7 @@ func checkAnswer(m *metav1.ObjectMeta) error {
 }
 
 // A historyObject is a UsageHistory.
-type historyObject struct{ storedObject }
+type historyObject struct{ storedObject[json.RawMessage] }
 
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
 // with the oldest samples.

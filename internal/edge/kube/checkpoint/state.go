@@ -74,7 +74,7 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 }
 
 // An updateStateObject is an UpdateState.
-type updateStateObject struct{ storedObject }
+type updateStateObject struct{ storedObject[json.RawMessage] }
 
 // at returns what is known about the object with a checksum of its content.
 func (o *updateStateObject) at(sum uint64) stateAt {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -93,12 +94,7 @@ func (s *States) stateIn(o *updateStateObject, w cluster.Workload) ledger.State 
 func (s *States) Stored() []cluster.Workload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]cluster.Workload, 0, len(s.known))
-	for w := range s.known {
-		out = append(out, w)
-	}
-	slices.SortFunc(out, cluster.Workload.Compare)
-	return out
+	return slices.SortedFunc(maps.Keys(s.known), cluster.Workload.Compare)
 }
 
 // Name returns the name of the object of a workload, whether it exists or not.

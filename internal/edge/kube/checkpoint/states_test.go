@@ -474,7 +474,7 @@ func FuzzUpdateState(f *testing.F) {
 			"changes":[{"time":"` + at + `"}],"waitingPods":[{"reason":"Young","pods":1,"notBefore":"` + at + `"}]}`))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o := updateStateObject{storedObject{Status: raw}}
+		o := updateStateObject{storedObject[json.RawMessage]{Status: raw}}
 		first, _ := o.state(deployment("web"))
 		// What is accepted is stored and loaded again without an error, and is within the limits.
 		stored, err := json.Marshal(updateStateStatus(&first))
@@ -484,7 +484,7 @@ func FuzzUpdateState(f *testing.F) {
 		if len(stored) > v1alpha1.MaxUpdateStateSize {
 			t.Fatalf("%d bytes", len(stored))
 		}
-		again := updateStateObject{storedObject{Status: stored}}
+		again := updateStateObject{storedObject[json.RawMessage]{Status: stored}}
 		if _, err := again.state(deployment("web")); err != nil {
 			t.Fatal(err)
 		}
@@ -508,7 +508,7 @@ func BenchmarkUpdateState(b *testing.B) {
 	})
 	b.Run("load", func(b *testing.B) {
 		b.ReportAllocs()
-		o := updateStateObject{storedObject{Status: raw}}
+		o := updateStateObject{storedObject[json.RawMessage]{Status: raw}}
 		for b.Loop() {
 			if _, err := o.state(state.Workload); err != nil {
 				b.Fatal(err)

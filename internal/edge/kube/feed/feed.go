@@ -18,12 +18,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -298,36 +299,16 @@ func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
 // loader returns the function behind Load.
 func (l listWatcher[T]) loader(to *projectionStore[T]) func(context.Context) error {
 	return func(ctx context.Context) error {
-		objects, err := l.listAll(ctx, kube.PageSize)
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the list changed while its pages were read
-			objects, err = l.listAll(ctx, 0)
-		}
+		list, _, err := pager.New(l.list).ListWithAlloc(ctx, metav1.ListOptions{Limit: kube.PageSize})
 		if err != nil {
 			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
 		}
+		var objects []any
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			objects = append(objects, o)
+			return nil
+		})
 		return to.Replace(objects, "")
-	}
-}
-
-// listAll returns the projected objects of all pages. A size of 0 reads one page with all objects.
-func (l listWatcher[T]) listAll(ctx context.Context, size int64) ([]any, error) {
-	var out []any
-	options := metav1.ListOptions{Limit: size}
-	for {
-		page, err := l.list(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		list, ok := page.(*internalversion.List)
-		if !ok {
-			return nil, fmt.Errorf("unexpected list %T", page)
-		}
-		for _, o := range list.Items {
-			out = append(out, o)
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return out, nil
-		}
 	}
 }
 

@@ -97,14 +97,11 @@ func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind,
 				s.refresh(ctx, w, find, read, changed)
 			})
 		}
-		t := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return
 		case <-s.wake:
-			t.Stop()
-		case <-t.C:
+		case <-time.After(next):
 		}
 	}
 }

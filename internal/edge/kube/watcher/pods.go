@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -30,19 +32,12 @@ func (s *podSet) start(b *base) {
 
 // podChanged counts OOM kills, and copies the topmost controller of a pod to its next version. The mutex is held.
 func (s *podSet) podChanged(key cluster.Key, before, now **cluster.Pod) {
-	had := deref(before)
-	has := deref(now)
+	had := ptr.Deref(before, nil)
+	has := ptr.Deref(now, nil)
 	s.urgent.podChanged(key.Namespace, had, has)
 	if had != nil && has != nil && had.UID == has.UID && had.Controller == has.Controller {
 		has.Top = had.Top
 	}
-}
-
-func deref(p **cluster.Pod) *cluster.Pod {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 // selectorsKept is the minimum time for which a node selector is kept after the last pod with it is deleted.

@@ -138,16 +138,12 @@ const temporary = ".tmp"
 // A cachedDay is the cache of a day.
 type cachedDay struct {
 	dir, note string
-	day       time.Time
 }
 
 // day returns the cache of a day. Files are used only for the same address and queries.
 func (c *Cache) day(address string, queries []string, start time.Time) *cachedDay {
 	sum := sha256.Sum256([]byte(fmt.Sprint(cacheVersion, "\n", address, "\n", strings.Join(queries, "\n"))))
-	return &cachedDay{
-		dir:  filepath.Join(c.dir, hex.EncodeToString(sum[:8]), start.Format(time.DateOnly)),
-		note: c.note, day: start,
-	}
+	return &cachedDay{filepath.Join(c.dir, hex.EncodeToString(sum[:8]), start.Format(time.DateOnly)), c.note}
 }
 
 // load adds the stored namespaces to a table. It returns the others, and notes.

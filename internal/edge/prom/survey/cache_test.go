@@ -19,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
 // cacheFiles returns the files of a cache.
@@ -305,7 +307,7 @@ func FuzzCacheDecode(f *testing.F) {
 	t0 := newTable(now.Truncate(day))
 	_ = t0.add(&query{measure: Memory, group: group{namespaces: []string{"shop"}, joined: true}, to: 24}, &series{
 		Metric: map[string]string{"namespace": "shop", "workload": "web", "workload_type": "job", "container": "app"},
-		Values: points{{At: float64(t0.day.Unix() + 3600), Value: 5}},
+		Values: answer.Points{{At: float64(t0.day.Unix() + 3600), Value: 5}},
 	})
 	f.Add(t0.encode("shop"))
 	f.Add(t0.encode("none"))

@@ -67,12 +67,10 @@ func (g *gate) enter(ctx context.Context, waits func(until time.Time)) error {
 			return nil
 		}
 		waits(earliest)
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		timer.Stop()
 	}
 }
 

@@ -29,7 +29,6 @@ const maxRetryAfter = time.Minute
 
 type (
 	series = answer.Series
-	points = answer.Points
 
 	// A Warning is a remark of a server about a result.
 	Warning = answer.Warning
