@@ -177,7 +177,7 @@ func (c *checker) deleting(w *simulated, p *replica) {
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted without --oom-rescue", p.pod.Name)
 	case p.pod.Status.ContainerStatuses[0].RestartCount < 3, isReady(p.pod), w.sameSize(p.pod):
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted with %d OOM kills", p.pod.Name, p.pod.Status.ContainerStatuses[0].RestartCount)
-	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !c.isReplaced(w, st.deleted):
+	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !c.isReplaced(w, st.deleted) && !c.isAwaited(w, p):
 		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement that is ready", p.pod.Name)
 	}
 	st.acted, st.evicted, st.rescued = minute, minute, true
@@ -218,6 +218,25 @@ func (c *checker) resizing(w *simulated, p *replica, restarts bool) {
 // tolerance returns how many pods of a workload may be missing because of changes.
 func (c *checker) tolerance(w *simulated) int {
 	return max(1, int(float64(w.Replicas)*c.sim.world.Tolerance))
+}
+
+// isAwaited reports whether the controller of a StatefulSet may wait for a pod: those with lower ordinals are ready, and for five minutes it has
+// not created the replacement of another deleted one.
+func (c *checker) isAwaited(w *simulated, p *replica) bool {
+	st := &c.states[w.index]
+	serving := map[int]bool{}
+	for _, o := range w.pods {
+		if o.number == st.deleted {
+			return false // it exists
+		}
+		serving[o.number] = isReady(o.pod)
+	}
+	for n := range p.number {
+		if !serving[n] {
+			return false
+		}
+	}
+	return w.StatefulSet && c.sim.minute() >= st.deletedAt+5
 }
 
 // isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.
