@@ -300,8 +300,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.BudgetSpent, Example: decision.Reason{Have: 1, Want: 3},
-		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default). The pod gets its turn in a later pass.",
-		Remedy:  "No action is required. To resize more pods at the same time, raise `--eviction-tolerance` of the updater. Of the pods of a workload, at most two are evicted at a time, see the reason `Probing`.",
+		Others:  []decision.Reason{{Have: 1, Want: 3, Text: "podfit.dev/eviction-tolerance"}},
+		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default, or the annotation `podfit.dev/eviction-tolerance` of the VPA). The pod gets its turn in a later pass.",
+		Remedy:  "No action is required. To resize more pods at the same time, raise `--eviction-tolerance` of the updater or the annotation. Of the pods of a workload, at most two are evicted at a time, see the reason `Probing`.",
 	},
 	{
 		Code: decision.NotReady, Example: decision.Reason{Have: 1, Want: 3},

@@ -93,6 +93,9 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	} else if p := rules.Namespace.WindowProblem; p != "" && !a.Rules.HasWindows() {
 		problems = append(problems, "Annotation "+rollout.AnnotationWindow+" of namespace "+a.Namespace+" is invalid, so no running pod is changed: "+p+".")
 	}
+	if p := a.Rules.SettingProblem; p != "" {
+		problems = append(problems, p)
+	}
 	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}

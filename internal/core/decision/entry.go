@@ -65,7 +65,10 @@ var entries = map[ReasonCode]entry{
 		"Lower minReplicas of the VPA or --min-replicas to allow updates"},
 	ReplicasUnknown: {name: "ReplicasUnknown", text: "The number of replicas that the controller wants is unknown or 0. Check the scale " +
 		"subresource of the controller"},
-	BudgetSpent: {name: "BudgetSpent", text: "The disruption budget is used up: this pass changes {have} of {wanted pods}"},
+	BudgetSpent: {name: "BudgetSpent",
+		text:     "The disruption budget is used up: this pass changes {have} of {wanted pods}",
+		withText: "The disruption budget is used up: this pass changes {have} of {wanted pods} (annotation {text})",
+	},
 	NotReady: {name: "NotReady",
 		text:    "Too few pods are available: {have} of {want}. The next one has been ready for long enough at {until}",
 		undated: "Too few pods are ready: {have} of {want}",

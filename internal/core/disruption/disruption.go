@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // Limits limit the disruption. Those that are set by a flag of upstream's updater name the flag.
@@ -49,6 +50,7 @@ type Group struct {
 	Wanted    int  // replicas that the controller should have
 	Known     bool // Wanted is known and not zero
 	Tolerance int  // number of replicas that may be unavailable
+	own       bool // Tolerance is from an annotation
 	Live      int  // scheduled pods that are not terminating or finished
 	Ready     int  // live pods that are available
 	gone      int  // evicted pods that the watch still shows
@@ -99,7 +101,8 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 	c.addSpends(groups, pods)
 	for controller, g := range groups {
 		g.Wanted, g.Known = c.Scales[controller].Wanted(controller, present[controller])
-		g.Tolerance = int(float64(g.Wanted) * c.Limits.Tolerance)
+		g.Tolerance = int(float64(g.Wanted) * a.Rules.EvictionTolerance.Or(c.Limits.Tolerance))
+		g.own = a.Rules.EvictionTolerance.Set
 		surplus := g.Live + g.gone - g.Wanted
 		missing := 0
 		if !c.Complete[controller] {
@@ -287,7 +290,11 @@ func (g *Group) Reason(h Health) decision.Reason {
 	if h == Serving && g.Spent == 0 && g.Ready < g.Wanted {
 		return decision.Reason{Code: decision.NotReady, Have: g.Ready, Want: g.Wanted, Until: g.next}
 	}
-	return decision.Reason{Code: decision.BudgetSpent, Have: g.Spent + g.Revived + g.Replaced, Want: g.Wanted}
+	out := decision.Reason{Code: decision.BudgetSpent, Have: g.Spent + g.Revived + g.Replaced, Want: g.Wanted}
+	if g.own {
+		out.Text = rollout.AnnotationTolerance
+	}
+	return out
 }
 
 // addSpends adds what earlier passes have spent to the groups.

@@ -31,10 +31,17 @@ const (
 	maxCanary   = 24 * time.Hour
 )
 
-// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: an error in the
-// windows is part of the rules, and no pod is changed then.
+// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: errors are part of
+// the rules. With one in the windows, no pod is changed.
 func Rules(annotations map[string]string) cluster.ChangeRules {
 	out := cluster.ChangeRules{Frozen: isOn(annotations, rollout.AnnotationFreeze)}
+	var problems []string
+	var invalid []rollout.InvalidSetting
+	out.Settings, invalid = rollout.ParseSettings(annotations)
+	for _, s := range invalid {
+		problems = append(problems, fmt.Sprintf("Annotation %s %s, got %q; it has no effect.", s.Annotation, s.Must, s.Value))
+	}
+	out.SettingProblem = strings.Join(problems, " ")
 	text, set := annotations[rollout.AnnotationWindow]
 	if !set {
 		return out

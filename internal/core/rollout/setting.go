@@ -1,0 +1,54 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"strconv"
+	"strings"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
+)
+
+// AnnotationTolerance overrides --eviction-tolerance.
+const AnnotationTolerance = "podfit.dev/eviction-tolerance"
+
+// settings are the annotations of an autoscaler or a namespace that override a flag or set a limit.
+var settings = []struct {
+	annotation string
+	must       string                                       // what the value must be
+	parse      func(text string, to *cluster.Settings) bool // sets the value, and reports whether the text is valid
+}{
+	{AnnotationTolerance, "a number from 0 to 1, such as 0.25", func(text string, to *cluster.Settings) bool {
+		return fraction(text, 1, &to.EvictionTolerance)
+	}},
+}
+
+// An InvalidSetting is an annotation with an invalid value.
+type InvalidSetting struct {
+	Annotation string
+	Value      string // shortened
+	Must       string // what the value must be
+}
+
+// ParseSettings returns the settings in annotations. Invalid ones are not set.
+func ParseSettings(annotations map[string]string) (out cluster.Settings, invalid []InvalidSetting) {
+	for _, s := range settings {
+		text, set := annotations[s.annotation]
+		if set && !s.parse(strings.TrimSpace(text), &out) {
+			invalid = append(invalid, InvalidSetting{s.annotation, wording.Shortened(wording.OneLine(text), 80), "must be " + s.must})
+		}
+	}
+	return out, invalid
+}
+
+// fraction parses a number from 0 to most.
+func fraction(text string, most float64, to *cluster.Setting[float64]) bool {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(f >= 0 && f <= most) {
+		return false
+	}
+	*to = cluster.Setting[float64]{Value: f, Set: true}
+	return true
+}

@@ -1,0 +1,34 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
+	some := func(f float64) cluster.Setting[float64] { return cluster.Setting[float64]{Value: f, Set: true} }
+	for _, c := range []struct {
+		annotation, text string
+		valid            bool
+		want             cluster.Settings
+	}{
+		{AnnotationTolerance, " 0.25 ", true, cluster.Settings{EvictionTolerance: some(0.25)}},
+		{AnnotationTolerance, "0", true, cluster.Settings{EvictionTolerance: some(0)}},
+		{AnnotationTolerance, "1", true, cluster.Settings{EvictionTolerance: some(1)}},
+		{AnnotationTolerance, "1.01", false, cluster.Settings{}},
+		{AnnotationTolerance, "-0.1", false, cluster.Settings{}},
+		{AnnotationTolerance, "NaN", false, cluster.Settings{}},
+		{AnnotationTolerance, "25%", false, cluster.Settings{}},
+		{AnnotationTolerance, "", false, cluster.Settings{}},
+		{"podfit.dev/unknown", "", true, cluster.Settings{}},
+	} {
+		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})
+		if got != c.want || (len(invalid) == 0) != c.valid || !c.valid && (invalid[0].Annotation != c.annotation || invalid[0].Value != c.text) {
+			t.Errorf("%s %q: %+v, invalid %+v", c.annotation, c.text, got, invalid)
+		}
+	}
+}
