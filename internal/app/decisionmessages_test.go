@@ -248,8 +248,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.SmallChange, Example: decision.Reason{Have: 4, Want: 10},
-		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`.",
-		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater.",
+		Others:  []decision.Reason{{Have: 12, Want: 15, Text: "podfit.dev/min-change"}},
+		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA.",
+		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater or the annotation.",
 	},
 	{
 		Code: decision.SameSize,

@@ -23,6 +23,7 @@ type ChangeRules struct {
 // Settings override flags for the pods of an autoscaler (annotations; rollout.ParseSettings).
 type Settings struct {
 	EvictionTolerance Setting[float64] // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
+	MinChange         Setting[float64] // the least relative difference for a change within the bounds (podfit.dev/min-change)
 	SettingProblem    string           // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 

@@ -45,8 +45,10 @@ var entries = map[ReasonCode]entry{
 	},
 	AutoscalerTooYoung: {name: "Fresh", text: "The requests are within their bounds, so the pod is not changed before {until}, because " +
 		"the VPA is new"},
-	SmallChange: {name: "SmallChange", text: "The requests are within their bounds and differ from the targets by {have}%, less than the " +
-		"threshold of {want}%"},
+	SmallChange: {name: "SmallChange",
+		text:     "The requests are within their bounds and differ from the targets by {have}%, less than the threshold of {want}%",
+		withText: "The requests are within their bounds and differ from the targets by {have}%, and annotation {text} requires {want}%",
+	},
 	SameSize: {name: "SameSize", attention: true, text: "A replacement would get the same requests as the pod. Check minAllowed and " +
 		"maxAllowed of the VPA and the LimitRanges of the namespace"},
 	Boosted: {name: "Boosted",

@@ -11,8 +11,11 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// AnnotationTolerance overrides --eviction-tolerance.
-const AnnotationTolerance = "podfit.dev/eviction-tolerance"
+// The annotations.
+const (
+	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
+	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
+)
 
 // settings are the annotations of an autoscaler or a namespace that override a flag or set a limit.
 var settings = []struct {
@@ -22,6 +25,12 @@ var settings = []struct {
 }{
 	{AnnotationTolerance, "a number from 0 to 1, such as 0.25", func(text string, to *cluster.Settings) bool {
 		return fraction(text, 1, &to.EvictionTolerance)
+	}},
+	{AnnotationMinChange, "a percentage from 0% to 1000%, such as 15%", func(text string, to *cluster.Settings) bool {
+		number, ok := strings.CutSuffix(text, "%")
+		ok = ok && fraction(number, 1000, &to.MinChange)
+		to.MinChange.Value /= 100
+		return ok
 	}},
 }
 

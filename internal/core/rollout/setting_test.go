@@ -24,6 +24,11 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		{AnnotationTolerance, "NaN", false, cluster.Settings{}},
 		{AnnotationTolerance, "25%", false, cluster.Settings{}},
 		{AnnotationTolerance, "", false, cluster.Settings{}},
+		{AnnotationMinChange, "15%", true, cluster.Settings{MinChange: some(0.15)}},
+		{AnnotationMinChange, "0%", true, cluster.Settings{MinChange: some(0)}},
+		{AnnotationMinChange, "0.15", false, cluster.Settings{}},
+		{AnnotationMinChange, "1001%", false, cluster.Settings{}},
+		{AnnotationMinChange, "%", false, cluster.Settings{}},
 		{"podfit.dev/unknown", "", true, cluster.Settings{}},
 	} {
 		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})
