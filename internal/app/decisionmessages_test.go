@@ -547,6 +547,12 @@ var decisionMessages = []decisionMessage{
 		Remedy: "No action is required if the time is as intended. If the annotation is invalid, correct it: the text names the mistake. See [rollout.md](rollout.md#change-windows).",
 	},
 	{
+		Code: decision.InitialDelay, Example: decision.Reason{Until: exampleTime},
+		Meaning: "The annotation `podfit.dev/initial-delay` of the VPA allows changes of running pods only after a time since the first recommendation. " +
+			"New pods get their recommended size. Pods with a container that was OOM-killed soon after its start do not wait.",
+		Remedy: "No action is required. To change the pods now, shorten the delay: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/initial-delay=0s --overwrite`.",
+	},
+	{
 		Code: decision.BlastRadius, Example: decision.Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},
 		Others:  []decision.Reason{{Until: exampleTime}},
 		Meaning: "In the last hour, podfit has changed pods with as large a share of the requests of the namespace or the cluster as `--max-change-per-hour-namespace` or `--max-change-per-hour-cluster` allows, and the change of this pod would exceed it.",

@@ -22,9 +22,10 @@ type ChangeRules struct {
 
 // Settings override flags for the pods of an autoscaler (annotations; rollout.ParseSettings).
 type Settings struct {
-	EvictionTolerance Setting[float64] // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
-	MinChange         Setting[float64] // the least relative difference for a change within the bounds (podfit.dev/min-change)
-	SettingProblem    string           // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
+	EvictionTolerance Setting[float64]       // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
+	MinChange         Setting[float64]       // the least relative difference for a change within the bounds (podfit.dev/min-change)
+	InitialDelay      Setting[time.Duration] // how long after the first recommendation no running pod is changed (podfit.dev/initial-delay)
+	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 
 // A Setting is a value that overrides another one if it is set.

@@ -166,6 +166,8 @@ var entries = map[ReasonCode]entry{
 		undated:  "No change window is open, and none opens in the next 8 years",
 		withText: "No pod is changed, because the annotation " + rollout.AnnotationWindow + " is invalid: {cause}",
 	},
+	InitialDelay: {name: "InitialDelay", text: "The recommendation is new, and annotation " + rollout.AnnotationDelay + " allows no change " +
+		"before {until}"},
 	BlastRadius: {name: "BlastRadius",
 		text: "It is unknown what an earlier updater has changed in the last hour, because it could not store that{next}",
 		withText: "With this pod, pods with {have}% of the requests of {cause} would be changed in an hour, more than the limit of " +

@@ -6,6 +6,7 @@ package rollout
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
@@ -15,6 +16,7 @@ import (
 const (
 	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
 	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
+	AnnotationDelay     = "podfit.dev/initial-delay"      // how long after the first recommendation no running pod is changed
 )
 
 // settings are the annotations of an autoscaler or a namespace that override a flag or set a limit.
@@ -31,6 +33,14 @@ var settings = []struct {
 		ok = ok && fraction(number, 1000, &to.MinChange)
 		to.MinChange.Value /= 100
 		return ok
+	}},
+	{AnnotationDelay, "a duration from 0s to 8760h, such as 24h", func(text string, to *cluster.Settings) bool {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 || d > 365*24*time.Hour {
+			return false
+		}
+		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: true}
+		return true
 	}},
 }
 
@@ -51,6 +61,9 @@ func ParseSettings(annotations map[string]string) (out cluster.Settings, invalid
 	}
 	return out, invalid
 }
+
+// Delayed returns until when no running pod of an autoscaler is changed because its recommendation is new. It is in the past without a delay.
+func Delayed(a *cluster.Autoscaler) time.Time { return a.AdvisedSince.Add(a.Rules.InitialDelay.Value) }
 
 // fraction parses a number from 0 to most.
 func fraction(text string, most float64, to *cluster.Setting[float64]) bool {

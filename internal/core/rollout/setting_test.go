@@ -5,6 +5,7 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -29,6 +30,11 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		{AnnotationMinChange, "0.15", false, cluster.Settings{}},
 		{AnnotationMinChange, "1001%", false, cluster.Settings{}},
 		{AnnotationMinChange, "%", false, cluster.Settings{}},
+		{AnnotationDelay, "36h", true, cluster.Settings{InitialDelay: cluster.Setting[time.Duration]{Value: 36 * time.Hour, Set: true}}},
+		{AnnotationDelay, "0s", true, cluster.Settings{InitialDelay: cluster.Setting[time.Duration]{Set: true}}},
+		{AnnotationDelay, "-1h", false, cluster.Settings{}},
+		{AnnotationDelay, "8761h", false, cluster.Settings{}},
+		{AnnotationDelay, "1d", false, cluster.Settings{}},
 		{"podfit.dev/unknown", "", true, cluster.Settings{}},
 	} {
 		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})
