@@ -93,13 +93,10 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	} else if p := rules.Namespace.WindowProblem; p != "" && !a.Rules.HasWindows() {
 		problems = append(problems, "Annotation "+rollout.AnnotationWindow+" of namespace "+a.Namespace+" is invalid, so no running pod is changed: "+p+".")
 	}
-	if p := a.Rules.SettingProblem; p != "" {
-		problems = append(problems, p)
-	}
 	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}
-	for _, p := range [...]string{a.Guards.Problem, a.CPULimits.Problem, a.Learning.Problem} {
+	for _, p := range [...]string{a.Rules.SettingProblem, a.Guards.Problem, a.CPULimits.Problem, a.Learning.Problem} {
 		if p != "" {
 			problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")
 		}

@@ -77,8 +77,8 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 		v.Instead = decision.Reason{Code: decision.PodTooYoung, Until: p.Started.Add(b.Lifetime)}
 	case now.Before(a.Created.Add(b.Lifetime)) && !b.UpstreamRules:
 		v.Instead = decision.Reason{Code: decision.AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
-	case v.Priority.Diff < b.ThresholdOf(a):
-		v.Instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.Priority.Diff), Want: percent(b.ThresholdOf(a))}
+	case v.Priority.Diff < a.Rules.MinChange.Or(b.Threshold):
+		v.Instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.Priority.Diff), Want: percent(a.Rules.MinChange.Or(b.Threshold))}
 		if a.Rules.MinChange.Set {
 			v.Instead.Text = rollout.AnnotationMinChange
 		}
@@ -88,9 +88,6 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 	}
 	return v
 }
-
-// ThresholdOf returns the minimum relative difference for the pods of an autoscaler.
-func (b *Rules) ThresholdOf(a *cluster.Autoscaler) float64 { return a.Rules.MinChange.Or(b.Threshold) }
 
 func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) }
 

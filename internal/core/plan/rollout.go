@@ -35,7 +35,7 @@ func (t *candidate) switchedOff() (decision.Reason, bool) {
 	if t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
 		return decision.Reason{}, false
 	}
-	if until := rollout.Delayed(t.d.Autoscaler); t.now.Before(until) {
+	if until := t.d.Autoscaler.AdvisedSince.Add(t.d.Autoscaler.Rules.InitialDelay.Value); t.now.Before(until) {
 		return decision.Reason{Code: decision.InitialDelay, Until: until}, true
 	}
 	closed, outside := t.windows.Outside(rules)

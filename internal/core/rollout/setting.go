@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// The annotations.
 const (
 	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
 	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
@@ -36,41 +36,34 @@ var settings = []struct {
 	}},
 	{AnnotationDelay, "a duration from 0s to 8760h, such as 24h", func(text string, to *cluster.Settings) bool {
 		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 || d > 365*24*time.Hour {
-			return false
-		}
-		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: true}
-		return true
+		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: err == nil && d >= 0 && d <= 365*24*time.Hour}
+		return to.InitialDelay.Set
 	}},
 }
 
-// An InvalidSetting is an annotation with an invalid value.
-type InvalidSetting struct {
-	Annotation string
-	Value      string // shortened
-	Must       string // what the value must be
-}
+// An InvalidSetting is an annotation with an invalid value, shortened, and what it must be.
+type InvalidSetting struct{ Annotation, Value, Must string }
 
 // ParseSettings returns the settings in annotations. Invalid ones are not set.
 func ParseSettings(annotations map[string]string) (out cluster.Settings, invalid []InvalidSetting) {
 	for _, s := range settings {
 		text, set := annotations[s.annotation]
-		if set && !s.parse(strings.TrimSpace(text), &out) {
-			invalid = append(invalid, InvalidSetting{s.annotation, wording.Shortened(wording.OneLine(text), 80), "must be " + s.must})
+		next := out
+		if !set || s.parse(strings.TrimSpace(text), &next) {
+			out = next
+			continue
 		}
+		i := InvalidSetting{s.annotation, wording.Shortened(wording.OneLine(text), 80), "must be " + s.must}
+		invalid = append(invalid, i)
+		out.SettingProblem += fmt.Sprintf("; annotation %s %s, got %q; it has no effect", i.Annotation, i.Must, i.Value)
 	}
+	out.SettingProblem = strings.TrimPrefix(out.SettingProblem, "; ")
 	return out, invalid
 }
-
-// Delayed returns until when no running pod of an autoscaler is changed because its recommendation is new. It is in the past without a delay.
-func Delayed(a *cluster.Autoscaler) time.Time { return a.AdvisedSince.Add(a.Rules.InitialDelay.Value) }
 
 // fraction parses a number from 0 to most.
 func fraction(text string, most float64, to *cluster.Setting[float64]) bool {
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0 && f <= most) {
-		return false
-	}
-	*to = cluster.Setting[float64]{Value: f, Set: true}
-	return true
+	*to = cluster.Setting[float64]{Value: f, Set: err == nil && f >= 0 && f <= most}
+	return to.Set
 }

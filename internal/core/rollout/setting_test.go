@@ -38,6 +38,10 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		{"podfit.dev/unknown", "", true, cluster.Settings{}},
 	} {
 		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})
+		if (got.SettingProblem == "") != c.valid {
+			t.Errorf("%s %q: problem %q", c.annotation, c.text, got.SettingProblem)
+		}
+		got.SettingProblem = ""
 		if got != c.want || (len(invalid) == 0) != c.valid || !c.valid && (invalid[0].Annotation != c.annotation || invalid[0].Value != c.text) {
 			t.Errorf("%s %q: %+v, invalid %+v", c.annotation, c.text, got, invalid)
 		}

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -88,11 +89,9 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 // invalidSettings returns the errors in annotations that a request sets. Those of the stored object do not block its other updates.
 func invalidSettings(a, old *autoscalerReview) (errs field.ErrorList) {
 	_, invalid := rollout.ParseSettings(a.Metadata.Annotations)
+	old = cmp.Or(old, &autoscalerReview{})
 	for _, s := range invalid {
-		before, had := "", false
-		if old != nil {
-			before, had = old.Metadata.Annotations[s.Annotation]
-		}
+		before, had := old.Metadata.Annotations[s.Annotation]
 		if a.Metadata.DeletionTimestamp == nil && (!had || before != a.Metadata.Annotations[s.Annotation]) {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(s.Annotation), s.Value, s.Must))
 		}

@@ -288,8 +288,7 @@ func TestHandler_settingAnnotations_newInvalidOnesAreRejected(t *testing.T) {
 		"changed":                {annotations: wrong, before: `"podfit.dev/eviction-tolerance":"0.5"`, want: rejected},
 		"was invalid before":     {annotations: wrong + `,"a":"b"`, before: wrong},
 		"unrelated":              {create: true, annotations: `"example.com/eviction-tolerance":"50%"`},
-		"not a text":             {create: true, annotations: `"podfit.dev/eviction-tolerance":7`}, // the API server rejects it
-		"too many to be decoded": {create: true, annotations: wrong + strings.Repeat(`,"a":"b"`, maxAnnotationValues)},
+		"too many to be decoded": {create: true, annotations: wrong + strings.Repeat(`,"a":"b"`, maxValues)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := annotated(c.before)

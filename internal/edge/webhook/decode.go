@@ -21,12 +21,11 @@ import (
 // A review is decoded into types that have only the necessary fields. The decoder skips other fields without allocating memory, so these
 // limits bound the memory of a review.
 const (
-	maxContainers       = 256    // in each list of a pod: cluster.Container counts up to 255
-	maxOwners           = 256    // owner references of a pod
-	maxValues           = 20_000 // JSON values in the spec of an autoscaler
-	maxAnnotationValues = 1000   // names and values of annotations of an autoscaler
-	maxName             = 1024   // bytes of a name; Kubernetes allows 253
-	maxUID              = 256    // bytes; the answer repeats it
+	maxContainers = 256    // in each list of a pod: cluster.Container counts up to 255
+	maxOwners     = 256    // owner references of a pod
+	maxValues     = 20_000 // JSON values in the spec or the annotations of an autoscaler
+	maxName       = 1024   // bytes of a name; Kubernetes allows 253
+	maxUID        = 256    // bytes; the answer repeats it
 )
 
 // An unboundedError is returned if an object exceeds a limit. Such an object is admitted unchanged.
@@ -273,35 +272,26 @@ func (q *quantityText) UnmarshalJSON(text []byte) error {
 // An autoscalerReview is the fields of a VPA that podfit needs to review it.
 type autoscalerReview struct {
 	Metadata struct {
-		DeletionTimestamp *metav1.Time       `json:"deletionTimestamp"`
-		Annotations       settingAnnotations `json:"annotations"`
+		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec v1.VerticalPodAutoscalerSpec `json:"spec"`
 
 	noSpec bool // the object has no spec; the schema of the API server rejects it
 }
 
-// settingAnnotations are the annotations of a VPA. They are empty if there are too many: their errors are in its conditions then.
-type settingAnnotations map[string]string
-
-func (s *settingAnnotations) UnmarshalJSON(text []byte) error {
-	*s = nil
-	var all map[string]string
-	if bytes.Contains(text, []byte("podfit.dev/")) && values(text) <= maxAnnotationValues && kjson.Unmarshal(text, &all) == nil {
-		*s = all
-	}
-	return nil
-}
-
 // decodeAutoscaler decodes the fields of a VPA that podfit needs to review it.
 func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
 	var whole struct {
+		Metadata struct {
+			Annotations shared `json:"annotations"`
+		} `json:"metadata"`
 		Spec shared `json:"spec"`
 	}
 	if err := kjson.Unmarshal(text, &whole); err != nil {
 		return nil, err
 	}
-	if values(whole.Spec) > maxValues {
+	if max(values(whole.Spec), values(whole.Metadata.Annotations)) > maxValues {
 		return nil, unboundedError{what: tooManyValues, most: maxValues}
 	}
 	if err := v1.CheckQuantities(whole.Spec); err != nil {

@@ -18,7 +18,7 @@ import (
 
 func TestRules_settings_invalidOnesHaveNoEffectAndAreReported(t *testing.T) {
 	got := Rules(map[string]string{rollout.AnnotationTolerance: "2\n"})
-	const want = `Annotation podfit.dev/eviction-tolerance must be a number from 0 to 1, such as 0.25, got "2 "; it has no effect.`
+	const want = `annotation podfit.dev/eviction-tolerance must be a number from 0 to 1, such as 0.25, got "2 "; it has no effect`
 	if got.EvictionTolerance.Set || got.SettingProblem != want {
 		t.Errorf("got %+v, want the problem %s", got.Settings, want)
 	}
