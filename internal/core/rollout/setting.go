@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
+// The annotations.
 const (
 	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
 	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
