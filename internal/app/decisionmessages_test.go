@@ -248,8 +248,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.SmallChange, Example: decision.Reason{Have: 4, Want: 10},
-		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`.",
-		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater.",
+		Others:  []decision.Reason{{Have: 12, Want: 15, Text: "podfit.dev/min-change"}},
+		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA.",
+		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater or the annotation.",
 	},
 	{
 		Code: decision.SameSize,
@@ -300,8 +301,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.BudgetSpent, Example: decision.Reason{Have: 1, Want: 3},
-		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default). The pod gets its turn in a later pass.",
-		Remedy:  "No action is required. To resize more pods at the same time, raise `--eviction-tolerance` of the updater. Of the pods of a workload, at most two are evicted at a time, see the reason `Probing`.",
+		Others:  []decision.Reason{{Have: 1, Want: 3, Text: "podfit.dev/eviction-tolerance"}},
+		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default, or the annotation `podfit.dev/eviction-tolerance` of the VPA). The pod gets its turn in a later pass.",
+		Remedy:  "No action is required. To resize more pods at the same time, raise `--eviction-tolerance` of the updater or the annotation. Of the pods of a workload, at most two are evicted at a time, see the reason `Probing`.",
 	},
 	{
 		Code: decision.NotReady, Example: decision.Reason{Have: 1, Want: 3},
@@ -543,6 +545,12 @@ var decisionMessages = []decisionMessage{
 		Meaning: "The annotation `podfit.dev/change-window` of the VPA or its namespace allows changes only at certain times, and it is not such a time, or the annotation is invalid. " +
 			"Pods with a container that was OOM-killed soon after its start do not wait.",
 		Remedy: "No action is required if the time is as intended. If the annotation is invalid, correct it: the text names the mistake. See [rollout.md](rollout.md#change-windows).",
+	},
+	{
+		Code: decision.InitialDelay, Example: decision.Reason{Until: exampleTime},
+		Meaning: "The annotation `podfit.dev/initial-delay` of the VPA allows changes of running pods only after a time since the first recommendation. " +
+			"New pods get their recommended size. Pods with a container that was OOM-killed soon after its start do not wait.",
+		Remedy: "No action is required. To change the pods now, shorten the delay: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/initial-delay=0s --overwrite`.",
 	},
 	{
 		Code: decision.BlastRadius, Example: decision.Reason{Have: 24, Want: 20, Text: "namespace shop", Until: exampleTime},

@@ -283,12 +283,13 @@ func TestUpdater_conditionCannotBeWritten_warningIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestReportOf_invalidAnnotationsAboutRuntimesAndLimits_areReported(t *testing.T) {
+func TestReportOf_invalidAnnotationsAboutRuntimesLimitsAndSettings_areReported(t *testing.T) {
 	a := &cluster.Autoscaler{
 		Guards:    cluster.RuntimeGuards{Problem: "annotation podfit.dev/runtime-guards must contain only cpu and memory"},
 		CPULimits: cluster.LimitRule{Problem: "annotation podfit.dev/cpu-limits must be keep or remove"},
 	}
-	want := "Annotation podfit.dev/runtime-guards must contain only cpu and memory. Annotation podfit.dev/cpu-limits must be keep or remove."
+	a.Rules.SettingProblem = "annotation podfit.dev/eviction-tolerance must be a number from 0 to 1"
+	want := "Annotation podfit.dev/eviction-tolerance must be a number from 0 to 1. Annotation podfit.dev/runtime-guards must contain only cpu and memory. Annotation podfit.dev/cpu-limits must be keep or remove."
 	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

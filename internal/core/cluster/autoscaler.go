@@ -84,6 +84,7 @@ type Autoscaler struct {
 	Guards        RuntimeGuards // what is done for containers whose language runtime is known (annotations)
 	CPULimits     LimitRule     // what is done with the CPU limits of new pods (annotation)
 	Learning      BoostLearning // whether startup boosts are learnt (annotation)
+	AdvisedSince  time.Time     // when the condition RecommendationProvided became True; without it, Created
 
 	// PreserveScalePoint is true if the annotation podfit.dev/hpa allows podfit to change a request by which an HPA scales, together
 	// with the target of the HPA.

@@ -16,6 +16,30 @@ type ChangeRules struct {
 	// WindowProblem is the error in the annotation with the windows, "" if there is none. With an error, there are no windows, and no
 	// pod is changed.
 	WindowProblem string
+
+	Settings
+}
+
+// Settings override flags for the pods of an autoscaler (annotations; rollout.ParseSettings).
+type Settings struct {
+	EvictionTolerance Setting[float64]       // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
+	MinChange         Setting[float64]       // the least relative difference for a change within the bounds (podfit.dev/min-change)
+	InitialDelay      Setting[time.Duration] // how long after the first recommendation no running pod is changed (podfit.dev/initial-delay)
+	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
+}
+
+// A Setting is a value that overrides another one if it is set.
+type Setting[T any] struct {
+	Value T
+	Set   bool
+}
+
+// Or returns the value if it is set, otherwise the other one.
+func (s Setting[T]) Or(otherwise T) T {
+	if s.Set {
+		return s.Value
+	}
+	return otherwise
 }
 
 // HasWindows reports whether there is a rule about the time of changes, valid or not.

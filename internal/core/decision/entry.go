@@ -45,8 +45,10 @@ var entries = map[ReasonCode]entry{
 	},
 	AutoscalerTooYoung: {name: "Fresh", text: "The requests are within their bounds, so the pod is not changed before {until}, because " +
 		"the VPA is new"},
-	SmallChange: {name: "SmallChange", text: "The requests are within their bounds and differ from the targets by {have}%, less than the " +
-		"threshold of {want}%"},
+	SmallChange: {name: "SmallChange",
+		text:     "The requests are within their bounds and differ from the targets by {have}%, less than the threshold of {want}%",
+		withText: "The requests are within their bounds and differ from the targets by {have}%, and annotation {text} requires {want}%",
+	},
 	SameSize: {name: "SameSize", attention: true, text: "A replacement would get the same requests as the pod. Check minAllowed and " +
 		"maxAllowed of the VPA and the LimitRanges of the namespace"},
 	Boosted: {name: "Boosted",
@@ -65,7 +67,10 @@ var entries = map[ReasonCode]entry{
 		"Lower minReplicas of the VPA or --min-replicas to allow updates"},
 	ReplicasUnknown: {name: "ReplicasUnknown", text: "The number of replicas that the controller wants is unknown or 0. Check the scale " +
 		"subresource of the controller"},
-	BudgetSpent: {name: "BudgetSpent", text: "The disruption budget is used up: this pass changes {have} of {wanted pods}"},
+	BudgetSpent: {name: "BudgetSpent",
+		text:     "The disruption budget is used up: this pass changes {have} of {wanted pods}",
+		withText: "The disruption budget is used up: this pass changes {have} of {wanted pods} (annotation {text})",
+	},
 	NotReady: {name: "NotReady",
 		text:    "Too few pods are available: {have} of {want}. The next one has been ready for long enough at {until}",
 		undated: "Too few pods are ready: {have} of {want}",
@@ -161,6 +166,8 @@ var entries = map[ReasonCode]entry{
 		undated:  "No change window is open, and none opens in the next 8 years",
 		withText: "No pod is changed, because the annotation " + rollout.AnnotationWindow + " is invalid: {cause}",
 	},
+	InitialDelay: {name: "InitialDelay", text: "The recommendation is new, and annotation " + rollout.AnnotationDelay + " allows no change " +
+		"before {until}"},
 	BlastRadius: {name: "BlastRadius",
 		text: "It is unknown what an earlier updater has changed in the last hour, because it could not store that{next}",
 		withText: "With this pod, pods with {have}% of the requests of {cause} would be changed in an hour, more than the limit of " +

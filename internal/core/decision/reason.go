@@ -100,6 +100,7 @@ const (
 
 	Frozen         // the user has stopped all changes
 	OutsideWindow  // no change window is open
+	InitialDelay   // the first recommendation is too new
 	BlastRadius    // enough requests were changed in the last hour
 	AwaitingCanary // another pod shows first whether the new size works
 	Reverted       // the new size did not work, and the previous size applies

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // Limits limit the disruption. Those that are set by a flag of upstream's updater name the flag.
@@ -47,21 +48,22 @@ type Counter struct {
 
 // A Group is the pods of one controller that one autoscaler governs. Disruptions are counted for each group.
 type Group struct {
-	Wanted    int  // replicas that the controller should have
-	Known     bool // Wanted is known and not zero
-	Tolerance int  // number of replicas that may be unavailable
-	Live      int  // scheduled pods that are not terminating or finished
-	Ready     int  // live pods that are available
-	gone      int  // evicted pods that the watch still shows
-	Spent     int  // pods that this pass takes out of service, or that an earlier one did within Limits.Window
-	Revived   int  // stuck pods that this pass changes, or that an earlier one did within Limits.Window
-	Replaced  int  // evicted pods that have no replacement yet, and pods that are down and that this pass changes
-	Least     int  // minimum number of live pods
-	Below     bool // fewer live pods than the minimum
-	Unclear   int  // live pods that may have been evicted: their eviction had no answer
-	open      int  // evicted pods that have no replacement
-	Changed   int  // pods that were changed in this pass, or may have been, and took from the budget
-	Trial     bool // this pass evicts a pod to test whether its replacement is refused too
+	Wanted    int    // replicas that the controller should have
+	Known     bool   // Wanted is known and not zero
+	Tolerance int    // number of replicas that may be unavailable
+	from      string // the annotation with the tolerance, "" for the flag
+	Live      int    // scheduled pods that are not terminating or finished
+	Ready     int    // live pods that are available
+	gone      int    // evicted pods that the watch still shows
+	Spent     int    // pods that this pass takes out of service, or that an earlier one did within Limits.Window
+	Revived   int    // stuck pods that this pass changes, or that an earlier one did within Limits.Window
+	Replaced  int    // evicted pods that have no replacement yet, and pods that are down and that this pass changes
+	Least     int    // minimum number of live pods
+	Below     bool   // fewer live pods than the minimum
+	Unclear   int    // live pods that may have been evicted: their eviction had no answer
+	open      int    // evicted pods that have no replacement
+	Changed   int    // pods that were changed in this pass, or may have been, and took from the budget
+	Trial     bool   // this pass evicts a pod to test whether its replacement is refused too
 
 	next time.Time // when the next ready pod becomes available; zero if all are
 }
@@ -100,7 +102,10 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 	c.addSpends(groups, pods)
 	for controller, g := range groups {
 		g.Wanted, g.Known = c.Scales[controller].Wanted(controller, present[controller])
-		g.Tolerance = int(float64(g.Wanted) * c.Limits.Tolerance)
+		g.Tolerance = int(float64(g.Wanted) * a.Rules.EvictionTolerance.Or(c.Limits.Tolerance))
+		if a.Rules.EvictionTolerance.Set {
+			g.from = rollout.AnnotationTolerance
+		}
 		surplus := g.Live + g.gone - g.Wanted
 		missing := 0
 		if !c.Complete[controller] {
@@ -295,7 +300,7 @@ func (g *Group) Reason(h Health) decision.Reason {
 	if h == Serving && g.Spent == 0 && g.Ready < g.Wanted {
 		return decision.Reason{Code: decision.NotReady, Have: g.Ready, Want: g.Wanted, Until: g.next}
 	}
-	return decision.Reason{Code: decision.BudgetSpent, Have: g.Spent + g.Revived + g.Replaced, Want: g.Wanted}
+	return decision.Reason{Code: decision.BudgetSpent, Have: g.Spent + g.Revived + g.Replaced, Want: g.Wanted, Text: g.from}
 }
 
 // addSpends adds what earlier passes have spent to the groups.

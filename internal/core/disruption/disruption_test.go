@@ -229,6 +229,24 @@ func TestCounter_groups_countTheStateOfThePods(t *testing.T) {
 	}
 }
 
+func TestCounter_groups_toleranceOfTheAutoscaler_overridesTheFlag(t *testing.T) {
+	for _, c := range []struct {
+		set   float64
+		spare int // pods that may be changed at once
+	}{{0, 1}, {0.25, 1}, {0.5, 2}, {0.75, 3}, {1, 4}} {
+		a := &cluster.Autoscaler{}
+		a.Rules.EvictionTolerance = cluster.Setting[float64]{Value: c.set, Set: true}
+		g := counterOf(4).Groups(a, podsOf(web, 4))[web]
+		n := 0
+		for ; g.MayChange(Serving); n++ {
+			g.Take(Serving)
+		}
+		if r := g.Reason(Serving); n != c.spare || r.Code != decision.BudgetSpent || r.Text != "podfit.dev/eviction-tolerance" {
+			t.Errorf("tolerance %v: %d pods, then %+v, want %d pods", c.set, n, r, c.spare)
+		}
+	}
+}
+
 func TestCounter_groups_oneForEachController(t *testing.T) {
 	alone := podsOf(cluster.Workload{}, 1)
 	groups := counterOf(3).Groups(&cluster.Autoscaler{}, append(append(podsOf(web, 3), podsOf(db, 2)...), alone...))

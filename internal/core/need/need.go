@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // Rules are the conditions for a change. Those that are set by a flag of upstream's updater name the flag.
@@ -76,8 +77,11 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 		v.Instead = decision.Reason{Code: decision.PodTooYoung, Until: p.Started.Add(b.Lifetime)}
 	case now.Before(a.Created.Add(b.Lifetime)) && !b.UpstreamRules:
 		v.Instead = decision.Reason{Code: decision.AutoscalerTooYoung, Until: a.Created.Add(b.Lifetime)}
-	case v.Priority.Diff < b.Threshold:
-		v.Instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.Priority.Diff), Want: percent(b.Threshold)}
+	case v.Priority.Diff < a.Rules.MinChange.Or(b.Threshold):
+		v.Instead = decision.Reason{Code: decision.SmallChange, Have: percent(v.Priority.Diff), Want: percent(a.Rules.MinChange.Or(b.Threshold))}
+		if a.Rules.MinChange.Set {
+			v.Instead.Text = rollout.AnnotationMinChange
+		}
 	default:
 		v.Wanted = t.Largest
 		v.Wanted.Code, v.Wanted.For, v.Wanted.Have = decision.Drifted, now.Sub(p.Started), percent(v.Priority.Diff)

@@ -108,6 +108,20 @@ func TestOf_requestsAndAge_firstRuleDecides(t *testing.T) {
 			change:  func(c *situation) { c.fits[0] = fitOf("a", 500, 1050, 3000) },
 			instead: decision.Reason{Code: decision.SmallChange, Have: 5, Want: 10},
 		},
+		"less than the threshold of the autoscaler": {
+			change: func(c *situation) {
+				c.fits[0] = fitOf("a", 500, 1200, 3000)
+				c.a.Rules.MinChange = cluster.Setting[float64]{Value: 0.3, Set: true}
+			},
+			instead: decision.Reason{Code: decision.SmallChange, Have: 20, Want: 30, Text: "podfit.dev/min-change"},
+		},
+		"as much as the smaller threshold of the autoscaler": {
+			change: func(c *situation) {
+				c.fits[0] = fitOf("a", 500, 1050, 3000)
+				c.a.Rules.MinChange = cluster.Setting[float64]{Value: 0.05, Set: true}
+			},
+			wanted: decision.Reason{Code: decision.Drifted, Resource: cluster.CPU, From: 1000, To: 1050, For: 24 * time.Hour, Have: 5},
+		},
 		"as much as the threshold": {
 			change: func(c *situation) { c.fits[0] = fitOf("a", 500, 1100, 3000) },
 			wanted: decision.Reason{Code: decision.Drifted, Resource: cluster.CPU, From: 1000, To: 1100, For: 24 * time.Hour, Have: 10},

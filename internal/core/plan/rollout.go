@@ -24,8 +24,8 @@ func FrozenBy(r rollout.Rules) (decision.Reason, bool) {
 	return decision.Reason{Code: decision.Frozen, Text: by}, frozen
 }
 
-// switchedOff blocks all actions during a freeze and outside of the change windows. A container that was OOM-killed soon after its start,
-// and one whose startup boost has ended, do not wait for a window: the first does not serve, and the second has the extra CPU only for
+// switchedOff blocks all actions during a freeze, during the initial delay and outside of the change windows. A container that was OOM-killed
+// soon after its start, and one whose startup boost has ended, do not wait for the delay or a window: the first does not serve, and the second has the extra CPU only for
 // its start. A canary that is not ready gets its size back at any time. Nothing is changed during a freeze.
 func (t *candidate) switchedOff() (decision.Reason, bool) {
 	rules := t.w.rulesOf(t.d.Autoscaler)
@@ -34,6 +34,9 @@ func (t *candidate) switchedOff() (decision.Reason, bool) {
 	}
 	if t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
 		return decision.Reason{}, false
+	}
+	if until := t.d.Autoscaler.AdvisedSince.Add(t.d.Autoscaler.Rules.InitialDelay.Value); t.now.Before(until) {
+		return decision.Reason{Code: decision.InitialDelay, Until: until}, true
 	}
 	closed, outside := t.windows.Outside(rules)
 	return decision.Reason{Code: decision.OutsideWindow, Until: closed.Until, Text: closed.Problem}, outside

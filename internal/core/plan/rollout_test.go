@@ -28,7 +28,11 @@ func oomKilled(w *World, a *cluster.Autoscaler, i int) {
 	a.Advice[0].Target = cluster.Amounts(100, 128<<20)
 }
 
-func TestPlan_freezesAndWindows_blockChanges(t *testing.T) {
+func delayOf(d time.Duration) cluster.Settings {
+	return cluster.Settings{InitialDelay: cluster.Setting[time.Duration]{Value: d, Set: true}}
+}
+
+func TestPlan_freezesWindowsAndDelays_blockChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules cluster.ChangeRules
 		more  rollout.Rules
@@ -44,12 +48,15 @@ func TestPlan_freezesAndWindows_blockChanges(t *testing.T) {
 		"closed, OOM-killed":  {rules: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}, oom: true, want: decision.Reason{Code: decision.OutOfMemory}},
 		"window of the namespace": {more: rollout.Rules{Namespace: cluster.ChangeRules{Windows: []cluster.ChangeWindow{nightly}}},
 			want: decision.Reason{Code: decision.OutsideWindow, Until: noon.Add(10 * time.Hour)}},
+		"initial delay":              {rules: cluster.ChangeRules{Settings: delayOf(time.Hour)}, want: decision.Reason{Code: decision.InitialDelay, Until: noon.Add(time.Minute)}},
+		"initial delay is over":      {rules: cluster.ChangeRules{Settings: delayOf(59 * time.Minute)}, want: decision.Reason{Code: decision.AboveRange}},
+		"initial delay, OOM-killed":  {rules: cluster.ChangeRules{Settings: delayOf(time.Hour)}, oom: true, want: decision.Reason{Code: decision.OutOfMemory}},
 		"invalid window":             {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, want: decision.Reason{Code: decision.OutsideWindow, Text: "unknown zone"}},
 		"invalid window, OOM-killed": {rules: cluster.ChangeRules{WindowProblem: "unknown zone"}, oom: true, want: decision.Reason{Code: decision.OutOfMemory}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, a := shrinking(1)
-			a.Rules, a.MinReplicas = c.rules, 1
+			a.Rules, a.MinReplicas, a.AdvisedSince = c.rules, 1, noon.Add(-59*time.Minute)
 			if c.oom {
 				oomKilled(&w, a, 0)
 			}

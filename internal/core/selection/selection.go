@@ -101,7 +101,7 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	case s.Now.Before(p.Created.Add(s.PendingFor)):
 		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.PendingFor)}
-	case smaller && s.Sizes.Fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= s.Need.Threshold):
+	case smaller && s.Sizes.Fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= d.Autoscaler.Rules.MinChange.Or(s.Need.Threshold)):
 		d.Wanted = t.Largest
 		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, need.NameUnlessSole(p)(t.Largest.Container)
 	case !placeable:
@@ -165,7 +165,7 @@ func (s *Selector) judgeLargerNode(d *decision.Decision, v *need.Verdict) {
 	a := d.Autoscaler
 	p := d.Pod
 	isTooYoung := d.Wanted.Code == decision.Fits && d.Reason.Code == decision.PodTooYoung
-	if !isTooYoung || !a.Mode.Evicts() || s.Now.Before(a.Created.Add(s.Need.Lifetime)) || v.Priority.Diff < s.Need.Threshold {
+	if !isTooYoung || !a.Mode.Evicts() || s.Now.Before(a.Created.Add(s.Need.Lifetime)) || v.Priority.Diff < a.Rules.MinChange.Or(s.Need.Threshold) {
 		return
 	}
 	if p.Controller.Kind != "DaemonSet" && s.Fleet.HoldsBack(p, change.Total(p, nil), change.Total(p, d.With)) {

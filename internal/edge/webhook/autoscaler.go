@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // defaultPolicy is the patch for a VPA without an update policy.
@@ -70,7 +72,10 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 	}
 	warnings, errs := validate(a, old, h.options.Gates)
 	response.Warnings = slices.Concat(warnings, h.misspelledProfile(&a.Spec))
-	if len(errs) > 0 && !excused(a, old) {
+	if excused(a, old) {
+		errs = nil
+	}
+	if errs = append(errs, invalidSettings(a, old)...); len(errs) > 0 {
 		h.deny(request, response, errs)
 		return resultSkipped
 	}
@@ -79,6 +84,19 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 	}
 	patchWith(response, []byte(defaultPolicy))
 	return resultApplied
+}
+
+// invalidSettings returns the errors in annotations that a request sets. Those of the stored object do not block its other updates.
+func invalidSettings(a, old *autoscalerReview) (errs field.ErrorList) {
+	_, invalid := rollout.ParseSettings(a.Metadata.Annotations)
+	old = cmp.Or(old, &autoscalerReview{})
+	for _, s := range invalid {
+		before, had := old.Metadata.Annotations[s.Annotation]
+		if a.Metadata.DeletionTimestamp == nil && (!had || before != a.Metadata.Annotations[s.Annotation]) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(s.Annotation), s.Value, s.Must))
+		}
+	}
+	return errs
 }
 
 // excused reports whether an update must be admitted although the object is invalid: the spec does not change, or the object is being

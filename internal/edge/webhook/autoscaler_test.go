@@ -270,3 +270,35 @@ func TestHandler_autoscalerDeleteOrSubresource_isAdmitted(t *testing.T) {
 		}
 	}
 }
+
+func TestHandler_settingAnnotations_newInvalidOnesAreRejected(t *testing.T) {
+	annotated := func(annotations string) string {
+		return strings.Replace(vpa(target+`,"updatePolicy":{"updateMode":"Off"}`), `"namespace":"shop"`, `"namespace":"shop","annotations":{`+annotations+`}`, 1)
+	}
+	const wrong = `"podfit.dev/eviction-tolerance":"50%"`
+	const rejected = `metadata.annotations[podfit.dev/eviction-tolerance]: Invalid value: "50%": must be a number from 0 to 1, such as 0.25`
+	for name, c := range map[string]struct {
+		annotations, before string
+		create              bool
+		want                string
+	}{
+		"created valid":          {create: true, annotations: `"podfit.dev/eviction-tolerance":"0.5"`},
+		"created invalid":        {create: true, annotations: wrong, want: rejected},
+		"added":                  {annotations: wrong, want: rejected},
+		"changed":                {annotations: wrong, before: `"podfit.dev/eviction-tolerance":"0.5"`, want: rejected},
+		"was invalid before":     {annotations: wrong + `,"a":"b"`, before: wrong},
+		"unrelated":              {create: true, annotations: `"example.com/eviction-tolerance":"50%"`},
+		"too many to be decoded": {create: true, annotations: wrong + strings.Repeat(`,"a":"b"`, maxValues)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := annotated(c.before)
+			if c.create {
+				old = ""
+			}
+			r := reviewVPA(t, handler(worldOf(), Options{}), annotated(c.annotations), old)
+			if r.Allowed != (c.want == "") || !r.Allowed && r.Result.Message != invalid+c.want {
+				t.Errorf("allowed %v: %v, want %q", r.Allowed, r.Result, c.want)
+			}
+		})
+	}
+}

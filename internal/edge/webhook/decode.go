@@ -23,7 +23,7 @@ import (
 const (
 	maxContainers = 256    // in each list of a pod: cluster.Container counts up to 255
 	maxOwners     = 256    // owner references of a pod
-	maxValues     = 20_000 // JSON values in the spec of an autoscaler
+	maxValues     = 20_000 // JSON values in the spec or the annotations of an autoscaler
 	maxName       = 1024   // bytes of a name; Kubernetes allows 253
 	maxUID        = 256    // bytes; the answer repeats it
 )
@@ -272,7 +272,8 @@ func (q *quantityText) UnmarshalJSON(text []byte) error {
 // An autoscalerReview is the fields of a VPA that podfit needs to review it.
 type autoscalerReview struct {
 	Metadata struct {
-		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec v1.VerticalPodAutoscalerSpec `json:"spec"`
 
@@ -282,12 +283,15 @@ type autoscalerReview struct {
 // decodeAutoscaler decodes the fields of a VPA that podfit needs to review it.
 func decodeAutoscaler(text []byte) (*autoscalerReview, error) {
 	var whole struct {
+		Metadata struct {
+			Annotations shared `json:"annotations"`
+		} `json:"metadata"`
 		Spec shared `json:"spec"`
 	}
 	if err := kjson.Unmarshal(text, &whole); err != nil {
 		return nil, err
 	}
-	if values(whole.Spec) > maxValues {
+	if max(values(whole.Spec), values(whole.Metadata.Annotations)) > maxValues {
 		return nil, unboundedError{what: tooManyValues, most: maxValues}
 	}
 	if err := v1.CheckQuantities(whole.Spec); err != nil {

@@ -44,6 +44,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 
 		PreserveScalePoint: o.Annotations[v1alpha1.AnnotationHPA] == v1alpha1.PreserveScalePoint,
 	}
+	a.AdvisedSince = a.Created
 	a.OptInEnded, _ = time.Parse(time.RFC3339, o.Annotations[v1alpha1.AnnotationOptInEnded]) // zero if it is invalid
 	if t := o.Spec.TargetRef; t != nil {
 		a.Target = Workload(t.APIVersion, t.Kind, o.Namespace, t.Name)
@@ -67,6 +68,10 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			}
 		case v1alpha1.ConditionAnnotationInvalid, v1alpha1.ConditionReverted:
 			a.Warned = true
+		case v1.RecommendationProvided:
+			if c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+				a.AdvisedSince = kube.Utc(c.LastTransitionTime)
+			}
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue
 		}

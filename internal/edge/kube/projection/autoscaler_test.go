@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -27,12 +28,33 @@ func autoscalerFrom(t testing.TB, text string) *v1.VerticalPodAutoscaler {
 	return o
 }
 
+func TestAutoscaler_advisedSince_isWhenTheConditionBecameTrue(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	later := metav1.NewTime(created.Add(time.Hour))
+	for name, c := range map[string]struct {
+		conditions []v1.VerticalPodAutoscalerCondition
+		want       time.Time
+	}{
+		"no condition": {want: created.Time},
+		"True":         {conditions: []v1.VerticalPodAutoscalerCondition{{Type: v1.RecommendationProvided, Status: "True", LastTransitionTime: later}}, want: later.Time},
+		"False":        {conditions: []v1.VerticalPodAutoscalerCondition{{Type: v1.RecommendationProvided, Status: "False", LastTransitionTime: later}}, want: created.Time},
+		"no time":      {conditions: []v1.VerticalPodAutoscalerCondition{{Type: v1.RecommendationProvided, Status: "True"}}, want: created.Time},
+	} {
+		o := &v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}}
+		o.Status.Conditions = c.conditions
+		if got := Autoscaler(o).AdvisedSince; !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestAutoscaler_allFields_areKept(t *testing.T) {
 	got := Autoscaler(autoscalerFrom(t, kubetest.RichAutoscaler))
 	want := &cluster.Autoscaler{
 		Key:           cluster.Key{Namespace: "shop", Name: "web"},
 		UID:           "u1",
 		Created:       kubetest.At(t, "2026-03-01T10:00:00Z"),
+		AdvisedSince:  kubetest.At(t, "2026-03-01T10:00:00Z"),
 		Generation:    7,
 		Target:        cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
 		APIVersion:    "extensions/v1beta1",

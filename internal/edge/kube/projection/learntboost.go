@@ -39,7 +39,7 @@ func learning(annotations map[string]string) cluster.BoostLearning {
 	case "false":
 	default:
 		return cluster.BoostLearning{Problem: fmt.Sprintf("annotation %s must be true or false, got %q; it has no effect",
-			v1alpha1.AnnotationLearnStartupBoost, shortened(wording.OneLine(text), maxQuoted))}
+			v1alpha1.AnnotationLearnStartupBoost, wording.Shortened(wording.OneLine(text), maxQuoted))}
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
 		d, err := time.ParseDuration(strings.TrimSpace(*text))
 		if err != nil || d < 0 || d > cluster.MaxBoostDuration {
 			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxDuration must be between 0s and %v, got %q; no startup boost is learnt",
-				where, cluster.MaxBoostDuration, shortened(wording.OneLine(*text), maxQuoted))}
+				where, cluster.MaxBoostDuration, wording.Shortened(wording.OneLine(*text), maxQuoted))}
 		}
 		out.MaxDuration = d
 	}

@@ -47,5 +47,5 @@ func limitRule(text, what string) cluster.LimitRule {
 		return cluster.LimitRule{Remove: true}
 	}
 	return cluster.LimitRule{Problem: fmt.Sprintf("%s must be %s or %s, got %q; it has no effect",
-		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, shortened(wording.OneLine(text), maxQuoted))}
+		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, wording.Shortened(wording.OneLine(text), maxQuoted))}
 }

@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,20 +32,18 @@ const (
 	maxCanary   = 24 * time.Hour
 )
 
-// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: an error in the
-// windows is part of the rules, and no pod is changed then.
+// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: errors are part of
+// the rules. With one in the windows, no pod is changed.
 func Rules(annotations map[string]string) cluster.ChangeRules {
 	out := cluster.ChangeRules{Frozen: isOn(annotations, rollout.AnnotationFreeze)}
-	text, set := annotations[rollout.AnnotationWindow]
-	if !set {
-		return out
+	out.Settings, _ = rollout.ParseSettings(annotations)
+	if text, set := annotations[rollout.AnnotationWindow]; set {
+		windows, err := changeWindows(text)
+		out.Windows = windows
+		if err != nil {
+			out.WindowProblem = err.Error()
+		}
 	}
-	windows, err := changeWindows(text)
-	if err != nil {
-		out.WindowProblem = err.Error()
-		return out
-	}
-	out.Windows = windows
 	return out
 }
 
@@ -60,7 +59,7 @@ func isOn(values map[string]string, key string) bool {
 func FreezeSwitch(m *corev1.ConfigMap) cluster.Freeze {
 	out := cluster.Freeze{By: cluster.Key{Namespace: m.Namespace, Name: m.Name}, On: isOn(m.Data, "freeze")}
 	if out.On {
-		out.Reason = shortened(wording.OneLine(m.Data["reason"]), maxReason)
+		out.Reason = wording.Shortened(wording.OneLine(m.Data["reason"]), maxReason)
 	}
 	return out
 }
@@ -83,7 +82,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		}
 		w, err := changeWindow(part, zones)
 		if err != nil {
-			return nil, fmt.Errorf("window %q: %w", shortened(wording.OneLine(part), maxQuoted), err)
+			return nil, fmt.Errorf("window %q: %w", wording.Shortened(wording.OneLine(part), maxQuoted), err)
 		}
 		out = append(out, w)
 	}
@@ -137,7 +136,7 @@ func location(name string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("unknown time zone %q; use a name such as Europe/Berlin", shortened(name, maxQuoted))
+		return nil, fmt.Errorf("unknown time zone %q; use a name such as Europe/Berlin", wording.Shortened(name, maxQuoted))
 	}
 	return zone, nil
 }
@@ -180,12 +179,10 @@ func canary(annotations map[string]string) cluster.Canary {
 	if set && !out.On {
 		return out
 	}
-	text, hasDuration := annotations[annotationCanaryDuration]
-	if hasDuration {
-		var problem string
-		if out.Watch, problem = canaryDuration(text, "annotation "+annotationCanaryDuration); problem != "" {
-			out.Problem = problem
-		}
+	if text, set := annotations[annotationCanaryDuration]; set {
+		watch, problem := canaryDuration(text, "annotation "+annotationCanaryDuration)
+		out.Watch = watch
+		out.Problem = cmp.Or(problem, out.Problem)
 	}
 	if out.On && out.Watch == 0 {
 		out.Watch = rollout.DefaultWatch
@@ -210,11 +207,8 @@ func ProfileRollout(name string, spec []byte) cluster.Canary {
 	}
 	if fields.CanaryDuration != nil {
 		d, problem := canaryDuration(*fields.CanaryDuration, where+"canaryDuration")
-		if problem != "" {
-			out.Problem = problem
-		} else {
-			out.Watch = d
-		}
+		out.Watch = cmp.Or(d, out.Watch)
+		out.Problem = cmp.Or(problem, out.Problem)
 	}
 	return out
 }
@@ -227,7 +221,7 @@ func isCanary(set bool, value, what string) (on bool, problem string) {
 	case "all", "":
 		return false, ""
 	}
-	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, shortened(wording.OneLine(value), maxQuoted))
+	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, wording.Shortened(wording.OneLine(value), maxQuoted))
 }
 
 // canaryDuration parses how long a canary is watched. It returns 0 and a problem if the text is invalid.
@@ -235,14 +229,7 @@ func canaryDuration(text, what string) (time.Duration, string) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || d < minCanary || d > maxCanary {
 		return 0, fmt.Sprintf("%s must be between %v and %v, got %q; it counts as %v",
-			what, minCanary, maxCanary, shortened(wording.OneLine(text), maxQuoted), rollout.DefaultWatch)
+			what, minCanary, maxCanary, wording.Shortened(wording.OneLine(text), maxQuoted), rollout.DefaultWatch)
 	}
 	return d, ""
-}
-
-func shortened(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

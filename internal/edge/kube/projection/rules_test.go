@@ -16,6 +16,17 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
+func TestRules_settings_invalidOnesHaveNoEffectAndAreReported(t *testing.T) {
+	got := Rules(map[string]string{rollout.AnnotationTolerance: "2\n"})
+	const want = `annotation podfit.dev/eviction-tolerance must be a number from 0 to 1, such as 0.25, got "2 "; it has no effect`
+	if got.EvictionTolerance.Set || got.SettingProblem != want {
+		t.Errorf("got %+v, want the problem %s", got.Settings, want)
+	}
+	if got := Rules(map[string]string{rollout.AnnotationTolerance: "0.2"}); got.EvictionTolerance.Or(1) != 0.2 || got.SettingProblem != "" {
+		t.Errorf("got %+v", got.Settings)
+	}
+}
+
 func TestRules_changeWindows_areParsedOrRejectedWithTheMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string

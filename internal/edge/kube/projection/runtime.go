@@ -81,7 +81,7 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 	var out cluster.RuntimeGuards
 	var problems []string
 	if text, set := annotations[v1alpha1.AnnotationRuntimeGuards]; set {
-		parsed, problem := runtimeGuards(strings.Split(shortened(text, maxQuoted), ","), "annotation "+v1alpha1.AnnotationRuntimeGuards)
+		parsed, problem := runtimeGuards(strings.Split(wording.Shortened(text, maxQuoted), ","), "annotation "+v1alpha1.AnnotationRuntimeGuards)
 		if problem == "" {
 			out = parsed
 			out.Set = true
@@ -95,7 +95,7 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 		out.InjectCPUCount = true
 	default:
 		problems = append(problems, fmt.Sprintf("annotation %s must be %s, got %q; nothing is injected",
-			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, shortened(wording.OneLine(text), maxQuoted)))
+			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, wording.Shortened(wording.OneLine(text), maxQuoted)))
 	}
 	out.Problem = strings.Join(problems, "; ")
 	return out
@@ -129,7 +129,7 @@ func runtimeGuards(list []string, what string) (out cluster.RuntimeGuards, probl
 		case "", v1alpha1.GuardNone:
 		default:
 			return cluster.RuntimeGuards{}, fmt.Sprintf("%s must contain only %s and %s, got %q; it has no effect",
-				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, shortened(wording.OneLine(text), maxQuoted))
+				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, wording.Shortened(wording.OneLine(text), maxQuoted))
 		}
 	}
 	return out, ""

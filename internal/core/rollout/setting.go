@@ -1,0 +1,70 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
+)
+
+// The annotations.
+const (
+	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
+	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
+	AnnotationDelay     = "podfit.dev/initial-delay"      // how long after the first recommendation no running pod is changed
+)
+
+// settings are the annotations of an autoscaler or a namespace that override a flag or set a limit.
+var settings = []struct {
+	annotation string
+	must       string                                       // what the value must be
+	parse      func(text string, to *cluster.Settings) bool // sets the value, and reports whether the text is valid
+}{
+	{AnnotationTolerance, "a number from 0 to 1, such as 0.25", func(text string, to *cluster.Settings) bool {
+		return fraction(text, 1, &to.EvictionTolerance)
+	}},
+	{AnnotationMinChange, "a percentage from 0% to 1000%, such as 15%", func(text string, to *cluster.Settings) bool {
+		number, ok := strings.CutSuffix(text, "%")
+		ok = ok && fraction(number, 1000, &to.MinChange)
+		to.MinChange.Value /= 100
+		return ok
+	}},
+	{AnnotationDelay, "a duration from 0s to 8760h, such as 24h", func(text string, to *cluster.Settings) bool {
+		d, err := time.ParseDuration(text)
+		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: err == nil && d >= 0 && d <= 365*24*time.Hour}
+		return to.InitialDelay.Set
+	}},
+}
+
+// An InvalidSetting is an annotation with an invalid value, shortened, and what it must be.
+type InvalidSetting struct{ Annotation, Value, Must string }
+
+// ParseSettings returns the settings in annotations. Invalid ones are not set.
+func ParseSettings(annotations map[string]string) (out cluster.Settings, invalid []InvalidSetting) {
+	for _, s := range settings {
+		text, set := annotations[s.annotation]
+		next := out
+		if !set || s.parse(strings.TrimSpace(text), &next) {
+			out = next
+			continue
+		}
+		i := InvalidSetting{s.annotation, wording.Shortened(wording.OneLine(text), 80), "must be " + s.must}
+		invalid = append(invalid, i)
+		out.SettingProblem += fmt.Sprintf("; annotation %s %s, got %q; it has no effect", i.Annotation, i.Must, i.Value)
+	}
+	out.SettingProblem = strings.TrimPrefix(out.SettingProblem, "; ")
+	return out, invalid
+}
+
+// fraction parses a number from 0 to most.
+func fraction(text string, most float64, to *cluster.Setting[float64]) bool {
+	f, err := strconv.ParseFloat(text, 64)
+	*to = cluster.Setting[float64]{Value: f, Set: err == nil && f >= 0 && f <= most}
+	return to.Set
+}
