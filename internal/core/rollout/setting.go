@@ -20,7 +20,7 @@ const (
 	AnnotationDelay     = "podfit.dev/initial-delay"      // how long after the first recommendation no running pod is changed
 )
 
-// settings are the annotations of an autoscaler or a namespace that override a flag or set a limit.
+// settings are the annotations of an autoscaler that override a flag or set a limit.
 var settings = []struct {
 	annotation string
 	must       string                                       // what the value must be
