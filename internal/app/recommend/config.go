@@ -132,7 +132,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 	f.StringSliceVar(&c.Profiles, "profile", c.Profiles, "Sizing profile. Can be repeated: the first one determines the report, -o wide and json also have the others. "+
 		"The default is the profile of the VPA, and "+defaultProfile+" for workloads without a VPA.")
-	f.StringVar(&c.Limits, "limits", c.Limits, "What happens to limits: keep, proportional (in proportion to requests), none (removed), or memory-only (CPU limits are removed). A limit is never below its request.")
+	f.StringVar(&c.Limits, "limits", c.Limits, "What happens to limits: keep, proportional (in proportion to requests), none (removed), or memory-only (CPU limits are removed). A limit that would be below its request rises in proportion.")
 	f.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales: keep (do not change them), scale-point (change them, and show the new target of the HPA), or ignore.")
 
 	f.StringVar(&c.Prices, "prices", c.Prices, "Path of a YAML file with prices of nodes.")

@@ -185,11 +185,11 @@ func TestRisk_eachCause_isRecognized(t *testing.T) {
 		"none": {func(*World, *cluster.Pod, *cluster.Autoscaler) {}, review.Harmless, ""},
 		"OOM kill": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-time.Hour)}
-		}, review.SeverityHigh, "Container app: killed for memory at least 1× since 11:00"},
+		}, review.SeverityHigh, "Container app: killed for memory at least 1× since 11:00 UTC"},
 		"OOM kill, old size": {func(_ *World, p *cluster.Pod, a *cluster.Autoscaler) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 3, Finished: now.Add(-time.Hour)}
 			p.Containers[0].Requests = cluster.Amounts(200, 100*mi)
-		}, review.SeverityHigh, "Container app: killed for memory at least 3× since 11:00; memory request 67 % below need; 0 of 1 pod has the new size"},
+		}, review.SeverityHigh, "Container app: killed for memory at least 3× since 11:00 UTC; memory request 67 % below need; 0 of 1 pod has the new size"},
 		"stored OOM kill": {func(w *World, _ *cluster.Pod, a *cluster.Autoscaler) {
 			w.Evidence = map[usage.Ref]*review.Evidence{{Workload: a.Target, Container: "app"}: {Hours: 100, Kills: 1, KilledFrom: now.Add(-72 * time.Hour), KilledLast: now.Add(-72 * time.Hour)}}
 		}, review.SeverityHigh, "Container app: killed for memory at least 1× since Thu"},

@@ -11,7 +11,8 @@ import (
 // A LimitRule determines the limits that go with changed requests.
 type LimitRule uint8
 
-// The rules. A limit is never below its request.
+// The rules. A limit is never below its request: if it was to stay below a higher one, it rises in proportion, so that the container keeps its
+// reserve.
 const (
 	KeepLimits         LimitRule = iota // limits stay
 	ProportionalLimits                  // limits change in proportion to requests, as a VPA with RequestsAndLimits does
@@ -46,7 +47,7 @@ func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resour
 		case r == NoLimits || r == MemoryOnlyLimits && res == cluster.CPU:
 			limits = limits.Unset(res)
 			continue
-		case r == ProportionalLimits && requested && before.Amount(res) > 0 && request != before.Amount(res):
+		case requested && before.Amount(res) > 0 && (limit < request || r == ProportionalLimits && request != before.Amount(res)):
 			if scaled, capped := integer.ScaledUp(limit, request, before.Amount(res)); !capped {
 				limit = scaled
 			}

@@ -198,12 +198,13 @@ func TestLimits_rules_keepLimitsAboveRequests(t *testing.T) {
 		want   cluster.Resources
 	}{
 		{"keep", cluster.Amounts(500, gib/2), limits, limits},
-		{"keep", cluster.Amounts(3000, 4*gib), limits, cluster.Amounts(3000, 4*gib)},
+		{"keep", cluster.Amounts(2000, gib), limits, limits},
+		{"keep", cluster.Amounts(3000, 4*gib), limits, cluster.Amounts(6000, 8*gib)}, // the container keeps its reserve
 		{"proportional", cluster.Amounts(500, gib/2), limits, cluster.Amounts(1000, gib)},
 		{"proportional", cluster.Amounts(333, 100*mib+1), limits, cluster.Amounts(666, 201*mib)},
 		{"proportional", before, limits, limits},
 		{"none", cluster.Amounts(500, gib), limits, cluster.Resources{}},
-		{"memory-only", cluster.Amounts(500, 3*gib), limits, cluster.Resources{Memory: 3 * gib, Has: cluster.Of(cluster.Memory)}},
+		{"memory-only", cluster.Amounts(500, 3*gib), limits, cluster.Resources{Memory: 6 * gib, Has: cluster.Of(cluster.Memory)}},
 		{"keep", cluster.Amounts(500, gib), cluster.Resources{}, cluster.Resources{}},
 	} {
 		rule, ok := ParseLimitRule(tt.rule)

@@ -99,7 +99,7 @@ func cores(millicores int64) string {
 func day(at, now time.Time) string {
 	switch ago := now.Sub(at); {
 	case ago < 20*time.Hour:
-		return at.UTC().Format("15:04")
+		return at.UTC().Format("15:04 UTC")
 	case ago < 6*24*time.Hour:
 		return at.UTC().Format("Mon")
 	default:

@@ -15,7 +15,7 @@ func TestNormalized_outputs_onlyVaryingPartsAreReplaced(t *testing.T) {
 		"localcluster · 7 workloads, 16 pods, 3 nodes · Metrics API, 2m":     "localcluster · N workloads, N pods, N nodes · Metrics API, N",
 		"  Pods really use 36 % of the requested CPU and 25 % of memory.":    "Pods really use N of the requested CPU and N of memory.",
 		"The CPU request 1 core is above":                                    "The CPU request N is above",
-		"killed for memory at least 2× since 17:12; no usage in the window":  "killed for memory at least N since TIME; no usage in the window",
+		"killed for memory at least 2× since 17:12 UTC; no usage in the window":  "killed for memory at least N since TIME; no usage in the window",
 		"341Mi     90 % of the samples   41 samples since Sun 22 Nov":        "N N of the samples N samples since TIME",
 		"1 container without enough usage    4 containers without risk":      "N containers without enough usage N containers without risk",
 		"+ 51.1Mi  safety margin of 15 %":                                    "+ N safety margin of N",

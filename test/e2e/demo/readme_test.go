@@ -50,7 +50,7 @@ var varying = []struct {
 	by      string
 }{
 	{regexp.MustCompile(`\bworker-[a-z0-9]{8,10}-[a-z0-9]{5}\b`), "POD"},
-	{regexp.MustCompile(`\bsince ((Mon|Tue|Wed|Thu|Fri|Sat|Sun)( \d+ [A-Z][a-z]{2})?|\d+:\d+)`), "since TIME"},
+	{regexp.MustCompile(`\bsince ((Mon|Tue|Wed|Thu|Fri|Sat|Sun)( \d+ [A-Z][a-z]{2})?|\d+:\d+( UTC)?)`), "since TIME"},
 	{regexp.MustCompile(`\bfrom \d+ (s|min) of usage`), "from N of usage"},
 	{regexp.MustCompile(`(^|\s)((Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?\d\d:\d\d\b`), "${1}TIME"},
 	// The replicas of a workload, as ×3, do not vary.
