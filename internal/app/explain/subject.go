@@ -164,7 +164,12 @@ func findKind(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, 
 	case i < 0:
 		return findOther(r, s)
 	case kinds[i].of == explanation.OfPod:
-		return findPod(r, s)
+		out, err := findPod(r, s)
+		of := cluster.OwnerByName(cluster.Key{Namespace: r.namespace, Name: r.name})
+		if not := (notFound{}); errors.As(err, &not) && slices.Contains(w.Workloads(of.Group, of.Kind, r.namespace), of) {
+			err = notFound{not.text, fmt.Sprintf("; by its name it was a pod of %s: podfit explain %s -n %s", of.Kind, command(of), r.namespace)}
+		}
+		return out, err
 	case kinds[i].of == explanation.OfNode:
 		return findNode(r, s, w)
 	case kinds[i].of == explanation.OfAutoscaler:
