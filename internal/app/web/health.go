@@ -17,15 +17,17 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // Where podfit registers itself in the defaults of its flags.
 const (
 	webhookLease  = "vpa-admission-controller"
 	webhookConfig = "vpa-webhook-config"
+	freezeSwitch  = "podfit-freeze"
 )
 
-// registrations reads the leases and the webhook configuration of podfit.
+// registrations reads the leases, the webhook configuration and the freeze of podfit.
 type registrations struct{ clients *kube.Clients }
 
 // Registrations implements healthReader. What podfit may not read is named in the facts.
@@ -36,6 +38,14 @@ func (r registrations) Registrations(ctx context.Context) (overview.Facts, error
 	namespace := process.OwnNamespace("")
 	if registered && c.Webhooks[0].ClientConfig.Service != nil {
 		namespace = c.Webhooks[0].ClientConfig.Service.Namespace // in which podfit is installed
+	}
+	// The updater has the right to list this name. Without it nothing is said about a freeze.
+	switches, err := r.clients.Core.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + freezeSwitch})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return f, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, freezeSwitch, err)
+	}
+	if err == nil && len(switches.Items) == 1 {
+		f.Freeze = projection.FreezeSwitch(&switches.Items[0])
 	}
 	for _, name := range overview.ElectionLeases() {
 		lease, err := r.lease(ctx, namespace, name)
@@ -60,7 +70,6 @@ func (r registrations) Registrations(ctx context.Context) (overview.Facts, error
 		f.Webhook.Registered = true
 		f.Webhook.Until = lastExpiry(c.Webhooks[0].ClientConfig.CABundle)
 	}
-	var err error
 	if f.Webhook.Lease, err = r.lease(ctx, namespace, webhookLease); err != nil && !apierrors.IsForbidden(err) {
 		return f, err
 	}

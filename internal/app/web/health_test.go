@@ -109,6 +109,37 @@ func TestRegistrations_otherNamespace_leasesAreThoseOfTheWebhook(t *testing.T) {
 	}
 }
 
+func TestRegistrations_freeze_isShownWhereItMayBeRead(t *testing.T) {
+	const list = `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"namespace":"kube-system","name":"podfit-freeze"},"data":{"freeze":%q,"reason":"release\nweek"}}]}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"frozen":     {http.StatusOK, fmt.Sprintf(list, "true"), "frozen: ConfigMap kube-system/podfit-freeze stops all changes of running pods (release week). podfit-1 leads"},
+		"not frozen": {http.StatusOK, fmt.Sprintf(list, "false"), "healthy: podfit-1 leads"},
+		"forbidden":  {http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, "healthy: podfit-1 leads"},
+	} {
+		api := kubetest.NewFakeAPI(t)
+		clients, err := kube.ClientsFor(api.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.Reply("GET /api/v1/namespaces/kube-system/configmaps", tt.status, tt.body)
+		api.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podfit", http.StatusOK, fmt.Sprintf(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1",
+			"metadata":{"namespace":"kube-system","name":"podfit"},"spec":{"holderIdentity":"podfit-1","leaseDurationSeconds":15,"renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+		facts, err := registrations{clients}.Registrations(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts.Now = time.Now()
+		updater := overview.HealthOf(&facts)[1]
+		if got := updater.Condition.String() + ": " + updater.Text; !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // Health is read rarely however many viewers look, and a page without it is shown.
 func TestHealth_apiServerFails_pageSaysItIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

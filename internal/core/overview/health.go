@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -20,10 +21,13 @@ const (
 	Healthy
 	Late    // it works, but not as it should
 	Failing // it does not work
+	Frozen  // it works, and a person has stopped all changes
 )
 
 // String returns the name of the condition.
-func (c Condition) String() string { return [...]string{"unknown", "healthy", "late", "failing"}[c] }
+func (c Condition) String() string {
+	return [...]string{"unknown", "healthy", "late", "failing", "frozen"}[c]
+}
 
 // A Part is the health of a part of podfit.
 type Part struct {
@@ -69,10 +73,11 @@ type Facts struct {
 	Leading bool      // this process is the leader, or needs none
 	Loops   []Loop    // of this process
 	Leases  []Lease
-	Problem string    // why leases are not known; "" if they are
-	Webhook Webhook   // of the admission controller
-	Stored  time.Time // when usage was last stored in the cluster; zero if it is not known
-	Looked  time.Time // when Stored was read
+	Problem string         // why leases are not known; "" if they are
+	Webhook Webhook        // of the admission controller
+	Freeze  cluster.Freeze // of the whole cluster; off if it is not known
+	Stored  time.Time      // when usage was last stored in the cluster; zero if it is not known
+	Looked  time.Time      // when Stored was read
 }
 
 // The bounds of health.
@@ -105,7 +110,15 @@ func HealthOf(f *Facts) []Part {
 	if f.Read.IsZero() {
 		f.Read = f.Now
 	}
-	return []Part{f.job("recommender"), f.job("updater"), f.webhook()}
+	updater := f.job("updater")
+	if f.Freeze.On && updater.Condition == Healthy {
+		reason := ""
+		if f.Freeze.Reason != "" {
+			reason = " (" + f.Freeze.Reason + ")"
+		}
+		updater.Condition, updater.Text = Frozen, fmt.Sprintf("ConfigMap %s stops all changes of running pods%s. %s", f.Freeze.By, reason, updater.Text)
+	}
+	return []Part{f.job("recommender"), updater, f.webhook()}
 }
 
 // job returns the health of a loop that runs in the leader.

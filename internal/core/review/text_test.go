@@ -14,7 +14,7 @@ import (
 
 func TestFinding_eachKind_hasANameAndAText(t *testing.T) {
 	for want, f := range map[string]Finding{
-		"OOMKilled high: killed for memory at least 3× since 10:00 UTC":                        {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)},
+		"OOMKilled high: killed for memory at least 3× since 10:00 UTC":                    {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)},
 		"OOMKilled high: killed for memory at least 3× since Sat":                          {Kind: Killed, Severity: SeverityHigh, Count: 3, Since: time.Date(2026, 2, 28, 10, 0, 0, 0, time.UTC)},
 		"OOMKilled high: killed for memory at least 1× since 20 Feb":                       {Kind: Killed, Severity: SeverityHigh, Count: 1, Since: time.Date(2026, 2, 20, 10, 0, 0, 0, time.UTC)},
 		"PeakNearLimit medium: peak 97 % of its limit on 1 day":                            {Kind: NearLimit, Severity: SeverityMedium, Share: 0.97, Count: 1},

@@ -60,7 +60,7 @@ func healthOf(s *State, v *overview.Viewer) []partView {
 
 // Summary returns the health of all parts in a few words: those that work, then those that do not.
 func (p *page) Summary() (out []healthWord) {
-	for _, condition := range [...]string{"healthy", "late", "failing", "unknown"} {
+	for _, condition := range [...]string{"healthy", "frozen", "late", "failing", "unknown"} {
 		var names []string
 		for i := range p.Health {
 			if p.Health[i].Condition == condition {

@@ -362,6 +362,16 @@ func TestOverview_nodesMustBeOrdered_dateIsNamed(t *testing.T) {
 	}
 }
 
+func TestOverview_allChangesAreFrozen_updaterIsFrozen(t *testing.T) {
+	source := webtest.Small()
+	state := *source.State(t.Context())
+	state.Health = []overview.Part{{Name: "recommender", Condition: overview.Healthy}, {Name: "updater", Condition: overview.Frozen, Text: "ConfigMap a/b"}}
+	source.Show(state)
+	if text := body(t, get(handler(source), "GET", "/")); !strings.Contains(text, `<span class="healthy">recommender healthy</span> · <span class="frozen">updater frozen</span>`) {
+		t.Error("the overview does not say that the updater is frozen")
+	}
+}
+
 // An order has the date of its forecast: the recommender that writes it may have stopped long ago.
 func TestOverview_nodesMustBeOrdered_dateOfTheForecastIsNamed(t *testing.T) {
 	source := webtest.Small()
