@@ -6,6 +6,7 @@
 package disruption
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -225,8 +226,8 @@ func (c *Counter) Health(p *cluster.Pod) Health {
 	return Serving
 }
 
-// First returns the pod for which the controller of a StatefulSet waits if it does not replace evicted pods: it is down or stuck, and all pods
-// with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before this
+// First returns the pod for which the controller of a StatefulSet waits if it does not replace evicted pods: it has been down or stuck for
+// Limits.StuckFor without a break, in which the controller would have acted, and all pods with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before this
 // one is Ready, so that it must not wait for their replacements. It is nil if there is none, and in sets whose ordinals start above 0.
 func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 	if of.Group != "apps" || of.Kind != "StatefulSet" {
@@ -248,6 +249,9 @@ func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 		if !serving[n] {
 			return nil
 		}
+	}
+	if first == nil || c.Now.Sub(cmp.Or(first.ReadySince, first.Started)) < c.Limits.StuckFor {
+		return nil
 	}
 	return first
 }

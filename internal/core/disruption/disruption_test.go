@@ -293,10 +293,12 @@ func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 		down    []int
 		evicted int
 		first   int // ordinal; -1: none
+		flaps   bool
 		starts  int // that many pods with the lowest ordinals have been not ready for a short time
 	}{
 		"the last one was evicted":                {of: db, down: []int{2, 1}, evicted: 3, first: 1},
 		"all others are down":                     {of: db, down: []int{0, 1, 2}, evicted: 3, first: 0},
+		"it was ready shortly before":             {of: db, down: []int{2, 1}, evicted: 3, first: -1, flaps: true}, // the controller had its chance
 		"no pod is down":                          {of: db, evicted: 3, first: -1},
 		"one with a lower ordinal was evicted":    {of: db, down: []int{2, 3}, evicted: 1, first: -1},
 		"one with a lower ordinal starts":         {of: db, down: []int{1}, evicted: 3, first: -1, starts: 1},
@@ -305,7 +307,10 @@ func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 	} {
 		c, pods := counterOf(4), podsOf(tt.of, 4)
 		for _, i := range tt.down {
-			pods[i].Ready, pods[i].Containers[0].Exit = false, &cluster.Exit{OOM: true, Now: true}
+			pods[i].Ready, pods[i].ReadySince, pods[i].Containers[0].Exit = false, noon.Add(-c.Limits.StuckFor), &cluster.Exit{OOM: true, Now: true}
+		}
+		if tt.flaps {
+			pods[1].ReadySince = noon.Add(time.Second - c.Limits.StuckFor)
 		}
 		for _, p := range pods[:tt.starts] {
 			p.Ready, p.ReadySince = false, c.Now
