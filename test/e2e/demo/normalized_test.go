@@ -10,17 +10,17 @@ import (
 
 func TestNormalized_outputs_onlyVaryingPartsAreReplaced(t *testing.T) {
 	for text, want := range map[string]string{
-		"deployment web ×3   Recreate  app  1000m → 143m…150m  119m    143m": "deployment web ×3 Recreate app N → N N N",
-		"  ✓ OOM-killed 3×, evicted 4×":                                      "✓ OOM-killed N, evicted N",
-		"localcluster · 7 workloads, 16 pods, 3 nodes · Metrics API, 2m":     "localcluster · N workloads, N pods, N nodes · Metrics API, N",
-		"  Pods really use 36 % of the requested CPU and 25 % of memory.":    "Pods really use N of the requested CPU and N of memory.",
-		"The CPU request 1 core is above":                                    "The CPU request N is above",
-		"killed for memory at least 2× since 17:12 UTC; no usage in the window":  "killed for memory at least N since TIME; no usage in the window",
-		"341Mi     90 % of the samples   41 samples since Sun 22 Nov":        "N N of the samples N samples since TIME",
-		"1 container without enough usage    4 containers without risk":      "N containers without enough usage N containers without risk",
-		"+ 51.1Mi  safety margin of 15 %":                                    "+ N safety margin of N",
-		"17:05 worker OOMRescue: Pod worker-57948dc78d-8fgkg was evicted":    "TIME worker OOMRescue: Pod POD was evicted",
-		"jvm  100m, young 487m  4.0Gi, young 1Gi  from 118 s of usage":       "jvm N, young N N, young N from N of usage",
+		"deployment web ×3   Recreate  app  1000m → 143m…150m  119m    143m":    "deployment web ×3 Recreate app N → N N N",
+		"  ✓ OOM-killed 3×, evicted 4×":                                         "✓ OOM-killed N, evicted N",
+		"localcluster · 7 workloads, 16 pods, 3 nodes · Metrics API, 2m":        "localcluster · N workloads, N pods, N nodes · Metrics API, N",
+		"  Pods really use 36 % of the requested CPU and 25 % of memory.":       "Pods really use N of the requested CPU and N of memory.",
+		"The CPU request 1 core is above":                                       "The CPU request N is above",
+		"killed for memory at least 2× since 17:12 UTC; no usage in the window": "killed for memory at least N since TIME; no usage in the window",
+		"341Mi     90 % of the samples   41 samples since Sun 22 Nov":           "N N of the samples N samples since TIME",
+		"1 container without enough usage    4 containers without risk":         "N containers without enough usage N containers without risk",
+		"+ 51.1Mi  safety margin of 15 %":                                       "+ N safety margin of N",
+		"17:05 worker OOMRescue: Pod worker-57948dc78d-8fgkg was evicted":       "TIME worker OOMRescue: Pod POD was evicted",
+		"jvm  100m, young 487m  4.0Gi, young 1Gi  from 118 s of usage":          "jvm N, young N N, young N from N of usage",
 	} {
 		if got := normalized(text); got != want {
 			t.Errorf("normalized(%q) is %q, want %q", text, got, want)
