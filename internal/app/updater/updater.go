@@ -384,7 +384,9 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.capacity.Check(ctx, now)
 	watch.Step("ListPods")
-	pass := plan.Begin(now, w, u.budget)
+	b := u.budget
+	b.Elapsed = func() time.Duration { return time.Since(clock.began) }
+	pass := plan.Begin(now, w, b)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	pass.Learn()

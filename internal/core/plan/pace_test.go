@@ -186,6 +186,37 @@ func TestPlan_passesEachSecond_disruptNoMorePodsAtOnceThanTheBudget(t *testing.T
 	}
 }
 
+// A resize that restarts a container takes from the disruption budget from when the API server has carried it out: the next pass comes too early
+// after a slow one.
+func TestPass_resizeIsSlow_budgetIsSpentFromItsEnd(t *testing.T) {
+	w, _ := growing(2)
+	for _, p := range w.Governed[0].Pods {
+		p.Containers[0].Restart = cluster.Of(cluster.CPU, cluster.Memory)
+	}
+	b := DefaultBudget()
+	b.Elapsed = func() time.Duration { return 20 * time.Second }
+	pass := Begin(noon, w, b)
+	var first *cluster.Pod
+	for _, d := range pass.Decisions() {
+		if d.Do == decision.Resize {
+			first = d.Pod
+			pass.Done(d)
+			break
+		}
+	}
+	if first == nil {
+		t.Fatal("no pod is resized")
+	}
+	pass.Learn()
+	for after, want := range map[time.Duration]bool{time.Minute: false, 20*time.Second + b.Window: true} {
+		for _, d := range Plan(noon.Add(after), w, b) {
+			if d.Pod != first && (d.Do == decision.Resize) != want {
+				t.Errorf("%v after the pass began: %s (%s), want a resize: %t", after, d.Do, d.Reason, want)
+			}
+		}
+	}
+}
+
 // Pods that are never ready may be standbys. Passes each second change no more of them in a minute than passes each minute.
 func TestPlan_passesEachSecondWithStuckPods_changeNoMorePerMinute(t *testing.T) {
 	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {

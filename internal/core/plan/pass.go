@@ -385,5 +385,9 @@ func (p *Pass) spend(d *entry) {
 	if p.b.Window == 0 || d.health.IsDown() || !d.taken && !p.counter.HasSpent(d.Pod, d.health) {
 		return
 	}
-	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == disruption.Stuck, p.now.Add(p.b.Window))
+	until := p.now.Add(p.b.Window)
+	if p.b.Elapsed != nil {
+		until = until.Add(p.b.Elapsed())
+	}
+	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == disruption.Stuck, until)
 }
