@@ -174,7 +174,13 @@ func (s *randomState) die(ctx context.Context, pods []corev1.Pod) error {
 		}
 	}
 	return bed.Until(ctx, 250*time.Millisecond, func(ctx context.Context) error {
-		_, err := s.settled(ctx)
+		pods, err := s.settled(ctx)
+		for i := range pods {
+			// A kill of a pod that is ready counts as a quick one for a time. It must not end between NEXT and the pass of the updater.
+			if died := pods[i].Status.ContainerStatuses[0].LastTerminationState.Terminated; s.ready && died != nil && time.Since(died.FinishedAt.Time) < quickOOM {
+				err = fmt.Errorf("pod %s was killed less than %v ago", pods[i].Name, quickOOM)
+			}
+		}
 		return err
 	})
 }

@@ -167,7 +167,7 @@ func findKind(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, 
 		out, err := findPod(r, s)
 		of := cluster.OwnerByName(cluster.Key{Namespace: r.namespace, Name: r.name})
 		if not := (notFound{}); errors.As(err, &not) && slices.Contains(w.Workloads(of.Group, of.Kind, r.namespace), of) {
-			err = notFound{not.text, fmt.Sprintf("; by its name it was a pod of %s: podfit explain %s -n %s", of.Kind, command(of), r.namespace)}
+			err = notFound{not.text, "; its name is like those of the pods of " + of.Kind + " " + of.Name + ". Run: " + toExplain(of)}
 		}
 		return out, err
 	case kinds[i].of == explanation.OfNode:

@@ -107,7 +107,7 @@ func TestFind_reference_returnsItsObject(t *testing.T) {
 }
 
 func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
-	nodes := controllers{[]string{"n1", "n2"}, []cluster.Workload{workload("apps", "Deployment", "checkout")}}
+	nodes := controllers{[]string{"n1", "n2"}, []cluster.Workload{workload("apps", "Deployment", "checkout"), workload("apps", "Deployment", "a;b")}}
 	for text, tt := range map[string]struct {
 		cluster controllers
 		want    string
@@ -117,8 +117,9 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		"pod/db-1":            {nodes, "did you mean db-0?"},
 		"pod/nothing-similar": {nodes, `there is no pod "nothing-similar" in namespace shop; select the namespace with -n`},
 		"pod/checkout-7d9f8b6c5-x2htw": {
-			nodes, `there is no pod "checkout-7d9f8b6c5-x2htw" in namespace shop; by its name it was a pod of Deployment: podfit explain deploy/checkout -n shop`,
+			nodes, `there is no pod "checkout-7d9f8b6c5-x2htw" in namespace shop; its name is like those of the pods of Deployment checkout. Run: podfit explain deploy/checkout -n shop`,
 		},
+		"pod/a;b-7d9f8b6c5-x2htw":     {nodes, "podfit explain 'deploy/a;b' -n shop"},
 		"pod/payment-7d9f8b6c5-x2htw": {nodes, `select the namespace with -n`}, // there is no such Deployment
 		"vpa/queues":                  {nodes, "did you mean queue?"},
 		"deploy/chekout":              {nodes, `there is no Deployment "chekout" in namespace shop; did you mean checkout?`},

@@ -116,8 +116,9 @@ func TestRegistrations_freeze_isShownWhereItMayBeRead(t *testing.T) {
 		body   string
 		want   string
 	}{
-		"frozen":     {http.StatusOK, fmt.Sprintf(list, "true"), "frozen: ConfigMap kube-system/podfit-freeze stops all changes of running pods (release week). podfit-1 leads"},
+		"frozen":     {http.StatusOK, fmt.Sprintf(list, "true"), "frozen: ConfigMap kube-system/podfit-freeze stops all changes of running pods (release week), unless --freeze-configmap names another one. podfit-1 leads"},
 		"not frozen": {http.StatusOK, fmt.Sprintf(list, "false"), "healthy: podfit-1 leads"},
+		"failing":    {http.StatusInternalServerError, "{}", "healthy: podfit-1 leads"},
 		"forbidden":  {http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, "healthy: podfit-1 leads"},
 	} {
 		api := kubetest.NewFakeAPI(t)

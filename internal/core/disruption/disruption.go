@@ -226,9 +226,11 @@ func (c *Counter) Health(p *cluster.Pod) Health {
 	return Serving
 }
 
-// First returns the pod for which the controller of a StatefulSet waits if it does not replace evicted pods: it has been down or stuck for
-// Limits.StuckFor without a break, in which the controller would have acted, and all pods with lower ordinals are in service. Unless podManagementPolicy is Parallel, the controller creates no pod with a higher ordinal before this
-// one is Ready, so that it must not wait for their replacements. It is nil if there is none, and in sets whose ordinals start above 0.
+// First returns the pod for which the controller of a StatefulSet may wait before it replaces evicted pods; nil if there is none. Unless
+// podManagementPolicy is Parallel, the controller creates no pod while one with a lower ordinal is not Ready. So this pod must not wait for the
+// replacements. All pods with lower ordinals are in service, and it has not been Ready for Limits.StuckFor: a pod that is Ready in between gives
+// the controller the time to create others, and if it does not, the cause is another one, such as a quota. A set whose ordinals start above 0 has
+// no such pod.
 func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 	if of.Group != "apps" || of.Kind != "StatefulSet" {
 		return nil
@@ -250,7 +252,7 @@ func (c *Counter) First(of cluster.Workload, pods []*cluster.Pod) *cluster.Pod {
 			return nil
 		}
 	}
-	if first == nil || c.Now.Sub(cmp.Or(first.ReadySince, first.Started)) < c.Limits.StuckFor {
+	if first == nil || c.Now.Sub(cmp.Or(first.ReadySince, first.Started, first.Created)) < c.Limits.StuckFor {
 		return nil
 	}
 	return first

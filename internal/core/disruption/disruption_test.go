@@ -292,13 +292,15 @@ func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 		of      cluster.Workload
 		down    []int
 		evicted int
-		first   int // ordinal; -1: none
-		flaps   bool
-		starts  int // that many pods with the lowest ordinals have been not ready for a short time
+		first   int  // ordinal; -1: none
+		flaps   bool // it was ready for a moment
+		isNew   bool // it was created a moment ago, and has no status
+		starts  int  // that many pods with the lowest ordinals have been not ready for a short time
 	}{
 		"the last one was evicted":                {of: db, down: []int{2, 1}, evicted: 3, first: 1},
 		"all others are down":                     {of: db, down: []int{0, 1, 2}, evicted: 3, first: 0},
 		"it was ready shortly before":             {of: db, down: []int{2, 1}, evicted: 3, first: -1, flaps: true}, // the controller had its chance
+		"it was created shortly before":           {of: db, down: []int{1}, evicted: 3, first: -1, isNew: true},
 		"no pod is down":                          {of: db, evicted: 3, first: -1},
 		"one with a lower ordinal was evicted":    {of: db, down: []int{2, 3}, evicted: 1, first: -1},
 		"one with a lower ordinal starts":         {of: db, down: []int{1}, evicted: 3, first: -1, starts: 1},
@@ -311,6 +313,9 @@ func TestCounter_first_isThePodThatTheControllerWaitsFor(t *testing.T) {
 		}
 		if tt.flaps {
 			pods[1].ReadySince = noon.Add(time.Second - c.Limits.StuckFor)
+		}
+		if tt.isNew {
+			pods[1].Phase, pods[1].Created, pods[1].Started, pods[1].ReadySince = cluster.Pending, noon, time.Time{}, time.Time{}
 		}
 		for _, p := range pods[:tt.starts] {
 			p.Ready, p.ReadySince = false, c.Now

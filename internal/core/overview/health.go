@@ -116,7 +116,7 @@ func HealthOf(f *Facts) []Part {
 		if f.Freeze.Reason != "" {
 			reason = " (" + f.Freeze.Reason + ")"
 		}
-		updater.Condition, updater.Text = Frozen, fmt.Sprintf("ConfigMap %s stops all changes of running pods%s. %s", f.Freeze.By, reason, updater.Text)
+		updater.Condition, updater.Text = Frozen, fmt.Sprintf("ConfigMap %s stops all changes of running pods%s, unless --freeze-configmap names another one. %s", f.Freeze.By, reason, updater.Text)
 	}
 	return []Part{f.job("recommender"), updater, f.webhook()}
 }

@@ -304,10 +304,12 @@ func (l listWatcher[T]) loader(to *projectionStore[T]) func(context.Context) err
 			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
 		}
 		var objects []any
-		_ = meta.EachListItem(list, func(o runtime.Object) error {
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			objects = append(objects, o)
 			return nil
-		})
+		}); err != nil {
+			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
+		}
 		return to.Replace(objects, "")
 	}
 }
