@@ -335,8 +335,8 @@ func looping(name string, replicas int) spec {
 
 // oomLoops has pods that are OOM-killed repeatedly. Two replicas cannot be evicted, because a PodDisruptionBudget requires both, and
 // they are deleted, one after the other. A single replica is evicted although --min-replicas is higher, or resized in place. A pod with data
-// on its node is not deleted, and an event says so. An emptyDir is no reason, because each eviction loses it. The pods of a StatefulSet, whose
-// controller creates none while one with a lower ordinal is not ready, do not wait for each other for ever.
+// on its node is not deleted, and an event says so. An emptyDir is no reason, because each eviction loses it. A StatefulSet
+// creates no pod while one with a lower ordinal is not ready: its pods must not wait for each other for ever.
 func oomLoops(t *testing.T, name string) {
 	p := newPlace(t, name)
 	pair, single, inPlace, data := looping("pair", 2), looping("single", 1), looping("in-place", 1), looping("data", 2)

@@ -251,8 +251,8 @@ func (r *reporter) missing(shortages []ledger.Shortage) {
 		r.log.Warn("Pods are missing after an eviction", slog.String("workload", s.Controller.String()), slog.Int("pods", s.Present), slog.Int("wanted", s.Wanted))
 		if s.Autoscaler != nil {
 			r.events.Autoscaler(s.Autoscaler, event.ReplacementMissing, fmt.Sprintf(
-				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again, "+
-					"except the pod of a StatefulSet for which the controller waits. "+
+				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again. "+
+					"Exception: a pod that has not been ready for 10 minutes, if the StatefulSet may wait for it. "+
 					"Check its events for the cause, such as a ResourceQuota or an admission webhook.",
 				s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, s.Since.UTC().Format(time.RFC3339)))
 		}

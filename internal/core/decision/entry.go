@@ -127,7 +127,7 @@ var entries = map[ReasonCode]entry{
 	AwaitingReplacement: {name: "AwaitingReplacement", text: "The API server refused the resize{quote}. The pod may be evicted when " +
 		"another evicted pod has its replacement"},
 	Probing: {name: "Probing", text: "Other pods of the workload are evicted first, to see whether their replacements get the " +
-		"recommended requests. These are at most 2 pods at a time, or one after an OOM kill or evictions without a lasting effect"},
+		"recommended requests. At most 2 pods are evicted at a time. It is 1 pod after an OOM kill, and after evictions without a lasting effect"},
 	ReplacementMissing: {name: "ReplacementMissing", text: "Pods are missing after an eviction: {have} of {want} pods exist, {for} after " +
 		"the eviction. Check the events of the controller"},
 	ReplacementRefused: {name: "ReplacementRefused", text: "The API server would refuse a pod with the new requests{quote}"},

@@ -324,7 +324,7 @@ func (t *candidate) overBudget() (decision.Reason, bool) {
 	resized := h == disruption.Down && !t.d.Autoscaler.Mode.Evicts() // no pod is lost
 	g := *t.g
 	if t.isFirst() {
-		g.Replaced-- // Not all: the replacements may be missing for another reason, and then no more than one pod more is lost.
+		g.Replaced-- // not all: if the replacements are missing for another reason, one pod more is lost, and no other one
 	}
 	if resized || t.hasSpent() || g.MayChange(h) {
 		return decision.Reason{}, false

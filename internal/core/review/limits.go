@@ -11,8 +11,8 @@ import (
 // A LimitRule determines the limits that go with changed requests.
 type LimitRule uint8
 
-// The rules. A limit is never below its request: if it was to stay below a higher one, it rises in proportion, so that the container keeps its
-// reserve.
+// The rules. A limit is never below its request. If it would be, it rises in proportion to the request, so that the container can still use more
+// than it requests.
 const (
 	KeepLimits         LimitRule = iota // limits stay
 	ProportionalLimits                  // limits change in proportion to requests, as a VPA with RequestsAndLimits does

@@ -86,7 +86,8 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 	return resultApplied
 }
 
-// invalidSettings returns the errors in annotations that a request sets. Those of the stored object do not block its other updates.
+// invalidSettings returns the errors in the annotations that a request adds or changes. An invalid annotation that is stored already blocks no
+// update.
 func invalidSettings(a, old *autoscalerReview) (errs field.ErrorList) {
 	_, invalid := rollout.ParseSettings(a.Metadata.Annotations)
 	old = cmp.Or(old, &autoscalerReview{})

@@ -32,8 +32,8 @@ const (
 	maxCanary   = 24 * time.Hour
 )
 
-// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: errors are part of
-// the rules. With one in the windows, no pod is changed.
+// Rules returns the rules for changes of running pods in the annotations of an autoscaler or a namespace. It never fails: the rules
+// contain the errors. If the windows have one, no pod is changed.
 func Rules(annotations map[string]string) cluster.ChangeRules {
 	out := cluster.ChangeRules{Frozen: isOn(annotations, rollout.AnnotationFreeze)}
 	out.Settings, _ = rollout.ParseSettings(annotations)
