@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -76,11 +75,6 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		return e.Encode(l)
 	}
 	return l.write(out)
-}
-
-// toExplain returns the command that explains a workload.
-func toExplain(w cluster.Workload) string {
-	return "podfit explain " + wording.ShellWord(command(w)) + " -n " + wording.ShellWord(w.Namespace)
 }
 
 // write writes the list as wide as the terminal.

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/spelling"
 )
 
@@ -307,6 +308,11 @@ func command(w cluster.Workload) string {
 		return kinds[i].names[0] + "/" + w.Name
 	}
 	return strings.TrimRight(strings.ToLower(w.Kind)+"."+w.Group, ".") + "/" + w.Name
+}
+
+// toExplain returns the command that explains a workload.
+func toExplain(w cluster.Workload) string {
+	return "podfit explain " + wording.ShellWord(command(w)) + " -n " + wording.ShellWord(w.Namespace)
 }
 
 func missing(kind string, r reference, names []string) error {

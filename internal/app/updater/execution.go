@@ -28,6 +28,7 @@ import (
 type execution struct {
 	*updater
 	now       time.Time
+	began     time.Time              // of the pass, by the clock of this process
 	sizeClass map[cluster.Key]string // label value of each autoscaler's number of pods
 	exists    map[string]bool        // the governed pods, by UID
 	guard     *scalepoint.Guard      // nil: no change waits for an HPA
@@ -42,9 +43,9 @@ type execution struct {
 	unchecked map[string]int // dry runs without an answer since the last one with an answer, by namespace
 }
 
-func newExecution(u *updater, now time.Time, pass *plan.Pass, governed []cluster.Governed, decisions []decision.Decision) *execution {
+func newExecution(u *updater, now, began time.Time, pass *plan.Pass, governed []cluster.Governed, decisions []decision.Decision) *execution {
 	e := &execution{
-		updater: u, now: now, sizeClass: make(map[cluster.Key]string, len(governed)), exists: make(map[string]bool, len(decisions)),
+		updater: u, now: now, began: began, sizeClass: make(map[cluster.Key]string, len(governed)), exists: make(map[string]bool, len(decisions)),
 		queues: queue.NewLanes(), siblings: queue.NewSiblings(), pass: pass,
 		evicted: map[cluster.Key]decision.Decision{}, resized: map[cluster.Key]decision.Decision{}, unchecked: map[string]int{},
 	}
@@ -161,6 +162,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
 	e.report.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
 	return func() []decision.Decision {
+		e.pass.Elapsed = time.Since(e.began)
 		next := e.pass.Refused(*d, refusal)
 		for i := range next {
 			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
@@ -411,6 +413,7 @@ func (e *execution) succeeded(d *decision.Decision) {
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]
 	e.mu.Lock()
+	e.pass.Elapsed = time.Since(e.began)
 	e.pass.Done(*d)
 	switch d.Do {
 	case decision.Resize:

@@ -384,9 +384,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
 	w.Provider, w.Requests = u.capacity.Check(ctx, now)
 	watch.Step("ListPods")
-	b := u.budget
-	b.Elapsed = func() time.Duration { return time.Since(clock.began) }
-	pass := plan.Begin(now, w, b)
+	pass := plan.Begin(now, w, u.budget)
 	u.reportFailures(pass.Failures())
 	decisions := pass.Decisions()
 	pass.Learn()
@@ -394,7 +392,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		u.metrics.pending.WithLabelValues(capacity).Observe(took.Seconds())
 	})
 	watch.Step("FilterPods")
-	e := newExecution(u, now, pass, w.Governed, decisions)
+	e := newExecution(u, now, clock.began, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
 	u.report.planned(pass.Rooms())
 	u.report.annotations(served)

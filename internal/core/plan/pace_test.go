@@ -194,8 +194,8 @@ func TestPass_resizeIsSlow_budgetIsSpentFromItsEnd(t *testing.T) {
 		p.Containers[0].Restart = cluster.Of(cluster.CPU, cluster.Memory)
 	}
 	b := DefaultBudget()
-	b.Elapsed = func() time.Duration { return 20 * time.Second }
 	pass := Begin(noon, w, b)
+	pass.Elapsed = 20 * time.Second
 	var first *cluster.Pod
 	for _, d := range pass.Decisions() {
 		if d.Do == decision.Resize {

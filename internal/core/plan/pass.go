@@ -36,6 +36,9 @@ type Pass struct {
 	index   map[string]int // index of the decisions by pod UID
 
 	queues map[queueKey][]int // decisions that wait for budget, a probe or a canary, by rank; nil until they are needed
+
+	// Elapsed is how long after the begin of the pass the next outcome is reported. A change takes from the disruption budget from then on.
+	Elapsed time.Duration
 }
 
 // A queueKey identifies pods that wait for the same budget.
@@ -385,9 +388,5 @@ func (p *Pass) spend(d *entry) {
 	if p.b.Window == 0 || d.health.IsDown() || !d.taken && !p.counter.HasSpent(d.Pod, d.health) {
 		return
 	}
-	until := p.now.Add(p.b.Window)
-	if p.b.Elapsed != nil {
-		until = until.Add(p.b.Elapsed())
-	}
-	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == disruption.Stuck, until)
+	p.w.Ledger.Spend(d.attempt(p.now, *d.Decision), d.health == disruption.Stuck, p.now.Add(p.Elapsed+p.b.Window))
 }

@@ -133,10 +133,6 @@ type Budget struct {
 	// evicted until the controller has all its pods.
 	ReplacementFor time.Duration
 
-	// Elapsed returns the time since the pass began. A change takes from the disruption budget from when it was carried out, which may be late in
-	// a pass. nil: it is carried out at once.
-	Elapsed func() time.Duration
-
 	disruption.Limits // of pods that are out of service at once
 	need.Rules        // for a change
 	radius.Shares     // of requests that may be changed in an hour
