@@ -146,7 +146,7 @@ func TestRecommend_kustomizeIsApplied_leavesExactlyThePrintedRequests(t *testing
 		}
 		want[c.Container] = fmt.Sprintf("requests %s %s, limits %s %s", cpu.NewRequest, memory.NewRequest, cpu.NewLimit, memory.NewLimit)
 	}
-	if got := fmt.Sprint(want); got != "map[agent:requests 10m 20Mi, limits   app:requests 253m 144Mi, limits  144Mi proxy:requests 33m 67Mi, limits 400m 200Mi]" {
+	if got := fmt.Sprint(want); got != "map[agent:requests 10m 20Mi, limits   app:requests 253m 144Mi, limits  173Mi proxy:requests 33m 67Mi, limits 400m 200Mi]" {
 		t.Errorf("the report has %s", got)
 	}
 	if n := p.kustomized(p.reported(kubeconfig, "kustomize")); n != 1 {
