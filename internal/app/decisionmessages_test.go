@@ -249,7 +249,7 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.SmallChange, Example: decision.Reason{Have: 4, Want: 10},
 		Others:  []decision.Reason{{Have: 12, Want: 15, Text: "podfit.dev/min-change"}},
-		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA.",
+		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA or its namespace.",
 		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater or the annotation.",
 	},
 	{
@@ -302,7 +302,7 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.BudgetSpent, Example: decision.Reason{Have: 1, Want: 3},
 		Others:  []decision.Reason{{Have: 1, Want: 3, Text: "podfit.dev/eviction-tolerance"}},
-		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default, or the annotation `podfit.dev/eviction-tolerance` of the VPA). The pod gets its turn in a later pass.",
+		Meaning: "This pass, or an earlier one in about the last `--updater-interval`, changes as many pods of the controller as the disruption budget allows (`--eviction-tolerance`, half of the replicas by default, or the annotation `podfit.dev/eviction-tolerance` of the VPA or its namespace). The pod gets its turn in a later pass.",
 		Remedy:  "No action is required. To resize more pods at the same time, raise `--eviction-tolerance` of the updater or the annotation. Of the pods of a workload, at most two are evicted at a time, see the reason `Probing`.",
 	},
 	{
@@ -548,7 +548,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.InitialDelay, Example: decision.Reason{Until: exampleTime},
-		Meaning: "The annotation `podfit.dev/initial-delay` of the VPA allows changes of running pods only after a time since the first recommendation. " +
+		Meaning: "The annotation `podfit.dev/initial-delay` of the VPA or its namespace allows changes of running pods only after a time since the first recommendation. " +
 			"New pods get their recommended size. Pods with a container that was OOM-killed soon after its start do not wait.",
 		Remedy: "No action is required. To change the pods now, shorten the delay: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/initial-delay=0s --overwrite`.",
 	},

@@ -373,6 +373,44 @@ func TestExplain_frozenNamespace_namesTheSwitch(t *testing.T) {
 	}
 }
 
+// The annotations of a VPA and of its namespace are gates that the explanation names.
+func TestExplain_settings_areGates(t *testing.T) {
+	const within = `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"510m","memory":"1250Mi"}}}]}}`
+	for annotation, tt := range map[string]struct{ value, pod, want string }{
+		"podfit.dev/eviction-tolerance": {"0", "", "this pass changes 1 of 2 pods (annotation podfit.dev/eviction-tolerance)"},
+		"podfit.dev/min-change":         {"500%", within, "and annotation podfit.dev/min-change requires 500%"},
+		"podfit.dev/initial-delay":      {"48h", within, "annotation podfit.dev/initial-delay allows no change before"},
+	} {
+		for _, holder := range []string{"VPA", "namespace"} {
+			t.Run(annotation+" of the "+holder, func(t *testing.T) {
+				s := newShop(t, 2)
+				of := map[string]string{"VPA": "{}", "namespace": "{}"}
+				of[holder] = fmt.Sprintf(`{%q:%q}`, annotation, tt.value)
+				s.apply("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","annotations":%s}}`, of["namespace"])
+				s.vpa("Recreate", "")
+				vpa := s.api.Object(vpasPath, "shop/cart")
+				patch := map[string]any{}
+				if err := json.Unmarshal([]byte(fmt.Sprintf(`{"metadata":{"annotations":%s},"status":{"conditions":[
+					{"type":"RecommendationProvided","status":"True","lastTransitionTime":%q}]}}`, of["VPA"], ago(24*time.Hour))), &patch); err != nil {
+					t.Fatal(err)
+				}
+				merge(vpa, patch)
+				merged, err := json.Marshal(vpa)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.apply(vpasPath, "%s", merged)
+				for i := range 2 {
+					s.pod(i, tt.pod)
+				}
+				if got := strings.Join(strings.Fields(s.text("deploy/cart")), " "); !strings.Contains(got, tt.want) {
+					t.Errorf("no %q in\n%s", tt.want, got)
+				}
+			})
+		}
+	}
+}
+
 func TestExplain_noVPA_pointsToRecommend(t *testing.T) {
 	s := newShop(t, 2)
 	s.api.Delete(vpasPath, "shop/cart")

@@ -101,6 +101,9 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 			problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")
 		}
 	}
+	if p := rules.Namespace.SettingProblem; p != "" {
+		problems = append(problems, "Namespace "+a.Namespace+": "+p+".")
+	}
 	out.problem = strings.Join(problems, " ")
 	if canary.Phase == rollout.Held {
 		out.cause = revertReasons[canary.Cause]

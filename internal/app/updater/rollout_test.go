@@ -289,8 +289,11 @@ func TestReportOf_invalidAnnotationsAboutRuntimesLimitsAndSettings_areReported(t
 		CPULimits: cluster.LimitRule{Problem: "annotation podfit.dev/cpu-limits must be keep or remove"},
 	}
 	a.Rules.SettingProblem = "annotation podfit.dev/eviction-tolerance must be a number from 0 to 1"
-	want := "Annotation podfit.dev/eviction-tolerance must be a number from 0 to 1. Annotation podfit.dev/runtime-guards must contain only cpu and memory. Annotation podfit.dev/cpu-limits must be keep or remove."
-	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != want {
+	want := "Annotation podfit.dev/eviction-tolerance must be a number from 0 to 1. Annotation podfit.dev/runtime-guards must contain only cpu and memory. Annotation podfit.dev/cpu-limits must be keep or remove." +
+		" Namespace shop: annotation podfit.dev/min-change must be a percentage."
+	a.Namespace = "shop"
+	namespace := cluster.ChangeRules{Settings: cluster.Settings{SettingProblem: "annotation podfit.dev/min-change must be a percentage"}}
+	if got := reportOf(rollout.Rules{Namespace: namespace}, rollout.State{}, a).problem; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

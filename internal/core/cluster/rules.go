@@ -28,6 +28,14 @@ type Settings struct {
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 
+// Under returns the settings of an autoscaler whose namespace has settings. Each one of the autoscaler replaces that of the namespace.
+func (s Settings) Under(namespace Settings) Settings {
+	s.EvictionTolerance = s.EvictionTolerance.under(namespace.EvictionTolerance)
+	s.MinChange = s.MinChange.under(namespace.MinChange)
+	s.InitialDelay = s.InitialDelay.under(namespace.InitialDelay)
+	return s
+}
+
 // A Setting is a value that overrides another one if it is set.
 type Setting[T any] struct {
 	Value T
@@ -35,11 +43,13 @@ type Setting[T any] struct {
 }
 
 // Or returns the value if it is set, otherwise the other one.
-func (s Setting[T]) Or(otherwise T) T {
+func (s Setting[T]) Or(otherwise T) T { return s.under(Setting[T]{Value: otherwise}).Value }
+
+func (s Setting[T]) under(other Setting[T]) Setting[T] {
 	if s.Set {
-		return s.Value
+		return s
 	}
-	return otherwise
+	return other
 }
 
 // HasWindows reports whether there is a rule about the time of changes, valid or not.

@@ -125,7 +125,7 @@ func (s *autoscalerSet) HasAutoscalers(namespace string) bool {
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
 	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) {
-		out = append(out, w.withHorizontal(w.withProfile(e.Autoscaler)))
+		out = append(out, w.withHorizontal(w.withProfile(w.withSettings(e.Autoscaler))))
 	})
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
@@ -136,7 +136,7 @@ func (w *World) Autoscalers() []*cluster.Autoscaler {
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.withHorizontal(w.withProfile(w.candidates.first(target)))
+	return w.withHorizontal(w.withProfile(w.withSettings(w.candidates.first(target))))
 }
 
 // Autoscaler returns one autoscaler, or nil.

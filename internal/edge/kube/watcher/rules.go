@@ -61,6 +61,20 @@ func (b *base) namespaceNames() string {
 	return strings.ReplaceAll(b.namespaces(), "metadata.namespace", "metadata.name")
 }
 
+// withSettings returns the autoscaler with the settings of its namespace. The mutex is held.
+func (r *changeRules) withSettings(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if a == nil {
+		return nil
+	}
+	namespace, _ := r.rules.get(cluster.Key{Name: a.Namespace})
+	if namespace.Settings == (cluster.Settings{}) {
+		return a
+	}
+	out := *a
+	out.Rules.Settings = a.Rules.Settings.Under(namespace.Settings)
+	return &out
+}
+
 // Rules returns the current rules for changes of the pods of an autoscaler. While the API server is unavailable, the last known rules apply.
 func (w *World) Rules(a *cluster.Autoscaler) rollout.Rules {
 	w.mu.Lock()

@@ -60,6 +60,30 @@ func TestWorld_freezeOfEachScope_isSeen(t *testing.T) {
 	after("the namespace is not frozen", "", func() { f.Apply(namespacesPath, `{"metadata":{"name":"shop"}}`) })
 }
 
+func TestWorld_settingsOfTheNamespace_areDefaults(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.ApplyShop()
+	w := startWorld(t, f, Options{Rules: true, Profiles: true})
+	settings := func() cluster.Settings { return w.Autoscalers()[0].Rules.Settings }
+	if s := settings(); s != (cluster.Settings{}) {
+		t.Fatalf("settings %+v without annotations", s)
+	}
+	f.Apply(namespacesPath, `{"metadata":{"name":"shop","annotations":{"podfit.dev/eviction-tolerance":"0.2","podfit.dev/min-change":"15%","podfit.dev/initial-delay":"24h"}}}`)
+	want := cluster.Settings{
+		EvictionTolerance: cluster.Setting[float64]{Value: 0.2, Set: true}, MinChange: cluster.Setting[float64]{Value: 0.15, Set: true},
+		InitialDelay: cluster.Setting[time.Duration]{Value: 24 * time.Hour, Set: true},
+	}
+	kubetest.Eventually(t, "the VPA has the settings of its namespace", func() bool { return settings() == want })
+	web := w.Autoscalers()[0]
+	if g := w.Governing(web.Target); g == nil || g.Rules.Settings != want {
+		t.Errorf("governing %+v", g)
+	}
+	own := cluster.Settings{EvictionTolerance: cluster.Setting[float64]{Set: true}}
+	if got := own.Under(want); got.EvictionTolerance.Or(1) != 0 || got.MinChange != want.MinChange {
+		t.Errorf("%+v, want the VPA's own tolerance of 0", got)
+	}
+}
+
 func TestWorld_namespacesAndConfigMapForbidden_runsWithoutThem(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
