@@ -92,7 +92,11 @@ func TestPage_explanation_equalsThatOfPodfitExplain(t *testing.T) {
 	if got := explanationOf(t, seen.Explanation); !reflect.DeepEqual(got, wantData) || len(got) < 10 {
 		t.Errorf("the page explains\n%v\nwant\n%v", got, wantData)
 	}
-	_, shown, _ := strings.Cut(html.UnescapeString(readPage(t, page+"?explain=1")), `tabindex="0"><pre>`)
+	whole := html.UnescapeString(readPage(t, page+"?explain=1"))
+	if note := `<p class="sub more">Not known: flags of the updater, flags of the recommender.`; !strings.Contains(whole, note) {
+		t.Errorf("no %s in\n%s", note, whole)
+	}
+	_, shown, _ := strings.Cut(whole, `tabindex="0"><pre>`)
 	shown, _, _ = strings.Cut(shown, "</pre>")
 	if got := withoutNote(shown); got != want || !strings.Contains(got, "NEXT") {
 		t.Errorf("the page explains\n%s\nwant\n%s", got, want)

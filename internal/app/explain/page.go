@@ -134,7 +134,7 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 	}
 	var text, data bytes.Buffer
 	err = errors.Join(report.WriteText(&text, e, report.Usual, true), report.WriteJSON(&data, e))
-	return web.Explanation{Text: text.String(), Data: data.Bytes(), Tags: report.Tags(e), Sections: report.Sections(e)}, err
+	return web.Explanation{Text: text.String(), Data: data.Bytes(), Tags: report.Tags(e), Notes: report.Notes(e), Sections: report.Sections(e)}, err
 }
 
 // exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.

@@ -66,7 +66,7 @@ func (s *Settings) Validate() error {
 }
 
 // assumedFlags are the flags whose value matters most, and that are reported if they are assumed.
-var assumedFlags = []string{"min-replicas", "updater-interval", "hpa", "make-room", "oom-rescue"}
+var assumedFlags = []string{"min-replicas", "updater-interval", "in-recommendation-bounds-eviction-lifetime-threshold", "hpa", "make-room", "oom-rescue"}
 
 // Assumed returns the flags with the largest effect that are not on the command line, with their values.
 func (s *Settings) Assumed(given *pflag.FlagSet) []string {

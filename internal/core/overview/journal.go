@@ -24,6 +24,7 @@ type Entry struct {
 	Text     string // the reason as sentences
 	Change   string // requests before and after; "" if nothing changes
 	Pods     int    // number of pods; 0 means 1
+	Times    int    // how often it was done to the pod, the last time At; 0 means 1
 }
 
 // journalSize is the number of decisions that a Journal keeps.
@@ -144,21 +145,21 @@ func CountSince(entries []Entry, since time.Time) (c Counts) {
 		if e.At.Before(since) {
 			continue
 		}
-		pods := max(e.Pods, 1)
+		n := max(e.Pods, 1) * max(e.Times, 1)
 		switch e.Act {
 		case decision.Resize.String():
-			c.Resized += pods
+			c.Resized += n
 		case decision.Evict.String():
-			c.Evicted += pods
+			c.Evicted += n
 		case decision.Delete.String():
-			c.Deleted += pods
+			c.Deleted += n
 		case decision.Surge.String():
-			c.Surged += pods
+			c.Surged += n
 		default:
-			c.Left += pods
+			c.Left += n
 		}
 		if e.Reason == decision.Reverted.String() {
-			c.Reverted += pods
+			c.Reverted += n
 		}
 	}
 	return c

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -167,7 +168,7 @@ func Of(w *World) *Overview {
 	o.Rows = make([]Row, 0, len(rows))
 	for _, row := range slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) }) {
 		if row.Pods == 0 {
-			row.Unjudged = w.NoPods
+			row.Unjudged = cmp.Or(w.NoPods, "no pod of it is running")
 		}
 		row.finish(w.Now)
 		o.Totals.add(&row.Totals)

@@ -98,6 +98,17 @@ func TestOf_storedUsageIsNotKnown_noWorkloadIsJudged(t *testing.T) {
 	}
 }
 
+// A workload without pods, such as a CronJob between two runs, counts neither as judged nor as without risk.
+func TestOf_noPodIsRunning_workloadIsNotJudged(t *testing.T) {
+	job := cluster.Workload{Group: "batch", Kind: "CronJob", Namespace: "shop", Name: "report"}
+	a := autoscaler(job, cluster.Amounts(100, 100*mi))
+	w := worldOf(nil, a)
+	w.Evidence = enough([]*cluster.Autoscaler{a})
+	if lacks, n := Of(w).Lacks(); n != 1 || lacks[0].Why != "no pod of it is running" {
+		t.Errorf("%d workloads are not judged: %v", n, lacks)
+	}
+}
+
 // The causes are as few as a person reads, and count all workloads.
 func TestLacks_manyCauses_rareOnesAreOne(t *testing.T) {
 	o := &Overview{Rows: []Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
@@ -353,13 +364,13 @@ func TestGrouped_podsLeftForSameReason_areOneEntry(t *testing.T) {
 	at := now.Add(-time.Hour)
 	entries := []Entry{
 		{At: now, Act: "evict", Reason: "A"}, {At: now, Act: "evict", Reason: "A"}, {At: now, Act: "leave", Reason: "B"}, {At: now, Act: "leave", Reason: "B"},
-		{At: at, Act: "leave", Reason: "B"}, {At: at, Act: "delete", Reason: "A"}, {At: at, Act: "surge", Reason: "A"}, {At: at, Act: "resize", Reason: "Reverted"},
+		{At: at, Act: "leave", Reason: "B"}, {At: at, Act: "delete", Reason: "A"}, {At: at, Act: "surge", Reason: "A"}, {At: at, Act: "resize", Reason: "Reverted", Times: 2},
 	}
 	got := Grouped(entries)
 	if len(got) != 7 || got[2].Pods != 2 || got[3].Pods != 1 {
 		t.Errorf("groups %+v", got)
 	}
-	if diff := cmp.Diff(Counts{Evicted: 2, Left: 3, Deleted: 1, Surged: 1, Resized: 1, Reverted: 1}, CountSince(got, at)); diff != "" {
+	if diff := cmp.Diff(Counts{Evicted: 2, Left: 3, Deleted: 1, Surged: 1, Resized: 2, Reverted: 2}, CountSince(got, at)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(Counts{Evicted: 2, Left: 2}, CountSince(got, now)); diff != "" {

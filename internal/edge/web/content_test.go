@@ -39,7 +39,7 @@ func contains(t *testing.T, name, text string, parts ...string) {
 func TestOverview_smallCluster_hasAmountsThenRisksThenTheRest(t *testing.T) {
 	text := body(t, get(handler(webtest.Small()), "GET", "/"))
 	contains(t, "overview", text, "CPU, cores", "Memory, GiB", "At risk: 4 of 10 workloads", ">cart</a>", "Could be given back:", ">feature-store</a>",
-		"Last 24 hours: 1 resized in place, 1 evicted", "podfit itself", "recommender", "updater", "webhook")
+		"Last 24 hours: 3 resized in place, 1 evicted", "podfit itself", "recommender", "updater", "webhook")
 	var page struct {
 		Totals []struct {
 			Unit                                   string
@@ -180,7 +180,7 @@ func TestActivity_reason_selectsItsEntries(t *testing.T) {
 func TestPages_activity_hasChangeAndReason(t *testing.T) {
 	h := handler(webtest.Small())
 	for _, path := range []string{"/", "/activity", "/workloads/shop/Deployment/cart"} {
-		contains(t, path, html.UnescapeString(body(t, get(h, "GET", path))), "cart-7d9f-a00</a>", "esized in place", "app memory 1Gi → 1.2Gi", "The container app was OOM-killed 8 minutes after its start.")
+		contains(t, path, html.UnescapeString(body(t, get(h, "GET", path))), "cart-7d9f-a00</a>", "esized in place 3 times, the last time", "app memory 1Gi → 1.2Gi", "The container app was OOM-killed 8 minutes after its start.")
 	}
 }
 

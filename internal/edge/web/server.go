@@ -73,6 +73,7 @@ type Explanation struct {
 	Text     string
 	Data     json.RawMessage // with -o json
 	Tags     []string
+	Notes    []string // what limits it
 	Sections []document.Section
 }
 

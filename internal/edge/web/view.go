@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -215,13 +216,14 @@ type entryView struct {
 	Text      string    `json:"text"`
 	Change    string    `json:"change,omitempty"`
 	Pods      int       `json:"pods"`
-	Path      string    `json:"-"` // of the page of the workload, "" if the workload is not known
+	Times     int       `json:"times,omitempty"` // more than 1: the texts are of the last time
+	Path      string    `json:"-"`               // of the page of the workload, "" if the workload is not known
 }
 
 func entryViewOf(e *overview.Entry) entryView {
 	v := entryView{
 		At: e.At.UTC(), Namespace: e.Pod.Namespace, Pod: e.Pod.Name, VPA: e.VPA, Act: e.Act, Reason: e.Reason, Text: e.Text, Change: e.Change,
-		Pods: max(e.Pods, 1),
+		Pods: max(e.Pods, 1), Times: e.Times,
 	}
 	if w := e.Workload; !w.IsZero() {
 		v.Workload = w.Kind + "/" + w.Name
@@ -238,19 +240,16 @@ func (v entryView) Title() string {
 	return v.Pod
 }
 
+// verbs say what was done, by action.
+var verbs = map[string]string{"resize": "Resized in place", "evict": "Evicted", "delete": "Deleted", "surge": "Replaced by a surge"}
+
 // Verb returns what was done.
 func (v entryView) Verb() string {
-	switch v.Act {
-	case "resize":
-		return "Resized in place"
-	case "evict":
-		return "Evicted"
-	case "delete":
-		return "Deleted"
-	case "surge":
-		return "Replaced by a surge"
+	out := cmp.Or(verbs[v.Act], "Left alone")
+	if v.Times > 1 {
+		out += fmt.Sprintf(" %d times, the last time", v.Times)
 	}
-	return "Left alone"
+	return out
 }
 
 func entryViews(entries []overview.Entry, most int) []entryView {

@@ -44,6 +44,7 @@ type workloadPage struct {
 // An explanation is what the page shows of podfit explain, by topic.
 type explanation struct {
 	Tags      []string
+	Notes     []string
 	Now, Next *document.Section
 	You       []command
 	Why       []document.Section
@@ -52,7 +53,7 @@ type explanation struct {
 
 // explanationOf returns the sections of an explanation by topic. Sections with other titles are only in the text.
 func explanationOf(e Explanation) explanation {
-	out := explanation{Tags: e.Tags}
+	out := explanation{Tags: e.Tags, Notes: e.Notes}
 	for i := range e.Sections {
 		s := &e.Sections[i]
 		switch {

@@ -185,6 +185,7 @@ func TestRecorder_secondResizeOfAPod_eventHasItsOwnReasonAndAmounts(t *testing.T
 		r.Changed(d)
 		kubetest.Eventually(t, "the event is sent", func() bool { return kept.count() == i+1 })
 		want := overview.EntryOf(time.Time{}, d)
+		want.Times = i + 1
 		got := entryOfEvent(kept.last(t))
 		got.At = time.Time{}
 		if got != want || want.Change != tt.change || want.Workload != p.Top {
@@ -212,6 +213,7 @@ func TestRecorder_eachAct_eventHasChangeAndReason(t *testing.T) {
 		r.Changed(d)
 		kubetest.Eventually(t, "the event is sent", func() bool { return kept.count() == 1 })
 		want := overview.EntryOf(time.Time{}, d)
+		want.Times = 1
 		got := entryOfEvent(kept.last(t))
 		got.At = time.Time{}
 		if got != want || got.Change != "app CPU 400m → 109m" || got.Text != d.Reason.String() {
@@ -234,6 +236,21 @@ func TestEntryOfEvent_longAndInvalidAnnotations_areCutAndMarked(t *testing.T) {
 		if !got.Workload.IsZero() {
 			t.Errorf("%q is the workload %v", workload, got.Workload)
 		}
+	}
+}
+
+// An event that was written several times counts as often, in both ways in which an API server stores that.
+func TestEntryOfEvent_severalTimes_areCounted(t *testing.T) {
+	for name, e := range map[string]*corev1.Event{
+		"count":  {Reason: InPlaceResizedByVPA, Count: 3},
+		"series": {Reason: EvictedByVPA, Series: &corev1.EventSeries{Count: 3}},
+	} {
+		if got := entryOfEvent(e); got.Times != 3 {
+			t.Errorf("%s: %d times, want 3", name, got.Times)
+		}
+	}
+	if got := entryOfEvent(&corev1.Event{Reason: InPlaceResizeSkipped, Count: 3}); got.Times != 0 {
+		t.Errorf("%d times, want 0: the pod was left once", got.Times)
 	}
 }
 

@@ -67,9 +67,17 @@ func timeOfEvent(e *corev1.Event) time.Time {
 	return at
 }
 
+// timesOf returns how often the event happened.
+func timesOf(e *corev1.Event) int {
+	if e.Series != nil {
+		return max(1, int(e.Series.Count))
+	}
+	return max(1, int(e.Count))
+}
+
 func eventOf(e *corev1.Event) explanation.Event {
 	out := explanation.Event{
-		At: timeOfEvent(e), Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message, Count: max(1, e.Count),
+		At: timeOfEvent(e), Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message, Count: int32(timesOf(e)),
 	}
 	if isOurs(e) && out.Kind == "Pod" {
 		change := entryOfEvent(e)
@@ -164,6 +172,9 @@ func entryOfEvent(e *corev1.Event) overview.Entry {
 		At: timeOfEvent(e).UTC(), Pod: cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}, Act: cmp.Or(acts[e.Reason], decision.Leave).String(),
 		Reason: cmp.Or(read(annotationReason), e.Reason), Text: cmp.Or(read(annotationText), strings.TrimSpace(e.Message)),
 		Change: read(annotationChange), VPA: read(annotationVPA),
+	}
+	if acts[e.Reason] != decision.Leave {
+		out.Times = timesOf(e)
 	}
 	if of := strings.Split(read(annotationWorkload), "/"); len(of) == 3 && of[1] != "" && of[2] != "" {
 		out.Workload = cluster.Workload{Group: of[0], Kind: of[1], Namespace: out.Pod.Namespace, Name: of[2]}

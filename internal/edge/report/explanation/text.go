@@ -73,10 +73,7 @@ func each[T, R any](all []T, of func(*T) R) []R {
 
 // shortNote names what is not known, as far as it fits on one line: the updater may decide differently because of it.
 func (t *text) shortNote(e *explanation.Explanation) string {
-	parts := e.Parts()
-	if len(e.Assumed) > 0 && !slices.Contains(parts, explanation.UpdaterFlags) {
-		parts = append(parts, explanation.UpdaterFlags)
-	}
+	parts := unknown(e)
 	if len(parts) == 0 {
 		return stateOf(e)
 	}
@@ -93,6 +90,24 @@ func (t *text) shortNote(e *explanation.Explanation) string {
 			return out
 		}
 	}
+}
+
+// unknown returns the names of the parts that are not known.
+func unknown(e *explanation.Explanation) []string {
+	parts := e.Parts()
+	if len(e.Assumed) > 0 && !slices.Contains(parts, explanation.UpdaterFlags) {
+		parts = append(parts, explanation.UpdaterFlags)
+	}
+	return parts
+}
+
+// Notes returns what limits an explanation, in short.
+func Notes(e *explanation.Explanation) []string {
+	out := slices.Clone(e.Remarks)
+	if parts := unknown(e); len(parts) > 0 {
+		out = append(out, "Not known: "+strings.Join(parts, ", ")+".")
+	}
+	return out
 }
 
 // notes returns what was assumed and what is missing.

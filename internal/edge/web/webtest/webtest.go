@@ -388,7 +388,7 @@ func activity() []overview.Entry {
 	cart := small[0].key()
 	ledger := small[1].key()
 	return []overview.Entry{
-		{At: Now.Add(-time.Minute), Pod: cluster.Key{Namespace: "shop", Name: "cart-7d9f-a00"}, Workload: cart, VPA: "cart", Act: "resize", Reason: "OutOfMemory",
+		{At: Now.Add(-time.Minute), Pod: cluster.Key{Namespace: "shop", Name: "cart-7d9f-a00"}, Workload: cart, VPA: "cart", Act: "resize", Reason: "OutOfMemory", Times: 3,
 			Change: "app memory 1Gi → 1.2Gi", Text: "The container app was OOM-killed 8 minutes after its start."},
 		{At: Now.Add(-2 * time.Minute), Pod: cluster.Key{Namespace: "shop", Name: "cart-7d9f-b01"}, Workload: cart, VPA: "cart", Act: "leave", Reason: "ResizeWaiting",
 			Change: "app memory 1Gi → 1.2Gi", Text: "The node has no room for the resize. The kubelet has waited for 5 minutes."},
