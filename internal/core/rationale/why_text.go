@@ -77,32 +77,31 @@ func addUp(lines []Line, result Line) {
 		return
 	}
 	last := &lines[len(lines)-1]
-	before, known := shownAmount(lines[len(lines)-2].Figure)
-	part, isPart := shownAmount(strings.TrimPrefix(last.Figure, "+ "))
-	total, whole := shownAmount(strings.TrimPrefix(result.Figure, "= "))
-	if !known || !isPart || !whole || !strings.HasPrefix(last.Figure, "+ ") || math.Abs(before+part-total) > 0.01*total {
+	before, beforeUnit, known := shownAmount(lines[len(lines)-2].Figure)
+	part, _, isPart := shownAmount(strings.TrimPrefix(last.Figure, "+ "))
+	total, unit, whole := shownAmount(strings.TrimPrefix(result.Figure, "= "))
+	if !known || !isPart || !whole || beforeUnit != unit || !strings.HasPrefix(last.Figure, "+ ") { // digits of other units do not line up
 		return
 	}
-	at := strings.IndexFunc(result.Figure, unicode.IsLetter)
-	if at < 0 || strings.TrimLeft(lines[len(lines)-2].Figure, "→≥≤ 0123456789.") != result.Figure[at:] {
-		return // of different units, whose digits do not line up
+	digit := figureUnits[unit]
+	if figures := lines[len(lines)-2].Figure + last.Figure + result.Figure; unit == "" || unit != "m" && strings.Contains(figures, ".") {
+		digit /= 10
 	}
-	last.Figure = "+ " + wording.Trimmed((total-before)/figureUnits[result.Figure[at:]], 1) + result.Figure[at:]
+	if math.Abs(before+part-total) <= max(0.01*total, 1.6*digit) {
+		last.Figure = "+ " + wording.Trimmed((total-before)/figureUnits[unit], 1) + unit
+	}
 }
 
-// figureUnits are the amounts of the units of format.
-var figureUnits = map[string]float64{"m": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+// figureUnits are the amounts of the units of format. Ten cores and more have none.
+var figureUnits = map[string]float64{"m": 1, "": 1000, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
-// shownAmount returns the amount of a figure of format, and whether it is one.
-func shownAmount(figure string) (float64, bool) {
-	figure = strings.TrimLeft(figure, "→≥≤ ")
-	at := strings.IndexFunc(figure, unicode.IsLetter)
-	if at < 0 {
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(figure[:at], 64)
-	unit, ok := figureUnits[figure[at:]]
-	return v * unit, err == nil && ok
+// shownAmount returns the amount of a figure of format and its unit, and whether it is one.
+func shownAmount(figure string) (amount float64, unit string, ok bool) {
+	number := strings.TrimRightFunc(strings.TrimLeft(figure, "→≥≤ "), unicode.IsLetter)
+	unit = figure[strings.LastIndex(figure, number)+len(number):]
+	v, err := strconv.ParseFloat(number, 64)
+	size, ok := figureUnits[unit]
+	return v * size, unit, err == nil && ok
 }
 
 // shows reports whether a step has a line.

@@ -9,8 +9,10 @@ import (
 	"go/token"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/derivation"
@@ -199,6 +201,10 @@ func TestBoundTexts_everyEffect_isNamedOnce(t *testing.T) {
 func TestAddUp_roundedParts_sumIsTheOneThatIsShown(t *testing.T) {
 	for name, c := range map[string]struct{ first, part, result, want string }{
 		"rounded down twice": {"126m", "+ 18m", "= 143m", "+ 17m"},
+		"small":              {"32m", "+ 4m", "= 35m", "+ 3m"},
+		"smaller":            {"3.3m", "+ 0.5m", "= 3.7m", "+ 0.4m"},
+		"cores":              {"10.4", "+ 1.5", "= 12", "+ 1.6"},
+		"small, by a bound":  {"32m", "+ 4m", "= 38m", "+ 4m"},
 		"exact":              {"100m", "+ 15m", "= 115m", "+ 15m"},
 		"memory":             {"1000Mi", "+ 150Mi", "= 1151Mi", "+ 151Mi"},
 		"after a rounding":   {"→ 126m", "+ 18m", "= 143m", "+ 17m"},
@@ -210,6 +216,30 @@ func TestAddUp_roundedParts_sumIsTheOneThatIsShown(t *testing.T) {
 		addUp(lines, Line{Figure: c.result})
 		if got := lines[1].Figure; got != c.want {
 			t.Errorf("%s: %s %s %s, want %s", name, c.first, got, c.result, c.want)
+		}
+	}
+}
+
+// For no amount does a person who adds up the figures get another sum.
+func TestAddUp_anyAmount_figuresAddUp(t *testing.T) {
+	value := func(figure string) (v float64, unit string) {
+		number := strings.TrimRightFunc(figure, unicode.IsLetter)
+		v, err := strconv.ParseFloat(strings.TrimLeft(number, "+= "), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v, figure[len(number):]
+	}
+	for res, span := range map[cluster.Resource][2]float64{cluster.CPU: {1, 1e6}, cluster.Memory: {1 << 20, 1 << 45}} {
+		for v := span[0]; v < span[1]; v *= 1.0007 {
+			lines := []Line{{Figure: wording.Figure(res, v)}, {Figure: "+ " + wording.Figure(res, 0.15*v)}}
+			total := "= " + wording.Figure(res, math.Floor(1.15*v))
+			addUp(lines, Line{Figure: total})
+			first, unit := value(lines[0].Figure)
+			part, of := value(lines[1].Figure)
+			if sum, in := value(total); unit == in && of == in && math.Abs(first+part-sum) > 1e-6 {
+				t.Fatalf("%v: %s %s %s", v, lines[0].Figure, lines[1].Figure, total)
+			}
 		}
 	}
 }
