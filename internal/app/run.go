@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -91,9 +92,7 @@ func (c *runConfig) share() {
 	for _, common := range []*process.Common{&c.Recommender.Common, &c.Updater.Common, &c.Admission.Common} {
 		*common = c.Common
 	}
-	if c.Updater.StatusNamespace == "" {
-		c.Updater.StatusNamespace = c.Admission.StatusNamespace
-	}
+	c.Updater.StatusNamespace = cmp.Or(c.Updater.StatusNamespace, c.Admission.StatusNamespace)
 	c.Admission.NoProfiles = c.Recommender.NameGiven()
 	if c.Recommender.NameGiven() {
 		c.Updater.Recommends = c.Recommender.Serves

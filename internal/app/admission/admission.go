@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -167,9 +168,7 @@ func (c *Config) registration(namespace string) (registration.Config, error) {
 	}
 	if c.ByURL {
 		port := c.WebhookPort
-		if port == "" {
-			port = strconv.Itoa(c.Port)
-		}
+		port = cmp.Or(port, strconv.Itoa(c.Port))
 		out.URL = registration.URL(c.WebhookAddress, port)
 	}
 	return out, nil

@@ -4,6 +4,7 @@
 package commandline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -34,9 +35,7 @@ var commandGroups = []struct {
 func SetHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		about := c.Long
-		if about == "" {
-			about = c.Short + "."
-		}
+		about = cmp.Or(about, c.Short+".")
 		if isShort(c) {
 			about, _, _ = strings.Cut(about, "\n\n")
 		}

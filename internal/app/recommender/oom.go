@@ -152,9 +152,7 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 // remedy returns the sentences of a message about the cause and the remedy.
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
 	minReplicas := int(a.MinReplicas)
-	if minReplicas == 0 {
-		minReplicas = process.DefaultMinReplicas
-	}
+	minReplicas = cmp.Or(minReplicas, process.DefaultMinReplicas)
 	switch {
 	case l.reason == v1alpha1.ReasonLimitFixed:
 		return "With controlledValues RequestsOnly podfit does not change its limit. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."

@@ -5,6 +5,7 @@
 package autopilot
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -209,9 +210,7 @@ func (x *mixture) observe(now int64, used float64, weights *Weights, peakOnly bo
 	if n := &x.samples[max(0, k-x.base)]; *n < math.MaxUint16 {
 		*n++
 	}
-	if x.level == 0 {
-		x.level = used * weights.Bump
-	}
+	x.level = cmp.Or(x.level, used*weights.Bump)
 	if used > x.at(now, nil) {
 		x.raise(now, used*weights.Bump, weights)
 	}

@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -81,9 +82,7 @@ func Assess(now time.Time, pools []Pool, unplaced Unplaced, histories map[string
 	out := Plan{Now: now, Unplaced: unplaced}
 	for i := range pools {
 		h := histories[pools[i].Name]
-		if h == nil {
-			h = new(History)
-		}
+		h = cmp.Or(h, new(History))
 		out.Pools = append(out.Pools, assessPool(now, &pools[i], h, &s))
 	}
 	return out

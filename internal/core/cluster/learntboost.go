@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -56,9 +57,7 @@ func (b BoostLearning) Under(profile BoostLearning) BoostLearning {
 		out.MaxPercent = profile.MaxPercent
 		out.MaxDuration = profile.MaxDuration
 	}
-	if out.Problem == "" {
-		out.Problem = profile.Problem
-	}
+	out.Problem = cmp.Or(out.Problem, profile.Problem)
 	return out
 }
 

@@ -4,6 +4,7 @@
 package rationale
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -327,9 +328,7 @@ func boundText(b policy.Bound) string {
 		return "" // nodeLine
 	}
 	name := boundNames[b.Kind]
-	if name == "" {
-		name = string(b.Kind)
-	}
+	name = cmp.Or(name, string(b.Kind))
 	if b.Amount > 0 {
 		name += " " + wording.Figure(b.Resource, float64(b.Amount))
 	}

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -97,12 +98,8 @@ func (r *MemoryRule) level(days []hourly.Level, base float64, to *derivation.Rec
 			longSecond = peak
 		}
 	}
-	if second == 0 {
-		second = highest
-	}
-	if longSecond == 0 {
-		longSecond = longHighest
-	}
+	second = cmp.Or(second, highest)
+	longSecond = cmp.Or(longSecond, longHighest)
 	top := float64(highest)
 	level := to.Level(derivation.StepHighestDay, top)
 	level = to.Shift(derivation.StepSecondDay, level, float64(r.Second*(float64(second)-top)))

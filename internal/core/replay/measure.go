@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -79,9 +80,7 @@ func Prepare(workload *Workload, learning int) *Usage {
 	count := map[usageKey]int{}
 	for i := range workload.Samples {
 		sample := &workload.Samples[i]
-		if first[sample.Container] == 0 {
-			first[sample.Container] = sample.At
-		}
+		first[sample.Container] = cmp.Or(first[sample.Container], sample.At)
 		last[sample.Container] = sample.At
 		for index, resource := range cluster.All {
 			if sample.Has.Has(resource) {

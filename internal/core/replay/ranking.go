@@ -23,9 +23,7 @@ func DefaultTolerance(compared []recommend.Profile) Tolerance {
 	for _, p := range compared {
 		t.DaysAbove = max(t.DaysAbove, p.OOMBudget)
 	}
-	if t.DaysAbove == 0 {
-		t.DaysAbove = recommend.Balanced().Memory.Budget
-	}
+	t.DaysAbove = cmp.Or(t.DaysAbove, recommend.Balanced().Memory.Budget)
 	return t
 }
 

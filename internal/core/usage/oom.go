@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"cmp"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -28,9 +29,7 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 	series := instance.series
 	// Ignore kills long before the last sample. Without samples, compare with the present.
 	reference := instance.lastMemory
-	if reference == 0 {
-		reference = b.now
-	}
+	reference = cmp.Or(reference, b.now)
 	if reference != 0 && at < reference-int64(series.rules.interval) {
 		return b.rejected.add(OldOOM)
 	}

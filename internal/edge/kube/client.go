@@ -221,9 +221,7 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fenced{next} })
 	if cfg.RateLimiter == nil && cfg.QPS >= 0 {
-		if cfg.QPS == 0 {
-			cfg.QPS = rest.DefaultQPS
-		}
+		cfg.QPS = cmp.Or(cfg.QPS, rest.DefaultQPS)
 		if cfg.Burst <= 0 {
 			cfg.Burst = max(rest.DefaultBurst, int(cfg.QPS))
 		}

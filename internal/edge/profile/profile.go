@@ -6,6 +6,7 @@
 package profile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -136,18 +137,14 @@ func shortDuration(d time.Duration) string {
 // profileOf converts a spec.
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
 	base := string(s.Base)
-	if base == "" {
-		base = "balanced"
-	}
+	base = cmp.Or(base, "balanced")
 	builtin, known := recommend.Builtin(base)
 	if !known {
 		c.problem("%s", unknownBase(base))
 		return recommend.Profile{}
 	}
 	about := s.About
-	if about == "" {
-		about = "based on " + base
-	}
+	about = cmp.Or(about, "based on "+base)
 	n := utf8.RuneCountInString(about)
 	most := boundsOf(lengthBounds, "about")
 	if n > most {

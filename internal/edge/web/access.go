@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -97,12 +98,8 @@ const (
 
 // NewAccess returns an Access.
 func NewAccess(c AccessConfig) *Access {
-	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
-	}
-	if c.Remember == 0 {
-		c.Remember = time.Minute
-	}
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.Remember = cmp.Or(c.Remember, time.Minute)
 	return &Access{c: c, reviews: make(chan struct{}, maxReviews), known: make(map[[sha256.Size]byte]knownUser), rights: make(map[string]knownRights)}
 }
 

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -271,9 +272,7 @@ func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.
 	asked := overview.Query{
 		Text: q.text("q"), Namespace: q.text("namespace"), Risk: q.text("risk"), VPA: q.text("vpa"), Order: overview.Order(q.text("sort")), Page: q.page(), Size: pageSize,
 	}
-	if asked.Order == "" {
-		asked.Order = overview.ByRisk
-	}
+	asked.Order = cmp.Or(asked.Order, overview.ByRisk)
 	found := o.Select(asked)
 	all := o.Namespaces()
 	view := workloadsView{

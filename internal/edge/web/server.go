@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -99,9 +100,7 @@ type handler struct{ Config }
 
 // New returns the handler of all pages. It sets the security headers on every response, also on errors.
 func New(c Config) http.Handler {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	bundled() // so that no viewer waits for it
 	return &handler{c}
 }

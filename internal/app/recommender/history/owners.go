@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 
@@ -155,8 +156,6 @@ func podName(w cluster.Workload) *regexp.Regexp {
 		"CronJob":     `[0-9]{8,11}-(?:[0-9]+-)?` + random,
 		"Job":         `(?:[0-9]+-)?` + random,
 	}[w.Kind]
-	if suffix == "" {
-		suffix = `(?:[bcdfghjklmnpqrstvwxz2456789]{6,10}-)?(?:` + random + `|[0-9]+)`
-	}
+	suffix = cmp.Or(suffix, `(?:[bcdfghjklmnpqrstvwxz2456789]{6,10}-)?(?:`+random+`|[0-9]+)`)
 	return regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "-" + suffix + "$")
 }

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,9 +35,7 @@ type StorageOptions struct {
 
 // withLog returns options whose Log is set.
 func (o StorageOptions) withLog() StorageOptions {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 

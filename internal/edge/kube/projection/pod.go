@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -253,9 +254,7 @@ func container(
 func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
 	t := s.State.Terminated
 	now := t != nil
-	if t == nil {
-		t = s.LastTerminationState.Terminated
-	}
+	t = cmp.Or(t, s.LastTerminationState.Terminated)
 	if t == nil {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -86,9 +87,7 @@ type base struct {
 
 // NewWorld returns an empty world. It sends no request before Start.
 func NewWorld(c *kube.Clients, o Options) *World {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	w := &World{base: &base{clients: c, o: o, log: o.Log, in: new(projection.Interner), urgent: newUrgent()}}
 	w.podSet.start(w.base)
 	w.autoscalerSet.start(w.base)
