@@ -445,6 +445,25 @@ func TestLedger_updateModeIsOffForAWhile_evictionStillHadNoEffect(t *testing.T) 
 	}
 }
 
+// A recommendation falls to the old size, which the replacement has, and rises again. That the sizes agreed for a while says nothing about the
+// eviction before, as it does if the replacement had them when it was first seen.
+func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *testing.T) {
+	for _, seenBefore := range []bool{true, false} {
+		l, pod := New(), podsOf(1)[0]
+		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pod.Created})
+		replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
+		if seenBefore {
+			l.Learn(noon.Add(time.Minute), viewOf(1, replacement), wants(fits(2000), replacement))
+		}
+		same := []decision.Decision{{Pod: replacement, With: fits(1000), Wanted: decision.Reason{Code: decision.Fits}}}
+		l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), same)
+		l.Learn(noon.Add(3*time.Minute), viewOf(1, replacement), wants(fits(2000), replacement))
+		if n, _ := l.IneffectiveEvictions(db, nil); n == 1 != seenBefore {
+			t.Errorf("seen before: %t, %d evictions without effect", seenBefore, n)
+		}
+	}
+}
+
 // A pod grows by parts, and another client undoes all of them again and again: the back-off grows as with resizes in full.
 func TestUndone_resizesByPartsAreUndone_countGrows(t *testing.T) {
 	l, now, pod := New(), noon, podsOf(1)[0]

@@ -129,7 +129,8 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	p := withRunning(d.Pod)
 	asExpected := hasRequests(p, e.with)
 	asNow := hasRequests(p, d.With)
-	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
+	// A recommendation that comes later and happens to be the old size does not show that evictions have an effect.
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || !e.judged && change.IsAsked(d.Pod, d.With)
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	help = shown && asExpected && !asNow
 	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young

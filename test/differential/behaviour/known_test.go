@@ -221,6 +221,12 @@ var known = map[string]*world{
 		w.StatefulSet, w.Unsized = true, &window{From: 20}
 		w.Advice = []advice{{Target: size{1000, 1024}}, {At: 30, Target: size{1000, 2048}}}
 	})),
+	// While the recommendation is the size that the other webhook sets, the pods fit. That does not show that evictions have an effect.
+	"another webhook resets requests, and the recommendation is the old size for a while": defaults(workload{
+		Mode: "Recreate", Replicas: 5, Delay: 5, Limits: "twice", Template: size{100, 128}, Reset: &window{}, MostMB: 256,
+		Advice: []advice{{Target: size{1000, 1024}}, {At: 64, Target: size{100, 256}}, {At: 96, Target: size{1000, 1024}}},
+		OOM:    outOfMemory{NeedMB: 131, Seconds: 10},
+	}),
 	"another webhook resets the requests of pods that are OOM-killed": defaults(starved.with(func(w *workload) { w.Reset = &window{} })),
 
 	"evictAfterOOMSeconds is shorter than the life of the containers": defaults(starved.with(func(w *workload) {
