@@ -112,7 +112,7 @@ var Table = []Deviation{
 		Why:      "a minute is long for a pod without enough memory, and the interval limits nothing that the disruption budget does not limit", Test: "TestCompatibility_changesBetweenPasses_passesAreThoseOfEachValue"},
 	{Name: "progress of updates", Flag: "updating-condition", Ours: "true", Theirs: "false",
 		Upstream: "does not report it on the VPA",
-		Podfit:   "sets the condition `Updating`: how many pods have the recommended size, and why the others wait; `--updating-condition=false` removes it",
+		Podfit:   "sets the condition `Updating`: how many pods need no change, and why the others wait; `--updating-condition=false` removes it",
 		Why:      "users must not have to search logs for the reason", Test: "TestCompatibility_podsAreUpdated_conditionsAreThoseOfEachValue"},
 	{Name: "full cluster", Flag: "capacity-before-eviction", Ours: "ask", Theirs: "off",
 		Upstream: "evicts a pod although its replacement has no room on any node now",

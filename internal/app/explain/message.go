@@ -50,7 +50,7 @@ func writeMessages(out io.Writer, what, format string) error {
 			p.Line("")
 		}
 		p.Line(m.Kind + " " + m.Name)
-		for _, part := range [][2]string{{"On the object: ", m.Object}, {"Text: ", m.Text}, {"Meaning: ", m.Meaning}, {"Remedy: ", m.Remedy}, {"All such messages: ", m.About}} {
+		for _, part := range [][2]string{{"On the object: ", m.Object}, {"Example of the text: ", m.Text}, {"Meaning: ", m.Meaning}, {"Remedy: ", m.Remedy}, {"All such messages: ", m.About}} {
 			if part[1] != "" {
 				p.Line("  " + part[0] + part[1])
 			}

@@ -22,7 +22,7 @@ func TestExplain_arguments_messageOrObject(t *testing.T) {
 
 func TestExplain_message_textAndJSON(t *testing.T) {
 	for _, c := range []struct{ what, format, want, err string }{
-		{"BudgetSpent", "text", "Reason `BudgetSpent`\n  Text: ", ""},
+		{"BudgetSpent", "text", "Reason `BudgetSpent`\n  Example of the text: ", ""},
 		{"BudgetSpent", "json", "[\n  {\n    \"kind\": \"Reason\",\n    \"name\": \"`BudgetSpent`\",", ""},
 		{"BudgetSpent", "html", "", "--output=html needs an object as KIND/NAME"},
 		{"BudgetSpend", "text", "", "Did you mean BudgetSpent?"},

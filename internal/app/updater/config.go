@@ -168,7 +168,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"if an evicted pod has no replacement, if the same action was refused recently, or if the VPA is too young; pods that are not ready count as unavailable; unscheduled pods that shrink are replaced) or upstream (none of these rules, and no early passes).")
 	fs.BoolVar(&c.EarlyPasses, "early-passes", c.EarlyPasses, "If true, also run a pass within a second after a change that pods wait for, such as an OOM kill, a deferred resize or a new recommendation. "+
 		"If false, run a pass every --updater-interval only, as upstream does.")
-	fs.BoolVar(&c.UpdatingCondition, "updating-condition", c.UpdatingCondition, "If true, report on each VPA how many of its pods have the recommended size, and why the others wait (condition Updating). If false, remove the condition.")
+	fs.BoolVar(&c.UpdatingCondition, "updating-condition", c.UpdatingCondition, "If true, report on each VPA how many of its pods need no change, and why the others wait (condition Updating). If false, remove the condition.")
 	fs.BoolVar(&c.DryRun, "dry-run", c.DryRun, "If true, log the changes that podfit would make, and change nothing in the cluster.")
 }
 

@@ -17,9 +17,9 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// A caller waits only if no value may be shown, and not if the attempt before has just failed.
+// A caller waits only if no value may be shown or nobody has looked for long, and not if the attempt before has just failed.
 func TestReading_ageOfTheValue_decidesWhetherACallerWaits(t *testing.T) {
-	fresh := freshness{age: time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
+	fresh := freshness{age: time.Minute, wait: 3 * time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
 	for name, c := range map[string]struct {
 		first error         // of the first attempt
 		pause time.Duration // from the end of the first attempt
@@ -27,10 +27,11 @@ func TestReading_ageOfTheValue_decidesWhetherACallerWaits(t *testing.T) {
 		ok    bool
 	}{
 		"young value":             {nil, time.Minute - 1, false, true},
-		"old value":               {nil, fresh.stale - 1, false, true},
+		"old value":               {nil, fresh.wait - 1, false, true},
+		"nobody looked for long":  {nil, fresh.wait, true, true},
 		"stale value":             {nil, fresh.stale, true, false},
-		"attempt has just failed": {errors.New("x"), fresh.stale - 1, false, false},
-		"attempt failed long ago": {errors.New("x"), fresh.stale, true, false},
+		"attempt has just failed": {errors.New("x"), fresh.wait - 1, false, false},
+		"attempt failed long ago": {errors.New("x"), fresh.wait, true, false},
 		"attempt has just ended":  {errors.New("x"), 0, false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -139,8 +139,9 @@ type attempts struct {
 // freshness is how old a value may be.
 type freshness struct {
 	age      time.Duration // a value older than this is made again
+	wait     time.Duration // for a value older than this, because nobody has looked since, a caller waits; 0 means stale
 	stale    time.Duration // a value older than this is not shown while the next one is made
-	patience time.Duration // how long a caller waits for it then
+	patience time.Duration // how long a caller waits
 	limit    time.Duration // of the time for making it; 0 means readTimeout
 	rest     int           // the next value is made after this many times the time that the last one took, if that is later than age
 }
@@ -148,17 +149,17 @@ type freshness struct {
 // How fresh the values are that pages show.
 var (
 	freshState = freshness{age: 5 * time.Second, stale: 30 * time.Second, patience: time.Minute}
-	freshUsage = freshness{age: time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
+	freshUsage = freshness{age: time.Minute, wait: 2 * time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
 	// No page waits for the surplus: it takes longer than the rest.
 	freshSurplus = freshness{age: time.Minute, stale: 15 * time.Minute}
 
 	// The stored usage of a large cluster is many megabytes, so it is read more rarely the longer that takes.
-	freshStored  = freshness{age: time.Minute, stale: 5 * time.Hour, patience: 3 * time.Second, limit: 5 * time.Minute, rest: 50}
+	freshStored  = freshness{age: time.Minute, wait: 2 * time.Minute, stale: 5 * time.Hour, patience: 3 * time.Second, limit: 5 * time.Minute, rest: 50}
 	freshPlan    = freshness{age: time.Minute, stale: 10 * time.Minute, patience: 2 * time.Second}
 	freshCatalog = freshness{age: time.Minute, stale: 10 * time.Minute, patience: 3 * time.Second}
 
-	freshHealth = freshness{age: 15 * time.Second, stale: 2 * time.Minute, patience: 2 * time.Second}
-	freshEvent  = freshness{age: 30 * time.Second, stale: 5 * time.Minute, patience: 2 * time.Second}
+	freshHealth = freshness{age: 10 * time.Second, wait: 30 * time.Second, stale: 2 * time.Minute, patience: 2 * time.Second}
+	freshEvent  = freshness{age: 30 * time.Second, wait: time.Minute, stale: 5 * time.Minute, patience: 2 * time.Second}
 )
 
 // readTimeout bounds one read of usage or events.
@@ -189,15 +190,16 @@ func (r *reading[T]) peek() (value T, ok bool, at time.Time) {
 // usable reports whether the last value may be shown. The mutex is held.
 func (r *attempts) usable(f freshness) bool { return !r.read.IsZero() && time.Since(r.read) < f.stale }
 
-// refresh starts to make a new value if the last one is too old, and waits for it if there is none that may be shown. read returns what
-// stores the value.
+// refresh starts to make a new value if the last one is too old, and waits for it if the last one is much older or may not be shown. read
+// returns what stores the value.
 func (r *attempts) refresh(ctx context.Context, f freshness, read func(context.Context) (func(), error)) {
 	r.mu.Lock()
 	if r.running == nil && time.Since(r.at) >= max(f.age, time.Duration(f.rest)*r.took) {
 		r.start(ctx, cmp.Or(f.limit, readTimeout), read)
 	}
 	running := r.running
-	wanted := !r.usable(f) && (r.at.IsZero() || time.Since(r.at) >= f.stale) // otherwise the attempt before has just failed
+	idle := max(cmp.Or(f.wait, f.stale), 2*time.Duration(f.rest)*r.took)
+	wanted := r.at.IsZero() || time.Since(r.at) >= min(idle, f.stale) // otherwise the attempt before has just failed, or the value is young
 	r.mu.Unlock()
 	if running == nil || !wanted {
 		return

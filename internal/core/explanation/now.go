@@ -193,6 +193,16 @@ func kills(in *Input) []string {
 		}
 		out = append(out, text+".")
 	}
+	if in.Sizing == nil || in.Lack != "" {
+		return out
+	}
+	for _, h := range in.Sizing.Histories {
+		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
+		if in.shows(h.Container()) && found[h.Container()] == nil && e.Kills > 0 {
+			stored := review.Finding{Kind: review.Killed, Count: e.Kills, Since: e.KilledFrom}
+			out = append(out, h.Container()+" was "+stored.Text(in.Now)+": a high risk, but no pod that runs now was.")
+		}
+	}
 	return out
 }
 
@@ -251,15 +261,18 @@ func resizes(in *Input) []string {
 
 // progress describes how many pods have the recommended size.
 func progress(in *Input) []string {
-	total, sized := 0, 0
+	total, sized, kept := 0, 0, 0
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
 		if len(d.With) == 0 {
 			continue
 		}
 		total++
-		if change.SameSize(d.Pod, d.With) || d.Reason.Code == decision.Fits {
+		switch {
+		case change.SameSize(d.Pod, d.With) || d.Reason.Code == decision.Fits:
 			sized++
+		case d.Do == decision.Leave && d.Wanted.Code == decision.Fits:
+			kept++
 		}
 	}
 	single := total == 1 && len(in.Pods) == 1 && in.Subject.Kind != OfNode
@@ -268,10 +281,16 @@ func progress(in *Input) []string {
 		return nil
 	case single && sized == total:
 		return []string{"The pod has the recommended size."}
+	case single && kept == 1:
+		return []string{"The pod is close enough to the recommended size."}
 	case single:
 		return []string{"The pod does not have the recommended size."}
 	}
-	return []string{fmt.Sprintf("%d of %s %s the recommended size.", sized, wording.Count(total, "pod"), form(sized, "has", "have"))}
+	out := fmt.Sprintf("%d of %s %s the recommended size.", sized, wording.Count(total, "pod"), form(sized, "has", "have"))
+	if kept > 0 {
+		out += fmt.Sprintf(" %d %s close enough to it.", kept, form(kept, "is", "are"))
+	}
+	return []string{out}
 }
 
 // sizes describes the recommendation of each container of the first pod that differs from it.

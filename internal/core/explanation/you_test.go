@@ -21,8 +21,8 @@ func hoursOf(a *cluster.Autoscaler, hours int) *rationale.Sizing {
 	return samplesOf(a, noon.Add(-time.Duration(hours)*time.Hour), time.Minute)
 }
 
-// samplesOf returns a Sizing whose history has samples from a time until noon.
-func samplesOf(a *cluster.Autoscaler, from time.Time, every time.Duration) *rationale.Sizing {
+// samplesOf returns a Sizing whose history has samples from a time until noon, and kills.
+func samplesOf(a *cluster.Autoscaler, from time.Time, every time.Duration, kills ...time.Time) *rationale.Sizing {
 	store := usage.NewStore(usage.DefaultConfig())
 	if profile, ok := recommend.Builtin(a.Recommender); ok {
 		store.Extend(cart, profile.Extend)
@@ -31,6 +31,9 @@ func samplesOf(a *cluster.Autoscaler, from time.Time, every time.Duration) *rati
 	for at := from; !at.After(noon); at = at.Add(min(every, time.Minute)) {
 		store.Tick(at)
 		store.Observe(usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-0"}, Container: "app", At: at, CPU: 0.1, Memory: 1e8, Has: cluster.Both})
+	}
+	for _, at := range kills {
+		store.ObserveOOM(usage.OOM{Pod: cluster.Key{Namespace: "shop", Name: "cart-0"}, Container: "app", At: at, Memory: 64 << 20})
 	}
 	return &rationale.Sizing{Now: noon, Autoscaler: a, Histories: store.All(cart)}
 }
@@ -92,5 +95,19 @@ func TestExplain_history_hasItsAgeAndTheLengthThatIsKept(t *testing.T) {
 		if got := Explain(in).History; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// The kill of a pod that is gone is a high risk for podfit recommend and the page, so the explanation names it, too.
+func TestNow_killedPodIsGone_killIsNamed(t *testing.T) {
+	in := quietInput("cart-0")
+	in.Sizing = samplesOf(in.Autoscaler, noon.Add(-3*dayLength), time.Hour, noon.Add(-2*time.Hour))
+	const want = "app was killed for memory at least 1× since 10:00 UTC: a high risk, but no pod that runs now was."
+	if got := Explain(in).Now; !slices.Contains(got, want) {
+		t.Errorf("no %q in %q", want, got)
+	}
+	in.Pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: minutesAgo(5)}
+	if got := strings.Join(Explain(in).Now, " "); strings.Contains(got, "no pod that runs now was") || !strings.Contains(got, "app was OOM-killed at least once in 1 pod") {
+		t.Errorf("with a kill of a pod that runs: %q", got)
 	}
 }

@@ -256,17 +256,17 @@ Try in another terminal:
 
   export KUBECONFIG=%[1]s
   %[4]s %[5]s
-  %[4]s recommend -n %[2]s --source metrics --for 2m    # present requests compared with recommended ones
+  %[4]s explain    # the workloads that need attention
+  %[4]s recommend -n %[2]s    # present requests compared with recommended ones
   kubectl -n %[2]s get vpa                               # recommendations
   kubectl -n %[2]s describe vpa worker                   # range, target and conditions of one VPA
-  kubectl -n %[2]s get events --field-selector reason=EvictedByVPA
-  kubectl -n %[2]s get events --field-selector reason=InPlaceResizedByVPA
-  kubectl -n %[2]s get pods -o yaml | grep vpaUpdates    # what the admission controller set in new pods
+  kubectl -n %[2]s get events --field-selector source=vpa-updater -o custom-columns='TIME:.lastTimestamp,POD:.involvedObject.name,EVENT:.reason,CHANGE:.metadata.annotations.podfit\.dev/change'
+  kubectl -n %[2]s get pods -o custom-columns='POD:.metadata.name,SET AT ADMISSION:.metadata.annotations.vpaUpdates'
   kubectl -n %[2]s get vpacheckpoint                     # usage history that survives restarts
   kubectl -n %[2]s scale deployment web --replicas=5     # new pods are created with the right size
   kubectl -n %[2]s patch vpa checkout --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}'
 
-podfit's logs are in %[3]s. README.md explains how podfit works and how to install it.
+podfit's logs are in %[3]s. It runs as processes here, so do not install deploy/ in this cluster.
 `, c.Kubeconfig, namespace, c.Dir, binary, strings.Join(explainArgs(), " "))
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping the cluster.")

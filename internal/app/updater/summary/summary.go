@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package summary writes the condition Updating of VPAs: how many pods have the recommended size, and why the others wait.
+// Package summary writes the condition Updating of VPAs: how many pods need no change, and why the others wait.
 //
 // Of summarizes the decisions of a pass, and a Writer writes the conditions in parallel to the passes.
 package summary
@@ -105,7 +105,7 @@ func Paused(governed []cluster.Governed, why string) map[cluster.Key]Summary {
 
 // explained returns the summary with its reason and message.
 func (s Summary) explained(waiting []*decision.Decision) Summary {
-	s.message = fmt.Sprintf("%d of %d pods have the recommended size.", s.done, s.total)
+	s.message = fmt.Sprintf("%d of %d pods need no change.", s.done, s.total)
 	if s.changing > 0 {
 		s.message += fmt.Sprintf(" The last pass changed %d.", s.changing)
 	}

@@ -35,21 +35,21 @@ func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
 		"no pods":      {want: watcher.Condition{Status: watcher.Removed}},
 		"mode Off":     {[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.ModeOff})}, watcher.Condition{Status: watcher.Removed}},
 		"no advice":    {[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.NoAdvice})}, watcher.Condition{Status: watcher.Removed}},
-		"all pods fit": {[]decision.Decision{fits("w-1"), decide("w-2", decision.Leave, decision.Fits, decision.Reason{Code: decision.SmallChange})}, watcher.Condition{Status: watcher.False, Reason: "UpToDate", Message: "2 of 2 pods have the recommended size."}},
+		"all pods fit": {[]decision.Decision{fits("w-1"), decide("w-2", decision.Leave, decision.Fits, decision.Reason{Code: decision.SmallChange})}, watcher.Condition{Status: watcher.False, Reason: "UpToDate", Message: "2 of 2 pods need no change."}},
 		"a pod is resized": {
 			[]decision.Decision{fits("w-1"), decide("w-2", decision.Resize, decision.BelowRange, decision.Reason{Code: decision.BelowRange})},
-			watcher.Condition{Status: watcher.True, Reason: "InProgress", Message: "1 of 2 pods have the recommended size. The last pass changed 1."},
+			watcher.Condition{Status: watcher.True, Reason: "InProgress", Message: "1 of 2 pods need no change. The last pass changed 1."},
 		},
 		"an evicted pod is still shown": {
 			[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.AlreadyEvicted})},
-			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods have the recommended size. 1 waits; pod w-1: " + decision.Reason{Code: decision.AlreadyEvicted}.String()},
+			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods need no change. 1 waits; pod w-1: " + decision.Reason{Code: decision.AlreadyEvicted}.String()},
 		},
 		"the most frequent reason": {
 			[]decision.Decision{
 				fits("w-1"), decide("w-5", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.BackingOff}),
 				decide("w-4", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited, Until: time.Now()}), decide("w-3", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}),
 			},
-			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods have the recommended size. 3 wait; pod w-3: " + decision.Reason{Code: decision.RateLimited}.String()},
+			watcher.Condition{Status: watcher.True, Reason: "RateLimited", Message: "1 of 4 pods need no change. 3 wait; pod w-3: " + decision.Reason{Code: decision.RateLimited}.String()},
 		},
 		"equally frequent reasons": {
 			[]decision.Decision{decide("w-1", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.RateLimited}), decide("w-2", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.OverQuota, Text: "q"})},

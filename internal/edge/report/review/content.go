@@ -100,7 +100,7 @@ func (c *content) risk() string {
 	case s.Unjudged > 0 && judged == 0:
 		return "Whether workloads are at risk is not known yet."
 	case s.Unjudged > 0:
-		return fmt.Sprintf("None of %s with enough usage is at risk; %d without are not judged.", wording.Count(judged, "workload"), s.Unjudged)
+		return fmt.Sprintf("None of %s with enough usage is at risk; not judged: %s.", wording.Count(judged, "workload"), wording.Count(s.Unjudged, "workload"))
 	case c.provisional():
 		return "No risk was seen while usage was read."
 	}

@@ -518,7 +518,7 @@ func TestText_unknownOrKept_isNoGoodNews(t *testing.T) {
 	}{
 		"provisional": {text(kept), []string{"No risk was seen while usage was read.", "1 container whose requests are kept, although less may do"}, []string{"without risk and waste", "No workload is at risk"}},
 		"all young":   {text(subject("young", young)), []string{"Whether workloads are at risk is not known yet. Whether requests can be freed is not known yet."}, []string{"No workload is at risk", "No requests"}},
-		"some young":  {text(subject("old", enough), subject("young", young)), []string{"None of 1 workload with enough usage is at risk; 1 without are not judged."}, []string{"No workload is at risk"}},
+		"some young":  {text(subject("old", enough), subject("young", young)), []string{"None of 1 workload with enough usage is at risk; not judged: 1 workload."}, []string{"No workload is at risk"}},
 		"none young":  {text(subject("old", enough)), []string{"No workload is at risk."}, nil},
 	} {
 		for _, w := range c.want {
