@@ -46,6 +46,7 @@ type Pod struct {
 	Placeholder  bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead     bool          // its RuntimeClass adds an overhead that is not part of Containers
 	Static       bool          // the kubelet runs it from a file; the API server has only a copy, whose change has no effect
+	Protection   Protection    // the annotation that forbids to evict it
 	Priority     int32         // of its PriorityClass
 	DeletionCost int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize       *Resize       // nil if no resize is in progress
@@ -83,6 +84,33 @@ const (
 	Somewhere              // not known, for example because of an affinity that is not evaluated
 	Selected               // the first selector of the list
 )
+
+// A Protection is an annotation of a pod that forbids other programs to evict it.
+type Protection uint8
+
+// The annotations. A pod with both has the first one.
+const (
+	Unprotected Protection = iota
+	NotSafeToEvict
+	DoNotDisrupt
+)
+
+var protections = [...]struct{ annotation, value string }{
+	NotSafeToEvict: {"cluster-autoscaler.kubernetes.io/safe-to-evict", "false"}, DoNotDisrupt: {"karpenter.sh/do-not-disrupt", "true"},
+}
+
+// ProtectionOf returns the protection of a pod with annotations.
+func ProtectionOf(annotations map[string]string) Protection {
+	for p := NotSafeToEvict; p <= DoNotDisrupt; p++ {
+		if annotations[protections[p].annotation] == protections[p].value {
+			return p
+		}
+	}
+	return Unprotected
+}
+
+// String returns the annotation with its value.
+func (p Protection) String() string { return protections[p].annotation + ": " + protections[p].value }
 
 // QoS is the quality-of-service class of a pod. A resize must not change it.
 type QoS uint8

@@ -146,7 +146,12 @@ func fallback(in *Input, d *decision.Decision) string {
 	text := "If it still waits at " + clock(in.Now, at) + ", the pod is evicted"
 	var blocked []string
 	for _, g := range in.EvictionGates[d.Pod.UID] {
-		if g.Blocked {
+		switch {
+		case g.Blocked && g.Name == gate.Protection && d.Reason.Note != "":
+			return "" // the reason says it
+		case g.Blocked && g.Name == gate.Protection:
+			return g.Reason.String()
+		case g.Blocked:
 			blocked = append(blocked, strings.TrimRight(g.Reason.String(), "."))
 		}
 	}

@@ -152,13 +152,19 @@ func (t *decider) inPlace() {
 	}
 }
 
-// evictOr evicts the pod if the mode allows it, and leaves it otherwise.
+// evictOr evicts the pod if the mode allows it, and leaves it otherwise. A protected pod that waits for room keeps waiting, so that other pods
+// make room for it.
 func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
-	if t.d.Autoscaler.Mode.Evicts() {
+	why, protected := t.protected()
+	switch {
+	case !t.d.Autoscaler.Mode.Evicts():
+		t.leave(r)
+	case protected && (r.Code == decision.ResizeWaiting || r.Code == decision.AwaitingRoom):
+		r.Note = why.String()
+		t.leave(r)
+	default:
 		t.evict(because)
-		return
 	}
-	t.leave(r)
 }
 
 // evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
@@ -224,7 +230,8 @@ func (t *decider) whileResizing() {
 	takes := t.now.Sub(p.Resize.Since)
 	r := decision.Reason{Text: p.Resize.Message}
 	var failed, again bool // whether to evict if the mode allows it; whether to request another size
-	inPlaceOnly := t.d.Autoscaler.Mode.OnlyInPlace()
+	_, protected := t.protected()
+	inPlaceOnly := t.d.Autoscaler.Mode.OnlyInPlace() || protected && t.d.Autoscaler.Mode.Resizes()
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
 		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor && t.d.Wanted.Code != decision.Incomplete
@@ -275,6 +282,16 @@ func (t *decider) quotaRefusedBefore() bool {
 func (t *candidate) interrupted() (decision.Reason, bool) {
 	until, interrupted := t.w.Ledger.Interrupted(t.now, t.d.Pod.Workload())
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
+}
+
+// protected blocks what ends a pod whose annotation forbids that. A pod without a node has nothing to lose.
+func (t *candidate) protected() (decision.Reason, bool) {
+	p := t.d.Pod
+	if t.b.UpstreamRules || p.Protection == cluster.Unprotected || p.Node == "" {
+		return decision.Reason{}, false
+	}
+	ignore := t.d.Autoscaler.Rules.IgnoreProtection
+	return decision.Reason{Code: decision.Protected, Text: p.Protection.String()}, ignore != "always" && !(ignore == "rescue" && t.d.Rescue)
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -48,6 +49,21 @@ func TestPod_priorityAndDeletionCost_areKept(t *testing.T) {
 		p := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {controller.kubernetes.io/pod-deletion-cost: "+annotation+"}}\nspec: {priority: 1000, containers: [{name: app}]}\n"), nil)
 		if p.Priority != 1000 || p.DeletionCost != want {
 			t.Errorf("%s: priority %d, deletion cost %d", annotation, p.Priority, p.DeletionCost)
+		}
+	}
+}
+
+func TestPod_annotationsAgainstEviction_areKept(t *testing.T) {
+	for annotations, want := range map[string]cluster.Protection{
+		`karpenter.sh/do-not-disrupt: "true"`:                                                                    cluster.DoNotDisrupt,
+		`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`:                                                cluster.NotSafeToEvict,
+		`cluster-autoscaler.kubernetes.io/safe-to-evict: "true", karpenter.sh/do-not-disrupt: "true"`:            cluster.DoNotDisrupt,
+		`cluster-autoscaler.kubernetes.io/safe-to-evict: "false", karpenter.sh/do-not-disrupt: "true"`:           cluster.NotSafeToEvict,
+		`cluster-autoscaler.kubernetes.io/safe-to-evict: "true", karpenter.sh/do-not-disrupt: "false", other: a`: cluster.Unprotected,
+	} {
+		p := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotations+"}}\nspec: {containers: [{name: app}]}\n"), nil)
+		if p.Protection != want || want != cluster.Unprotected && !strings.Contains(annotations, strings.Fields(want.String())[0]) {
+			t.Errorf("%s: %d", annotations, p.Protection)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Deleting:    p.DeletionTimestamp != nil,
 		Resize:      resizeOf(p.Status.Conditions),
 		Sized:       p.Annotations[v1.AnnotationUpdates] != "",
+		Protection:  cluster.ProtectionOf(p.Annotations),
 		Containers:  containers(p, in),
 	}
 	out.LocalData, out.OwnVolume = localData(p.Spec.Volumes)
