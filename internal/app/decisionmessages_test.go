@@ -579,7 +579,7 @@ var decisionMessages = []decisionMessage{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
-		Code: decision.Protected, Example: decision.Reason{Text: cluster.DoNotDisrupt.String()},
+		Code: decision.Protected, Example: decision.Reason{Text: "karpenter.sh/do-not-disrupt: true"},
 		Meaning: "The pod should change, that is possible only by an eviction, a surge or a deletion, and an annotation of the pod forbids to end it: " +
 			"`cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"` or `karpenter.sh/do-not-disrupt: \"true\"`. An OOM rescue does not end it either. Resizes in place are not affected.",
 		Remedy: "Delete the pod when it may end, or remove the annotation. To disregard the annotations of all pods of a VPA: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/ignore-do-not-disrupt=rescue`, " +

@@ -161,7 +161,7 @@ func TestCompatibility_situations_haveTheOutcomeOfEachValue(t *testing.T) {
 			world: func(y *hostileCluster) {
 				y.change(func(p *cluster.Pod) {
 					if p.Name != y.pods[0].Name {
-						p.Protection = cluster.NotSafeToEvict
+						p.Marks = &cluster.Marks{Protection: "karpenter.sh/do-not-disrupt: true"}
 					}
 				})
 			},

@@ -46,7 +46,6 @@ type Pod struct {
 	Placeholder  bool          // it is a placeholder pod of podfit, see PlaceholderOf
 	Overhead     bool          // its RuntimeClass adds an overhead that is not part of Containers
 	Static       bool          // the kubelet runs it from a file; the API server has only a copy, whose change has no effect
-	Protection   Protection    // the annotation that forbids to evict it
 	Priority     int32         // of its PriorityClass
 	DeletionCost int32         // annotation controller.kubernetes.io/pod-deletion-cost
 	Resize       *Resize       // nil if no resize is in progress
@@ -61,6 +60,7 @@ type Pod struct {
 type Marks struct {
 	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	Criticality Criticality // zero if it has neither a label nor a PriorityClass
+	Protection  string      // the annotation that forbids other programs to evict the pod, with its value; "" if it has none
 }
 
 // Criticality is what a pod says about how much its workload matters.
@@ -84,33 +84,6 @@ const (
 	Somewhere              // not known, for example because of an affinity that is not evaluated
 	Selected               // the first selector of the list
 )
-
-// A Protection is an annotation of a pod that forbids other programs to evict it.
-type Protection uint8
-
-// The annotations. A pod with both has the first one.
-const (
-	Unprotected Protection = iota
-	NotSafeToEvict
-	DoNotDisrupt
-)
-
-var protections = [...]struct{ annotation, value string }{
-	NotSafeToEvict: {"cluster-autoscaler.kubernetes.io/safe-to-evict", "false"}, DoNotDisrupt: {"karpenter.sh/do-not-disrupt", "true"},
-}
-
-// ProtectionOf returns the protection of a pod with annotations.
-func ProtectionOf(annotations map[string]string) Protection {
-	for p := NotSafeToEvict; p <= DoNotDisrupt; p++ {
-		if annotations[protections[p].annotation] == protections[p].value {
-			return p
-		}
-	}
-	return Unprotected
-}
-
-// String returns the annotation with its value.
-func (p Protection) String() string { return protections[p].annotation + ": " + protections[p].value }
 
 // QoS is the quality-of-service class of a pod. A resize must not change it.
 type QoS uint8
@@ -145,6 +118,9 @@ func (p *Pod) ObservedContainers() string {
 	}
 	return *p.Marks.Observed
 }
+
+// IsProtected reports whether an annotation forbids to evict the pod.
+func (p *Pod) IsProtected() bool { return p.Marks != nil && p.Marks.Protection != "" }
 
 // Container returns the regular container or native sidecar with a name, or nil.
 func (p *Pod) Container(name string) *Container {

@@ -25,7 +25,7 @@ type Settings struct {
 	EvictionTolerance Setting[float64]       // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
 	MinChange         Setting[float64]       // the least relative difference for a change within the bounds (podfit.dev/min-change)
 	InitialDelay      Setting[time.Duration] // how long after the first recommendation no running pod is changed (podfit.dev/initial-delay)
-	IgnoreProtection  string                 // which changes disregard Pod.Protection: rescue or always, "" for none (podfit.dev/ignore-do-not-disrupt)
+	IgnoreProtection  string                 // which changes disregard Marks.Protection: rescue or always, "" for none (podfit.dev/ignore-do-not-disrupt)
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 

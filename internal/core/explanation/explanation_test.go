@@ -416,7 +416,7 @@ func TestNotBefore_reasonsThatMayEndEarlier_haveNone(t *testing.T) {
 }
 
 // forbidden is why a pod with an annotation is not evicted.
-var forbidden = decision.Reason{Code: decision.Protected, Text: cluster.DoNotDisrupt.String()}
+var forbidden = decision.Reason{Code: decision.Protected, Text: "karpenter.sh/do-not-disrupt: true"}
 
 // forbid makes that a gate of the eviction of a pod.
 func (in *Input) forbid(pod int) {

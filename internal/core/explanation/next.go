@@ -146,12 +146,10 @@ func fallback(in *Input, d *decision.Decision) string {
 	text := "If it still waits at " + clock(in.Now, at) + ", the pod is evicted"
 	var blocked []string
 	for _, g := range in.EvictionGates[d.Pod.UID] {
-		switch {
-		case g.Blocked && g.Name == gate.Protection && d.Reason.Note != "":
-			return "" // the reason says it
-		case g.Blocked && g.Name == gate.Protection:
-			return g.Reason.String()
-		case g.Blocked:
+		if g.Blocked && g.Name == gate.Protection {
+			return strings.TrimPrefix(g.Reason.String(), d.Reason.Note) // nothing if the reason says it
+		}
+		if g.Blocked {
 			blocked = append(blocked, strings.TrimRight(g.Reason.String(), "."))
 		}
 	}

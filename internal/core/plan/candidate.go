@@ -91,17 +91,14 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	}
 }
 
-func (t *decider) leave(r decision.Reason) {
-	t.d.Do = decision.Leave
-	t.d.Reason = r
-}
+func (t *decider) leave(r decision.Reason) { t.d.leave(r) }
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *decider) mayFallBack() bool {
 	if !t.evictsInstead() {
 		return false
 	}
-	_, blocked := t.evictionBlocked()
+	_, blocked := t.blocked(t.evictionKind())
 	return !blocked
 }
 
@@ -110,9 +107,9 @@ func (t *decider) evictsInstead() bool {
 	return t.d.Autoscaler.Mode.Resizes() && t.d.Autoscaler.Mode.Evicts() && t.d.Wanted.Code != decision.BoostOver
 }
 
-// evictionBlocked returns why the pod may not be evicted now, and false if it may.
-func (t *decider) evictionBlocked() (decision.Reason, bool) {
-	for c := range checksOf(t.evictionKind()) {
+// blocked returns why a change of the pod is not possible now, and false if it is. It records no gates.
+func (t *decider) blocked(against kind) (decision.Reason, bool) {
+	for c := range checksOf(against) {
 		if r, blocked := t.run(c); blocked {
 			return r, true
 		}
@@ -287,11 +284,11 @@ func (t *candidate) interrupted() (decision.Reason, bool) {
 // protected blocks what ends a pod whose annotation forbids that. A pod without a node has nothing to lose.
 func (t *candidate) protected() (decision.Reason, bool) {
 	p := t.d.Pod
-	if t.b.UpstreamRules || p.Protection == cluster.Unprotected || p.Node == "" {
+	ignore := t.d.Autoscaler.Rules.IgnoreProtection
+	if t.b.UpstreamRules || !p.IsProtected() || p.Node == "" || ignore == "always" || ignore == "rescue" && t.d.Rescue {
 		return decision.Reason{}, false
 	}
-	ignore := t.d.Autoscaler.Rules.IgnoreProtection
-	return decision.Reason{Code: decision.Protected, Text: p.Protection.String()}, ignore != "always" && !(ignore == "rescue" && t.d.Rescue)
+	return decision.Reason{Code: decision.Protected, Text: p.Marks.Protection}, true
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.

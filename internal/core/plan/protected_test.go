@@ -13,10 +13,13 @@ import (
 	"podfit.dev/podfit/internal/core/surge"
 )
 
+// protected are the marks of a pod with an annotation against evictions.
+var protected = &cluster.Marks{Protection: "karpenter.sh/do-not-disrupt: true"}
+
 func TestCanary_firstPodIsProtected_anotherPodIsTheCanaryAndOthersFollow(t *testing.T) {
 	c := newCanaries(t, 4, cluster.Recreate)
 	first := c.w.Governed[0].Pods[0]
-	first.Protection = cluster.NotSafeToEvict
+	first.Marks = protected
 	for range 60 {
 		c.pass(noCrash)
 		c.tick()
@@ -29,7 +32,7 @@ func TestCanary_firstPodIsProtected_anotherPodIsTheCanaryAndOthersFollow(t *test
 // Without an annotation, the canary is evicted after a while. A protected one may wait without end.
 func TestCanary_resizeOfProtectedPodWaits_anotherPodIsTheCanary(t *testing.T) {
 	c := newCanaries(t, 4, cluster.InPlaceOrRecreate)
-	c.w.Governed[0].Pods[0].Protection = cluster.DoNotDisrupt
+	c.w.Governed[0].Pods[0].Marks = protected
 	c.defers = true
 	c.pass(noCrash)
 	c.defers = false
@@ -63,7 +66,7 @@ func TestPlan_protectedPodIsToBeSurged_siblingIsSurged(t *testing.T) {
 	}
 	for _, p := range pods {
 		if p.Name == before {
-			p.Protection = cluster.DoNotDisrupt
+			p.Marks = protected
 		}
 	}
 	ds := Plan(noon, w, b)

@@ -277,7 +277,7 @@ func (s *script) reportOutcome(pass *Pass, d decision.Decision, answer string, w
 		pass.Gone(d)
 		return nil
 	case "limited":
-		return pass.Skipped(d, decision.RateLimited)
+		return pass.Stopped(d, decision.Reason{Code: decision.RateLimited})
 	}
 	return pass.Refused(d, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 }
@@ -534,7 +534,7 @@ func (s *script) changePod(f []string) error {
 		case "tied":
 			p.Tied = true
 		case "protected":
-			p.Protection = cluster.ProtectionOf(map[string]string{"karpenter.sh/do-not-disrupt": "true"})
+			p.Marks = protected
 		case "priority":
 			var n int
 			n, err = strconv.Atoi(value)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	v1 "podfit.dev/podfit/api/v1"
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
 )
 
@@ -54,16 +53,17 @@ func TestPod_priorityAndDeletionCost_areKept(t *testing.T) {
 }
 
 func TestPod_annotationsAgainstEviction_areKept(t *testing.T) {
-	for annotations, want := range map[string]cluster.Protection{
-		`karpenter.sh/do-not-disrupt: "true"`:                                                                    cluster.DoNotDisrupt,
-		`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`:                                                cluster.NotSafeToEvict,
-		`cluster-autoscaler.kubernetes.io/safe-to-evict: "true", karpenter.sh/do-not-disrupt: "true"`:            cluster.DoNotDisrupt,
-		`cluster-autoscaler.kubernetes.io/safe-to-evict: "false", karpenter.sh/do-not-disrupt: "true"`:           cluster.NotSafeToEvict,
-		`cluster-autoscaler.kubernetes.io/safe-to-evict: "true", karpenter.sh/do-not-disrupt: "false", other: a`: cluster.Unprotected,
+	const karpenter, clusterAutoscaler = "karpenter.sh/do-not-disrupt: ", "cluster-autoscaler.kubernetes.io/safe-to-evict: "
+	for annotations, want := range map[string]string{
+		karpenter + `"true"`:                                             karpenter + "true",
+		clusterAutoscaler + `"false"`:                                    clusterAutoscaler + "false",
+		clusterAutoscaler + `"true", ` + karpenter + `"true"`:            karpenter + "true",
+		clusterAutoscaler + `"false", ` + karpenter + `"true"`:           clusterAutoscaler + "false",
+		clusterAutoscaler + `"true", ` + karpenter + `"false", other: a`: "",
 	} {
 		p := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotations+"}}\nspec: {containers: [{name: app}]}\n"), nil)
-		if p.Protection != want || want != cluster.Unprotected && !strings.Contains(annotations, strings.Fields(want.String())[0]) {
-			t.Errorf("%s: %d", annotations, p.Protection)
+		if p.IsProtected() != (want != "") || want != "" && p.Marks.Protection != want {
+			t.Errorf("%s: marks %+v", annotations, p.Marks)
 		}
 	}
 }
