@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -84,4 +87,46 @@ func firstSurged(ds []decision.Decision) string {
 		return ""
 	}
 	return ds[i].Pod.Name
+}
+
+// Whatever the API server answers, in any world, with pods that are down, full nodes and quotas.
+func TestPass_anyWorld_endsNoProtectedPod(t *testing.T) {
+	var left, resized, ended int
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.SampledFrom([]func(*rapid.T) (World, Budget){drawWorld, drawBusyWorld, drawFullNodes, drawFullNodesWithCrashes, drawCrashes}).Draw(t, "kind of world")
+		w, b := draw(t)
+		for _, g := range w.Governed {
+			for _, p := range g.Pods {
+				if rapid.Bool().Draw(t, "protected") {
+					p.Marks = protected
+				}
+			}
+		}
+		now := noon
+		for range rapid.IntRange(1, 4).Draw(t, "passes") {
+			p := Begin(now, w, b)
+			p.Learn()
+			_, down := outcomes(t, p)
+			for pod, d := range down {
+				switch {
+				case d.Do == decision.Resize && pod.IsProtected():
+					resized++
+				case d.Do != decision.Resize && pod.IsProtected() && pod.Node != "" && !b.UpstreamRules:
+					t.Fatalf("%s of %s: %s", d.Do, pod.Key, d.Reason)
+				case d.Do != decision.Resize:
+					ended++
+				}
+			}
+			for _, d := range p.Decisions() {
+				if d.Reason.Code == decision.Protected {
+					left++
+				}
+			}
+			drawChanges(t, now, w, down)
+			now = now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "later"))
+		}
+	})
+	if left == 0 || resized == 0 || ended == 0 {
+		t.Errorf("%d protected pods are left, %d resized, %d others ended; want some of each", left, resized, ended)
+	}
 }
