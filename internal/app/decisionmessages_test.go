@@ -579,6 +579,13 @@ var decisionMessages = []decisionMessage{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
+		Code: decision.Protected, Example: decision.Reason{Text: "karpenter.sh/do-not-disrupt: true"},
+		Meaning: "The pod should change, that is possible only by an eviction, a surge or a deletion, and an annotation of the pod forbids to end it: " +
+			"`cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"` or `karpenter.sh/do-not-disrupt: \"true\"`. An OOM rescue does not end it either. Resizes in place are not affected.",
+		Remedy: "Delete the pod when it may end, or remove the annotation. To disregard the annotations of all pods of a VPA: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/ignore-do-not-disrupt=rescue`, " +
+			"which lets only OOM rescues end them, or `=always`. Update mode `InPlaceOrRecreate` resizes such pods in place. See [rollout.md](rollout.md#pods-that-must-not-be-disrupted).",
+	},
+	{
 		Code: decision.DryRunUnanswered,
 		Meaning: "Evictions had no effect, so the updater creates the replacement of a pod in a dry run before it evicts the pod. In this pass, two dry runs in the namespace had no answer within 10 s, for example because a webhook for pods hangs. " +
 			"The other pods of the namespace wait for the next pass, so that they do not delay those of other namespaces.",

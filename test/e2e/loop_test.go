@@ -64,6 +64,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"pod-level-resources":               podLevelResources,
 		"beside-hpa":                        besideHPA,
 		"freeze-and-windows":                freezeAndWindows,
+		"do-not-disrupt":                    doNotDisrupt,
 		"canaries":                          canaries,
 		"requests-reset":                    requestsReset,
 		withoutRoom:                         replacementMayNotFit,

@@ -156,6 +156,16 @@ func TestCompatibility_situations_haveTheOutcomeOfEachValue(t *testing.T) {
 			situation: "the recommendation moves up and down each minute", mode: cluster.Recreate, minutes: 30, want: rowtest.Outcomes{Podfit: "6", Upstream: "30"},
 			world: func(y *hostileCluster) { y.admits, y.step = true, y.oscillate },
 		},
+		"pods that must not be disrupted": {
+			situation: "all pods but one have an annotation", mode: cluster.Recreate, minutes: 5, want: rowtest.Outcomes{Podfit: "1", Upstream: "5"},
+			world: func(y *hostileCluster) {
+				y.change(func(p *cluster.Pod) {
+					if p.Name != y.pods[0].Name {
+						p.Marks = &cluster.Marks{Protection: "karpenter.sh/do-not-disrupt: true"}
+					}
+				})
+			},
+		},
 		"pause between pods": {
 			situation: "the replacement in a StatefulSet became ready five seconds ago", mode: cluster.Recreate, minutes: 2, want: rowtest.Outcomes{Podfit: "1", Upstream: "2"},
 			world: func(y *hostileCluster) {

@@ -150,7 +150,7 @@ func (e *execution) outcome(d *decision.Decision, err error) func() []decision.D
 	case errors.As(err, &stopped):
 		return func() []decision.Decision { return e.pass.Stopped(*d, stopped.Reason) }
 	case errors.Is(err, kube.ErrNotSent):
-		return func() []decision.Decision { return e.pass.Skipped(*d, decision.OutOfTime) }
+		return func() []decision.Decision { return e.pass.Stopped(*d, decision.Reason{Code: decision.OutOfTime}) }
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
 		e.report.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
 		return func() []decision.Decision {

@@ -60,6 +60,7 @@ type Pod struct {
 type Marks struct {
 	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	Criticality Criticality // zero if it has neither a label nor a PriorityClass
+	Protection  string      // the annotation that forbids other programs to evict the pod, with its value; "" if it has none
 }
 
 // Criticality is what a pod says about how much its workload matters.
@@ -117,6 +118,9 @@ func (p *Pod) ObservedContainers() string {
 	}
 	return *p.Marks.Observed
 }
+
+// IsProtected reports whether an annotation forbids to evict the pod.
+func (p *Pod) IsProtected() bool { return p.Marks != nil && p.Marks.Protection != "" }
 
 // Container returns the regular container or native sidecar with a name, or nil.
 func (p *Pod) Container(name string) *Container {

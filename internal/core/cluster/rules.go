@@ -3,7 +3,10 @@
 
 package cluster
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // ChangeRules are a user's rules for changes of running pods: the annotations of an autoscaler or of a namespace. The zero value
 // has no rules.
@@ -25,6 +28,7 @@ type Settings struct {
 	EvictionTolerance Setting[float64]       // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
 	MinChange         Setting[float64]       // the least relative difference for a change within the bounds (podfit.dev/min-change)
 	InitialDelay      Setting[time.Duration] // how long after the first recommendation no running pod is changed (podfit.dev/initial-delay)
+	IgnoreProtection  string                 // which changes disregard Marks.Protection: rescue or always, none, or "" for none, too (podfit.dev/ignore-do-not-disrupt)
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 
@@ -33,6 +37,7 @@ func (s Settings) Under(namespace Settings) Settings {
 	s.EvictionTolerance = s.EvictionTolerance.under(namespace.EvictionTolerance)
 	s.MinChange = s.MinChange.under(namespace.MinChange)
 	s.InitialDelay = s.InitialDelay.under(namespace.InitialDelay)
+	s.IgnoreProtection = cmp.Or(s.IgnoreProtection, namespace.IgnoreProtection)
 	return s
 }
 

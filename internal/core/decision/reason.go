@@ -123,6 +123,8 @@ const (
 	NotAnnounced // it cannot be stored that the updater acts, so a restart could repeat the action
 
 	DryRunUnanswered // dry runs of replacements in the namespace have no answer, and evictions are in doubt
+
+	Protected // an annotation of the pod forbids to evict it
 )
 
 // Codes returns all reasons.

@@ -415,6 +415,14 @@ func TestNotBefore_reasonsThatMayEndEarlier_haveNone(t *testing.T) {
 	}
 }
 
+// forbidden is why a pod with an annotation is not evicted.
+var forbidden = decision.Reason{Code: decision.Protected, Text: "karpenter.sh/do-not-disrupt: true"}
+
+// forbid makes that a gate of the eviction of a pod.
+func (in *Input) forbid(pod int) {
+	in.EvictionGates[in.Pods[pod].UID] = []gate.Gate{{Name: gate.Protection, Blocked: true, Reason: forbidden}, {Name: gate.Budget, Blocked: true}}
+}
+
 func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 	waiting := decision.Reason{Code: decision.ResizeWaiting}
 	for name, c := range map[string]struct {
@@ -428,12 +436,17 @@ func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 			"If it still waits at 12:02, the pod is evicted unless that is blocked as it is now: PodDisruptionBudget cart allows no eviction now (2 healthy, 2 required)."},
 		"waits, PDB with room":                  {func(in *Input) { in.leave(0, waiting); in.protect(2, 1) }, "If it still waits at 12:02, the pod is evicted."},
 		"not ready, PDB with all required pods": {func(in *Input) { in.leave(0, waiting); in.Pods[0].Ready = false; in.protect(2, 2) }, "If it still waits at 12:02, the pod is evicted."},
-		"other reason":                          {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
-		"mode that does not evict":              {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
-		"waits, within its bounds":              {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Wanted.Code = decision.Incomplete }, ""},
-		"no VPA":                                {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
-		"no resize":                             {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
-		"waits, no time":                        {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
+		"waits, protected":                      {func(in *Input) { in.leave(0, waiting); in.forbid(0) }, forbidden.String()},
+		"waits, protected, and the reason says it": {func(in *Input) {
+			in.leave(0, decision.Reason{Code: decision.ResizeWaiting, Note: forbidden.String()})
+			in.forbid(0)
+		}, ""},
+		"other reason":             {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
+		"mode that does not evict": {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
+		"waits, within its bounds": {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Wanted.Code = decision.Incomplete }, ""},
+		"no VPA":                   {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
+		"no resize":                {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
+		"waits, no time":           {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
 		"resize, may be evicted": {func(in *Input) { in.Decisions[0].Do, in.Decisions[0].Fallback = decision.Resize, true },
 			"If the API server refuses the resize, the pod is evicted."},
 		"resize, not evicted": {func(in *Input) { in.Decisions[0].Do = decision.Resize }, ""},

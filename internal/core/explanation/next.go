@@ -146,6 +146,9 @@ func fallback(in *Input, d *decision.Decision) string {
 	text := "If it still waits at " + clock(in.Now, at) + ", the pod is evicted"
 	var blocked []string
 	for _, g := range in.EvictionGates[d.Pod.UID] {
+		if g.Blocked && g.Name == gate.Protection {
+			return strings.TrimPrefix(g.Reason.String(), d.Reason.Note) // nothing if the reason says it
+		}
 		if g.Blocked {
 			blocked = append(blocked, strings.TrimRight(g.Reason.String(), "."))
 		}

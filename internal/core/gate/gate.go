@@ -29,6 +29,7 @@ const (
 	Surge           Name = "Surge"           // no surge of the workload is in progress
 	Size            Name = "Size"            // a replacement would get other requests
 	Admission       Name = "Admission"       // the API server would accept the new requests
+	Protection      Name = "Protection"      // no annotation of the pod forbids to evict it
 	Quota           Name = "Quota"           // the ResourceQuotas have room
 	SiblingQuota    Name = "SiblingQuota"    // no quota refused the same change of another pod
 	NodeSize        Name = "NodeSize"        // a node can hold the new requests

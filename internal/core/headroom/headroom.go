@@ -279,7 +279,7 @@ func (s *Search) releaseOf(r *cluster.CapacityRequest, d *decision.Decision) (wh
 		return ReleaseFailed, failureOf(r)
 	case s.isExpired(r):
 		return ReleaseExpired, failureOf(r)
-	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
+	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || d.Reason.Code == decision.Protected || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
 		return ReleaseUnwanted, ""
 	case s.isOutgrown(r, change.Total(d.Pod, d.With)):
 		return ReleaseOutgrown, ""

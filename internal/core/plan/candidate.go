@@ -91,17 +91,14 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	}
 }
 
-func (t *decider) leave(r decision.Reason) {
-	t.d.Do = decision.Leave
-	t.d.Reason = r
-}
+func (t *decider) leave(r decision.Reason) { t.d.leave(r) }
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *decider) mayFallBack() bool {
 	if !t.evictsInstead() {
 		return false
 	}
-	_, blocked := t.evictionBlocked()
+	_, blocked := t.blocked(t.evictionKind())
 	return !blocked
 }
 
@@ -110,9 +107,9 @@ func (t *decider) evictsInstead() bool {
 	return t.d.Autoscaler.Mode.Resizes() && t.d.Autoscaler.Mode.Evicts() && t.d.Wanted.Code != decision.BoostOver
 }
 
-// evictionBlocked returns why the pod may not be evicted now, and false if it may.
-func (t *decider) evictionBlocked() (decision.Reason, bool) {
-	for c := range checksOf(t.evictionKind()) {
+// blocked returns why a change of the pod is not possible now, and false if it is. It records no gates.
+func (t *decider) blocked(against kind) (decision.Reason, bool) {
+	for c := range checksOf(against) {
 		if r, blocked := t.run(c); blocked {
 			return r, true
 		}
@@ -152,13 +149,19 @@ func (t *decider) inPlace() {
 	}
 }
 
-// evictOr evicts the pod if the mode allows it, and leaves it otherwise.
+// evictOr evicts the pod if the mode allows it, and leaves it otherwise. A protected pod that waits for room keeps waiting, so that other pods
+// make room for it.
 func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
-	if t.d.Autoscaler.Mode.Evicts() {
+	why, protected := t.protected()
+	switch {
+	case !t.d.Autoscaler.Mode.Evicts():
+		t.leave(r)
+	case protected && (r.Code == decision.ResizeWaiting || r.Code == decision.AwaitingRoom):
+		r.Note = why.String()
+		t.leave(r)
+	default:
 		t.evict(because)
-		return
 	}
-	t.leave(r)
 }
 
 // evict decides on a surge or an eviction, or on a deletion if a disruption budget has refused the eviction of a pod to rescue.
@@ -224,7 +227,8 @@ func (t *decider) whileResizing() {
 	takes := t.now.Sub(p.Resize.Since)
 	r := decision.Reason{Text: p.Resize.Message}
 	var failed, again bool // whether to evict if the mode allows it; whether to request another size
-	inPlaceOnly := t.d.Autoscaler.Mode.OnlyInPlace()
+	_, protected := t.protected()
+	inPlaceOnly := t.d.Autoscaler.Mode.OnlyInPlace() || protected && t.d.Autoscaler.Mode.Resizes()
 	switch p.Resize.State {
 	case cluster.ResizeDeferred:
 		r.Code, failed = decision.ResizeWaiting, takes > t.b.DeferredFor && t.d.Wanted.Code != decision.Incomplete
@@ -275,6 +279,16 @@ func (t *decider) quotaRefusedBefore() bool {
 func (t *candidate) interrupted() (decision.Reason, bool) {
 	until, interrupted := t.w.Ledger.Interrupted(t.now, t.d.Pod.Workload())
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
+}
+
+// protected blocks what ends a pod whose annotation forbids that. A pod without a node has nothing to lose.
+func (t *candidate) protected() (decision.Reason, bool) {
+	p := t.d.Pod
+	ignore := t.d.Autoscaler.Rules.IgnoreProtection
+	if t.b.UpstreamRules || !p.IsProtected() || p.Node == "" || ignore == "always" || ignore == "rescue" && t.d.Rescue {
+		return decision.Reason{}, false
+	}
+	return decision.Reason{Code: decision.Protected, Text: p.Marks.Protection}, true
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.

@@ -173,7 +173,7 @@ func TestPass_dryRunsStopEvictionsOfANamespace_othersGetTheirTurn(t *testing.T) 
 		for i, d := range actions(pass) {
 			switch {
 			case i > 0:
-				pass.Skipped(d, decision.RateLimited)
+				pass.Stopped(d, decision.Reason{Code: decision.RateLimited})
 			case d.Pod.Namespace == "bank":
 				return
 			default:

@@ -18,7 +18,7 @@ import (
 // applied: the age of the autoscaler, ready pods in the budget, unscheduled pods, and what follows a refused resize.
 var rulesOfPodfit = map[gate.Name]bool{
 	gate.Size: true, gate.Admission: true, gate.Quota: true, gate.SiblingQuota: true, gate.Replacements: true, gate.EvictionEffect: true, gate.Probe: true,
-	gate.Frequency: true, gate.EvictionRefusal: true, gate.ResizeRefusal: true,
+	gate.Frequency: true, gate.EvictionRefusal: true, gate.ResizeRefusal: true, gate.Protection: true,
 }
 
 // run returns the reason of a check that applies and blocks.
@@ -83,6 +83,7 @@ var checks = []check{
 		return decision.Reason{Code: decision.DataWouldBeLost}, t.d.Pod.OwnVolume
 	}},
 	{gate.Admission, anyReplacement | anyResize, (*candidate).replacementRefused},
+	{gate.Protection, anyEviction | anySurge | deletePod, (*candidate).protected},
 	{gate.Quota, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.quotas.Replacement(t.d.Decision) }},
 	{gate.Quota, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.quotas.Resize(t.d.Decision) }},
 	{gate.SiblingQuota, anyEviction | anySurge, (*candidate).siblingOverQuota},

@@ -94,16 +94,10 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold
 	}
 }
 
-// endProbe allows another pod to be the probe instead of this one.
+// endProbe allows another pod to be the probe, or to be surged, instead of this one.
 func (s *pass) endProbe(d *entry) {
 	if d.scope != nil {
 		d.scope.backoff.End(d.Pod)
-	}
-}
-
-// endSurge lets the pass begin a surge for another pod of the workload.
-func (s *pass) endSurge(d *entry) {
-	if d.scope != nil {
 		d.scope.surge.End(d.Pod)
 	}
 }
@@ -124,10 +118,7 @@ func (s *pass) withdraw(d *entry, r decision.Reason) {
 		d.scope.canary.End(d.Pod.Workload())
 	}
 	s.radius.Withdraw(d.Pod)
-	d.Do = decision.Leave
-	d.Reason = r
-	d.Fallback = false
-	d.Request = nil
+	d.leave(r)
 }
 
 // governedInOrder returns the governed pods in the order in which decisions are made: by autoscaler. If the share of the cluster is limited, the

@@ -25,7 +25,7 @@ import (
 )
 
 // A Pass is the decisions of one updater pass. The caller carries them out and reports the outcome of each: Done, Refused, Gone or
-// Skipped. A decision that was not carried out returns its budget, and the pass returns the decisions that take its place. A pass
+// Stopped. A decision that was not carried out returns its budget, and the pass returns the decisions that take its place. A pass
 // ends, because each pod is resized at most once and evicted at most once.
 //
 // A Pass is not safe for concurrent use.
@@ -244,7 +244,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 	if !t.evictsInstead() {
 		return
 	}
-	if r, blocked := t.evictionBlocked(); blocked {
+	if r, blocked := t.blocked(t.evictionKind()); blocked {
 		d.Reason, d.Refused = r, d.Reason
 	}
 }
@@ -272,12 +272,7 @@ func (p *Pass) Gone(d decision.Decision) {
 	p.entryOf(d.Pod).leave(decision.Reason{Code: decision.AlreadyGone})
 }
 
-// Skipped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
-func (p *Pass) Skipped(d decision.Decision, why decision.ReasonCode) []decision.Decision {
-	return p.Stopped(d, decision.Reason{Code: why})
-}
-
-// Stopped is Skipped with a reason that has more than a code.
+// Stopped reports that a decision was not tried in this pass, and why. It returns the decisions that take its place.
 func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Decision {
 	own := p.entryOf(d.Pod)
 	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
@@ -289,7 +284,6 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 	p.endProbe(own)
 	p.endCanary(own)
 	p.endRescue(own, decision.NotReached)
-	p.endSurge(own)
 	own.leave(why)
 	return p.giveBack(own)
 }

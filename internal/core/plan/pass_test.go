@@ -47,7 +47,7 @@ func outcomes(t *rapid.T, p *Pass) (tried map[string]int, down map[*cluster.Pod]
 			down[d.Pod] = d
 			p.Done(d)
 		case -1:
-			todo = append(todo, p.Skipped(d, decision.RateLimited)...)
+			todo = append(todo, p.Stopped(d, decision.Reason{Code: decision.RateLimited})...)
 		default:
 			if decision.RefusalKind(kind) == decision.OutcomeIsUnknown {
 				down[d.Pod] = d

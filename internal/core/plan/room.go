@@ -212,13 +212,8 @@ func (s *roomMaker) mayMove(d *entry) bool {
 }
 
 func (s *pass) isBlocked(d *entry, against kind) bool {
-	t := s.roomDecider(d)
-	for c := range checksOf(against) {
-		if _, blocked := c.blocks(&t.candidate); blocked {
-			return true
-		}
-	}
-	return false
+	_, blocked := s.roomDecider(d).blocked(against)
+	return blocked
 }
 
 // roomDecider returns the decider on a decision. A pod that should not change has no scope yet.

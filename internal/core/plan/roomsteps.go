@@ -119,10 +119,8 @@ func (s *roomMaker) applyMoves(moves []room.Step) {
 		reason := d.Reason
 		if !s.applyMove(d, step) {
 			for i, undo := range done {
-				s.endSurge(undo)
 				s.release(undo)
 				s.withdraw(undo, before[i])
-				undo.roomFor = nil
 				undo.placed = false
 			}
 			return

@@ -86,6 +86,11 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 		"a rollout was in progress": {func(w *World, _ *Budget) {
 			w.Ledger.SurgeFailed(noon, w.Pods[2], decision.Refusal{Kind: decision.ServerBusy})
 		}, decision.Leave},
+		"an annotation forbids to end the pod": {func(w *World, _ *Budget) { w.Pods[2].Marks = protected }, decision.Leave},
+		"it forbids that for an eviction, too": {func(w *World, b *Budget) { w.Pods[2].Marks, b.Mover = protected, surge.ByEviction }, decision.Leave},
+		"the VPA ignores the annotation of the pod": {func(w *World, _ *Budget) {
+			w.Pods[2].Marks, w.Governed[1].Autoscaler.Rules.IgnoreProtection = protected, "always"
+		}, decision.Surge},
 		"few replicas": {func(w *World, b *Budget) { b.MinReplicas = 5 }, decision.Surge},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,11 +36,11 @@ import (
 //	                              oom=LIVED/AGO[/now] resize=STATE/D[/message] observed=A,B restart=memory
 //	                              crash=KILLS[/data]: not ready because of KILLS OOM kills in a row, after oom=; with a data volume
 //	                              selector=KEY=VALUE affinity tolerates=KEY[=VALUE]:[EFFECT]
-//	                              node=NAME priority=N local-data tied starts=D: how long it took to become ready
+//	                              node=NAME priority=N local-data tied protected starts=D: how long it took to become ready
 //	                              asks=R runs=R boosted=R: the first container's spec, what runs, and what it had
 //	                              before its boost; R is RESOURCES and limits, with commas
 //	scale NS/NAME N|unknown|none  what the workload's direct controller says of its replicas
-//	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D] [make-room=VALUE]
+//	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D] [make-room=VALUE] [ignore=rescue|always]
 //	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
@@ -277,7 +277,7 @@ func (s *script) reportOutcome(pass *Pass, d decision.Decision, answer string, w
 		pass.Gone(d)
 		return nil
 	case "limited":
-		return pass.Skipped(d, decision.RateLimited)
+		return pass.Stopped(d, decision.Reason{Code: decision.RateLimited})
 	}
 	return pass.Refused(d, decision.Refusal{Kind: refusalKinds[answer], Text: answer})
 }
@@ -533,6 +533,8 @@ func (s *script) changePod(f []string) error {
 			p.LocalData = true
 		case "tied":
 			p.Tied = true
+		case "protected":
+			p.Marks = protected
 		case "priority":
 			var n int
 			n, err = strconv.Atoi(value)
@@ -636,6 +638,8 @@ func (s *script) addAutoscaler(f []string) error {
 			a.EvictAfterOOM, err = time.ParseDuration(value)
 		case "make-room":
 			a.MakeRoom = value
+		case "ignore":
+			a.Rules.IgnoreProtection = value
 		case "age":
 			var d time.Duration
 			d, err = time.ParseDuration(value)

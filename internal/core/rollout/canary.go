@@ -162,9 +162,10 @@ func (s State) observeStart(now time.Time, pods []*cluster.Pod) State {
 	return s
 }
 
-// isResizing reports whether a pod asks for the new size, and the kubelet is going to carry that out.
+// isResizing reports whether a pod asks for the new size, and the kubelet is going to carry that out. No eviction ends the wait of a protected pod
+// for room on its node, so the other pods do not wait for it.
 func (s State) isResizing(p *cluster.Pod) bool {
-	if p.Resize == nil || p.Resize.State != cluster.ResizeDeferred && p.Resize.State != cluster.ResizeInProgress {
+	if p.Resize == nil || p.Resize.State != cluster.ResizeInProgress && (p.Resize.State != cluster.ResizeDeferred || p.IsProtected()) {
 		return false
 	}
 	return !HasSize(p, s.After) && hasSize(p, s.After, func(c *cluster.Container) cluster.Resources { return c.Requests })

@@ -15,9 +15,10 @@ import (
 
 // The annotations.
 const (
-	AnnotationTolerance = "podfit.dev/eviction-tolerance" // overrides --eviction-tolerance
-	AnnotationMinChange = "podfit.dev/min-change"         // overrides --pod-update-threshold
-	AnnotationDelay     = "podfit.dev/initial-delay"      // how long after the first recommendation no running pod is changed
+	AnnotationTolerance = "podfit.dev/eviction-tolerance"    // overrides --eviction-tolerance
+	AnnotationMinChange = "podfit.dev/min-change"            // overrides --pod-update-threshold
+	AnnotationDelay     = "podfit.dev/initial-delay"         // how long after the first recommendation no running pod is changed
+	AnnotationIgnore    = "podfit.dev/ignore-do-not-disrupt" // which changes disregard the annotations of pods that forbid to evict them
 )
 
 // settings are the annotations of an autoscaler that override a flag or set a limit.
@@ -39,6 +40,10 @@ var settings = []struct {
 		d, err := time.ParseDuration(text)
 		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: err == nil && d >= 0 && d <= 365*24*time.Hour}
 		return to.InitialDelay.Set
+	}},
+	{AnnotationIgnore, "none, rescue or always", func(text string, to *cluster.Settings) bool {
+		to.IgnoreProtection = text
+		return text == "none" || text == "rescue" || text == "always"
 	}},
 }
 

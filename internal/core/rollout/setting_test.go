@@ -35,6 +35,9 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		{AnnotationDelay, "-1h", false, cluster.Settings{}},
 		{AnnotationDelay, "8761h", false, cluster.Settings{}},
 		{AnnotationDelay, "1d", false, cluster.Settings{}},
+		{AnnotationIgnore, " rescue", true, cluster.Settings{IgnoreProtection: "rescue"}},
+		{AnnotationIgnore, "always", true, cluster.Settings{IgnoreProtection: "always"}},
+		{AnnotationIgnore, "true", false, cluster.Settings{}},
 		{"podfit.dev/unknown", "", true, cluster.Settings{}},
 	} {
 		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})

@@ -282,11 +282,13 @@ func TestHandler_settingAnnotations_newInvalidOnesAreRejected(t *testing.T) {
 		create              bool
 		want                string
 	}{
-		"created valid":          {create: true, annotations: `"podfit.dev/eviction-tolerance":"0.5"`},
-		"created invalid":        {create: true, annotations: wrong, want: rejected},
-		"added":                  {annotations: wrong, want: rejected},
-		"changed":                {annotations: wrong, before: `"podfit.dev/eviction-tolerance":"0.5"`, want: rejected},
-		"was invalid before":     {annotations: wrong + `,"a":"b"`, before: wrong},
+		"created valid":      {create: true, annotations: `"podfit.dev/eviction-tolerance":"0.5"`},
+		"created invalid":    {create: true, annotations: wrong, want: rejected},
+		"added":              {annotations: wrong, want: rejected},
+		"changed":            {annotations: wrong, before: `"podfit.dev/eviction-tolerance":"0.5"`, want: rejected},
+		"was invalid before": {annotations: wrong + `,"a":"b"`, before: wrong},
+		"word that is no choice": {create: true, annotations: `"podfit.dev/ignore-do-not-disrupt":"true"`,
+			want: `metadata.annotations[podfit.dev/ignore-do-not-disrupt]: Invalid value: "true": must be none, rescue or always`},
 		"unrelated":              {create: true, annotations: `"example.com/eviction-tolerance":"50%"`},
 		"too many to be decoded": {create: true, annotations: wrong + strings.Repeat(`,"a":"b"`, maxValues)},
 	} {

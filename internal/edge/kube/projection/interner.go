@@ -22,17 +22,17 @@ import (
 // twice. Node selectors are numbered, and no namespace can fill their list. They are kept until ForgetSelectors finds that no pod has them. The zero value is ready
 // to use and safe for several goroutines.
 type Interner struct {
-	mu            sync.Mutex
-	young, old    map[string]string
-	youngBytes    int                      // total length of the strings in young
-	places        map[string]cluster.Place // by selector, see nameOf
-	selectors     []selector               // by place, from cluster.Selected on
-	free          []cluster.Place          // unused places
-	affinities    shares                   // selectors with an affinity
-	selected      shares                   // all selectors
-	tolerances    toleranceList
-	criticalities map[cluster.Criticality]*cluster.Marks // of pods without the annotation vpaObservedContainers
-	zones         map[string]*time.Location              // time zones of change windows, by name
+	mu         sync.Mutex
+	young, old map[string]string
+	youngBytes int                      // total length of the strings in young
+	places     map[string]cluster.Place // by selector, see nameOf
+	selectors  []selector               // by place, from cluster.Selected on
+	free       []cluster.Place          // unused places
+	affinities shares                   // selectors with an affinity
+	selected   shares                   // all selectors
+	tolerances toleranceList
+	shared     map[cluster.Marks]*cluster.Marks // of pods without the annotation vpaObservedContainers
+	zones      map[string]*time.Location        // time zones of change windows, by name
 }
 
 // maxZones bounds the number of time zones that are shared: the IANA database has about 600. A zone takes 4 KB.
@@ -71,13 +71,13 @@ func (in *Interner) marks(m cluster.Marks) *cluster.Marks {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if known := in.criticalities[m.Criticality]; known != nil {
+	if known := in.shared[m]; known != nil {
 		return known
 	}
-	if in.criticalities == nil || len(in.criticalities) >= maxMarks {
-		in.criticalities = map[cluster.Criticality]*cluster.Marks{}
+	if in.shared == nil || len(in.shared) >= maxMarks {
+		in.shared = map[cluster.Marks]*cluster.Marks{}
 	}
-	in.criticalities[m.Criticality] = &m
+	in.shared[m] = &m
 	return &m
 }
 

@@ -111,11 +111,15 @@ func TestInterner_marks_areSharedAndBounded(t *testing.T) {
 	for i := range 3 * maxMarks {
 		in.marks(cluster.Marks{Criticality: cluster.Criticality{Labelled: true, Label: strconv.Itoa(i)}})
 	}
-	if n := len(in.criticalities); n > maxMarks {
+	if n := len(in.shared); n > maxMarks {
 		t.Errorf("%d marks are kept", n)
 	}
 	if *first != gold {
 		t.Errorf("the marks of a pod have changed: %+v", first)
+	}
+	protected := cluster.Marks{Criticality: gold.Criticality, Protection: "karpenter.sh/do-not-disrupt: true"}
+	if got := in.marks(protected); *got != protected {
+		t.Errorf("marks %+v, want %+v", *got, protected)
 	}
 	own := cluster.Marks{Observed: new("app"), Criticality: gold.Criticality}
 	if a, b := in.marks(own), in.marks(own); a == b {

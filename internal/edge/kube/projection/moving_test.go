@@ -52,6 +52,22 @@ func TestPod_priorityAndDeletionCost_areKept(t *testing.T) {
 	}
 }
 
+func TestPod_annotationsAgainstEviction_areKept(t *testing.T) {
+	const karpenter, clusterAutoscaler = "karpenter.sh/do-not-disrupt: ", "cluster-autoscaler.kubernetes.io/safe-to-evict: "
+	for annotations, want := range map[string]string{
+		karpenter + `"true"`:                                             karpenter + "true",
+		clusterAutoscaler + `"false"`:                                    clusterAutoscaler + "false",
+		clusterAutoscaler + `"true", ` + karpenter + `"true"`:            karpenter + "true",
+		clusterAutoscaler + `"false", ` + karpenter + `"true"`:           clusterAutoscaler + "false",
+		clusterAutoscaler + `"true", ` + karpenter + `"false", other: a`: "",
+	} {
+		p := Pod(kubetest.PodFrom(t, "metadata: {namespace: shop, name: web, annotations: {"+annotations+"}}\nspec: {containers: [{name: app}]}\n"), nil)
+		if p.IsProtected() != (want != "") || want != "" && p.Marks.Protection != want {
+			t.Errorf("%s: marks %+v", annotations, p.Marks)
+		}
+	}
+}
+
 func TestAutoscaler_annotationMakeRoom_isKeptAndBounded(t *testing.T) {
 	o := new(v1.VerticalPodAutoscaler)
 	if got := Autoscaler(o).MakeRoom; got != "" {

@@ -44,7 +44,9 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	}
 	out.LocalData, out.OwnVolume = localData(p.Spec.Volumes)
 	out.Runtimes = runtimes(p)
-	out.Marks = in.marks(cluster.Marks{Observed: observed(p, out, in), Criticality: criticalityOf(p, in)})
+	out.Marks = in.marks(cluster.Marks{
+		Observed: observed(p, out, in), Criticality: criticalityOf(p, in), Protection: protection(p.Annotations),
+	})
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
 		out.PodLevel.Requests, out.PodLevel.Limits = kube.SizeOf(r)
@@ -73,6 +75,16 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	noteDelays(p, out)
 	out.Crash = crash(p, out, in)
 	return out
+}
+
+// protection returns the annotation of a pod that forbids to evict it, with its value; "" if it has none.
+func protection(annotations map[string]string) string {
+	for _, a := range [...][2]string{{"cluster-autoscaler.kubernetes.io/safe-to-evict", "false"}, {"karpenter.sh/do-not-disrupt", "true"}} {
+		if annotations[a[0]] == a[1] {
+			return a[0] + ": " + a[1]
+		}
+	}
+	return ""
 }
 
 // criticalityOf returns what a pod says about its criticality. A label that is longer than Kubernetes allows is cut.

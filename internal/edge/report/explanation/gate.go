@@ -14,7 +14,7 @@ var gates = map[gate.Name]string{
 	gate.Mode: "update mode", gate.Recommendation: "recommendation", gate.Controller: "controller", gate.Need: "need for a change",
 	gate.State: "state of the pod and its node", gate.Interruption: "outcome of the last pass", gate.Window: "freezes and change windows",
 	gate.Surge: "surge of the workload", gate.Size: "size of a replacement", gate.Admission: "admission by the API server",
-	gate.Quota: "ResourceQuotas", gate.SiblingQuota: "quota refusal of another pod", gate.NodeSize: "size of the nodes",
+	gate.Protection: "annotations against eviction", gate.Quota: "ResourceQuotas", gate.SiblingQuota: "quota refusal of another pod", gate.NodeSize: "size of the nodes",
 	gate.Requirements: "eviction requirements", gate.Replacements: "replacements of evicted pods", gate.EvictionEffect: "effect of earlier evictions",
 	gate.ResizeEffect: "effect of earlier resizes", gate.Probe: "test eviction of another pod", gate.Frequency: "number of recent replacements",
 	gate.EvictionRefusal: "back-off after a refused eviction", gate.ResizeRefusal: "back-off after a refused resize",
