@@ -399,7 +399,8 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 
 // records returns the records of the updater. Without them, the plan is that of an updater that has just started.
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
-	states, err := readStates(ctx, clients, c.jobs.Updater.WatcherOptions().Namespace)
+	o := checkpoint.StorageOptions{Namespace: c.jobs.Updater.WatcherOptions().Namespace, Log: slog.New(slog.DiscardHandler)}
+	states, err := checkpoint.NewStates(clients, o, "explain").Load(ctx)
 	if err != nil {
 		miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
 	}
@@ -414,11 +415,6 @@ func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
 		}
 	}
 	return &ledger.State{Workload: w}
-}
-
-// readStates reads the records of the updater.
-func readStates(ctx context.Context, clients *kube.Clients, namespace string) ([]ledger.State, error) {
-	return checkpoint.NewStates(clients, checkpoint.StorageOptions{Namespace: namespace, Log: slog.New(slog.DiscardHandler)}, "explain").Load(ctx)
 }
 
 // inspect adds what only an explanation needs. What cannot be read is reported in Missing.

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/price"
 	report "podfit.dev/podfit/internal/edge/report/review"
 	"podfit.dev/podfit/internal/edge/report/terminal"
@@ -152,7 +153,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		j.noteUnused(s, "history", config.Source)
 		return j.readStored(ctx, clients, s)
 	}
-	sampler, err := j.newSampler(clients)
+	sampler, err := metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
 	if err != nil {
 		return nil, err
 	}

@@ -170,9 +170,8 @@ func (c *Config) validateChoices() error {
 			errs.AddChoice(x.flag, x.value, choices[x.flag])
 		}
 	}
-	if g := c.GroupBy; g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label=") {
-		errs = append(errs, fmt.Errorf("--group-by must be workload, namespace, pool or label=NAME, got %q", g))
-	}
+	g := c.GroupBy
+	errs.AddIf(g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label="), "--group-by must be workload, namespace, pool or label=NAME, got %q", g)
 	errs.AddIf(c.Top < 0, "--top must be at least 0, got %d; 0 means all", c.Top)
 	return errors.Join(errs...)
 }
@@ -182,9 +181,8 @@ func (c *Config) validateScope() error {
 	errs.AddIf(c.AllNamespaces && len(c.Namespaces) > 0, "--all-namespaces and --namespace cannot both be set")
 	errs = append(errs, process.CheckNamespaces("namespace", c.Namespaces)...)
 	errs = append(errs, process.CheckNamespaces("exclude-namespaces", c.Excluded)...)
-	if _, err := labels.Parse(c.Selector); err != nil {
-		errs = append(errs, fmt.Errorf("--selector must be a selector such as app=web,tier!=db, got %q", c.Selector))
-	}
+	_, err := labels.Parse(c.Selector)
+	errs.AddIf(err != nil, "--selector must be a selector such as app=web,tier!=db, got %q", c.Selector)
 	for _, name := range c.Names {
 		kind, rest, ok := strings.Cut(name, "/")
 		errs.AddIf(!ok || kind == "" || rest == "" || strings.Contains(rest, "/"), "a workload must be KIND/NAME, such as deploy/cart, got %q", name)
@@ -205,8 +203,8 @@ func (c *Config) validateParams() error {
 			errs = append(errs, fmt.Errorf("--prometheus-param cannot set %s, which podfit sets for each query", name))
 		}
 	}
-	if u, err := url.Parse(c.Prometheus); err == nil && u.RawQuery != "" {
-		errs = append(errs, fmt.Errorf("--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery))
+	if u, err := url.Parse(c.Prometheus); err == nil {
+		errs.AddIf(u.RawQuery != "", "--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery)
 	}
 	return errors.Join(errs...)
 }
@@ -221,9 +219,8 @@ func (c *Config) validateSource() error {
 	errs.AddIf(c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != ""), "--trace and --prometheus cannot both be set")
 	errs.AddIf(c.OpenCost != "" && !process.IsURL(c.OpenCost), "--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost)
 	errs = append(errs, c.PrometheusConfig.Validate())
-	if d, err := model.ParseDuration(c.History); err != nil || d <= 0 {
-		errs = append(errs, fmt.Errorf("--history must be a duration such as 12h or 14d, got %q", c.History))
-	}
+	history, err := model.ParseDuration(c.History)
+	errs.AddIf(err != nil || history <= 0, "--history must be a duration such as 12h or 14d, got %q", c.History)
 	errs.AddIf(c.For < shortest, "--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For)
 	return errors.Join(errs...)
 }

@@ -18,7 +18,6 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/trace"
 )
@@ -116,11 +115,6 @@ func (j *job) provisional(s *review.Subject) {
 			s.Kept[i] = review.Kept{Reason: review.Provisional}
 		}
 	}
-}
-
-// newSampler returns a reader of the Metrics API.
-func (j *job) newSampler(clients *kube.Clients) (sampler, error) {
-	return metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
 }
 
 // readTrace returns the subjects of a trace. A trace has no requests, so only the recommendations are known.

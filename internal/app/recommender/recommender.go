@@ -233,7 +233,7 @@ func newRecommender(c Config, d dependencies) *recommender {
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:        make([]uint64, len(usage.Rejections())),
-		writtenStatuses: newWrittenStatuses(),
+		writtenStatuses: writtenStatuses{dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{}},
 	}
 	r.usage = d.usage(r.serves)
 	r.contention = contention.NewReporter(d.world, d.observer, c.SeesAllPods())

@@ -19,10 +19,6 @@ type writtenStatuses struct {
 	released      map[cluster.Key]released        // by autoscaler
 }
 
-func newWrittenStatuses() writtenStatuses {
-	return writtenStatuses{dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{}}
-}
-
 // advised is the workload that the recommendation in the status of an autoscaler is for.
 type advised struct {
 	uid    string // of the autoscaler

@@ -108,7 +108,7 @@ func Defaults() Config {
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
-		Prometheus: prometheusDefaults(),
+		Prometheus: PrometheusConfig{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}, // as in the kubelet's cAdvisor
 	}
 }
 
@@ -201,13 +201,11 @@ func (c *Config) ValidateOwn() error {
 	errs.AddIf(c.EvictionBackoff < 0, "--eviction-backoff must be at least 0, got %v", c.EvictionBackoff)
 	errs.AddIf(c.StatefulSetPause < 0, "--statefulset-pause must be at least 0, got %v", c.StatefulSetPause)
 	errs.AddIf(c.BoostSyncs < 1, "--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs)
-	if _, ok := room.ParseAllowed(c.MakeRoom); !ok {
-		errs = append(errs, fmt.Errorf("--make-room must be off, shrink, split or move, got %q", c.MakeRoom))
-	}
+	_, ok := room.ParseAllowed(c.MakeRoom)
+	errs.AddIf(!ok, "--make-room must be off, shrink, split or move, got %q", c.MakeRoom)
 	errs.AddIf(!slices.Contains([]string{preemptionAuto, preemptionOn, preemptionOff}, c.ResizePreemption), "--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption)
-	if _, ok := surge.ParseMover(c.Mover); !ok {
-		errs = append(errs, fmt.Errorf("--mover must be evict, room or surge, got %q", c.Mover))
-	}
+	_, ok = surge.ParseMover(c.Mover)
+	errs.AddIf(!ok, "--mover must be evict, room or surge, got %q", c.Mover)
 	errs.AddIf(c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk, "--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction)
 	errs.AddIf(c.PlaceholderImage == "", "--placeholder-image must not be empty")
 	errs.AddIf(c.ProvisioningClass == "", "--provisioning-class must not be empty")
@@ -217,9 +215,8 @@ func (c *Config) ValidateOwn() error {
 		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
 	}
 	errs.AddIf(c.Rules != rulesPodfit && c.Rules != rulesUpstream, "--updater-rules must be %s or %s, got %q", rulesPodfit, rulesUpstream, c.Rules)
-	if _, known := rescueModes[c.OOMRescue]; !known {
-		errs = append(errs, fmt.Errorf("--oom-rescue must be off, evict or delete, got %q", c.OOMRescue))
-	}
+	_, ok = rescueModes[c.OOMRescue]
+	errs.AddIf(!ok, "--oom-rescue must be off, evict or delete, got %q", c.OOMRescue)
 	return errors.Join(errs...)
 }
 
@@ -238,11 +235,6 @@ type PrometheusConfig struct {
 	Token, TokenFile                         string
 	Username, Password                       string
 	NamespaceLabel, PodLabel, ContainerLabel string
-}
-
-// prometheusDefaults returns the names of the labels that the kubelet's cAdvisor uses.
-func prometheusDefaults() PrometheusConfig {
-	return PrometheusConfig{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}
 }
 
 // flags binds the configuration to flags with the names that the recommender has for its Prometheus. "podfit run" has the flags of the

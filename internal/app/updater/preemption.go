@@ -6,6 +6,7 @@ package updater
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -73,15 +74,10 @@ func (u *updater) schedulerPreempts(ctx context.Context, now time.Time, served [
 
 // mayMove reports whether the updater may move a pod to make room.
 func (u *updater) mayMove(served []*cluster.Autoscaler) bool {
-	if u.budget.MakeRoom == room.Move {
-		return true
-	}
-	for _, a := range served {
-		if own, ok := room.ParseAllowed(a.MakeRoom); ok && own == room.Move {
-			return true
-		}
-	}
-	return false
+	return u.budget.MakeRoom == room.Move || slices.ContainsFunc(served, func(a *cluster.Autoscaler) bool {
+		own, ok := room.ParseAllowed(a.MakeRoom)
+		return ok && own == room.Move
+	})
 }
 
 // reportPreemption logs that no pod is moved to make room, and that pods may be moved again.

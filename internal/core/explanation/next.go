@@ -37,8 +37,9 @@ func next(in *Input) []Step {
 		if in.Paused != "" && s.Act != decision.Leave {
 			s = Step{Act: decision.Leave, Code: UpdaterPaused, Reason: in.Paused + " Otherwise: " + s.Act.String() + ". " + s.Reason, Gates: s.Gates}
 		}
+		sameGate := func(x, y gate.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked }
 		at := slices.IndexFunc(out, func(o Step) bool {
-			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && o.Refused == s.Refused && sameGates(o.Gates, s.Gates)
+			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && o.Refused == s.Refused && slices.EqualFunc(o.Gates, s.Gates, sameGate)
 		})
 		if at < 0 {
 			out = append(out, s)
@@ -114,10 +115,6 @@ func (s *Step) Blocked() []gate.Gate {
 		return nil
 	}
 	return blocked[1:]
-}
-
-func sameGates(a, b []gate.Gate) bool {
-	return slices.EqualFunc(a, b, func(x, y gate.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked })
 }
 
 // fallback describes the eviction of a pod whose resize waits, or is tried.

@@ -72,14 +72,11 @@ func New(c Config) *Fleet {
 		f.nodes = append(f.nodes, node{n, left(n, c.Daemons, cluster.Key{})})
 	}
 	for i := range c.New {
-		n := &cluster.Node{Allocatable: unboundedWhereUnset(c.New[i].Size), Taints: c.New[i].Taints}
+		unbounded := cluster.Amounts(math.MaxInt64, math.MaxInt64)
+		n := &cluster.Node{Allocatable: c.New[i].Size.Or(unbounded), Taints: c.New[i].Taints}
 		f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{})})
 	}
 	return f
-}
-
-func unboundedWhereUnset(size cluster.Resources) cluster.Resources {
-	return size.Or(cluster.Amounts(math.MaxInt64, math.MaxInt64))
 }
 
 // left returns the allocatable amounts of a node minus the requests of its DaemonSet pods, except those of one DaemonSet.

@@ -90,7 +90,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		state(w).Deletion = &r
 	}
 	for w, r := range l.rounds {
-		if r.isStored() {
+		if r.Count > 1 { // a single round blocks nothing
 			state(w).Rounds = &r
 		}
 	}

@@ -52,9 +52,6 @@ func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, n
 	rounds[w] = r
 }
 
-// isStored reports whether the rounds are stored. A single round blocks nothing.
-func (r RoundsState) isStored() bool { return r.Count > 1 }
-
 // NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round.
 func (l *roundRecords) NextRound(p *cluster.Pod) (RoundsState, bool) {
 	r, ok := l.rounds[p.Workload()]

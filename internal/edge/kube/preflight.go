@@ -71,7 +71,8 @@ func Explained(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the API server rejects the credentials (401 Unauthorized); renew them, or choose others with --kubeconfig and --context")
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; grant this permission, choose another user with --context or --as, or select a namespace that you may read with -n NAMESPACE", plainStatus(err))
+		onOneLine := strings.Join(strings.Fields(err.Error()), " ")
+		return errors.New(onOneLine + "; grant this permission, choose another user with --context or --as, or select a namespace that you may read with -n NAMESPACE")
 	case apierrors.IsNotFound(err):
 		return errors.New("it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 	case errors.As(err, &authority):
@@ -84,11 +85,6 @@ func Explained(err error) error {
 		return fmt.Errorf("no connection (%w); check that the API server runs, and server in the kubeconfig", lastCause(err))
 	}
 	return err
-}
-
-// plainStatus returns the message of the API server on one line.
-func plainStatus(err error) error {
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
 func isTimeout(err error) bool {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"unicode"
 
 	"podfit.dev/podfit/internal/look"
@@ -82,12 +83,7 @@ type Row struct {
 
 // Titled reports whether any column has a title.
 func (t *Table) Titled() bool {
-	for _, c := range t.Columns {
-		if c.Title != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Title != "" })
 }
 
 var (

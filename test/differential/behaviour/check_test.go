@@ -382,10 +382,10 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 			continue
 		}
 		// The action would not be tried now, because a quota that podfit can read has no room, or because changes of the workload have no
-		// lasting effect, and now and then another pod is tried: users have the event about that.
+		// lasting effect, and now and then another pod is tried when enough of them are ready: users have the event about that.
 		code := c.podfit.decisions[uid].Reason.Code
 		if code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) ||
-			(code == decision.BackingOff || code == decision.BudgetSpent) && c.hasEvent(w, backOffEvent) {
+			(code == decision.BackingOff || code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent) {
 			continue
 		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {

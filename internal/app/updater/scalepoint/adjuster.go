@@ -101,12 +101,9 @@ func (g *Guard) Holds(d *decision.Decision) bool {
 	if g == nil {
 		return false
 	}
-	for _, m := range g.metrics[d.Autoscaler.Target] {
-		if (m.held || !g.planned[d.Pod.UID]) && policy.ChangesRequest(m.UtilizationTarget, d.Pod, d.With) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.metrics[d.Autoscaler.Target], func(m guardedMetric) bool {
+		return (m.held || !g.planned[d.Pod.UID]) && policy.ChangesRequest(m.UtilizationTarget, d.Pod, d.With)
+	})
 }
 
 // Prepare sets the targets of HPAs for the actions of a pass, before they are carried out. It returns the guard of the pass.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -206,10 +207,5 @@ func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say 
 		}
 		said[c.Type] = next
 	}
-	out := make([]v1.VerticalPodAutoscalerCondition, 0, len(said))
-	for _, c := range said {
-		out = append(out, c)
-	}
-	slices.SortFunc(out, func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
-	return out
+	return slices.SortedFunc(maps.Values(said), func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
 }

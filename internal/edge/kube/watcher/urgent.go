@@ -29,10 +29,6 @@ type Waits struct {
 	At          time.Time                 // when the next step of a surge or the next read of requests for capacity is due; zero if there is none
 }
 
-func newUrgent() urgent {
-	return urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}
-}
-
 // Urgent returns a channel that receives a value when pods may be changed because of a change in the cluster: a container was
 // OOM-killed and its pod is not ready, or such a pod changes; a kubelet has deferred a resize; an autoscaler has another recommendation
 // or another spec; a placeholder pod got a node; or what AwaitChanges names has happened. Several signals may be combined in one value.

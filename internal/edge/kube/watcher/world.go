@@ -88,7 +88,7 @@ type base struct {
 // NewWorld returns an empty world. It sends no request before Start.
 func NewWorld(c *kube.Clients, o Options) *World {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	w := &World{base: &base{clients: c, o: o, log: o.Log, in: new(projection.Interner), urgent: newUrgent()}}
+	w := &World{base: &base{clients: c, o: o, log: o.Log, in: new(projection.Interner), urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}}}
 	w.podSet.start(w.base)
 	w.autoscalerSet.start(w.base)
 	w.profileSet.start(w.base)

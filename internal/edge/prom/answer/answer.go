@@ -115,7 +115,7 @@ func Decode(body io.Reader, limit int64, each func(*Series) error) (Answer, erro
 	switch {
 	case bounded.exceeded:
 		err = ErrTooLarge
-	case err == nil && !d.isScalar():
+	case err == nil && d.ResultType != "scalar" && d.ResultType != "string":
 		err = d.noSeries
 	}
 	return d.Answer, err
@@ -151,9 +151,6 @@ type decoding struct {
 
 	noSeries error // the result has an element that is no series, as the one of a scalar, whose type may follow
 }
-
-// isScalar reports whether the result is a single value.
-func (d *decoding) isScalar() bool { return d.ResultType == "scalar" || d.ResultType == "string" }
 
 func (d *decoding) decode() error {
 	return d.object(func(key string) error {
