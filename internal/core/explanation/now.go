@@ -193,12 +193,17 @@ func kills(in *Input) []string {
 		}
 		out = append(out, text+".")
 	}
+	return append(out, storedKills(in, func(container string) bool { return found[container] != nil })...)
+}
+
+// storedKills describes the OOM kills of each container in the stored usage, except of the containers of which a pod shows them.
+func storedKills(in *Input, shown func(container string) bool) (out []string) {
 	if in.Sizing == nil || in.Lack != "" {
-		return out
+		return nil
 	}
 	for _, h := range in.Sizing.Histories {
 		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
-		if in.shows(h.Container()) && found[h.Container()] == nil && e.Kills > 0 {
+		if in.shows(h.Container()) && !shown(h.Container()) && e.Kills > 0 {
 			stored := review.Finding{Kind: review.Killed, Count: e.Kills, Since: e.KilledFrom}
 			out = append(out, h.Container()+" was "+stored.Text(in.Now)+": a high risk, but no pod that runs now was.")
 		}
