@@ -228,7 +228,7 @@ func checkSuggested(t *testing.T, kept, kubeconfig string) {
 		}
 		for _, row := range rows[m[2]] {
 			if m[2] == "recommend" {
-				row = `(?m)^shop/` + row + ` .*, young [1-9]\S* .*, young [1-9]\S* .*from \d+ (s|min) of usage$`
+				row = `(?m)^shop/` + row + ` .*, young [1-9]\S* .*, young [1-9]\S* .*(from \d+ (s|min) of usage|not enough usage: .* are needed)$`
 			}
 			if !regexp.MustCompile(row).Match(out) {
 				t.Errorf("%s: error %v, no %s in\n%s", m[1], err, row, out)
