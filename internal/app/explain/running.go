@@ -135,7 +135,7 @@ func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.I
 	case err != nil:
 		miss(&in.Gaps, "the status lease", err, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
 	case !fresh:
-		in.Paused = fmt.Sprintf("The updater changes no pods, because the admission controller has not renewed its status lease %s/%s for %v.", namespace, name, timeout)
+		in.Paused = fmt.Sprintf("The updater changes no pods, because the status lease %s/%s of the admission controller is missing or older than %v.", namespace, name, timeout)
 	}
 }
 

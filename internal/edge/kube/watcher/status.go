@@ -207,5 +207,7 @@ func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say 
 		}
 		said[c.Type] = next
 	}
-	return slices.SortedFunc(maps.Values(said), func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
+	out := slices.AppendSeq([]v1.VerticalPodAutoscalerCondition{}, maps.Values(said)) // a list, also if it is empty
+	slices.SortFunc(out, func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
+	return out
 }
