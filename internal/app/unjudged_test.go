@@ -49,6 +49,13 @@ func TestUnjudged_youngOrUnreadUsage_recommendExplainAndPageSayTheSame(t *testin
 					t.Errorf("podfit recommend: %s: %v, want %v:\n%s", young, tt.forbidden != "", tt.forbidden == "", out)
 				}
 			}
+			const leftOut = "Numbers from less than 6 hours of usage are not in the manifests (--include-young)."
+			for _, form := range []string{"kustomize", "json"} {
+				_, stderr, _ := call(t, "podfit", "recommend", "--kubeconfig="+s.kubeconfig(), "--source=cluster", "-n", "shop", "-o", form)
+				if want := form == "kustomize" && tt.forbidden == ""; strings.Contains(stderr, leftOut) != want {
+					t.Errorf("podfit recommend -o %s: says that young numbers are left out: %t, want %t:\n%s", form, !want, want, stderr)
+				}
+			}
 			root := servePage(t, s.api.URL())
 			page := ""
 			kubetest.Eventually(t, "the page says why the workload is not judged", func() bool {
