@@ -360,13 +360,11 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
 }
 
-// manifests are the formats that people commit or apply.
-var manifests = []string{"patch", "kustomize", "helm-values", "vpa"}
-
 // report writes the report and returns an error for the exit code.
 func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
 	r, o := j.review(s, config, subjects)
-	if young := slices.ContainsFunc(r.Rows, func(r review.Row) bool { return !r.Young.Has.Empty() }); young && !r.IncludeYoung && slices.Contains(manifests, j.config.Output) {
+	young := slices.ContainsFunc(r.Rows, func(r review.Row) bool { return !r.Young.Has.Empty() })
+	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.config.Output) {
 		fmt.Fprintln(j.streams.Err, "Numbers from less than 6 hours of usage are not in the manifests (--include-young).")
 	}
 	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {

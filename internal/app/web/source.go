@@ -191,7 +191,7 @@ func (r *reading[T]) peek() (value T, ok bool, at time.Time) {
 func (r *attempts) usable(f freshness) bool { return !r.read.IsZero() && time.Since(r.read) < f.stale }
 
 // refresh starts to make a new value if the last one is too old, and waits for it if the last one is much older or may not be shown. read
-// returns what stores the value.
+// returns the function that stores the new value.
 func (r *attempts) refresh(ctx context.Context, f freshness, read func(context.Context) (func(), error)) {
 	r.mu.Lock()
 	if r.running == nil && time.Since(r.at) >= max(f.age, time.Duration(f.rest)*r.took) {

@@ -193,19 +193,23 @@ func kills(in *Input) []string {
 		}
 		out = append(out, text+".")
 	}
-	return append(out, storedKills(in, func(container string) bool { return found[container] != nil })...)
+	return append(out, storedKills(in)...)
 }
 
-// storedKills describes the OOM kills of each container in the stored usage, except of the containers of which a pod shows them.
-func storedKills(in *Input, shown func(container string) bool) (out []string) {
+// storedKills describes the OOM kills of each container in the stored usage, if no pod shows one. A pod shows only how it ended last.
+func storedKills(in *Input) (out []string) {
 	if in.Sizing == nil || in.Lack != "" {
 		return nil
 	}
 	for _, h := range in.Sizing.Histories {
 		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
-		if in.shows(h.Container()) && !shown(h.Container()) && e.Kills > 0 {
-			stored := review.Finding{Kind: review.Killed, Count: e.Kills, Since: e.KilledFrom}
-			out = append(out, h.Container()+" was "+stored.Text(in.Now)+": a high risk, but no pod that runs now was.")
+		shown := slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool {
+			c := p.Container(h.Container())
+			return c != nil && c.Exit != nil && c.Exit.OOM
+		})
+		if in.shows(h.Container()) && !shown && e.Kills > 0 {
+			killed := review.Finding{Kind: review.Killed, Count: e.Kills, Since: e.KilledFrom}
+			out = append(out, h.Container()+" was "+killed.Text(in.Now)+": a high risk, but no running pod shows it.")
 		}
 	}
 	return out

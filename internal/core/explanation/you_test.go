@@ -102,12 +102,16 @@ func TestExplain_history_hasItsAgeAndTheLengthThatIsKept(t *testing.T) {
 func TestNow_killedPodIsGone_killIsNamed(t *testing.T) {
 	in := quietInput("cart-0")
 	in.Sizing = samplesOf(in.Autoscaler, noon.Add(-3*dayLength), time.Hour, noon.Add(-2*time.Hour))
-	const want = "app was killed for memory at least 1× since 10:00 UTC: a high risk, but no pod that runs now was."
+	const want = "app was killed for memory at least 1× since 10:00 UTC: a high risk, but no running pod shows it."
 	if got := Explain(in).Now; !slices.Contains(got, want) {
 		t.Errorf("no %q in %q", want, got)
 	}
+	in.Pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: noon.Add(-2 * dayLength)}
+	if got := strings.Join(Explain(in).Now, " "); strings.Contains(got, "no running pod") {
+		t.Errorf("with an older kill of a pod that runs: %q", got)
+	}
 	in.Pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: minutesAgo(5)}
-	if got := strings.Join(Explain(in).Now, " "); strings.Contains(got, "no pod that runs now was") || !strings.Contains(got, "app was OOM-killed at least once in 1 pod") {
+	if got := strings.Join(Explain(in).Now, " "); strings.Contains(got, "no running pod") || !strings.Contains(got, "app was OOM-killed at least once in 1 pod") {
 		t.Errorf("with a kill of a pod that runs: %q", got)
 	}
 }

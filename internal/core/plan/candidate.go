@@ -281,7 +281,7 @@ func (t *candidate) interrupted() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
-// protected blocks what ends a pod whose annotation forbids that. A pod without a node has nothing to lose.
+// protected returns the reason not to end a pod whose annotation forbids it. A pod without a node does not run, so it may be ended.
 func (t *candidate) protected() (decision.Reason, bool) {
 	p := t.d.Pod
 	ignore := t.d.Autoscaler.Rules.IgnoreProtection

@@ -51,7 +51,7 @@ func TestCanary_resizeOfProtectedPodWaits_anotherPodIsTheCanary(t *testing.T) {
 	}
 }
 
-// A surge is refused to a protected pod as an eviction is, so its siblings get it.
+// A protected pod is not replaced by a surge. Another pod of its workload is.
 func TestPlan_protectedPodIsToBeSurged_siblingIsSurged(t *testing.T) {
 	w, a := shrinking(3)
 	a.Mode, a.MinReplicas = cluster.Recreate, 1

@@ -71,8 +71,7 @@ func Explained(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the API server rejects the credentials (401 Unauthorized); renew them, or choose others with --kubeconfig and --context")
 	case apierrors.IsForbidden(err):
-		onOneLine := strings.Join(strings.Fields(err.Error()), " ")
-		return errors.New(onOneLine + "; grant this permission, choose another user with --context or --as, or select a namespace that you may read with -n NAMESPACE")
+		return errors.New(strings.Join(strings.Fields(err.Error()), " ") + "; grant this permission, choose another user with --context or --as, or select a namespace that you may read with -n NAMESPACE")
 	case apierrors.IsNotFound(err):
 		return errors.New("it has no kind VerticalPodAutoscaler; install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 	case errors.As(err, &authority):
