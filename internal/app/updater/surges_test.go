@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/surges"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -142,6 +143,10 @@ func (y *surgeCluster) Annotate(_ context.Context, p *cluster.Pod, set map[strin
 		y.replace(p, func(q *cluster.Pod) { q.DeletionCost = int32(cost) })
 		return nil
 	})
+}
+
+func (y *surgeCluster) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	return y.write(func() error { return y.fakeCluster.Resize(ctx, p, with) })
 }
 
 func (y *surgeCluster) Evict(_ context.Context, p *cluster.Pod) error {
