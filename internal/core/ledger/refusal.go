@@ -80,6 +80,9 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	case r.Kind == decision.NotReached: // the time without a connection is not a time of failures
 		next.Transient = before.Transient
 	}
+	if d.Do == decision.Resize && before.IsLasting() && next.Attempts > 1 { // a transient failure does not show that the resize would be accepted now
+		next.Transient = max(next.Transient, lastingAfter)
+	}
 	if r.Kind != decision.DeniedByBudget { // only a disruption budget is checked for a pod that exists
 		next.Lost = before.Lost
 	}
@@ -173,7 +176,7 @@ func (l *refusalRecords) LastFailureAt(p *cluster.Pod) time.Time {
 
 // IsLasting reports whether a failed resize counts as permanently refused, so that the pod is evicted if the mode allows it. A
 // refusal by a quota does not, because the quota would refuse the replacement too. Neither does a later failure of a resize of at
-// least the size that a quota refused, within HistoryTTL.
+// least the size that a quota refused, within HistoryTTL. A resize without an answer may have been done, which the watch shows within WatchDelay.
 func (r FailedAttempt) IsLasting() bool {
 	if r.IsOverQuota(r.At, r.With) {
 		return false
@@ -184,7 +187,8 @@ func (r FailedAttempt) IsLasting() bool {
 	case decision.WebhookFailed:
 		return r.Transient >= webhookIsDown || r.At.Sub(r.Failing) >= webhookDown
 	case decision.ServerBusy, decision.OutcomeIsUnknown:
-		return r.Transient >= lastingAfter || r.At.Sub(r.Failing) >= lastingFor
+		lasts := r.Transient >= lastingAfter || r.At.Sub(r.Failing) >= lastingFor
+		return lasts && (r.LostSince.IsZero() || r.At.Sub(r.LostSince) >= attempt.WatchDelay)
 	case decision.DeniedByBudget, decision.DeniedByQuota, decision.NotReached, decision.NotReadyInTime:
 	}
 	return false
@@ -195,9 +199,14 @@ func (r FailedAttempt) IsOverQuota(now time.Time, with []policy.Fitted) bool {
 	return r.OverQuota != nil && now.Sub(r.OverQuotaAt) < attempt.HistoryTTL && !change.AsksSmaller(with, r.OverQuota, 0)
 }
 
-// Until returns when the next attempt may be made.
+// Until returns when the next attempt may be made. If the first one without an answer follows a lasting refusal, it is the time by which the
+// watch shows whether it was done: only then, the pod may be evicted instead.
 func (r FailedAttempt) Until(b attempt.Delays) time.Time {
-	return r.At.Add(max(attempt.Doubled(b.RefusalBase, b.RefusalMax, r.Attempts), r.RetryAfter))
+	delay := attempt.Doubled(b.RefusalBase, b.RefusalMax, r.Attempts)
+	if r.Transient >= lastingAfter && r.LostSince.Equal(r.At) {
+		delay = min(delay, attempt.WatchDelay)
+	}
+	return r.At.Add(max(delay, r.RetryAfter))
 }
 
 // Reason returns the refusal as the reason to leave a pod.

@@ -41,6 +41,11 @@ func TestIsLasting_resizeKeepsFailing_countsAsRefusedAfterItsMaximumTime(t *test
 		"webhook fails for three minutes":           {[]attempt{{0, decision.WebhookFailed}, {3, decision.WebhookFailed}}, true},
 		"another refusal between":                   {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.DeniedByQuota}, {20, decision.OutcomeIsUnknown}}, false},
 		"API server not reached between":            {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.OutcomeIsUnknown}}, false},
+		"denied, then no answer":                    {[]attempt{{0, decision.Denied}, {16, decision.OutcomeIsUnknown}, {20, decision.OutcomeIsUnknown}}, false},
+		"denied, then no answer for 5 minutes":      {[]attempt{{0, decision.Denied}, {16, decision.OutcomeIsUnknown}, {21, decision.OutcomeIsUnknown}}, true},
+		"denied, then busy":                         {[]attempt{{0, decision.Denied}, {16, decision.ServerBusy}}, true},
+		"denied, then not reached, then busy":       {[]attempt{{0, decision.Denied}, {8, decision.NotReached}, {16, decision.ServerBusy}}, true},
+		"denied by a quota, then busy":              {[]attempt{{0, decision.DeniedByQuota}, {16, decision.ServerBusy}}, false},
 		"15 minutes after the API server was there": {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.ServerBusy}, {75, decision.ServerBusy}}, true},
 	}
 	for name, tt := range tests {
@@ -54,6 +59,19 @@ func TestIsLasting_resizeKeepsFailing_countsAsRefusedAfterItsMaximumTime(t *test
 				t.Errorf("lasting: %t, want %t", r.IsLasting(), tt.want)
 			}
 		})
+	}
+}
+
+// A resize that was denied for long and has no answer now may have been done. The next attempt is made when the watch shows that, and not after
+// the back-off of the denied ones.
+func TestLedger_deniedResizeHasNoResponse_isTriedAgainWhenTheWatchShowsIt(t *testing.T) {
+	l, d := New(), Attempt{Pod: podsOf(1)[0], Autoscaler: vpa, Do: decision.Resize}
+	for i, kind := range []decision.RefusalKind{decision.Denied, decision.Denied, decision.Denied, decision.Denied, decision.OutcomeIsUnknown} {
+		l.Refused(noon.Add(time.Duration(i)*20*time.Minute), d, decision.Refusal{Kind: kind}, 1)
+	}
+	last, _ := l.LastFailure(d.Pod, decision.Resize)
+	if next := last.Until(delays); !next.Equal(last.At.Add(attempt.WatchDelay)) || last.IsLasting() {
+		t.Errorf("the next attempt is at %s, want %s after %s; lasting: %t", next, attempt.WatchDelay, last.At, last.IsLasting())
 	}
 }
 

@@ -95,6 +95,10 @@ var known = map[string]*world{
 	"the server is overloaded for resizes of the primary":        day(shrink("InPlaceOrRecreate", 2).with(refuses("resize", busy429, true))),
 	"resizes have no response":                                   day(shrink("InPlaceOrRecreate", 4).with(refuses("resize", noReply, false))),
 
+	// A resize that was denied for long and has no response now may have been done, but the pod must not wait until the end of a long back-off.
+	"resizes are denied, and later have no response":            deniedUntil(27, noReply),
+	"resizes are denied, and later done, and the reply is lost": deniedUntil(27, lostReply),
+
 	// A pod whose resizes have no response waits for the other pods, whose evictions take more than an hour.
 	"resizes of the primary have no response, and the other pods start slowly": {Minutes: 120, Min: 2, Workloads: []workload{
 		grow("InPlaceOrRecreate", 6).with(refuses("resize", noReply, true)).with(refuses("resize", denied400, false)).with(func(w *workload) {
@@ -270,6 +274,14 @@ var hungry = func() *world {
 	w.Unsized = &window{}
 	return w
 }()
+
+// deniedUntil returns a world of two hours in which resizes are denied, and later have another fault.
+func deniedUntil(minute int, then string) *world {
+	return defaults(grow("InPlaceOrRecreate", 3).with(func(w *workload) {
+		w.Unsized = &window{To: minute}
+		w.Faults = []fault{{Verb: "resize", What: denied403, When: window{To: minute}}, {Verb: "resize", What: then, When: window{From: minute}}}
+	}))
+}
 
 // defaults returns a world of two hours in which all flags of podfit have their defaults.
 func defaults(ws ...workload) *world {
