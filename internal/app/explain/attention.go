@@ -28,8 +28,9 @@ const maxListed = 6
 
 // needs is what needs attention.
 type needs struct {
-	Workloads int             `json:"workloads"` // all that were read
-	Attention []need          `json:"attention"` // most severe first
+	Workloads int             `json:"workloads"`        // all that were read
+	Attention []need          `json:"attention"`        // most severe first
+	Frozen    int             `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
 	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
 	Missing   []string        `json:"missing,omitempty"`
 	namespace string          // "": all
@@ -63,7 +64,7 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	o, missing := c.judge(ctx, clients, world)
-	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
+	l := needs{Workloads: len(o.Rows), Frozen: o.Frozen(), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
 	l.Unjudged, _ = o.Lacks()
 	for _, row := range o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows {
 		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, toExplain(row.Workload)})
@@ -92,6 +93,9 @@ func (l *needs) write(out io.Writer) error {
 			in = " -n " + l.namespace
 		}
 		p.Line(fmt.Sprintf("%d more: podfit explain -o json%s", more, in))
+	}
+	if l.Frozen > 0 {
+		p.Line("Frozen: pods of " + wording.Count(l.Frozen, "workload") + " need a change that a person has stopped")
 	}
 	for _, u := range l.Unjudged {
 		p.Line("Not judged: " + wording.Count(u.Workloads, "workload") + " (" + terminal.Plain(u.Why) + ")")

@@ -38,6 +38,16 @@ func TestToExplain_kindOfAnotherGroup_isFound(t *testing.T) {
 }
 
 // The command that lists all workloads lists those of the same namespace.
+func TestNeeds_podsWaitForTheEndOfAFreeze_areCounted(t *testing.T) {
+	for n, want := range map[int]string{0: "", 2: "Frozen: pods of 2 workloads need a change that a person has stopped\n"} {
+		l := needs{Frozen: n}
+		var got strings.Builder
+		if err := l.write(&got); err != nil || got.String() != "Workloads that need attention: 0 of 0\n"+want {
+			t.Errorf("%d: error %v, text %q", n, err, got.String())
+		}
+	}
+}
+
 func TestNeeds_moreThanFit_commandHasTheNamespace(t *testing.T) {
 	for namespace, want := range map[string]string{"": "1 more: podfit explain -o json\n", "shop": "1 more: podfit explain -o json -n shop\n"} {
 		l := needs{Attention: make([]need, maxListed+1), namespace: namespace}

@@ -118,6 +118,9 @@ type Autoscaler struct {
 	// Warned is true if the status has a condition about annotations or a reverted recommendation, which the updater sets.
 	Warned bool
 
+	// Frozen is true if the updater reports that pods wait because a person has stopped all changes.
+	Frozen bool
+
 	// FetchingHistory is true while a condition in the status reports that the history is still being read. No checkpoint of its
 	// workload is written in the meantime.
 	FetchingHistory bool

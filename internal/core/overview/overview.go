@@ -75,6 +75,7 @@ type Row struct {
 	Workload   cluster.Workload
 	VPA        string // name of the governing VPA; "" if there is none
 	Mode       string // update mode; "" without a VPA
+	Frozen     bool   // pods wait for the end of a freeze
 	Profile    string // name of the recommender or profile; "" without a VPA
 	Pods       int
 	Sized      int // pods whose requests are within the bounds of the recommendation; of no meaning if Unjudged is set

@@ -73,6 +73,17 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 	return lacks, workloads
 }
 
+// Frozen returns the number of workloads whose pods wait for the end of a freeze.
+func (o *Overview) Frozen() int {
+	n := 0
+	for i := range o.Rows {
+		if o.Rows[i].Frozen {
+			n++
+		}
+	}
+	return n
+}
+
 func have(pods int) string {
 	if pods == 1 {
 		return "1 pod has"

@@ -26,6 +26,7 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 	}
 	row.VPA = a.Name
 	row.Mode = a.Mode.String()
+	row.Frozen = a.Frozen
 	row.Profile = a.Recommender
 	row.Profile = cmp.Or(row.Profile, "default")
 	for i := range a.Advice {

@@ -184,6 +184,25 @@ func TestPages_activity_hasChangeAndReason(t *testing.T) {
 	}
 }
 
+// A freeze of a namespace or of a VPA is on the overview and in the list, not only on the page of each workload.
+func TestPages_podsWaitForTheEndOfAFreeze_saySo(t *testing.T) {
+	s := webtest.Small()
+	for _, path := range []string{"/", "/workloads", "/workloads/shop/Deployment/cart"} {
+		if text := body(t, get(handler(s), "GET", path)); strings.Contains(text, "rozen") {
+			t.Errorf("%s speaks of a freeze", path)
+		}
+	}
+	for i := range s.State(t.Context()).Overview.Rows {
+		row := &s.State(t.Context()).Overview.Rows[i]
+		row.Frozen = row.Workload.Name == "cart"
+	}
+	contains(t, "overview", body(t, get(handler(s), "GET", "/")), "<b>Frozen:</b> pods of 1 workload need a change, and a person has stopped all changes.")
+	contains(t, "overview", body(t, get(handler(s), "GET", "/?format=json")), `"workloadsFrozen": 1`)
+	for _, path := range []string{"/workloads", "/workloads/shop/Deployment/cart"} {
+		contains(t, path, body(t, get(handler(s), "GET", path)), ", <b>frozen</b>")
+	}
+}
+
 var (
 	jargon   = regexp.MustCompile(`(?i)within the bounds|days above the memory|OOM-killed by these peaks`)
 	numeric  = regexp.MustCompile(`<td class="n[^"]*">(.*?)</td>`)

@@ -33,6 +33,7 @@ type workloadView struct {
 	Group       string          `json:"group,omitempty"`
 	VPA         string          `json:"vpa,omitempty"`
 	Mode        string          `json:"updateMode,omitempty"`
+	Frozen      bool            `json:"frozen,omitempty"` // pods wait for the end of a freeze
 	Profile     string          `json:"profile,omitempty"`
 	Pods        int             `json:"pods"`
 	Sized       *int            `json:"podsWithinBounds,omitempty"` // absent if it is not known
@@ -81,7 +82,7 @@ func (c containerView) Left(resource string) string {
 func (s *State) viewOf(r *overview.Row) workloadView {
 	w := &r.Workload
 	v := workloadView{
-		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Profile: r.Profile,
+		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Frozen: r.Frozen, Profile: r.Profile,
 		Pods: r.Pods, Unjudged: r.Unjudged, Risk: r.Risk.String(), Why: r.Why,
 		Requested: amounts{r.Totals.Requested}, Used: amounts{r.Totals.Used}, Recommended: amounts{r.Totals.Recommended}, Freed: amounts{r.Freed},
 		Containers: make([]containerView, 0, len(r.Containers)),

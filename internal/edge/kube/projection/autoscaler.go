@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -68,6 +69,8 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			}
 		case v1alpha1.ConditionAnnotationInvalid, v1alpha1.ConditionReverted:
 			a.Warned = true
+		case v1alpha1.ConditionUpdating:
+			a.Frozen = c.Reason == decision.Frozen.String()
 		case v1.RecommendationProvided:
 			if c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
 				a.AdvisedSince = kube.Utc(c.LastTransitionTime)

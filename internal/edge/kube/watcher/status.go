@@ -124,6 +124,7 @@ func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *au
 	a.ProfileProblem = parsed.ProfileProblem
 	a.Remarked = parsed.Remarked
 	a.Warned = parsed.Warned
+	a.Frozen = parsed.Frozen
 	a.FetchingHistory = parsed.FetchingHistory
 	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
 	next := *e
