@@ -41,7 +41,7 @@ func Name(res cluster.Resource) string {
 func Amount(res cluster.Resource, v int64) string {
 	switch {
 	case res == cluster.Memory && v >= mi && v < 10*gi && v%gi != 0:
-		return fmt.Sprintf("%.0fMi", float64(v)/mi)
+		return fmt.Sprintf("%dMi", (v+mi-1)/mi) // as Cell and Spaced do
 	case res == cluster.Memory && v >= 10*gi && v%gi != 0:
 		return fmt.Sprintf("%.1fGi", float64(v)/gi)
 	}
@@ -70,7 +70,7 @@ func Figure(res cluster.Resource, v float64) string {
 	case v == gi || v == 2*gi || v == 4*gi || v == 8*gi:
 		return Trimmed(v/gi, 0) + "Gi"
 	case v >= 100*mi:
-		return Trimmed(v/mi, 0) + "Mi"
+		return Trimmed(math.Ceil(v/mi), 0) + "Mi"
 	case v >= mi:
 		return Trimmed(v/mi, 1) + "Mi"
 	case v >= 1<<10:
