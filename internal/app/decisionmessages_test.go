@@ -188,7 +188,7 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.Drifted, Example: decision.Reason{Resource: cluster.CPU, Container: "app", From: 500, To: 400, Have: 20, For: 13 * time.Hour},
 		Meaning: "The requests are within the bounds, but the pod is older than `--in-recommendation-bounds-eviction-lifetime-threshold` (12 hours by default), and its requests differ from " +
-			"the target by at least `--pod-update-threshold` (10 % by default).",
+			"the target by at least `--pod-update-threshold` (10 % by default). The difference is that of CPU plus that of memory, so it can be above 100 %.",
 		Remedy: "No action is required. To make such updates rarer, raise one of the two flags of the updater.",
 	},
 	{
@@ -249,7 +249,7 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.SmallChange, Example: decision.Reason{Have: 4, Want: 10},
 		Others:  []decision.Reason{{Have: 12, Want: 15, Text: "podfit.dev/min-change"}},
-		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA or its namespace.",
+		Meaning: "The requests are within the bounds, and differ from the target by less than `--pod-update-threshold`, or less than the annotation `podfit.dev/min-change` of the VPA or its namespace. The difference is that of CPU plus that of memory.",
 		Remedy:  "No action is required. To update pods for smaller differences, lower `--pod-update-threshold` of the updater or the annotation.",
 	},
 	{
