@@ -70,18 +70,19 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	if !d.Part && (r.Kind.DependsOnSize() || before.Kind.DependsOnSize()) && change.AsksSmaller(d.With, before.With, noticeablyLess) {
 		next.Attempts = 1 // the earlier attempts had other requests
 	}
+	transient := before.Transient
+	if d.Do == decision.Resize && before.IsLasting() && next.Attempts > 1 { // a transient failure does not show that it would be accepted now
+		transient = max(transient, lastingAfter)
+	}
 	switch {
 	case r.Kind.IsTransient():
-		next.Transient = before.Transient + 1
+		next.Transient = transient + 1
 		next.Failing = before.Failing
 		if next.Failing.IsZero() {
 			next.Failing = now
 		}
 	case r.Kind == decision.NotReached: // the time without a connection is not a time of failures
-		next.Transient = before.Transient
-	}
-	if d.Do == decision.Resize && before.IsLasting() && next.Attempts > 1 { // a transient failure does not show that the resize would be accepted now
-		next.Transient = max(next.Transient, lastingAfter)
+		next.Transient = transient
 	}
 	if r.Kind != decision.DeniedByBudget { // only a disruption budget is checked for a pod that exists
 		next.Lost = before.Lost

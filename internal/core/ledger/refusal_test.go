@@ -46,6 +46,7 @@ func TestIsLasting_resizeKeepsFailing_countsAsRefusedAfterItsMaximumTime(t *test
 		"denied, then busy":                         {[]attempt{{0, decision.Denied}, {16, decision.ServerBusy}}, true},
 		"denied, then not reached, then busy":       {[]attempt{{0, decision.Denied}, {8, decision.NotReached}, {16, decision.ServerBusy}}, true},
 		"denied by a quota, then busy":              {[]attempt{{0, decision.DeniedByQuota}, {16, decision.ServerBusy}}, false},
+		"denied, then by a quota, then no answer":   {[]attempt{{0, decision.Denied}, {8, decision.DeniedByQuota}, {16, decision.OutcomeIsUnknown}, {22, decision.OutcomeIsUnknown}}, false},
 		"15 minutes after the API server was there": {[]attempt{{0, decision.OutcomeIsUnknown}, {5, decision.NotReached}, {60, decision.ServerBusy}, {75, decision.ServerBusy}}, true},
 	}
 	for name, tt := range tests {
