@@ -246,13 +246,9 @@ func (s *sizes) total() pair {
 	return total
 }
 
-func (s *sizes) requests() (total value, running int64) {
-	return s.aggregate(fittedRequest)
-}
+func (s *sizes) requests() (total value, running int64) { return s.aggregate(fittedRequest) }
 
-func (s *sizes) limits() (total value, running int64) {
-	return s.aggregate(fittedLimit)
-}
+func (s *sizes) limits() (total value, running int64) { return s.aggregate(fittedLimit) }
 
 // A part is a part of a size that can be added up.
 type part uint8

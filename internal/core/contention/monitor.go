@@ -4,6 +4,7 @@
 package contention
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -295,10 +296,7 @@ func (m *Monitor) judge(e *Excess, pods []*cluster.Pod, now time.Time) {
 
 // startOf returns when a container started, or the time before that is known: the end of its last termination, or the start of its pod.
 func startOf(p *cluster.Pod, c *cluster.Container) time.Time {
-	started := p.Started
-	if started.IsZero() {
-		started = p.Created
-	}
+	started := cmp.Or(p.Started, p.Created)
 	if c != nil && c.Exit != nil && c.Exit.Finished.After(started) {
 		return c.Exit.Finished
 	}

@@ -98,9 +98,7 @@ func Parse(text string) (float64, bool) {
 	return v, err == nil && v >= Min && v <= Max
 }
 
-func digits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
-}
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // Of returns the highest criticality of the pods, each of which has that of its label, else that of its PriorityClass, else that of
 // the profile. Of equal ones the strongest origin counts, and the first PriorityClass.

@@ -41,9 +41,7 @@ func (k RefusalKind) KeepsBudget() bool {
 }
 
 // DependsOnSize reports whether a smaller size may be allowed.
-func (k RefusalKind) DependsOnSize() bool {
-	return k == DeniedByNode || k == DeniedByQuota
-}
+func (k RefusalKind) DependsOnSize() bool { return k == DeniedByNode || k == DeniedByQuota }
 
 // IsTransient reports whether the next attempt may succeed without a change in the cluster.
 func (k RefusalKind) IsTransient() bool {
@@ -52,9 +50,7 @@ func (k RefusalKind) IsTransient() bool {
 
 // LeavesReplacementOpen reports whether it is unknown after the refusal of a resize if a replacement would be refused too. In that
 // case one pod is evicted, and the next one when that pod has been replaced.
-func (k RefusalKind) LeavesReplacementOpen() bool {
-	return k != DeniedByNode && k != Unsupported
-}
+func (k RefusalKind) LeavesReplacementOpen() bool { return k != DeniedByNode && k != Unsupported }
 
 // AllowsEviction reports whether the pod may be evicted after a surge has failed.
 func (k RefusalKind) AllowsEviction() bool {

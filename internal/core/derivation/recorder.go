@@ -135,9 +135,7 @@ func (r *Recorder) Amount(v float64) float64 { return v * r.unit }
 func (r *Recorder) Value(name StepName, v float64) float64 { return r.linear(name, Value, 0, v, v) }
 
 // Add adds to an amount.
-func (r *Recorder) Add(name StepName, v, by float64) float64 {
-	return r.linear(name, Add, v, by, v+by)
-}
+func (r *Recorder) Add(name StepName, v, by float64) float64 { return r.linear(name, Add, v, by, v+by) }
 
 // Multiply multiplies an amount.
 func (r *Recorder) Multiply(name StepName, v, factor float64) float64 {

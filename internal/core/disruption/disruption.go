@@ -216,10 +216,7 @@ func (c *Counter) Health(p *cluster.Pod) Health {
 			return Down
 		}
 	}
-	since := p.ReadySince
-	if since.IsZero() {
-		since = p.Started
-	}
+	since := cmp.Or(p.ReadySince, p.Started)
 	if !since.IsZero() && c.Now.Sub(since) >= c.Limits.StuckFor {
 		return Stuck
 	}

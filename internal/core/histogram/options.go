@@ -97,9 +97,7 @@ func (o *Options) Bucket(v float64) int {
 }
 
 // logarithm is the definition of Bucket, for x' = x·step/first + 1.
-func (o *Options) logarithm(x float64) int {
-	return min(int(math.Log(x)/o.logRatio), len(o.starts)-1)
-}
+func (o *Options) logarithm(x float64) int { return min(int(math.Log(x)/o.logRatio), len(o.starts)-1) }
 
 // Start returns where a bucket begins.
 func (o *Options) Start(bucket int) float64 { return o.starts[bucket] }

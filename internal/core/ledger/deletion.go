@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -25,10 +26,7 @@ func (l *deletionRecords) LastDeletion(w cluster.Workload) (DeletionState, bool)
 
 // recordRescue records that a pod was deleted, or may have been.
 func (l *deletionRecords) recordRescue(now time.Time, d Attempt) {
-	next := DeletionState{At: now, Newest: d.Newest, UID: d.Pod.UID, Memory: d.Memory}
-	if next.Newest.IsZero() {
-		next.Newest = d.Pod.Created
-	}
+	next := DeletionState{At: now, Newest: cmp.Or(d.Newest, d.Pod.Created), UID: d.Pod.UID, Memory: d.Memory}
 	if d.Repeated {
 		next.Again = l.rescues[d.Pod.Workload()].Again + 1
 	}

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"podfit.dev/podfit/internal/core/attempt"
@@ -77,10 +78,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	switch {
 	case r.Kind.IsTransient():
 		next.Transient = transient + 1
-		next.Failing = before.Failing
-		if next.Failing.IsZero() {
-			next.Failing = now
-		}
+		next.Failing = cmp.Or(before.Failing, now)
 	case r.Kind == decision.NotReached: // the time without a connection is not a time of failures
 		next.Transient = transient
 	}
@@ -89,10 +87,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
 		next.Lost = now
-		next.LostSince = before.LostSince
-		if next.LostSince.IsZero() {
-			next.LostSince = now
-		}
+		next.LostSince = cmp.Or(before.LostSince, now)
 	}
 	next.OverQuota = before.OverQuota
 	next.OverQuotaAt = before.OverQuotaAt

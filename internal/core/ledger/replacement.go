@@ -195,9 +195,7 @@ func (c *replacementState) missingSince() (time.Time, bool) {
 }
 
 // last returns the last n evictions, or all when there are fewer.
-func last(evictions []EvictedPod, n int) []EvictedPod {
-	return evictions[max(0, len(evictions)-n):]
-}
+func last(evictions []EvictedPod, n int) []EvictedPod { return evictions[max(0, len(evictions)-n):] }
 
 // Shortages returns the controllers whose evicted pods were not replaced within a time. It also returns the
 // controllers with all pods.

@@ -68,6 +68,4 @@ func (l *resizeRecords) noteShown(ds []decision.Decision) {
 }
 
 // LastResize returns when a pod was last resized; zero if it was not.
-func (l *resizeRecords) LastResize(p *cluster.Pod) time.Time {
-	return l.resizes[p.UID].at
-}
+func (l *resizeRecords) LastResize(p *cluster.Pod) time.Time { return l.resizes[p.UID].at }

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -54,9 +55,7 @@ func (l *Ledger) noteMove(now time.Time, d Attempt) {
 	}
 	l.note(d.RoomFor)
 	short := l.lacking[d.RoomFor.UID]
-	if short.Since.IsZero() {
-		short.Since = now
-	}
+	short.Since = cmp.Or(short.Since, now)
 	short.Moves++
 	l.lacking[d.RoomFor.UID] = short
 }

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -43,10 +44,7 @@ func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, n
 		if r.Count == 0 || l.evictions[w].ineffective == 0 {
 			r.Count++
 		}
-		r.Newest = d.Newest
-		if r.Newest.IsZero() {
-			r.Newest = d.Pod.Created
-		}
+		r.Newest = cmp.Or(d.Newest, d.Pod.Created)
 	}
 	r.At = now
 	rounds[w] = r

@@ -27,8 +27,7 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 	row.VPA = a.Name
 	row.Mode = a.Mode.String()
 	row.Frozen = a.Frozen
-	row.Profile = a.Recommender
-	row.Profile = cmp.Or(row.Profile, "default")
+	row.Profile = cmp.Or(a.Recommender, "default")
 	for i := range a.Advice {
 		row.container(w, a.Advice[i].Container, a) // also shown while the workload has no pods
 	}

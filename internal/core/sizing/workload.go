@@ -4,6 +4,7 @@
 package sizing
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -144,9 +145,7 @@ func (s *State) assign(store *usage.Store, now time.Time, workload cluster.Workl
 func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Workload) (expired bool) {
 	s.HoldUntil = time.Time{}
 	s.unbound()
-	if s.UnreferencedSince.IsZero() {
-		s.UnreferencedSince = now
-	}
+	s.UnreferencedSince = cmp.Or(s.UnreferencedSince, now)
 	if now.Sub(s.UnreferencedSince) < ModelStateTTL {
 		return false
 	}

@@ -21,9 +21,7 @@ import (
 type amounts struct{ r cluster.Resources }
 
 // MarshalJSON implements json.Marshaler. Amounts are Kubernetes quantities, and one that is not known is absent.
-func (a amounts) MarshalJSON() ([]byte, error) {
-	return json.Marshal(review.QuantitiesOf(a.r))
-}
+func (a amounts) MarshalJSON() ([]byte, error) { return json.Marshal(review.QuantitiesOf(a.r)) }
 
 // A workloadView is a row of a table.
 type workloadView struct {

@@ -26,9 +26,7 @@ type PodWriter struct {
 }
 
 // NewPodWriter returns a PodWriter.
-func NewPodWriter(c *kube.Clients) *PodWriter {
-	return &PodWriter{core: c.Core.CoreV1().RESTClient()}
-}
+func NewPodWriter(c *kube.Clients) *PodWriter { return &PodWriter{core: c.Core.CoreV1().RESTClient()} }
 
 // A podPatch is a strategic merge patch: containers are found by name.
 type podPatch struct {

@@ -12,9 +12,7 @@ import (
 
 // Snapshot returns all pods and autoscalers, with the topmost controllers of the pods as far as they are known now. Its time is
 // proportional to the number of pods and autoscalers, but it holds the mutex only for short pieces.
-func (w *World) Snapshot() *cluster.Snapshot {
-	return cluster.NewSnapshot(w.Pods(), w.Autoscalers())
-}
+func (w *World) Snapshot() *cluster.Snapshot { return cluster.NewSnapshot(w.Pods(), w.Autoscalers()) }
 
 // Pods returns all pods, sorted, with their topmost controllers as far as they are known. If the topmost controller of a pod has
 // changed, the pod is also updated in the store. The owners of each controller are followed once for all its pods.

@@ -163,9 +163,7 @@ func (d *cachedDay) load(to *table, namespaces []string) (missing, notes []strin
 	return missing, notes
 }
 
-func (d *cachedDay) path(namespace string) string {
-	return filepath.Join(d.dir, namespace+cacheSuffix)
-}
+func (d *cachedDay) path(namespace string) string { return filepath.Join(d.dir, namespace+cacheSuffix) }
 
 func (d *cachedDay) loadNamespace(to *table, namespace string) error {
 	if !fileName.MatchString(namespace) {

@@ -160,9 +160,7 @@ func validNames(row *core.Row) bool {
 }
 
 // quoted returns a word for a POSIX shell.
-func quoted(s string) string {
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // kustomize writes a component with one strategic merge patch for each workload.
 //
