@@ -464,6 +464,27 @@ func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *
 	}
 }
 
+// A replacement with the expected size is resized by a part when the recommendation rises, while that of another pod is still missing. What podfit
+// has changed in the replacement says nothing about the evictions.
+func TestLedger_replacementIsResizedByAPart_evictionKeepsItsEffect(t *testing.T) {
+	for _, resized := range []bool{true, false} {
+		l, pods := New(), podsOf(3)
+		for _, p := range pods[:2] {
+			l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[2].Created})
+		}
+		first := withCPU(pods[0], "new", noon.Add(time.Minute), 100)
+		l.Learn(noon.Add(time.Minute), viewOf(3, first, pods[2]), []decision.Decision{{Pod: first, With: fits(100), Wanted: decision.Reason{Code: decision.Fits}}})
+		if resized {
+			l.Done(noon.Add(2*time.Minute), Attempt{Pod: first, Autoscaler: vpa, Do: decision.Resize, With: fits(640), Part: true})
+		}
+		part := withCPU(pods[0], "new", first.Created, 640)
+		l.Learn(noon.Add(3*time.Minute), viewOf(3, part, pods[2]), wants(fits(4000), part))
+		if n, _ := l.IneffectiveEvictions(db, nil); n == 0 != resized {
+			t.Errorf("resized: %t, %d evictions without effect", resized, n)
+		}
+	}
+}
+
 // A pod grows by parts, and another client undoes all of them again and again: the back-off grows as with resizes in full.
 func TestUndone_resizesByPartsAreUndone_countGrows(t *testing.T) {
 	l, now, pod := New(), noon, podsOf(1)[0]

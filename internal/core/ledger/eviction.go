@@ -123,7 +123,8 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
 		return false, false // nothing is recommended for it, for example because the update mode is Off now
 	}
-	if _, resized := l.resizes[d.Pod.UID]; e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
+	_, resized := l.resizes[d.Pod.UID]
+	if e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
 		return false, true
 	}
 	p := withRunning(d.Pod)
@@ -136,9 +137,10 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young
 		help = shown && (asExpected || asNow)
 	}
-	// It may replace an earlier pod, whose recommendation was another one, or it got one in between.
+	// It may replace an earlier pod, whose recommendation was another one, or it got one in between. If podfit has resized it since, it was judged
+	// before, and its present requests do not show with which it was created.
 	isOther := e.superseded != nil && hasRequests(d.Pod, e.superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.with, d.With)
-	return help, help || !isOther
+	return help, help || !isOther && !resized
 }
 
 // isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
