@@ -3,7 +3,10 @@
 
 package cluster
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Mode is the way in which an autoscaler applies its recommendation (spec.updatePolicy.updateMode).
 type Mode uint8
@@ -33,10 +36,8 @@ func ParseMode(name string) (Mode, bool) {
 	if name == "" {
 		return Recreate, true
 	}
-	for i, n := range modeNames {
-		if n == name {
-			return Mode(i), true
-		}
+	if i := slices.Index(modeNames[:], name); i >= 0 {
+		return Mode(i), true
 	}
 	return Recreate, false
 }
@@ -144,12 +145,7 @@ func (a *Autoscaler) Policy(container string) *ContainerPolicy {
 
 // AdviceFor returns the recommendation for a container, or nil.
 func (a *Autoscaler) AdviceFor(container string) *Advice {
-	for i := range a.Advice {
-		if a.Advice[i].Container == container {
-			return &a.Advice[i]
-		}
-	}
-	return nil
+	return Find(a.Advice, func(v *Advice) bool { return v.Container == container })
 }
 
 // A ContainerPolicy contains the user's settings for one container (spec.resourcePolicy.containerPolicies[]).

@@ -37,10 +37,7 @@ func (a *Autoscaler) HasStartupBoost() bool {
 
 // CompareAge orders the older autoscaler first. Those of the same age are ordered by namespace and name.
 func (a *Autoscaler) CompareAge(b *Autoscaler) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
-		return c
-	}
-	return a.Key.Compare(b.Key)
+	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
 // Oldest returns the autoscaler that precedes all others, or nil if there is none. The order of the input does not matter.

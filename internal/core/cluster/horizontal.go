@@ -46,12 +46,7 @@ type ScalePoint struct {
 
 // Of returns the record for a metric, or nil.
 func (h *HorizontalAutoscaler) Of(u *UtilizationTarget) *ScalePoint {
-	for i := range h.Points {
-		if p := &h.Points[i]; p.Resource == u.Resource && p.Container == u.Container {
-			return p
-		}
-	}
-	return nil
+	return Find(h.Points, func(p *ScalePoint) bool { return p.Resource == u.Resource && p.Container == u.Container })
 }
 
 // MostResets is how often others may overwrite a target that podfit wrote until podfit stops writing it.

@@ -124,9 +124,14 @@ func (p *Pod) IsProtected() bool { return p.Marks != nil && p.Marks.Protection !
 
 // Container returns the regular container or native sidecar with a name, or nil.
 func (p *Pod) Container(name string) *Container {
-	for i := range p.Containers {
-		if p.Containers[i].Name == name {
-			return &p.Containers[i]
+	return Find(p.Containers, func(c *Container) bool { return c.Name == name })
+}
+
+// Find returns the first element of a slice for which a condition holds, or nil.
+func Find[T any](all []T, holds func(*T) bool) *T {
+	for i := range all {
+		if holds(&all[i]) {
+			return &all[i]
 		}
 	}
 	return nil

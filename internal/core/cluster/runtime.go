@@ -50,12 +50,7 @@ func (p *Pod) Runtime(c *Container) *Runtime {
 	if p.Runtimes == nil || c == nil || c.Role != Regular {
 		return nil
 	}
-	for i := range p.Runtimes.List {
-		if r := &p.Runtimes.List[i]; r.Container == c.Index {
-			return r
-		}
-	}
-	return nil
+	return Find(p.Runtimes.List, func(r *Runtime) bool { return r.Container == c.Index })
 }
 
 // RuntimeGuards is what podfit does for containers whose runtime is known (annotations podfit.dev/runtime-guards and

@@ -119,12 +119,7 @@ func (m *Monitor) Keep(pods map[cluster.Key]*cluster.Pod) {
 }
 
 func (p *podUsage) of(container string) *containerUsage {
-	for i := range p.containers {
-		if p.containers[i].name == container {
-			return &p.containers[i]
-		}
-	}
-	return nil
+	return cluster.Find(p.containers, func(c *containerUsage) bool { return c.name == container })
 }
 
 // requestOf returns the running CPU request of a container in millicores.

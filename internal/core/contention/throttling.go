@@ -54,12 +54,7 @@ func Limited(namespace string, pods []*cluster.Pod) (ThrottlingQuery, bool) {
 }
 
 func hasCPULimit(p *cluster.Pod) bool {
-	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Role != cluster.Init && limitOf(c) > 0 {
-			return true
-		}
-	}
-	return false
+	return cluster.Find(p.Containers, func(c *cluster.Container) bool { return c.Role != cluster.Init && limitOf(c) > 0 }) != nil
 }
 
 func limitOf(c *cluster.Container) int64 {

@@ -177,10 +177,7 @@ func Of(w *World) *Overview {
 	}
 	o.rankWaste()
 	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int {
-		if c := a.Since.Compare(b.Since); c != 0 {
-			return c
-		}
-		return a.Pod.Compare(b.Pod)
+		return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod))
 	})
 	o.Totals.Capacity = cluster.Resources{}
 	o.Pools, _ = capacity.Measure(&capacity.World{

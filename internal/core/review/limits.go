@@ -6,6 +6,7 @@ package review
 import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
+	"slices"
 )
 
 // A LimitRule determines the limits that go with changed requests.
@@ -22,12 +23,8 @@ const (
 
 // ParseLimitRule returns the rule with a name: keep, proportional, none or memory-only.
 func ParseLimitRule(name string) (LimitRule, bool) {
-	for i, n := range limitRules {
-		if n == name {
-			return LimitRule(i), true
-		}
-	}
-	return 0, false
+	i := slices.Index(limitRules[:], name)
+	return LimitRule(max(i, 0)), i >= 0
 }
 
 // LimitRules returns the names of the rules.

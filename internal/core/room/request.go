@@ -5,6 +5,7 @@ package room
 
 import (
 	"fmt"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -32,12 +33,8 @@ func (a Allowed) String() string {
 
 // ParseAllowed returns the value with a name, and whether there is one.
 func ParseAllowed(name string) (Allowed, bool) {
-	for i, n := range allowedNames {
-		if n == name {
-			return Allowed(i), true
-		}
-	}
-	return Off, false
+	i := slices.Index(allowedNames[:], name)
+	return Allowed(max(i, 0)), i >= 0
 }
 
 // An Amount is an amount of CPU in millicores and of memory in bytes. Free room may be negative.

@@ -4,6 +4,7 @@
 package surge
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/attempt"
@@ -29,12 +30,8 @@ func (m Mover) String() string { return moverNames[m] }
 
 // ParseMover returns the mover with a name, and false if there is none.
 func ParseMover(name string) (Mover, bool) {
-	for i, n := range moverNames {
-		if n == name {
-			return Mover(i), true
-		}
-	}
-	return 0, false
+	i := slices.Index(moverNames[:], name)
+	return Mover(max(i, 0)), i >= 0
 }
 
 // State is the surges of the cluster. Without it, pods are only evicted.

@@ -35,12 +35,7 @@ type TemplateContainer struct {
 
 // Container returns the container with a name, or nil.
 func (t *Template) Container(name string) *TemplateContainer {
-	for i := range t.Containers {
-		if t.Containers[i].Name == name {
-			return &t.Containers[i]
-		}
-	}
-	return nil
+	return cluster.Find(t.Containers, func(c *TemplateContainer) bool { return c.Name == name })
 }
 
 // Templates reads the pod templates of all Deployments, StatefulSets, DaemonSets and CronJobs of a namespace, "" for all. The map has an

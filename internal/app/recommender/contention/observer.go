@@ -4,6 +4,7 @@
 package contention
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -123,10 +124,7 @@ func (o *Observer) next(now time.Time) []cluster.Workload {
 		}
 	}
 	slices.SortFunc(due, func(a, b cluster.Workload) int {
-		if c := o.answers[a].tried.Compare(o.answers[b].tried); c != 0 {
-			return c
-		}
-		return a.Compare(b)
+		return cmp.Or(o.answers[a].tried.Compare(o.answers[b].tried), a.Compare(b))
 	})
 	if len(due) <= maxQueries {
 		return due

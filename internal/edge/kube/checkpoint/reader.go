@@ -4,13 +4,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -126,8 +126,5 @@ func (s Stored) Restore(store *usage.Store, targets map[cluster.Key]cluster.Work
 }
 
 func compareKeys(x, y Key) int {
-	if c := x.Autoscaler.Compare(y.Autoscaler); c != 0 {
-		return c
-	}
-	return strings.Compare(x.Container, y.Container)
+	return cmp.Or(x.Autoscaler.Compare(y.Autoscaler), cmp.Compare(x.Container, y.Container))
 }

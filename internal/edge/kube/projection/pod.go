@@ -219,12 +219,7 @@ func initRole(c *corev1.Container) cluster.ContainerRole {
 }
 
 func statusOf(name string, statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
-	for i := range statuses {
-		if statuses[i].Name == name {
-			return &statuses[i]
-		}
-	}
-	return nil
+	return cluster.Find(statuses, func(s *corev1.ContainerStatus) bool { return s.Name == name })
 }
 
 func container(
@@ -320,12 +315,9 @@ func crash(p *corev1.Pod, projected *cluster.Pod, in *Interner) *cluster.Crash {
 }
 
 func oomKilled(p *cluster.Pod) bool {
-	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Role == cluster.Regular && c.Exit != nil && c.Exit.OOM {
-			return true
-		}
-	}
-	return false
+	return cluster.Find(p.Containers, func(c *cluster.Container) bool {
+		return c.Role == cluster.Regular && c.Exit != nil && c.Exit.OOM
+	}) != nil
 }
 
 // CountKills sets the number of consecutive OOM kills of each container of a pod. before is the state of the same pod that the watch
