@@ -37,8 +37,7 @@ func newWindow(days int) window {
 
 // Extend creates the model state of a container (usage.Store.Extend).
 func (WindowMax) Extend() usage.Extension {
-	state := newWindow(windowDays)
-	return &state
+	return new(newWindow(windowDays))
 }
 
 // Amount returns the maximum of the window with the margin.

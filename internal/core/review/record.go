@@ -100,8 +100,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		Findings: []FindingRecord{}, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
 	}
 	if out.Young {
-		minutes := int(r.Evidence.Age().Minutes())
-		out.UsageMinutes = &minutes
+		out.UsageMinutes = new(int(r.Evidence.Age().Minutes()))
 	}
 	if prices.Known() {
 		out.MoneyMonth = Cents(r.Weight)
@@ -113,8 +112,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		f := &r.Findings[i]
 		x := FindingRecord{Reason: f.Kind.String(), Severity: f.Severity.String(), Resource: f.Resource.String(), Text: f.Text(now), Count: f.Count}
 		if f.Share > 0 {
-			share := rounded(f.Share, 3)
-			x.Share = &share
+			x.Share = new(rounded(f.Share, 3))
 		}
 		if !f.Since.IsZero() {
 			x.Since = f.Since.UTC().Format(time.RFC3339)

@@ -375,8 +375,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 	case *usual:
 		s.rules = usual
 	default:
-		own := after
-		s.rules = &own
+		s.rules = new(after)
 	}
 	for in := s.instances; in != nil; in = in.next {
 		in.rewindow(int64(before.interval), int64(after.interval))

@@ -220,8 +220,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
 	if !s.NoActivity {
-		counts := overview.CountSince(entries, o.At.Add(-24*time.Hour))
-		view.Counts = &counts
+		view.Counts = new(overview.CountSince(entries, o.At.Add(-24*time.Hour)))
 	}
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)

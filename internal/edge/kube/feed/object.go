@@ -32,8 +32,7 @@ func (b *projectedObject[T]) GetObjectKind() schema.ObjectKind { return schema.E
 
 // DeepCopyObject implements runtime.Object. The copy shares the projection, which is never changed.
 func (b *projectedObject[T]) DeepCopyObject() runtime.Object {
-	c := *b
-	return &c
+	return new(*b)
 }
 
 func (b *projectedObject[T]) key() cluster.Key {
