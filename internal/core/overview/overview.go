@@ -175,12 +175,7 @@ func Of(w *World) *Overview {
 		o.Rows = append(o.Rows, *row)
 	}
 	o.rankWaste()
-	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int {
-		if c := a.Since.Compare(b.Since); c != 0 {
-			return c
-		}
-		return a.Pod.Compare(b.Pod)
-	})
+	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
 	o.Totals.Capacity = cluster.Resources{}
 	o.Pools, _ = capacity.Measure(&capacity.World{
 		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,

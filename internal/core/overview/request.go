@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -50,10 +51,7 @@ func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 		}
 	}
 	return withoutRepetition(sorted(all, func(a, b *RequestStep) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Container, b.Container)
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Container, b.Container))
 	}))
 }
 

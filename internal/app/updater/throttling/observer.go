@@ -6,6 +6,7 @@
 package throttling
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -99,10 +100,7 @@ func (o *Observer) next() []cluster.Workload {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	due := slices.SortedFunc(maps.Keys(o.wanted), func(a, b cluster.Workload) int {
-		if c := o.answers[a].At.Compare(o.answers[b].At); c != 0 {
-			return c
-		}
-		return a.Compare(b)
+		return cmp.Or(o.answers[a].At.Compare(o.answers[b].At), a.Compare(b))
 	})
 	return due[:min(len(due), maxQueries)]
 }

@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,8 +127,5 @@ func (s Stored) Restore(store *usage.Store, targets map[cluster.Key]cluster.Work
 }
 
 func compareKeys(x, y Key) int {
-	if c := x.Autoscaler.Compare(y.Autoscaler); c != 0 {
-		return c
-	}
-	return strings.Compare(x.Container, y.Container)
+	return cmp.Or(x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
 }
