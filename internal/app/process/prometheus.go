@@ -130,7 +130,6 @@ func (c *PrometheusConfig) Found(ctx context.Context, clients *kube.Clients) (*P
 	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: &headers{clients.HTTP.Transport, add}, Headers: add}, nil
 }
 
-// setsHeader reports whether a flag sets a header.
 func (c *PrometheusConfig) setsHeader(name string) bool {
 	return slices.ContainsFunc(c.Headers, func(h string) bool {
 		given, _, _ := strings.Cut(h, ":")

@@ -344,7 +344,6 @@ func (z *size) room(m move, inserted bool) int64 {
 	}
 }
 
-// apply makes a move.
 func (z *size) apply(m move, by int64) {
 	if m == requestDown || m == limitDown || m == limitDownAlone {
 		by = -by

@@ -80,7 +80,6 @@ func amount(v float64, r cluster.Resource, to *derivation.Recorder) int64 {
 	return to.Ceil(v)
 }
 
-// withMargin adds the margin.
 func withMargin(v float64, to *derivation.Recorder) float64 {
 	v = to.Multiply(derivation.StepSafetyMargin, v, 1+margin)
 	if to != nil {

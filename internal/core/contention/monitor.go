@@ -51,7 +51,6 @@ type podUsage struct {
 	containers []containerUsage
 }
 
-// containerUsage is the usage of one container of one pod.
 type containerUsage struct {
 	name    string
 	sum     float64 // cores, of the samples of slot

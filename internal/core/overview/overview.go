@@ -202,7 +202,6 @@ func sorted[T any](values []T, compare func(a, b *T) int) []T {
 	return out
 }
 
-// addStatic adds a static pod to the totals.
 func (o *Overview) addStatic(p *cluster.Pod, used map[place]cluster.Resources) {
 	requested := review.RequestsOf(p, nil)
 	t := Totals{Requested: requested, Recommended: requested}
@@ -236,7 +235,6 @@ type place struct {
 	container string
 }
 
-// byPod returns the usage of each pod.
 func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
 	out := make(map[cluster.Key]cluster.Resources, len(used))
 	for at, amount := range used {

@@ -122,7 +122,6 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 	return out
 }
 
-// resource returns the amounts of one resource.
 func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	kept := r.KeptFor(res)
 	out := ResourceRecord{

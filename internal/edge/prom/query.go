@@ -195,7 +195,6 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 	return out, nil
 }
 
-// addLabels adds the labels of one series.
 func (c *Client) addLabels(to map[cluster.Key]Labels, m map[string]string) {
 	key := cluster.Key{
 		Namespace: m[c.config.LabelsNamespaceLabel],

@@ -250,7 +250,6 @@ func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
 	return out
 }
 
-// workloadsView is the page /workloads.
 type workloadsView struct {
 	At         time.Time        `json:"at"`
 	Total      int              `json:"total"`
@@ -289,7 +288,6 @@ func (v workloadsView) Number(step int) string {
 	return ""
 }
 
-// nodesView is the page /nodes.
 type nodesView struct {
 	At      time.Time    `json:"at"`
 	Visible bool         `json:"-"`
@@ -344,7 +342,6 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
 
-// activityView is the page /activity.
 type activityView struct {
 	At      time.Time     `json:"at"`
 	Since   time.Time     `json:"since,omitzero"`
@@ -386,7 +383,6 @@ func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.V
 	h.show(w, r, "activity", pageOf("Activity", "activity", s, v, view), view)
 }
 
-// profilesView is the page /profiles.
 type profilesView struct {
 	Profiles []profileView `json:"profiles"`
 	Custom   []profileView `json:"sizingProfiles"`
@@ -427,7 +423,6 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
 }
 
-// aboutView is the page /about.
 type aboutView struct {
 	Version  string    `json:"version"`
 	Cluster  string    `json:"cluster"`

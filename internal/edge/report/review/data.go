@@ -124,7 +124,6 @@ func (c *content) record(row *core.Row) core.Record {
 	return out
 }
 
-// writeJSON adds a value as JSON.
 func (p *printer) writeJSON(value any) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	p.Text.Write(data)
