@@ -250,11 +250,8 @@ func (b *Store) Configure(w cluster.Workload, policies []cluster.ContainerPolicy
 	wl := b.workload(w)
 	wl.governed = true
 	wl.policies = nil
-	for i := range policies {
-		if overrides(&policies[i]) {
-			wl.policies = policies
-			break
-		}
+	if slices.ContainsFunc(policies, overrides) {
+		wl.policies = policies
 	}
 	wl.rule(&b.rules)
 }
