@@ -196,10 +196,7 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 }
 
 func (c *Client) addLabels(to map[cluster.Key]Labels, m map[string]string) {
-	key := cluster.Key{
-		Namespace: m[c.config.LabelsNamespaceLabel],
-		Name:      m[c.config.LabelsPodLabel],
-	}
+	key := cluster.Key{Namespace: m[c.config.LabelsNamespaceLabel], Name: m[c.config.LabelsPodLabel]}
 	if key.Name == "" || key.Namespace == "" {
 		return
 	}
