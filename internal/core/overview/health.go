@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -107,9 +108,7 @@ func ElectionLeases() []string {
 
 // HealthOf returns the health of the parts of podfit.
 func HealthOf(f *Facts) []Part {
-	if f.Read.IsZero() {
-		f.Read = f.Now
-	}
+	f.Read = cmp.Or(f.Read, f.Now)
 	updater := f.job("updater")
 	if f.Freeze.On && updater.Condition == Healthy {
 		reason := ""

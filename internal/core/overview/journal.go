@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -41,9 +42,7 @@ type Journal struct {
 
 // Record adds the decisions of a pass.
 func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
-	if j.Since.IsZero() {
-		j.Since = now
-	}
+	j.Since = cmp.Or(j.Since, now)
 	left := make(map[string]decision.ReasonCode, len(j.left))
 	for i := range decisions {
 		d := &decisions[i]

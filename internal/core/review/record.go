@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -172,10 +173,7 @@ func (r *Row) Why(now time.Time) string {
 
 // Lack returns why there is no recommendation.
 func (r *Row) Lack() string {
-	if why := r.Evidence.Lacking(); why != "" {
-		return why
-	}
-	return "no recommendation, although its usage is known" // for example a container that the VPA does not size
+	return cmp.Or(r.Evidence.Lacking(), "no recommendation, although its usage is known") // for example a container that the VPA does not size
 }
 
 // QuantitiesOf returns amounts as Kubernetes quantities.

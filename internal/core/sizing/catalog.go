@@ -4,6 +4,7 @@
 package sizing
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -150,9 +151,7 @@ func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
 			continue
 		}
 		anyDeleted = true
-		if d.usedAt.IsZero() {
-			d.usedAt = now
-		}
+		d.usedAt = cmp.Or(d.usedAt, now)
 	}
 	if !anyDeleted {
 		return

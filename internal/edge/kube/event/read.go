@@ -55,12 +55,7 @@ var composed = []string{EvictedByVPA, EvictedPod, InPlaceResizedByVPA, InPlaceRe
 
 // timeOfEvent returns when an event happened last.
 func timeOfEvent(e *corev1.Event) time.Time {
-	at := e.LastTimestamp.Time
-	for _, other := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if at.IsZero() {
-			at = other
-		}
-	}
+	at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time)
 	if e.Series != nil && e.Series.LastObservedTime.After(at) {
 		at = e.Series.LastObservedTime.Time
 	}
