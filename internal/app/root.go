@@ -104,7 +104,6 @@ podfit has three components. Each can run alone, or all three run in one process
 	return root
 }
 
-// commands returns all commands.
 func commands(s Streams) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s),

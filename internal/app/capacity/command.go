@@ -172,7 +172,6 @@ func (j *job) stored(ctx context.Context, clients *kube.Clients) (storedPlan, er
 // outdated is the age of a status that the recommender does not keep up to date any more.
 const outdated = time.Hour
 
-// selected returns the pools that the flags select.
 func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 	if len(c.Pools) == 0 {
 		return pools, nil

@@ -113,7 +113,6 @@ type section struct {
 	flags []*pflag.Flag
 }
 
-// grouped returns all flags of a command.
 func grouped(c *cobra.Command) (out []section) {
 	groups := FlagGroups
 	if Essential[c.Name()] == "" {

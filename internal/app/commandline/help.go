@@ -121,7 +121,6 @@ func writeCommands(b *strings.Builder, c *cobra.Command, width int) {
 // flagColumn is the column at which the descriptions of flags begin.
 const flagColumn = 30
 
-// writeFlag writes a flag with its description.
 func writeFlag(b *strings.Builder, f *pflag.Flag, width int) {
 	name := "      --" + f.Name
 	if f.Shorthand != "" {
@@ -208,7 +207,6 @@ func wrapExamples(examples string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// wrapComment returns the lines of a comment.
 func wrapComment(indent, text string, width int) []string {
 	begin := indent + "# "
 	lines := strings.Split(hanging("", text, 0, width-len(begin)), "\n")

@@ -193,7 +193,6 @@ func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Wri
 	return formats[c.Output](out, e)
 }
 
-// namespace returns the namespace of the object.
 func (c *Config) namespace() string {
 	if c.Namespace != "" {
 		return c.Namespace

@@ -55,7 +55,6 @@ var kinds = []kind{
 	{[]string{"node", "no", "nodes"}, explanation.OfNode, cluster.Workload{Kind: "Node"}, true},
 }
 
-// resource returns the resource of the objects.
 func (k *kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.workload.Group, Version: "v1", Resource: k.names[len(k.names)-1]}
 }

@@ -4,6 +4,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -236,13 +237,7 @@ func (c *csv) Type() string { return "string" }
 
 // OwnNamespace returns the namespace for a lease: the flag, or the environment variable NAMESPACE, or kube-system.
 func OwnNamespace(flag string) string {
-	if flag != "" {
-		return flag
-	}
-	if ns := os.Getenv("NAMESPACE"); ns != "" {
-		return ns
-	}
-	return "kube-system"
+	return cmp.Or(flag, os.Getenv("NAMESPACE"), "kube-system")
 }
 
 // Dashes allows underscores instead of dashes in the names of flags, as upstream does.

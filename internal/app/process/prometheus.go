@@ -4,6 +4,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func IsURL(s string) bool {
 
 // GivenURL returns the URL in the flag or the environment variable, "" if neither is set.
 func (c *PrometheusConfig) GivenURL() string {
-	if c.Prometheus != "" {
-		return c.Prometheus
-	}
-	return os.Getenv(PrometheusVariable)
+	return cmp.Or(c.Prometheus, os.Getenv(PrometheusVariable))
 }
 
 // A PrometheusEndpoint is a Prometheus to read.
@@ -130,7 +128,6 @@ func (c *PrometheusConfig) Found(ctx context.Context, clients *kube.Clients) (*P
 	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: &headers{clients.HTTP.Transport, add}, Headers: add}, nil
 }
 
-// setsHeader reports whether a flag sets a header.
 func (c *PrometheusConfig) setsHeader(name string) bool {
 	return slices.ContainsFunc(c.Headers, func(h string) bool {
 		given, _, _ := strings.Cut(h, ":")

@@ -24,7 +24,6 @@ type collector struct {
 	throttling bool // the source measures throttling
 }
 
-// A podContainer is a container of a pod.
 type podContainer struct {
 	pod       cluster.Key
 	container string
@@ -207,7 +206,6 @@ func (e *collected) mark(hour int64) {
 	}
 }
 
-// result returns the evidence.
 func (e *collected) result() review.Evidence {
 	out := e.Evidence
 	if e.throttledHours > 0 {

@@ -189,7 +189,6 @@ func (j *job) announce(unreadable string) {
 	fmt.Fprintln(j.streams.Err, terminal.Plain(text+unreadable))
 }
 
-// readPrometheus reads usage from a Prometheus.
 func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
 	h, err := j.newHistory(ctx, clients, from)
 	if err != nil {

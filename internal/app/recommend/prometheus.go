@@ -131,7 +131,6 @@ func explained(err error) error {
 // mostGaps is the maximum number of gaps that a report describes.
 const mostGaps = 10
 
-// missing describes gaps.
 func missing(gaps []survey.Gap) []string {
 	var out []string
 	for i := range gaps {

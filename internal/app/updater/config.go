@@ -220,7 +220,6 @@ func (c *Config) ValidateOwn() error {
 	return errors.Join(errs...)
 }
 
-// validateShare returns an error if the value of a flag is no share.
 func validateShare(flag string, value float64) error {
 	if value > 0 && value <= 1 {
 		return nil

@@ -431,7 +431,6 @@ func (e *execution) succeeded(d *decision.Decision) {
 	e.report.changed(d)
 }
 
-// countFailure counts an attempt that failed.
 func (e *execution) countFailure(d *decision.Decision, reason string) {
 	a := d.Autoscaler
 	class := e.sizeClass[a.Key]

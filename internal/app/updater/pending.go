@@ -38,7 +38,6 @@ const (
 	capacityAdded = "provisioning-request" // an autoscaler provided the room for a ProvisioningRequest
 )
 
-// evicted records an eviction.
 func (m *pendingTimes) evicted(now time.Time, d *decision.Decision) {
 	if m.total >= maxMeasured || d.Pod.Controller.IsZero() {
 		return

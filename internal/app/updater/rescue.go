@@ -17,7 +17,6 @@ import (
 // rescueShown is how long the condition OOMRescue shows what was done.
 const rescueShown = time.Hour
 
-// conditionWriter writes conditions of autoscalers.
 type conditionWriter interface {
 	WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...watcher.Condition) (bool, error)
 }

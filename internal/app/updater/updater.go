@@ -168,7 +168,6 @@ type eventRecorder interface {
 	Autoscaler(a *cluster.Autoscaler, reason, message string)
 }
 
-// noEvents drops all events.
 type noEvents struct{}
 
 func (noEvents) Changed(*decision.Decision)                     {}
@@ -339,7 +338,6 @@ func (u *updater) addBudgets(budgets map[string][]cluster.DisruptionBudget, p *c
 	}
 }
 
-// pass is one pass of the loop.
 func (u *updater) pass(ctx context.Context, now time.Time) { u.update(ctx, now) }
 
 // update compares every governed pod with its recommendation, carries out the decisions and returns them. It returns none if pods may

@@ -109,7 +109,6 @@ func lastExpiry(bundle []byte) (last time.Time) {
 	return last
 }
 
-// loopsOf returns the loops of a process.
 func loopsOf(p *process.Process) []overview.Loop {
 	var out []overview.Loop
 	for _, l := range p.Loops() {

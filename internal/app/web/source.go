@@ -109,7 +109,6 @@ type readings struct {
 	plan    reading[*v1alpha1.CapacityPlan]
 }
 
-// newSource completes a source.
 func newSource(s *source) *source {
 	for _, a := range []*attempts{
 		&s.state.attempts, &s.samples.attempts, &s.recent.attempts, &s.surplus.attempts, &s.stored.attempts, &s.own.attempts, &s.catalog.attempts, &s.plan.attempts,
@@ -278,13 +277,11 @@ func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 	return plan, err
 }
 
-// readUsage reads the current usage.
 func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
 	r, err := s.usage(ctx)
 	return r.Samples, err
 }
 
-// compute returns a new state.
 func (s *source) compute(ctx context.Context) (*web.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, allPatience)
 	defer cancel()

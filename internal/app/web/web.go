@@ -198,7 +198,10 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 			return fmt.Errorf("listen on --web-address %s: %w", c.Address, err)
 		}
 		p.Log.Info("Serving the web page", slog.String("address", "http://"+listener.Addr().String()+"/"))
-		return process.Serve(ctx, listener, newServer(handler))
+		return process.Serve(ctx, listener, &http.Server{
+			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+			MaxHeaderBytes: 64 << 10,
+		})
 	}, nil
 }
 
@@ -216,14 +219,6 @@ func separate(clients *kube.Clients) (*kube.Clients, error) {
 		return nil, fmt.Errorf("create the client for the web page: %w", err)
 	}
 	return own, nil
-}
-
-// newServer returns a server whose requests are bounded in time and size.
-func newServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-	}
 }
 
 // clusterName returns the name of the cluster for the header of the page: the context, or else the host of the API server.

@@ -119,14 +119,9 @@ func (z *size) resize(request int64) {
 		if request != z.request.v {
 			limit, _ = integer.Scaled(limit, request, z.request.v)
 		}
-		z.limit.v = z.inLimit(limit, request)
+		z.limit.v = max(min(z.bounded(limit), z.atMost(request)), request)
 	}
 	z.request.v = request
-}
-
-// inLimit returns the nearest limit that is within the LimitRange and not below the request.
-func (z *size) inLimit(limit, request int64) int64 {
-	return max(min(z.bounded(limit), z.atMost(request)), request)
 }
 
 // write writes changes to the fitted container.
@@ -344,7 +339,6 @@ func (z *size) room(m move, inserted bool) int64 {
 	}
 }
 
-// apply makes a move.
 func (z *size) apply(m move, by int64) {
 	if m == requestDown || m == limitDown || m == limitDownAlone {
 		by = -by

@@ -154,7 +154,6 @@ func (m *measurer) add(p *cluster.Pod) {
 	}
 }
 
-// count adds a pod to a pool.
 func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources) {
 	pool.Pods++
 	pool.Requested = pool.Requested.Add(requests)

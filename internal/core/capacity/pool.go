@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"cmp"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -37,18 +38,11 @@ func (r *Rules) poolOf(n *cluster.Node) string {
 		}
 	}
 	if r.PoolLabel != "" {
-		if name := n.Label(r.PoolLabel); name != "" {
-			return name
-		}
-		return OtherNodes
+		return cmp.Or(n.Label(r.PoolLabel), OtherNodes)
 	}
-	if name, _ := n.Pool(); name != "" {
-		return name
-	}
-	if name, _ := n.Role(); name != "" {
-		return name
-	}
-	return OtherNodes
+	pool, _ := n.Pool()
+	role, _ := n.Role()
+	return cmp.Or(pool, role, OtherNodes)
 }
 
 // LeadTime returns the lead time of a pool in days: its own one, or else otherwise, the one of the plan.

@@ -52,7 +52,6 @@ func complete(points []Point, today Day) []Point {
 	return points
 }
 
-// since returns the points from a day on.
 func since(points []Point, from Day) []Point {
 	i, _ := slices.BinarySearchFunc(points, from, func(p Point, d Day) int { return cmp.Compare(p.Day, d) })
 	return points[i:]

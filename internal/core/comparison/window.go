@@ -37,8 +37,7 @@ func newWindow(days int) window {
 
 // Extend creates the model state of a container (usage.Store.Extend).
 func (WindowMax) Extend() usage.Extension {
-	state := newWindow(windowDays)
-	return &state
+	return new(newWindow(windowDays))
 }
 
 // Amount returns the maximum of the window with the margin.
@@ -81,7 +80,6 @@ func amount(v float64, r cluster.Resource, to *derivation.Recorder) int64 {
 	return to.Ceil(v)
 }
 
-// withMargin adds the margin.
 func withMargin(v float64, to *derivation.Recorder) float64 {
 	v = to.Multiply(derivation.StepSafetyMargin, v, 1+margin)
 	if to != nil {

@@ -5,8 +5,10 @@ package contention
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -50,7 +52,6 @@ type podUsage struct {
 	containers []containerUsage
 }
 
-// containerUsage is the usage of one container of one pod.
 type containerUsage struct {
 	name    string
 	sum     float64 // cores, of the samples of slot
@@ -111,11 +112,10 @@ func (m *Monitor) Add(p *cluster.Pod, container string, cores float64) {
 
 // Keep forgets all pods that are not among the given ones.
 func (m *Monitor) Keep(pods map[cluster.Key]*cluster.Pod) {
-	for key, u := range m.pods {
-		if p := pods[key]; p == nil || p.UID != u.uid || !p.Live() {
-			delete(m.pods, key)
-		}
-	}
+	maps.DeleteFunc(m.pods, func(key cluster.Key, u *podUsage) bool {
+		p := pods[key]
+		return p == nil || p.UID != u.uid || !p.Live()
+	})
 }
 
 func (p *podUsage) of(container string) *containerUsage {
@@ -220,18 +220,8 @@ func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 	for i := range out {
 		m.judge(&out[i], pods, now)
 	}
-	slices.SortFunc(out, func(a, b Excess) int { return compareText(a.Container, b.Container) })
+	slices.SortFunc(out, func(a, b Excess) int { return strings.Compare(a.Container, b.Container) })
 	return out
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // isSolved reports whether the request was raised to the usage since the last slot, or removed.

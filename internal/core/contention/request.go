@@ -6,6 +6,7 @@ package contention
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -27,7 +28,7 @@ type Group struct {
 type Groups []Group
 
 func (g *Groups) add(p *cluster.Pod, c *cluster.Container) {
-	at, found := slices.BinarySearchFunc(*g, c.Name, func(e Group, name string) int { return compareText(e.Container, name) })
+	at, found := slices.BinarySearchFunc(*g, c.Name, func(e Group, name string) int { return strings.Compare(e.Container, name) })
 	if !found && len(*g) == mostGroups {
 		return
 	}

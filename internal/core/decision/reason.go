@@ -202,7 +202,6 @@ func (r Reason) template() string {
 	return e.text
 }
 
-// value returns the value with a name.
 func (r Reason) value(name string) string {
 	if v, ok := values[name]; ok {
 		return v(r)

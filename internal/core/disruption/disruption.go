@@ -268,8 +268,8 @@ func (g *Group) MayChange(h Health) bool {
 		return g.Replaced < most
 	case Stuck:
 		return g.Replaced < most && g.Revived < most
-	default:
-		return g.canSpare()
+	default: // more pods are ready than required, or all are ready, the tolerance is zero, and this is the first disruption
+		return g.Ready-g.Spent > g.Wanted-g.Tolerance || g.Ready == g.Wanted && g.Tolerance == 0 && g.Spent == 0
 	}
 }
 
@@ -289,13 +289,6 @@ func (g *Group) add(h Health, n int) {
 		g.Replaced += n
 	case Unstarted: // it is not in service
 	}
-}
-
-// canSpare reports whether one more pod may be taken out of service: more pods are ready than required, or all are ready, the
-// tolerance is zero, and this is the first disruption.
-func (g *Group) canSpare() bool {
-	return g.Ready-g.Spent > g.Wanted-g.Tolerance ||
-		g.Ready == g.Wanted && g.Tolerance == 0 && g.Spent == 0
 }
 
 // Reason returns why the budget does not allow changing a pod.

@@ -407,7 +407,6 @@ func occupancy(in *Input) string {
 	return fmt.Sprintf("Requested: %s. Free: %s.", short(used), short(free))
 }
 
-// requested returns the requests of all pods of a node.
 func (in *Input) requested(node string) cluster.Resources {
 	sum := cluster.Amounts(0, 0)
 	for _, p := range in.AllPods {

@@ -64,7 +64,6 @@ type Step struct {
 	unanswered bool   // no autoscaler has accepted the ProvisioningRequest
 }
 
-// requestOf returns the request that a placeholder pod is.
 func requestOf(placeholder *cluster.Pod) *cluster.CapacityRequest {
 	r := cluster.CapacityRequest{
 		Key: placeholder.Key, UID: placeholder.UID, Kind: cluster.PlaceholderPod, Created: placeholder.Created, Node: placeholder.Node, Size: change.Total(placeholder, nil),

@@ -176,9 +176,7 @@ func Of(w *World) *Overview {
 		o.Rows = append(o.Rows, *row)
 	}
 	o.rankWaste()
-	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int {
-		return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod))
-	})
+	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
 	o.Totals.Capacity = cluster.Resources{}
 	o.Pools, _ = capacity.Measure(&capacity.World{
 		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,
@@ -205,7 +203,6 @@ func sorted[T any](values []T, compare func(a, b *T) int) []T {
 	return out
 }
 
-// addStatic adds a static pod to the totals.
 func (o *Overview) addStatic(p *cluster.Pod, used map[place]cluster.Resources) {
 	requested := review.RequestsOf(p, nil)
 	t := Totals{Requested: requested, Recommended: requested}
@@ -239,7 +236,6 @@ type place struct {
 	container string
 }
 
-// byPod returns the usage of each pod.
 func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
 	out := make(map[cluster.Key]cluster.Resources, len(used))
 	for at, amount := range used {

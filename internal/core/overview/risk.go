@@ -20,9 +20,7 @@ func (r *Row) judge(now time.Time) {
 		if c.Sidecar || c.Replicas == 0 {
 			continue
 		}
-		if r.Unjudged == "" {
-			r.Unjudged = c.Evidence.Lacking()
-		}
+		r.Unjudged = cmp.Or(r.Unjudged, c.Evidence.Lacking())
 		if c.Risk > r.Risk || c.Risk == r.Risk && c.Risk > review.Harmless && c.Findings[0].Kind < r.cause {
 			r.Risk = c.Risk
 			r.cause = c.Findings[0].Kind

@@ -75,8 +75,7 @@ func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidenc
 	if w.Evidence == nil && a != nil {
 		return &review.Evidence{Lack: cmp.Or(w.Unread, "its stored usage is not known yet")} // the status of a VPA does not contain it
 	}
-	none := review.StoredEvidence(a, ref.Container, nil, w.Now)
-	return &none
+	return new(review.StoredEvidence(a, ref.Container, nil, w.Now))
 }
 
 // add counts a live pod. scratch is memory for the sizes of its containers, which add returns for the next pod.
@@ -207,8 +206,7 @@ func (c *Container) finish(now time.Time, own *review.Evidence) {
 	c.Targets = nil // see targets
 	c.Evidence = stored
 	if len(c.Findings) > 0 || stored.Kills > 0 { // else what the pods show now changes nothing
-		kept := *own
-		c.Evidence = &kept
+		c.Evidence = new(*own)
 	}
 	for _, res := range cluster.All {
 		if c.Replicas > 0 && c.Confidence > review.None && c.Request.Has.Has(res) {

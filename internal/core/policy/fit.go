@@ -89,7 +89,6 @@ func (f fitting) sized() []Fitted {
 	return f.through(targetSteps[:]).through(sizeSteps[:]).fits
 }
 
-// boundsOf returns the bounds of a container.
 func (f fitting) boundsOf(container string) bounds {
 	return boundsOf(f.p.Container(container), f.a.Policy(container), f.l.Range.Container)
 }

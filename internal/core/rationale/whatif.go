@@ -336,7 +336,6 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 	return out
 }
 
-// autoscaler returns the autoscaler with a changed field.
 func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 	a := *in.Autoscaler
 	switch change.base() {

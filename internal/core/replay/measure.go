@@ -235,7 +235,6 @@ func (m *meter) request() float64 {
 	return float64(m.changes[m.next-1].Request) * m.unit
 }
 
-// day measures one day.
 func (m *meter) day(samples daySamples) Day {
 	start := m.usage.first + int64(samples.number)*daySeconds
 	end := start + samples.length

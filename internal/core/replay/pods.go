@@ -68,7 +68,6 @@ func podsOf(workload *Workload) []pods {
 	return out
 }
 
-// add adds a step.
 func (p *pods) add(at int64, count int32) {
 	sum := 0.0
 	if k := len(p.at) - 1; k >= 0 {

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -100,8 +101,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		Findings: []FindingRecord{}, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
 	}
 	if out.Young {
-		minutes := int(r.Evidence.Age().Minutes())
-		out.UsageMinutes = &minutes
+		out.UsageMinutes = new(int(r.Evidence.Age().Minutes()))
 	}
 	if prices.Known() {
 		out.MoneyMonth = Cents(r.Weight)
@@ -113,8 +113,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		f := &r.Findings[i]
 		x := FindingRecord{Reason: f.Kind.String(), Severity: f.Severity.String(), Resource: f.Resource.String(), Text: f.Text(now), Count: f.Count}
 		if f.Share > 0 {
-			share := rounded(f.Share, 3)
-			x.Share = &share
+			x.Share = new(rounded(f.Share, 3))
 		}
 		if !f.Since.IsZero() {
 			x.Since = f.Since.UTC().Format(time.RFC3339)
@@ -124,7 +123,6 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 	return out
 }
 
-// resource returns the amounts of one resource.
 func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	kept := r.KeptFor(res)
 	out := ResourceRecord{
@@ -175,10 +173,7 @@ func (r *Row) Why(now time.Time) string {
 
 // Lack returns why there is no recommendation.
 func (r *Row) Lack() string {
-	if why := r.Evidence.Lacking(); why != "" {
-		return why
-	}
-	return "no recommendation, although its usage is known" // for example a container that the VPA does not size
+	return cmp.Or(r.Evidence.Lacking(), "no recommendation, although its usage is known") // for example a container that the VPA does not size
 }
 
 // QuantitiesOf returns amounts as Kubernetes quantities.

@@ -70,10 +70,8 @@ func (c *Container) bound() {
 
 // kind returns the runtime of the container, and by what it was detected.
 func (c *Container) kind() (cluster.RuntimeKind, cluster.RuntimeEvidence) {
-	if c.Label != "" {
-		if kind, ok := labelValues[c.Label]; ok {
-			return kind, cluster.ByLabel
-		}
+	if kind, ok := labelValues[c.Label]; ok {
+		return kind, cluster.ByLabel
 	}
 	if kind := kindOfCommand(c.Words); kind != cluster.UnknownRuntime {
 		return kind, cluster.ByCommand

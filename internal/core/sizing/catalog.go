@@ -33,7 +33,6 @@ type Catalog struct {
 	learned     int  // number of calls of Learn with valid parameters; numbers the Editions
 }
 
-// A definition is a SizingProfile.
 type definition struct {
 	version string  // of the object that was read last
 	valid   *Choice // its last valid parameters; nil: none are known

@@ -61,7 +61,6 @@ func LimitCPU(a *cluster.Autoscaler, recommended []cluster.Advice) []cluster.Adv
 	return limited
 }
 
-// higher returns the higher amount of each resource.
 func higher(a, b cluster.Resources) cluster.Resources {
 	for _, r := range cluster.All {
 		if v, ok := b.Get(r); ok && v > a.Amount(r) {

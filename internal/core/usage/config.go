@@ -57,8 +57,8 @@ func (r *rules) keep() time.Duration {
 }
 
 // overrides reports whether a policy sets a rule.
-func overrides(p *cluster.ContainerPolicy) bool {
-	return p != nil && (p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet)
+func overrides(p cluster.ContainerPolicy) bool {
+	return p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet
 }
 
 // with returns the rules after applying a policy.

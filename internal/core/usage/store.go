@@ -250,11 +250,8 @@ func (b *Store) Configure(w cluster.Workload, policies []cluster.ContainerPolicy
 	wl := b.workload(w)
 	wl.governed = true
 	wl.policies = nil
-	for i := range policies {
-		if overrides(&policies[i]) {
-			wl.policies = policies
-			break
-		}
+	if slices.ContainsFunc(policies, overrides) {
+		wl.policies = policies
 	}
 	wl.rule(&b.rules)
 }
@@ -375,8 +372,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 	case *usual:
 		s.rules = usual
 	default:
-		own := after
-		s.rules = &own
+		s.rules = new(after)
 	}
 	for in := s.instances; in != nil; in = in.next {
 		in.rewindow(int64(before.interval), int64(after.interval))

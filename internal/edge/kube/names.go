@@ -81,7 +81,6 @@ func begins(prefix, typed string) bool {
 	return strings.HasPrefix(prefix, typed) || strings.HasPrefix(typed, prefix)
 }
 
-// names returns the names of objects.
 func (c *Clients) names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	list, err := c.Metadata.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostNames})
 	if err != nil {

@@ -35,7 +35,6 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 	return len(list.Items) > 0, nil
 }
 
-// listOne lists at most one object.
 func listOne(ctx context.Context, client rest.Interface, namespace, resource string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()

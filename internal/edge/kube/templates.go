@@ -73,7 +73,6 @@ func listerOf[L interface {
 	}
 }
 
-// templateOf returns the template of a workload.
 func templateOf(o runtime.Object) Template {
 	switch x := o.(type) {
 	case *appsv1.Deployment:

@@ -34,7 +34,6 @@ type Reading struct {
 	Unreadable int // containers whose usage cannot be parsed
 }
 
-// count counts a request.
 func (r *Reading) count(err error) {
 	if err != nil {
 		r.Failed++
@@ -58,7 +57,6 @@ func newClient(cfg *rest.Config, c *http.Client, group, accept string) (rest.Int
 	return rest.RESTClientForConfigAndClient(cfg, c)
 }
 
-// set sets the usage of a resource.
 func set(s *usage.Sample, res cluster.Resource, amount *resource.Quantity) {
 	s.Has = s.Has.With(res)
 	if res == cluster.CPU {
@@ -185,7 +183,6 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 	return r, nil
 }
 
-// list returns the values of one metric.
 func (e *External) list(ctx context.Context, namespace, metric string, selector labels.Selector) (externalValues, error) {
 	var out externalValues
 	raw, err := e.rest.Get().Namespace(namespace).Resource(metric).Param("labelSelector", selector.String()).Do(ctx).Raw()

@@ -33,7 +33,6 @@ func decode(raw []byte) ([]usage.Sample, int, error) {
 	return r.samples, r.unreadable, err
 }
 
-// A container is one container of a response.
 type container struct {
 	name, cpu, memory []byte // quantities; nil if the response does not have them
 }
@@ -70,7 +69,6 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 	r.samples = append(r.samples, s)
 }
 
-// name returns b as an interned string.
 func (r *reading) name(b []byte) string {
 	if s, ok := r.names[string(b)]; ok {
 		return s

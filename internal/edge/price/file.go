@@ -28,7 +28,6 @@ const maxFile = 1 << 20
 // maxPrice is the maximum price for an hour. A higher one is a mistake.
 const maxPrice = 1e6
 
-// A file is a price file.
 type file struct {
 	Currency string  `json:"currency"`
 	Default  *amount `json:"default"`
@@ -113,7 +112,6 @@ func parse(data []byte) (*file, error) {
 	return f, f.validate()
 }
 
-// unknownFields returns an error for each unknown field.
 func unknownFields(raw map[string]any) error {
 	var errs []error
 	look := func(where, path string, object any) {
@@ -182,7 +180,6 @@ func inRange(path string, v *float64) error {
 
 func (f *file) base() review.Price { return review.Price{Core: *f.Default.Core, GiB: *f.Default.GiB} }
 
-// of returns the price of resources on a node.
 func (f *file) of(n *cluster.Node) review.Price {
 	price := f.base()
 	factor := 1.0

@@ -134,7 +134,6 @@ func shortDuration(d time.Duration) string {
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-// profileOf converts a spec.
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
 	base := string(s.Base)
 	base = cmp.Or(base, "balanced")
@@ -212,7 +211,6 @@ func checkLimits(l *v1alpha1.Limits, c *checker) {
 	}
 }
 
-// learning returns whether startup boosts are learnt.
 func learning(b *v1alpha1.StartupBoost, c *checker) cluster.BoostLearning {
 	if b == nil {
 		return cluster.BoostLearning{}
@@ -368,7 +366,6 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	c.duration("cpu.shrinkAfter", x.ShrinkAfter, &r.Wait)
 }
 
-// busyHours returns a profile based on busy-hours.
 func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c *checker) recommend.Profile {
 	r := recommend.Busiest()
 	memory(m, &r.Memory, c)
@@ -432,7 +429,6 @@ func priorityClasses(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker)
 	}
 }
 
-// hours sets the busy hours.
 func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	from := 0
 	to := 0

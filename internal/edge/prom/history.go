@@ -146,7 +146,6 @@ func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace stri
 	return to
 }
 
-// promDuration formats a duration for PromQL.
 func promDuration(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"

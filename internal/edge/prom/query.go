@@ -195,12 +195,8 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 	return out, nil
 }
 
-// addLabels adds the labels of one series.
 func (c *Client) addLabels(to map[cluster.Key]Labels, m map[string]string) {
-	key := cluster.Key{
-		Namespace: m[c.config.LabelsNamespaceLabel],
-		Name:      m[c.config.LabelsPodLabel],
-	}
+	key := cluster.Key{Namespace: m[c.config.LabelsNamespaceLabel], Name: m[c.config.LabelsPodLabel]}
 	if key.Name == "" || key.Namespace == "" {
 		return
 	}

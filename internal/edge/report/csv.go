@@ -53,7 +53,6 @@ func WriteCSV(w io.Writer, c *replay.Comparison) error {
 	return out.Error()
 }
 
-// writeOutcomes writes the rows of one workload.
 func writeOutcomes(out *csv.Writer, c *replay.Comparison, key cluster.Workload, outcomes []replay.Outcome) {
 	for i, outcome := range outcomes {
 		for _, res := range cluster.All {

@@ -194,7 +194,6 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rows reads the rows of one file.
 func (r *reader) rows(in io.Reader) error {
 	buffered := bufio.NewReader(in)
 	start, _ := buffered.Peek(3)
@@ -303,7 +302,6 @@ func (r *reader) columns(first []string) error {
 	return r.fail(1, "missing columns: %s; the first line must be %s", strings.Join(missing, ", "), strings.Join(header[:], ","))
 }
 
-// row adds one row.
 func (r *reader) row(record []string, line int) error {
 	field := func(column int) string { return record[r.column[column]] }
 	at, err := parseTime(field(colTime))

@@ -59,7 +59,6 @@ var (
 	unpackOnce = sync.OnceFunc(func() { unpacked = unpack() })
 )
 
-// bundled returns the files.
 func bundled() *bundle {
 	unpackOnce()
 	return unpacked

@@ -124,8 +124,7 @@ func levelsOf(c *overview.Container, res cluster.Resource) chartData {
 	unit := units[res]
 	level := func(r cluster.Resources) *float64 {
 		if v, ok := r.Get(res); ok && v > 0 {
-			x := rounded(float64(v) / unit.scale)
-			return &x
+			return new(rounded(float64(v) / unit.scale))
 		}
 		return nil
 	}
@@ -168,8 +167,7 @@ func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 		}
 		p := peaks[next]
 		next++
-		v := rounded(p.Value / scale)
-		c.Data.Peaks = append(c.Data.Peaks, &v)
+		c.Data.Peaks = append(c.Data.Peaks, new(rounded(p.Value/scale)))
 		if p.At.Format(time.DateOnly) != best.At.Format(time.DateOnly) {
 			flush()
 		}

@@ -221,8 +221,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	entries := overview.VisibleEntries(s.Activity, v)
 	if !s.NoActivity {
-		counts := overview.CountSince(entries, o.At.Add(-24*time.Hour))
-		view.Counts = &counts
+		view.Counts = new(overview.CountSince(entries, o.At.Add(-24*time.Hour)))
 	}
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
@@ -252,7 +251,6 @@ func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
 	return out
 }
 
-// workloadsView is the page /workloads.
 type workloadsView struct {
 	At         time.Time        `json:"at"`
 	Total      int              `json:"total"`
@@ -291,7 +289,6 @@ func (v workloadsView) Number(step int) string {
 	return ""
 }
 
-// nodesView is the page /nodes.
 type nodesView struct {
 	At      time.Time    `json:"at"`
 	Visible bool         `json:"-"`
@@ -346,7 +343,6 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
 
-// activityView is the page /activity.
 type activityView struct {
 	At      time.Time     `json:"at"`
 	Since   time.Time     `json:"since,omitzero"`
@@ -388,7 +384,6 @@ func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.V
 	h.show(w, r, "activity", pageOf("Activity", "activity", s, v, view), view)
 }
 
-// profilesView is the page /profiles.
 type profilesView struct {
 	Profiles []profileView `json:"profiles"`
 	Custom   []profileView `json:"sizingProfiles"`
@@ -429,7 +424,6 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
 }
 
-// aboutView is the page /about.
 type aboutView struct {
 	Version  string    `json:"version"`
 	Cluster  string    `json:"cluster"`

@@ -76,7 +76,6 @@ func (c containerView) Left(resource string) string {
 	return ""
 }
 
-// viewOf returns a row of the overview.
 func (s *State) viewOf(r *overview.Row) workloadView {
 	w := &r.Workload
 	v := workloadView{

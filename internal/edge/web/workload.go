@@ -20,7 +20,6 @@ import (
 	document "podfit.dev/podfit/internal/look/page"
 )
 
-// workloadPage is the page of one workload.
 type workloadPage struct {
 	workloadView
 	At          time.Time       `json:"at"`
@@ -289,7 +288,6 @@ func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
 // generated are the kinds that cluster.OwnerByName knows. Other controllers name their pods as they like.
 var generated = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "CronJob": true, "Pod": true}
 
-// commandsOf returns commands for a workload.
 func commandsOf(row *overview.Row) []command {
 	w := &row.Workload
 	in := " -n " + wording.ShellWord(w.Namespace)
@@ -379,5 +377,4 @@ type chartView struct {
 	Data  chartData  `json:"data"`
 }
 
-// tableRow is a row of the table of a chart.
 type tableRow []string

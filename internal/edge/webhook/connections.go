@@ -74,7 +74,6 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// forget removes a connection.
 func (c *connections) forget(conn net.Conn) {
 	ip := addressOf(conn)
 	of := c.byIP[ip]

@@ -58,7 +58,6 @@ type request struct {
 	OldObject   shared                      `json:"oldObject"`
 }
 
-// decodeRequest decodes an AdmissionReview.
 func decodeRequest(body []byte) (*request, error) {
 	var review struct {
 		Request *request `json:"request"`
@@ -147,7 +146,6 @@ func (p *present) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// owners are the owner references of a pod.
 type owners []metav1.OwnerReference
 
 func (o *owners) UnmarshalJSON(text []byte) error {

@@ -135,7 +135,6 @@ func (h *Handler) logKept(a *cluster.Autoscaler, p *corev1.Pod, kept []policy.Ke
 	})
 }
 
-// newSize is the size of a new pod.
 type newSize struct {
 	fits         []policy.Fitted
 	originals    []policy.Original  // of boosted containers

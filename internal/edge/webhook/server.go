@@ -124,8 +124,7 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 // Run serves on a listener until ctx ends, and then closes the listener. It updates certificates and the webhook configuration at the
 // start, at each tick, and when certificate files change.
 func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time) error {
-	address := reachable(l.Addr())
-	s.address.Store(&address)
+	s.address.Store(new(reachable(l.Addr())))
 	g, ctx := errgroup.WithContext(ctx)
 	updatesEnded := make(chan struct{})
 	g.Go(func() error { return s.serve(ctx, l, updatesEnded) })

@@ -99,7 +99,6 @@ func (m *Message) names() []string {
 	return out
 }
 
-// parse returns the messages of a page.
 func parse(page string) []Message {
 	var out []Message
 	section := "" // the text above the next table of the log

@@ -300,11 +300,7 @@ func (s *Adjuster) remember(h *cluster.HorizontalAutoscaler, a hpaAttempt) {
 func (s *Adjuster) forget(exists map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for uid := range s.attempts {
-		if !exists[uid] {
-			delete(s.attempts, uid)
-		}
-	}
+	maps.DeleteFunc(s.attempts, func(uid string, _ hpaAttempt) bool { return !exists[uid] })
 }
 
 // A tool that deletes an HPA and creates it again from its manifest removes the record of podfit with it. The target of the manifest belongs to

@@ -149,7 +149,6 @@ func mostFrequent(decisions []*decision.Decision) *decision.Decision {
 	})
 }
 
-// forgetMissing forgets autoscalers that are gone.
 func forgetMissing[V any](m map[cluster.Key]V, all []*cluster.Autoscaler) {
 	exists := make(map[cluster.Key]bool, len(all))
 	for _, a := range all {

@@ -323,7 +323,6 @@ func (s *Surger) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 	return nil
 }
 
-// carryOut carries out one step of a surge.
 func (s *Surger) carryOut(ctx context.Context, now time.Time, d *cluster.Deployment, move *surge.Move) error {
 	record := *d.Surge
 	if move.Unmark {

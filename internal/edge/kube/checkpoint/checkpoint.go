@@ -86,7 +86,6 @@ func (o *checkpointObject) target(at time.Time) cluster.Workload {
 
 func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// checkpointAnnotations returns the annotations of a checkpoint.
 func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	as := make(map[string]string, 3)
 	if len(c.Extra) > 0 {

@@ -108,7 +108,6 @@ func (c *collection[K, O, Version]) list(ctx context.Context, each func(O, K)) e
 	}
 }
 
-// page requests one page of the list.
 func (c *collection[K, O, Version]) page(ctx context.Context, options *metav1.ListOptions) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()

@@ -65,7 +65,6 @@ func checkAnswer(m *metav1.ObjectMeta) error {
 	return nil
 }
 
-// A historyObject is a UsageHistory.
 type historyObject struct{ storedObject[json.RawMessage] }
 
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
@@ -85,7 +84,6 @@ func mostRecent(hs []usage.History) ([]usage.History, int) {
 	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
 }
 
-// key returns the workload of a history.
 func (o *historyObject) key() (cluster.Workload, error) {
 	var s v1alpha1.UsageHistorySpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {

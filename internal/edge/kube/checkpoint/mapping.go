@@ -51,7 +51,6 @@ func part[Stored, Own any](m *mapping, name string, stored *Stored, own *Own, co
 	}
 }
 
-// record converts a part that is a record.
 func record[Stored, Own any](m *mapping, name string, stored **Stored, own **Own, convert func(*mapping, *Stored, *Own)) {
 	part(m, name, stored, own, func(m *mapping, stored **Stored, own **Own) { optional(m, stored, own, convert) })
 }
@@ -163,7 +162,6 @@ func name[K comparable](m *mapping, what string, names map[K]string, stored *str
 	*own = value
 }
 
-// named returns the key of a name.
 func named[K comparable](names map[K]string, name string) (K, bool) {
 	for k, n := range names {
 		if n == name {

@@ -17,7 +17,6 @@ import (
 // stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
 const stateTooLarge = v1alpha1.MaxUpdateStateSize + 160<<10
 
-// updateStateSpec returns the spec of an object.
 func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
 	return v1alpha1.UpdateStateSpec{Target: reference(w)}
 }
@@ -73,7 +72,6 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 	}
 }
 
-// An updateStateObject is an UpdateState.
 type updateStateObject struct{ storedObject[json.RawMessage] }
 
 // at returns what is known about the object with a checksum of its content.
@@ -84,7 +82,6 @@ func (o *updateStateObject) at(sum uint64) stateAt {
 // name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// key returns the workload of the object.
 func (o *updateStateObject) key() (cluster.Workload, error) {
 	var s v1alpha1.UpdateStateSpec
 	if err := json.Unmarshal(o.Spec, &s); err != nil {

@@ -112,8 +112,7 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	if at, ok := s.at(state.Workload); ok && at.sum == sum {
 		return false, nil
 	}
-	updated := metav1.NewTime(now)
-	status.Updated = &updated
+	status.Updated = new(metav1.NewTime(now))
 	status.Writer = s.writer
 	ctx, sending := s.throttle.Request(ctx)
 	if err := sending.Ended(s.write(ctx, state.Workload, &status, sum)); err != nil {

@@ -54,10 +54,7 @@ type Recorder struct {
 func NewRecorder(c *kube.Clients) *Recorder {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(sink{&typedcorev1.EventSinkImpl{Interface: c.Events.CoreV1().Events("")}})
-	return &Recorder{
-		broadcaster: b,
-		recorder:    b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Source}),
-	}
+	return &Recorder{broadcaster: b, recorder: b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: Source})}
 }
 
 // A sink sends the annotations of an event also if it stands for several: client-go patches only the count and the time then, so that the

@@ -253,7 +253,6 @@ func (f *Feed) watchOpened(streams bool) *openWatch {
 	return w
 }
 
-// eventReceived records an event of a watch.
 func (f *Feed) eventReceived(ctx context.Context, w *openWatch, kind watch.EventType) {
 	f.recordResult(ctx, nil)
 	f.mu.Lock()

@@ -32,15 +32,13 @@ func (b *projectedObject[T]) GetObjectKind() schema.ObjectKind { return schema.E
 
 // DeepCopyObject implements runtime.Object. The copy shares the projection, which is never changed.
 func (b *projectedObject[T]) DeepCopyObject() runtime.Object {
-	c := *b
-	return &c
+	return new(*b)
 }
 
 func (b *projectedObject[T]) key() cluster.Key {
 	return cluster.Key{Namespace: b.Namespace, Name: b.Name}
 }
 
-// newProjectedObject projects an object.
 func newProjectedObject[T any](o runtime.Object, project func(runtime.Object) T) (*projectedObject[T], error) {
 	m, err := meta.Accessor(o)
 	if err != nil {
@@ -61,7 +59,6 @@ func (b *projectedObject[T]) project(o runtime.Object, project func(runtime.Obje
 	b.value = project(o)
 }
 
-// projectPage projects the objects of a page of a list.
 func projectPage[T any](page runtime.Object, project func(runtime.Object) T) (runtime.Object, error) {
 	m, err := meta.ListAccessor(page)
 	if err != nil {
@@ -82,7 +79,6 @@ func projectPage[T any](page runtime.Object, project func(runtime.Object) T) (ru
 	return out, err
 }
 
-// projectEvent projects the object of a watch event.
 func projectEvent[T any](e watch.Event, project func(runtime.Object) T) watch.Event {
 	if e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted {
 		return e

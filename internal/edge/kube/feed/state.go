@@ -42,7 +42,6 @@ type openWatch struct {
 	sends   bool // it has sent a bookmark, or a change of the stored state
 }
 
-// receive notes an event of the watch.
 func (w *openWatch) receive(kind watch.EventType) {
 	switch kind {
 	case watch.Bookmark: // the first one ends the objects of a stream

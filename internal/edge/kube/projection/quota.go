@@ -120,7 +120,6 @@ var classScopes = map[corev1.ScopeSelectorOperator]cluster.ScopeKind{
 	corev1.ScopeSelectorOpIn: cluster.PriorityClassIn, corev1.ScopeSelectorOpNotIn: cluster.PriorityClassNotIn,
 }
 
-// scopeOf returns one scope of a quota.
 func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
 	if s.ScopeName != corev1.ResourceQuotaScopePriorityClass {
 		return cluster.QuotaScope{Kind: scopeKinds[s.ScopeName]}

@@ -17,7 +17,6 @@ const HorizontalFeed = "horizontalpodautoscalers"
 // maxHPAs is the maximum number of HPAs of one workload that are considered. One workload normally has one.
 const maxHPAs = 16
 
-// A horizontalSet has the HorizontalPodAutoscalers.
 type horizontalSet struct {
 	*base
 	horizontal     store[*cluster.HorizontalAutoscaler]

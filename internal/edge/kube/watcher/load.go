@@ -66,7 +66,6 @@ func (w *World) loadOwners(ctx context.Context) error {
 	return nil
 }
 
-// lookUpOwners looks up the owners of all pods.
 func (w *World) lookUpOwners() {
 	for _, p := range w.Pods() {
 		if !p.Controller.IsZero() {

@@ -115,7 +115,6 @@ func (o *owners) parent(
 	return o.other.Parent(w), true, nil
 }
 
-// scaleOf returns the scale of a controller.
 func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
 	kind := projection.KindOf(w)
 	if kind.IsWellKnown() {

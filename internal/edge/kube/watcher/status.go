@@ -91,10 +91,7 @@ func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, sta
 		w.wrote(e, e.withStatus(&status))
 		return true, nil
 	}
-	patch, err := json.Marshal([]kube.PatchOp{
-		{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version},
-		change,
-	})
+	patch, err := json.Marshal([]kube.PatchOp{{Op: "replace", Path: "/metadata/resourceVersion", Value: e.version}, change})
 	if err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)
 	}

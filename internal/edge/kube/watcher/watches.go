@@ -132,7 +132,6 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// sourceOf returns the source of a client.
 func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) source[T] {
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	return source[T]{feed.Config{Name: name}, feed.Source[T]{List: list, Watch: c.Watch, Project: project}}
@@ -152,7 +151,6 @@ func typed[O any, L runtime.Object, T any, P interface {
 	})
 }
 
-// addController watches a kind of controller.
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
 	src := sourceOf(projection.ResourceOfWellKnown(kind).Resource, c, func(o runtime.Object) projection.ControllerState {

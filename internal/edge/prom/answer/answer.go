@@ -71,7 +71,6 @@ func (p *Points) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// add adds one value.
 func (p *Points) add(at, value []byte) error {
 	t, err := strconv.ParseFloat(string(bytes.TrimSpace(at)), 64)
 	if err != nil {
@@ -142,7 +141,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 // next permits to read one more element.
 func (b *bounded) next() { b.until = min(b.limit, b.read+MaxSeries) }
 
-// A decoding is the state of Decode.
 type decoding struct {
 	Answer
 	each    func(*Series) error

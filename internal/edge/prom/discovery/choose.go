@@ -143,7 +143,6 @@ func Choose(services []cluster.Service, objects map[cluster.Key]string) (Candida
 	return Candidate{}, Several{found}
 }
 
-// candidate returns the candidate that a Service is.
 func candidate(s *cluster.Service) (Candidate, bool) {
 	for _, r := range rules {
 		if slices.ContainsFunc(r.labels, func(l [2]string) bool { return s.Labels[l[0]] != l[1] }) {

@@ -135,7 +135,6 @@ func (c *Cache) trim(limit int64) error {
 // temporary is the end of the names of files that are being written.
 const temporary = ".tmp"
 
-// A cachedDay is the cache of a day.
 type cachedDay struct {
 	dir, note string
 }

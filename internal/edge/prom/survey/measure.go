@@ -138,7 +138,6 @@ func aggregate(operator, expression string, s selector, joined bool) string {
 		operator, expression, ownerMetric, s.matchers(`workload!=""`))
 }
 
-// promDuration returns a duration in the format of Prometheus.
 func promDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) + "s"
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// A reading is one run of Read.
 type reading struct {
 	*Survey
 	plan *Plan
@@ -174,7 +173,6 @@ func (r *reading) left(err error) {
 	})
 }
 
-// complete returns the namespaces without a gap.
 func complete(namespaces []string, gaps []Gap) []string {
 	return slices.DeleteFunc(slices.Clone(namespaces), func(name string) bool {
 		return slices.ContainsFunc(gaps, func(g Gap) bool { return g.Namespace == name })

@@ -121,12 +121,9 @@ func writeJSON(w io.Writer, r *Report, _ Options) error {
 	for i := range r.Pools {
 		d.Pools = append(d.Pools, poolOf(&r.Pools[i]))
 	}
-	data, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(data, '\n'))
-	return err
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(d)
 }
 
 func poolOf(p *core.PoolPlan) documentPool {
@@ -154,15 +151,13 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		out.After = thresholdsOf(&r.After)
 	}
 	if r.UsedKnown {
-		used := res.InUnits(r.Used)
-		out.Used = &used
+		out.Used = new(res.InUnits(r.Used))
 	}
 	if r.Fit.Node != "" {
 		out.LargestPod = &documentRoom{r.Fit.Node, amountsOf(r.Fit.Free)}
 	}
 	if r.Outlook.Shortage == core.NoShortage {
-		slope := res.InUnits(int64(r.Outlook.Slope))
-		out.GrowthPerDay = &slope
+		out.GrowthPerDay = new(res.InUnits(int64(r.Outlook.Slope)))
 	}
 	for _, s := range r.Outlook.Steps {
 		out.Steps = append(out.Steps, documentStep{s.Day.String(), res.InUnits(int64(s.Amount))})

@@ -280,7 +280,6 @@ func tableOf(r *Report, i int) *page.Table {
 	return t
 }
 
-// table writes the report for a terminal.
 func table(w io.Writer, r *Report, o Options) error {
 	p := &terminal.Printer{Width: o.Width, Colour: o.Colour}
 	p.Document(shown(r))

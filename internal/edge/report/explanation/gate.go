@@ -24,5 +24,4 @@ var gates = map[gate.Name]string{
 	gate.Rescue: "rescue of another pod", gate.Others: "other pods of the disruption budget", gate.Announcement: "record of the updater", gate.DeletionRefusal: "back-off after a refused deletion",
 }
 
-// gateWords returns the words for a gate.
 func gateWords(name gate.Name) string { return cmp.Or(gates[name], string(name)) }

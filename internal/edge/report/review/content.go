@@ -421,7 +421,6 @@ func (c *content) table(title string, rows []*core.Row, wide bool, cells func(*c
 	return page.Section{Title: title, Table: t}
 }
 
-// risks returns the list of risks.
 func (c *content) risks(rows []*core.Row, wide bool) page.Section {
 	s := c.table("AT RISK", rows, wide, func(row *core.Row) []string { return []string{c.why(row)} }, page.Column{Title: "WHY", Below: true})
 	for i, row := range rows {
@@ -438,7 +437,6 @@ func (c *content) young(rows []*core.Row, wide bool) page.Section {
 // narrow reports whether the terminal has no room for all columns.
 func (c *content) narrow() bool { return c.options.Width > 0 && c.options.Width < 100 }
 
-// waste returns the list of waste.
 func (c *content) waste(rows []*core.Row, wide bool) page.Section {
 	if !c.narrow() {
 		return c.table("WASTE", rows, wide, func(row *core.Row) []string { return []string{c.saving(row), confidence(row)} }, c.moneyColumn(), page.Column{Title: "CONFIDENCE"})
@@ -554,7 +552,6 @@ func keeping(reason core.KeptReason) string {
 	return "keep"
 }
 
-// limitChange returns the change of a limit.
 func limitChange(row *core.Row, res cluster.Resource) string {
 	before, had := row.Limits.Get(res)
 	after, has := row.Limit.Get(res)

@@ -62,8 +62,7 @@ func (c *content) document() document {
 		d.Window = window(c.Window)
 	}
 	if c.Prices.Known() {
-		source := c.Prices.Source()
-		d.Prices = &source
+		d.Prices = new(c.Prices.Source())
 	}
 	if c.options.Groups != nil {
 		d.Groups = c.groupRows()
@@ -93,16 +92,13 @@ func (c *content) summary() summary {
 	s := &c.Summary
 	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
-		requested := core.QuantitiesOf(s.Requested)
-		capacity := core.QuantitiesOf(s.Capacity)
-		out.Requested = &requested
-		out.Capacity = &capacity
+		out.Requested = new(core.QuantitiesOf(s.Requested))
+		out.Capacity = new(core.QuantitiesOf(s.Capacity))
 		out.NodesGone = &s.Packing.Gone
 		out.NodesBefore = &s.Packing.Already
 	}
 	if !s.Used.Has.Empty() {
-		used := core.QuantitiesOf(s.Used)
-		out.Used = &used
+		out.Used = new(core.QuantitiesOf(s.Used))
 	}
 	if c.Prices.Known() {
 		out.Recoverable = core.Cents(s.Recoverable)
@@ -128,7 +124,6 @@ func (c *content) record(row *core.Row) core.Record {
 	return out
 }
 
-// writeJSON adds a value as JSON.
 func (p *printer) writeJSON(value any) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	p.Text.Write(data)

@@ -328,7 +328,6 @@ func (c *content) vpaNames() map[cluster.Workload]string {
 	return names
 }
 
-// profile returns the profile of a row.
 func (c *content) profile(row *core.Row) string {
 	if len(row.Targets) > 0 {
 		return row.Targets[0].Profile
@@ -336,7 +335,6 @@ func (c *content) profile(row *core.Row) string {
 	return c.Profiles[0]
 }
 
-// writeYAML adds a value as YAML.
 func (p *printer) writeYAML(value any) {
 	data, err := yaml.Marshal(value)
 	if err != nil {

@@ -57,7 +57,7 @@ func (c chain) renewed(now time.Time, names []string, registered Registered) (ch
 	if err != nil {
 		return before, false, err
 	}
-	if !c.serves(now, names[0]) {
+	if !c.fresh(now) || c.leaf.Leaf.VerifyHostname(names[0]) != nil {
 		// A replica with another name may share the Secret. If only the name is missing, or the clocks differ, the new certificate keeps
 		// the names of the other replica, so that the two do not replace each other's certificate in turn. A certificate that is due
 		// for renewal does not keep them, so that names of former replicas disappear.
@@ -191,11 +191,6 @@ func (r Registered) trusts(ca *x509.Certificate) bool { return r.Unknown || cont
 // valid reports whether the CA can sign.
 func (a authority) valid(now time.Time) bool {
 	return a.cert != nil && a.key != nil && a.cert.IsCA && !now.Before(a.cert.NotBefore) && now.Before(a.cert.NotAfter)
-}
-
-// serves reports whether the serving certificate is signed by the signer, is not due for renewal, and contains the name.
-func (c chain) serves(now time.Time, name string) bool {
-	return c.fresh(now) && c.leaf.Leaf.VerifyHostname(name) == nil
 }
 
 // fresh reports whether the serving certificate is signed by the signer and is not due for renewal.
