@@ -70,7 +70,6 @@ Exit codes:
 	return cmd
 }
 
-// A job is one run of the command.
 type job struct {
 	config  Config
 	streams process.Streams
@@ -82,7 +81,6 @@ const (
 	exitFailOn  = 4
 )
 
-// run reads, assesses and reports.
 func (j *job) run(ctx context.Context) error {
 	c := &j.config
 	clients, err := kube.NewClients(kube.Config{
@@ -138,7 +136,6 @@ func (j *job) run(ctx context.Context) error {
 	return j.report(&r)
 }
 
-// storedPlan is the CapacityPlan of the cluster.
 type storedPlan struct {
 	plan  *v1alpha1.CapacityPlan
 	notes []string

@@ -18,7 +18,6 @@ import (
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
-// A scene is the state of the cluster at one moment.
 type scene struct {
 	now     time.Time
 	world   capacity.World
@@ -28,7 +27,6 @@ type scene struct {
 // readTimeout is the maximum time for reading the state of the cluster.
 const readTimeout = time.Minute
 
-// readScene reads the state of the cluster.
 func readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

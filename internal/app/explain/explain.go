@@ -24,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
@@ -99,7 +100,9 @@ var formats = map[string]func(io.Writer, *explanation.Explanation) error{
 // NewCommand returns "podfit explain".
 func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
 	var keys strings.Builder
-	writeKeys(&keys)
+	for _, k := range rationale.IfKeys() {
+		fmt.Fprintf(&keys, "  %s\n      %s\n", k.Form, k.Meaning)
+	}
 	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs, judge: judge}
 	cmd := &cobra.Command{
 		Use:   "explain [KIND/NAME | MESSAGE]",

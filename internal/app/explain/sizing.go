@@ -5,8 +5,6 @@ package explain
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -153,10 +151,3 @@ func (c *conditions) String() string {
 
 // Type implements pflag.Value.
 func (c *conditions) Type() string { return "KEY=VALUE" }
-
-// writeKeys writes the keys of --if, for the help.
-func writeKeys(w io.Writer) {
-	for _, k := range rationale.IfKeys() {
-		fmt.Fprintf(w, "  %s\n      %s\n", k.Form, k.Meaning)
-	}
-}

@@ -58,7 +58,7 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 	defer resign()
 	fence := kube.NewFence()
 	defer fence.Close()
-	fenced := &fencedLock{Interface: lock, fence: fence, margin: e.margin()}
+	fenced := &fencedLock{Interface: lock, fence: fence, margin: max((e.LeaseDuration-e.RenewDeadline)/2, e.LeaseDuration/10)}
 	var started atomic.Bool
 	defer context.AfterFunc(ctx, func() {
 		if !started.Load() {
@@ -102,18 +102,12 @@ func leadOnce(ctx context.Context, p *Process, e Election, lock resourcelock.Int
 // lease returns the name of the lease, for logs.
 func (e *Election) lease() string { return e.ResourceNamespace + "/" + e.ResourceName }
 
-// margin is the time between the end of the work and the earliest time at which another process can acquire the lease. Requests in
-// progress finish in this time.
-func (e *Election) margin() time.Duration {
-	return max((e.LeaseDuration-e.RenewDeadline)/2, e.LeaseDuration/10)
-}
-
 // A fencedLock extends a fence with each write of the lease.
 type fencedLock struct {
 	resourcelock.Interface
 	fence  *kube.Fence
-	margin time.Duration
-	held   atomic.Bool // the lease was written successfully at least once
+	margin time.Duration // from the end of the work until another process can acquire the lease; requests in progress finish in it
+	held   atomic.Bool   // the lease was written successfully at least once
 }
 
 // Get implements resourcelock.Interface. It closes the fence when it reads another holder, because the elector ends the work only after

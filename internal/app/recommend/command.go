@@ -69,7 +69,6 @@ Exit codes:
 	return cmd
 }
 
-// A job is one run of the command.
 type job struct {
 	config   Config
 	streams  process.Streams

@@ -43,7 +43,6 @@ func (p *progress) show(done float64, details string) {
 	}
 }
 
-// clear removes the bar.
 func (p *progress) clear() {
 	if p != nil {
 		_ = p.bar.Clear()

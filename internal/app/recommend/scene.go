@@ -82,7 +82,6 @@ func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
 	return clients, clients.Reach(ctx, c.onlyNamespace())
 }
 
-// readScene reads the state of the cluster.
 func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
 	world := watcher.NewWorld(clients, watcher.Options{
 		Namespace: c.onlyNamespace(), Pods: watcher.AllPods, Nodes: true, HPAs: c.HPA != hpaIgnore, Evictions: true, VPAsOptional: true,

@@ -27,7 +27,6 @@ const (
 	conditionBackoffMost = 10 * time.Minute
 )
 
-// A conditionReporter writes conditions of autoscalers.
 type conditionReporter struct {
 	config       *Config
 	writer       conditionWriter         // nil: no conditions are written

@@ -99,7 +99,6 @@ func (e *execution) executeLane(ctx context.Context, l queue.Lane) {
 	_ = workers.Wait() // errors are counted and logged where they occur
 }
 
-// add appends actions to the queues.
 func (e *execution) add(actions []decision.Decision) {
 	e.siblings.Add(actions)
 	e.queues.Add(actions)

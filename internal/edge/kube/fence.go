@@ -116,15 +116,6 @@ func WithGate(parent context.Context, gate Gate) context.Context {
 	return context.WithValue(parent, gateKey{}, gate)
 }
 
-// checkGate returns the error of the gate of a context, if it has one.
-func checkGate(ctx context.Context) error {
-	gate, ok := ctx.Value(gateKey{}).(Gate)
-	if !ok {
-		return nil
-	}
-	return gate.Closed()
-}
-
 // fenced is a round tripper that rejects requests whose context has a closed fence or a closed gate, and holds requests back while the
 // API server asks for that.
 type fenced struct{ next http.RoundTripper }
@@ -140,8 +131,10 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	if f := FenceOf(q.Context()); f != nil && !f.isOpen() {
 		return t.reject(q, ErrFenced)
 	}
-	if err := checkGate(q.Context()); err != nil {
-		return t.reject(q, err)
+	if gate, ok := q.Context().Value(gateKey{}).(Gate); ok {
+		if err := gate.Closed(); err != nil {
+			return t.reject(q, err)
+		}
 	}
 	if s == nil {
 		return t.next.RoundTrip(q)

@@ -39,7 +39,6 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	return p
 }
 
-// A partView is the health of a part of podfit.
 type partView struct {
 	Name      string `json:"name"`
 	Condition string `json:"condition"`

@@ -23,7 +23,6 @@ type amounts struct{ r cluster.Resources }
 // MarshalJSON implements json.Marshaler. Amounts are Kubernetes quantities, and one that is not known is absent.
 func (a amounts) MarshalJSON() ([]byte, error) { return json.Marshal(review.QuantitiesOf(a.r)) }
 
-// A workloadView is a row of a table.
 type workloadView struct {
 	Namespace   string          `json:"namespace"`
 	Kind        string          `json:"kind"`
@@ -202,7 +201,6 @@ func changeText(res cluster.Resource, request int64, requested bool, format stri
 	return fmt.Sprintf(format, before, wording.Spaced(res, target))
 }
 
-// An entryView is a decision in a list.
 type entryView struct {
 	At        time.Time `json:"time"`
 	Namespace string    `json:"namespace"`

@@ -362,7 +362,6 @@ func writeAmounts(out *strings.Builder, indent, field string, r cluster.Resource
 	}
 }
 
-// A chartView is the chart of one resource of one container.
 type chartView struct {
 	Title string        `json:"title"`
 	Kind  string        `json:"kind"` // "peaks", "histogram" or, without usage, ""

@@ -206,7 +206,6 @@ func (h *Handler) receive(t *ticket, r *http.Request, clock *stopwatch) (*decode
 	return h.decode(body), nil
 }
 
-// A decodedReview is the decoded body of a request.
 type decodedReview struct {
 	request *request // without its objects; nil if the body has none
 	about   string
@@ -315,7 +314,6 @@ func (h *Handler) applyDryRun(response *admissionv1.AdmissionResponse, result st
 	return result
 }
 
-// patchWith adds a JSON patch to an answer.
 func patchWith(response *admissionv1.AdmissionResponse, patch []byte) {
 	response.Patch = patch
 	response.PatchType = new(admissionv1.PatchTypeJSONPatch)

@@ -228,7 +228,6 @@ func (o *operations) annotate(name, value string) {
 // pointer escapes a name for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// container sets the resources of a container.
 func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
 		return
@@ -243,7 +242,6 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
 }
 
-// variable adds a variable to the environment of a container.
 func (o *operations) variable(i int, c *corev1.Container, v policy.Variable) {
 	at := "/spec/containers/" + strconv.Itoa(i) + "/env"
 	if c.Env == nil {

@@ -421,7 +421,6 @@ func (s *Surger) setCost(ctx context.Context, p *cluster.Pod, cost int32) error 
 // annotationDeletionCost determines which pods a ReplicaSet removes first.
 const annotationDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
-// forget removes a surge that has ended.
 func (s *Surger) forget(w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

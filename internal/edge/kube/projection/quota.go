@@ -133,7 +133,9 @@ func scopeOf(s corev1.ScopedResourceSelectorRequirement) cluster.QuotaScope {
 
 // MergeQuotas returns the quotas that may bound the size of a pod, sorted, or nil if there are none.
 func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
-	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { return !boundsSize(&q) })
+	all = slices.DeleteFunc(all, func(q cluster.Quota) bool { // it bounds neither CPU nor memory, and selects no pods by them
+		return q.Left.Requests.Has.Empty() && q.Left.Limits.Has.Empty() && len(q.Scopes) == 0
+	})
 	if len(all) > cluster.MostQuotas {
 		return &cluster.Quotas{TooMany: true}
 	}
@@ -142,10 +144,4 @@ func MergeQuotas(all []cluster.Quota) *cluster.Quotas {
 	}
 	slices.SortFunc(all, func(a, b cluster.Quota) int { return strings.Compare(a.Name, b.Name) })
 	return &cluster.Quotas{List: all}
-}
-
-// boundsSize reports whether a quota may refuse a pod because of its CPU or memory: if it bounds them, or if its scopes select
-// pods by them.
-func boundsSize(q *cluster.Quota) bool {
-	return !q.Left.Requests.Has.Empty() || !q.Left.Limits.Has.Empty() || len(q.Scopes) > 0
 }

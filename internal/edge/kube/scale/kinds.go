@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -148,13 +149,10 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 	}
 	k.served = fresh
 	k.loaded = began
-	for gk, since := range k.asked {
-		if _, ok := fresh[gk]; ok || lost[gk.Group] {
-			delete(k.asked, gk) // served, or still unknown
-		} else if began.Sub(since) > time.Hour {
-			delete(k.asked, gk) // possibly not needed any more
-		}
-	}
+	maps.DeleteFunc(k.asked, func(gk projection.GroupKind, since time.Time) bool {
+		_, served := fresh[gk]
+		return served || lost[gk.Group] || began.Sub(since) > time.Hour // it is served, still unknown, or possibly not needed any more
+	})
 	return nil
 }
 

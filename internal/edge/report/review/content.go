@@ -48,7 +48,6 @@ type content struct {
 	differing int // workloads whose pods differ from their template
 }
 
-// shown returns the report for people.
 func (c *content) shown(wide bool) *page.Document {
 	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes(), Figures: c.figures()}
 	d.Foot = []string{"podfit recommend, " + c.Now.UTC().Format(time.RFC1123) + ". Requests that could be freed save money only if nodes go."}

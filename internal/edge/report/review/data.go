@@ -52,7 +52,6 @@ type summary struct {
 	NodesMoney  *float64         `json:"nodesThatCouldGoMoneyPerMonth,omitempty"`
 }
 
-// document returns the report as data.
 func (c *content) document() document {
 	d := document{
 		APIVersion: Version, Kind: "Recommendations", At: c.Now.UTC().Format(time.RFC3339), Cluster: c.Cluster, Source: c.Source,

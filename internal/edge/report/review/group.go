@@ -14,7 +14,6 @@ import (
 	"podfit.dev/podfit/internal/look/page"
 )
 
-// groupTable returns the totals by group.
 func (c *content) groupTable() page.Section {
 	t := &page.Table{Columns: []page.Column{
 		{Title: strings.ToUpper(plain(c.options.Groups.By)), Least: 16}, {Title: "WORKLOADS", Right: true}, {Title: "AT RISK", Right: true}, {Title: "PODS", Right: true},
