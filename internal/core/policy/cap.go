@@ -13,10 +13,11 @@ import (
 // Cap bounds raw estimates by the policies of the autoscaler and a share of a node. The results are published in its status. In this order:
 //
 //  1. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
-//  2. CPU of all containers together is lowered to the share of the node, see shareNode;
-//  3. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
+//  2. memory or CPU is raised until the containers together have the memory for each core that the autoscaler requests, see keepPerCPU;
+//  3. CPU of all containers together is lowered to the share of the node, see shareNode;
+//  4. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
 //     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
-//  4. lower ≤ target ≤ upper is restored if the raw estimate violates it.
+//  5. lower ≤ target ≤ upper is restored if the raw estimate violates it.
 //
 // The input is not changed. CapBounds returns the bounds, too.
 func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare) []cluster.Advice {
@@ -31,6 +32,7 @@ func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster
 			inWholeCores(&out[i], looked.of(i))
 		}
 	}
+	keepPerCPU(autoscaler, out, global, looked)
 	shareNode(autoscaler, out, global, node, looked)
 	for i := range out {
 		advice := &out[i]

@@ -1,0 +1,173 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+var stepNow = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+
+// stepping is an autoscaler with a limit, and pods that are old enough for the drift rule of the updater.
+func stepping(limit cluster.MaxStep, requests ...cluster.Resources) (*cluster.Autoscaler, *Running) {
+	a := &cluster.Autoscaler{Mode: cluster.Recreate, Created: stepNow.Add(-48 * time.Hour)}
+	a.Rules.MaxStep = cluster.Setting[cluster.MaxStep]{Value: limit, Set: true}
+	r := &Running{Now: stepNow}
+	for _, q := range requests {
+		r.Pods = append(r.Pods, &cluster.Pod{Phase: cluster.Running, Started: stepNow.Add(-24 * time.Hour), Containers: []cluster.Container{{Name: "app", Requests: q}}})
+	}
+	return a, r
+}
+
+func TestRunningStep_situation_targetIsWithinAStepOfThePods(t *testing.T) {
+	half := cluster.MaxStep{Percent: 50}
+	gi := int64(1 << 30)
+	for name, tt := range map[string]struct {
+		limit  cluster.MaxStep
+		pods   []cluster.Resources
+		change func(*cluster.Autoscaler, *Running)
+		want   cluster.Resources // of a target of 4 cores and 4Gi
+	}{
+		"up by a percentage":              {half, []cluster.Resources{cluster.Amounts(1000, gi)}, nil, cluster.Amounts(1500, gi*3/2)},
+		"down by a percentage":            {half, []cluster.Resources{cluster.Amounts(10000, 16*gi)}, nil, cluster.Amounts(5000, 8*gi)},
+		"the smaller of several limits":   {cluster.MaxStep{Percent: 50, Amount: cluster.Amounts(100, 8*gi)}, []cluster.Resources{cluster.Amounts(1000, gi)}, nil, cluster.Amounts(1100, gi*3/2)},
+		"one resource is limited":         {cluster.MaxStep{Amount: cluster.Resources{}.Set(cluster.CPU, 500)}, []cluster.Resources{cluster.Amounts(1000, gi)}, nil, cluster.Amounts(1500, 4*gi)},
+		"from the least pod":              {half, []cluster.Resources{cluster.Amounts(1000, gi), cluster.Amounts(1400, gi)}, nil, cluster.Amounts(1500, gi*3/2)},
+		"no amount is a step of all pods": {half, []cluster.Resources{cluster.Amounts(100, gi), cluster.Amounts(1000, 9*gi)}, nil, cluster.Amounts(1000, 4*gi)},
+		"the target is close":             {half, []cluster.Resources{cluster.Amounts(3000, 5*gi)}, nil, cluster.Amounts(4000, 4*gi)},
+		"no pods":                         {half, nil, nil, cluster.Amounts(4000, 4*gi)},
+		"a pod without a CPU request":     {half, []cluster.Resources{cluster.Amounts(1000, gi), cluster.Resources{}.Set(cluster.Memory, gi)}, nil, cluster.Amounts(4000, gi*3/2)},
+		"mode Off":                        {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.Mode = cluster.Off }, cluster.Amounts(4000, 4*gi)},
+		"mode Initial":                    {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.Mode = cluster.Initial }, cluster.Amounts(4000, 4*gi)},
+		"memory after an OOM kill":        {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Killed = []string{"app"} }, cluster.Amounts(1500, 4*gi)},
+		"memory down after an OOM kill":   {half, []cluster.Resources{cluster.Amounts(4000, 16*gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Killed = []string{"app"} }, cluster.Amounts(4000, 8*gi)},
+		"minAllowed wins": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "*", MinAllowed: cluster.Amounts(2000, gi)}}
+		}, cluster.Amounts(2000, gi*3/2)},
+		"maxAllowed wins": {half, []cluster.Resources{cluster.Amounts(10000, 16*gi)}, func(a *cluster.Autoscaler, _ *Running) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "app", MaxAllowed: cluster.Amounts(4500, 16*gi)}}
+		}, cluster.Amounts(4500, 8*gi)},
+		"whole cores, up":                {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(2000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(3000, 2*gi)},
+		"whole cores, down":              {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(8000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(7000, 2*gi)},
+		"a pod that ends does not count": {half, []cluster.Resources{cluster.Amounts(100, gi), cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Pods[0].Deleting = true }, cluster.Amounts(1500, gi*3/2)},
+		"the spec counts during a resize": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, gi)}
+		}, cluster.Amounts(1500, gi*3/2)},
+		"a startup boost does not count": {half, []cluster.Resources{cluster.Amounts(8000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(1000, gi)}
+		}, cluster.Amounts(1500, gi*3/2)},
+		"another container of the pods":     {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Pods[0].Containers[0].Name = "other" }, cluster.Amounts(4000, 4*gi)},
+		"percentages above the largest int": {cluster.MaxStep{Percent: 1000}, []cluster.Resources{cluster.Amounts(math.MaxInt64, math.MaxInt64)}, nil, cluster.Amounts(4000, 4*gi)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, r := stepping(tt.limit, tt.pods...)
+			if tt.change != nil {
+				tt.change(a, r)
+			}
+			target := cluster.Amounts(4000, 4*gi)
+			advice := []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}, Uncapped: target}}
+			bounds := make([][]Bound, 1)
+			r.Step(a, cluster.Resources{}, advice, bounds)
+			if got := advice[0].Target; got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			if advice[0].Uncapped != target {
+				t.Errorf("uncapped target is %v", advice[0].Uncapped)
+			}
+			for _, b := range bounds[0] {
+				if b.Kind != MaxStep || b.Before != target.Amount(b.Resource) || b.After != tt.want.Amount(b.Resource) {
+					t.Errorf("bound %+v", b)
+				}
+			}
+			for _, res := range cluster.All {
+				if e := advice[0].Estimate; e.Lower.Amount(res) > e.Target.Amount(res) || e.Target.Amount(res) > e.Upper.Amount(res) {
+					t.Errorf("%v: not ordered: %+v", res, e)
+				}
+			}
+		})
+	}
+}
+
+// A pod is changed if it is outside of the bounds, or old and different enough, as in core/need. Each pass changes one pod, in any order. Without
+// the limit, the pods end where the updater leaves them; with it, they must end at least as close, however small a step is.
+func TestRunningStep_anyPodsAndTarget_stepsEndWhereTheUpdaterChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount := func(name string) cluster.Resources {
+			return cluster.Amounts(rapid.Int64Range(1, 20000).Draw(t, name+" CPU"), rapid.Int64Range(1, 64).Draw(t, name+" memory")<<28)
+		}
+		limit := cluster.MaxStep{Percent: rapid.Int64Range(1, 300).Draw(t, "percent")}
+		if rapid.Bool().Draw(t, "absolute") {
+			limit.Amount = cluster.Amounts(rapid.Int64Range(20, 4000).Draw(t, "CPU step"), rapid.Int64Range(1, 64).Draw(t, "memory step")<<26)
+		}
+		containers := rapid.IntRange(1, 2).Draw(t, "containers")
+		var raw []cluster.Advice
+		for i := range containers {
+			target := amount("target")
+			e := cluster.Estimate{Target: target}
+			for _, res := range cluster.All {
+				e.Lower = e.Lower.Set(res, target.Amount(res)*rapid.Int64Range(10, 100).Draw(t, "lower")/100)
+				e.Upper = e.Upper.Set(res, target.Amount(res)*rapid.Int64Range(100, 400).Draw(t, "upper")/100)
+			}
+			raw = append(raw, cluster.Advice{Container: fmt.Sprint(i), Estimate: e, Uncapped: target})
+		}
+		a, r := stepping(limit)
+		for range rapid.IntRange(1, 4).Draw(t, "pods") {
+			p := &cluster.Pod{Phase: cluster.Running, Started: stepNow.Add(-24 * time.Hour)}
+			for i := range containers {
+				p.Containers = append(p.Containers, cluster.Container{Name: fmt.Sprint(i), Requests: amount("request")})
+			}
+			r.Pods = append(r.Pods, p)
+		}
+		for pass := 0; ; pass++ {
+			if pass > 100_000 {
+				t.Fatalf("the steps do not end: limit %+v, raw %+v", limit, raw)
+			}
+			advice := append([]cluster.Advice(nil), raw...)
+			r.Step(a, cluster.Resources{}, advice, nil)
+			for i := range advice {
+				if e := advice[i].Estimate; e != ordered(e) {
+					t.Fatalf("not ordered: %+v", e)
+				}
+			}
+			i := firstToChange(r.Pods, advice)
+			if i < 0 {
+				break
+			}
+			for j := range advice {
+				r.Pods[i].Containers[j].Requests = advice[j].Target
+			}
+		}
+		if i := firstToChange(r.Pods, raw); i >= 0 {
+			t.Fatalf("pod %d stays at %v, but would be changed without the limit %+v, raw %+v", i, r.Pods[i].Containers, limit, raw)
+		}
+	})
+}
+
+// firstToChange returns the index of the first pod that the updater would change, or -1.
+func firstToChange(pods []*cluster.Pod, advice []cluster.Advice) int {
+	for n, p := range pods {
+		outside, same, diff := false, true, 0.0
+		for _, res := range cluster.All {
+			var from, to int64
+			for i := range advice {
+				v, e := p.Containers[i].Requests.Amount(res), advice[i].Estimate
+				outside = outside || v < e.Lower.Amount(res) || v > e.Upper.Amount(res)
+				same = same && v == e.Target.Amount(res)
+				from, to = from+v, to+e.Target.Amount(res)
+			}
+			diff += math.Abs(float64(from-to)) / float64(from)
+		}
+		if !same && (outside || diff >= driftShare) {
+			return n
+		}
+	}
+	return -1
+}
