@@ -182,9 +182,6 @@ func (a *advice) recommend() []cluster.Advice {
 	rounding := r.rounding(a.to)
 	capped := policy.Cap(rounding, recommended, r.config.MaxAllowed(), p.Node)
 	running := policy.Running{Pods: a.pods, Now: a.now}
-	if a.to.Rules.MaxStep.Set {
-		running.Killed = sizing.RecentlyKilled(r.usageStore.All(target), a.now)
-	}
 	running.Step(rounding, r.config.MaxAllowed(), capped, nil)
 	return a.withLearntBoosts(capped)
 }

@@ -54,17 +54,17 @@ type MaxStep struct {
 	Amount  Resources // an amount that is not set is no limit
 }
 
-// Of returns the largest change of a request, in its unit, and false if there is no limit.
-func (s MaxStep) Of(res Resource, request int64) (int64, bool) {
-	step, ok := s.Amount.Get(res)
-	if !ok {
-		step = math.MaxInt64
+// Of returns the largest change of a request, in its unit; the largest int64 if there is no limit.
+func (s MaxStep) Of(res Resource, request int64) int64 {
+	step := int64(math.MaxInt64)
+	if v, ok := s.Amount.Get(res); ok {
+		step = v
 	}
 	if s.Percent > 0 {
 		part, _ := integer.ScaledUp(request, s.Percent, 100)
 		step = min(step, part)
 	}
-	return step, ok || s.Percent > 0
+	return step
 }
 
 // A MemoryPerCPU is a range of the memory for each core, in bytes. An end that is 0 has no effect.

@@ -27,7 +27,7 @@ type BoundKind string
 // The kinds, in the order in which they are applied.
 const (
 	WholeCores     BoundKind = "whole-cores"     // Cap: an annotation rounds CPU up
-	MemoryPerCPU   BoundKind = "memory-per-cpu"  // Cap: an annotation bounds the memory for each core; Amount is in bytes, for CPU, too
+	MemoryPerCPU   BoundKind = "memory-per-cpu"  // Cap: an annotation bounds the memory for each core
 	NodeShare      BoundKind = "node-share"      // Cap: the share of the smallest node that the profile allows a pod; Amount is of the pod
 	MinAllowed     BoundKind = "min-allowed"     // Cap and Fit: the container policy
 	MaxAllowed     BoundKind = "max-allowed"     // Cap and Fit: the container policy

@@ -12,8 +12,8 @@ import (
 
 // Cap bounds raw estimates by the policies of the autoscaler and a share of a node. The results are published in its status. In this order:
 //
-//  1. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
-//  2. memory or CPU is raised until the containers together have the memory for each core that the autoscaler requests, see keepPerCPU;
+//  1. memory or CPU is raised until the containers together have the memory for each core that the autoscaler requests, see keepPerCPU;
+//  2. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
 //  3. CPU of all containers together is lowered to the share of the node, see shareNode;
 //  4. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
 //     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
@@ -27,12 +27,12 @@ func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Re
 // capped is Cap. Unless looked is nil, it appends the bounds that it compares the targets with.
 func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked *lookedAt) []cluster.Advice {
 	out := slices.Clone(raw)
+	keepPerCPU(autoscaler, out, global, looked)
 	for i := range out {
 		if slices.Contains(autoscaler.IntegerCPU, out[i].Container) {
 			inWholeCores(&out[i], looked.of(i))
 		}
 	}
-	keepPerCPU(autoscaler, out, global, looked)
 	shareNode(autoscaler, out, global, node, looked)
 	for i := range out {
 		advice := &out[i]

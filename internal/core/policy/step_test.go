@@ -47,16 +47,19 @@ func TestRunningStep_situation_targetIsWithinAStepOfThePods(t *testing.T) {
 		"a pod without a CPU request":     {half, []cluster.Resources{cluster.Amounts(1000, gi), cluster.Resources{}.Set(cluster.Memory, gi)}, nil, cluster.Amounts(4000, gi*3/2)},
 		"mode Off":                        {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.Mode = cluster.Off }, cluster.Amounts(4000, 4*gi)},
 		"mode Initial":                    {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.Mode = cluster.Initial }, cluster.Amounts(4000, 4*gi)},
-		"memory after an OOM kill":        {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Killed = []string{"app"} }, cluster.Amounts(1500, 4*gi)},
-		"memory down after an OOM kill":   {half, []cluster.Resources{cluster.Amounts(4000, 16*gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Killed = []string{"app"} }, cluster.Amounts(4000, 8*gi)},
+		"memory after an OOM kill": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: stepNow.Add(-time.Hour)}
+		}, cluster.Amounts(1500, 4*gi)},
+		"memory down after an OOM kill": {half, []cluster.Resources{cluster.Amounts(4000, 16*gi)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Finished: stepNow.Add(-time.Hour)}
+		}, cluster.Amounts(4000, 8*gi)},
 		"minAllowed wins": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(a *cluster.Autoscaler, _ *Running) {
 			a.Policies = []cluster.ContainerPolicy{{Container: "*", MinAllowed: cluster.Amounts(2000, gi)}}
 		}, cluster.Amounts(2000, gi*3/2)},
 		"maxAllowed wins": {half, []cluster.Resources{cluster.Amounts(10000, 16*gi)}, func(a *cluster.Autoscaler, _ *Running) {
 			a.Policies = []cluster.ContainerPolicy{{Container: "app", MaxAllowed: cluster.Amounts(4500, 16*gi)}}
 		}, cluster.Amounts(4500, 8*gi)},
-		"whole cores, up":                {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(2000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(3000, 2*gi)},
-		"whole cores, down":              {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(8000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(7000, 2*gi)},
+		"whole cores":                    {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(2000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(4000, 2*gi)},
 		"a pod that ends does not count": {half, []cluster.Resources{cluster.Amounts(100, gi), cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Pods[0].Deleting = true }, cluster.Amounts(1500, gi*3/2)},
 		"the spec counts during a resize": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
 			r.Pods[0].Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, gi)}
@@ -165,7 +168,7 @@ func firstToChange(pods []*cluster.Pod, advice []cluster.Advice) int {
 			}
 			diff += math.Abs(float64(from-to)) / float64(from)
 		}
-		if !same && (outside || diff >= driftShare) {
+		if !same && (outside || diff >= 0.1) {
 			return n
 		}
 	}

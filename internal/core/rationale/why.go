@@ -12,7 +12,6 @@ import (
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
-	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -118,7 +117,7 @@ func WhyOf(in *Sizing) []Why {
 func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler) []Why {
 	advice, records := recommend.Explain(p.Params, p.Estimator, histories, a, in.Now)
 	capped, bounds := policy.CapBounds(a, advice, in.Global, p.Node)
-	running := policy.Running{Pods: in.Pods, Killed: sizing.RecentlyKilled(in.Histories, in.Now), Now: in.Now}
+	running := policy.Running{Pods: in.Pods, Now: in.Now}
 	running.Step(a, in.Global, capped, bounds)
 	advised := *a
 	advised.Advice = capped

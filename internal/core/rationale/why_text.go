@@ -331,10 +331,7 @@ func boundText(b policy.Bound) string {
 	name := boundNames[b.Kind]
 	name = cmp.Or(name, string(b.Kind))
 	from := ""
-	switch {
-	case b.Kind == policy.MemoryPerCPU:
-		name += fmt.Sprintf(" (%s for each core)", wording.Figure(cluster.Memory, float64(b.Amount)))
-	case b.Amount > 0:
+	if b.Amount > 0 {
 		name += " " + wording.Figure(b.Resource, float64(b.Amount))
 	}
 	if b.Kind == policy.MemoryPerCPU || b.Kind == policy.MaxStep {

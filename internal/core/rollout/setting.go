@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,16 +44,8 @@ var settings = []struct {
 		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: err == nil && d >= 0 && d <= 365*24*time.Hour}
 		return to.InitialDelay.Set
 	}},
-	{AnnotationMaxStep, "none, or a list of a percentage from 1% to 1000%, cpu of at least 1m, and memory of at least 1Mi, such as 50%,memory=1Gi",
-		func(text string, to *cluster.Settings) bool {
-			to.MaxStep.Value, to.MaxStep.Set = maxStep(text)
-			return to.MaxStep.Set
-		}},
-	{AnnotationPerCPU, "none, or the least and the most memory for each core, from 1Mi to 1Ti, one of which may be missing, such as 2Gi-8Gi, 2Gi- or -8Gi",
-		func(text string, to *cluster.Settings) bool {
-			to.MemoryPerCPU.Value, to.MemoryPerCPU.Set = memoryPerCPU(text)
-			return to.MemoryPerCPU.Set
-		}},
+	{AnnotationMaxStep, "none, or a list of a percentage from 1% to 1000%, cpu of at least 1m and memory of at least 1Mi, such as 50%,memory=1Gi", maxStep},
+	{AnnotationPerCPU, "none, or the least and the most memory for each core, one of which may be missing, such as 2Gi-8Gi, 2Gi- or -8Gi", memoryPerCPU},
 	{AnnotationIgnore, "none, rescue or always", func(text string, to *cluster.Settings) bool {
 		to.IgnoreProtection = text
 		return text == "none" || text == "rescue" || text == "always"
@@ -86,57 +79,36 @@ func fraction(text string, most float64, to *cluster.Setting[float64]) bool {
 	return to.Set
 }
 
-// none is the value that removes a limit which the namespace sets.
-const none = "none"
-
-// maxStep parses limits of a step, each at most once: "50%", "cpu=500m,memory=1Gi".
-func maxStep(text string) (out cluster.MaxStep, ok bool) {
-	if text == none {
-		return out, true
-	}
-	if strings.Count(text, ",") > 2 {
-		return out, false
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimSpace(part)
-		if number, isPercent := strings.CutSuffix(part, "%"); isPercent {
-			percent, err := strconv.ParseUint(number, 10, 16)
-			if err != nil || percent < 1 || percent > 1000 || out.Percent > 0 {
-				return cluster.MaxStep{}, false
-			}
-			out.Percent = int64(percent)
-			continue
-		}
-		name, amount, _ := strings.Cut(part, "=")
-		res, known := cluster.ParseResource(name)
-		v, err := cluster.ParseAmount(res, amount)
-		if !known || err != nil || v < leastSteps.Amount(res) || out.Amount.Has.Has(res) {
-			return cluster.MaxStep{}, false
-		}
-		out.Amount = out.Amount.Set(res, v)
-	}
-	return out, true
-}
-
-// leastSteps are the smallest steps: with smaller ones, a change would take thousands of them.
-var leastSteps = cluster.Amounts(1, 1<<20)
-
-// memoryPerCPU parses a range of the memory for each core: "2Gi-8Gi", "2Gi-", "-8Gi".
-func memoryPerCPU(text string) (out cluster.MemoryPerCPU, ok bool) {
-	if text == none {
-		return out, true
-	}
-	least, most, ok := strings.Cut(text, "-")
-	ok = ok && text != "-" && perCore(least, &out.Least) && perCore(most, &out.Most)
-	return out, ok && (out.Most == 0 || out.Least <= out.Most)
-}
-
-// perCore parses an end of the range, which may be missing.
-func perCore(text string, to *int64) bool {
-	if text == "" {
+// maxStep parses limits of a step, such as "50%,cpu=500m,memory=1Gi". "none" replaces those of a namespace.
+func maxStep(text string, to *cluster.Settings) bool {
+	s := &to.MaxStep
+	s.Set = true
+	if text == "none" {
 		return true
 	}
-	v, err := cluster.ParseAmount(cluster.Memory, strings.TrimSpace(text))
-	*to = v
-	return err == nil && v >= 1<<20 && v <= 1<<40
+	for part := range strings.SplitSeq(text, ",") {
+		name, amount, isAmount := strings.Cut(strings.TrimSpace(part), "=")
+		number, isPercent := strings.CutSuffix(name, "%")
+		if isPercent && !isAmount {
+			percent, err := strconv.ParseUint(number, 10, 16)
+			s.Set = s.Set && err == nil && percent >= 1 && percent <= 1000 && s.Value.Percent == 0
+			s.Value.Percent = int64(percent)
+			continue
+		}
+		res, known := cluster.ParseResource(name)
+		v, err := cluster.ParseAmount(res, amount)
+		s.Set = s.Set && known && err == nil && v >= cluster.Amounts(1, 1<<20).Amount(res) && !s.Value.Amount.Has.Has(res)
+		s.Value.Amount = s.Value.Amount.Set(res, v)
+	}
+	return s.Set
+}
+
+// memoryPerCPU parses a range of the memory for each core: "2Gi-8Gi", "2Gi-", "-8Gi". "none" replaces that of a namespace.
+func memoryPerCPU(text string, to *cluster.Settings) bool {
+	least, most, found := strings.Cut(text, "-")
+	low, lowErr := cluster.ParseAmount(cluster.Memory, cmp.Or(strings.TrimSpace(least), "0"))
+	high, highErr := cluster.ParseAmount(cluster.Memory, cmp.Or(strings.TrimSpace(most), "0"))
+	valid := found && lowErr == nil && highErr == nil && max(low, high) >= 1<<20 && (high == 0 || low <= high)
+	to.MemoryPerCPU = cluster.Setting[cluster.MemoryPerCPU]{Value: cluster.MemoryPerCPU{Least: low, Most: high}, Set: valid || text == "none"}
+	return to.MemoryPerCPU.Set
 }

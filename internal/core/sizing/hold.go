@@ -6,10 +6,8 @@ package sizing
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/usage"
 )
 
 // Hold returns recommendations that are nowhere lower than those in the status of an autoscaler. It adds the containers, of those that
@@ -71,17 +69,4 @@ func higher(a, b cluster.Resources) cluster.Resources {
 		}
 	}
 	return a
-}
-
-// recent is how long after an OOM kill the memory of a container is not raised in steps.
-const recent = 24 * time.Hour
-
-// RecentlyKilled returns the containers that were OOM-killed in the last day.
-func RecentlyKilled(histories []*usage.ContainerHistory, now time.Time) (out []string) {
-	for _, h := range histories {
-		if at, _ := h.LastOOM(); !at.IsZero() && now.Sub(at) < recent {
-			out = append(out, h.Container())
-		}
-	}
-	return out
 }
