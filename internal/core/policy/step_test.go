@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -173,4 +174,101 @@ func firstToChange(pods []*cluster.Pod, advice []cluster.Advice) int {
 		}
 	}
 	return -1
+}
+
+func TestCap_memoryPerCPU_isKeptByRaisingInProportion(t *testing.T) {
+	gi := int64(1 << 30)
+	for name, tt := range map[string]struct {
+		ratio  cluster.MemoryPerCPU
+		change func(*cluster.Autoscaler, []cluster.Advice)
+		want   [2]cluster.Resources // of 1 core and 1Gi, and of 3 cores and 3Gi
+	}{
+		"within":           {cluster.MemoryPerCPU{Least: gi, Most: gi}, nil, [2]cluster.Resources{cluster.Amounts(1000, gi), cluster.Amounts(3000, 3*gi)}},
+		"memory is raised": {cluster.MemoryPerCPU{Least: 2 * gi, Most: 8 * gi}, nil, [2]cluster.Resources{cluster.Amounts(1000, 2*gi), cluster.Amounts(3000, 6*gi)}},
+		"CPU is raised":    {cluster.MemoryPerCPU{Most: gi / 2}, nil, [2]cluster.Resources{cluster.Amounts(2000, gi), cluster.Amounts(6000, 3*gi)}},
+		"maxAllowed wins": {cluster.MemoryPerCPU{Least: 2 * gi}, func(a *cluster.Autoscaler, _ []cluster.Advice) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "b", MaxAllowed: cluster.Amounts(9000, 4*gi)}}
+		}, [2]cluster.Resources{cluster.Amounts(1000, 2*gi), cluster.Amounts(3000, 4*gi)}},
+		"minAllowed counts": {cluster.MemoryPerCPU{Least: 2 * gi}, func(a *cluster.Autoscaler, _ []cluster.Advice) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "b", MinAllowed: cluster.Amounts(1, 7*gi)}}
+		}, [2]cluster.Resources{cluster.Amounts(1000, gi), cluster.Amounts(3000, 7*gi)}},
+		"one resource is controlled": {cluster.MemoryPerCPU{Least: 2 * gi}, func(_ *cluster.Autoscaler, advice []cluster.Advice) {
+			advice[1].Target = advice[1].Target.Only(cluster.Of(cluster.CPU))
+		}, [2]cluster.Resources{cluster.Amounts(1000, 2*gi), cluster.Resources{}.Set(cluster.CPU, 3000)}},
+		"whole cores": {cluster.MemoryPerCPU{Most: gi * 2 / 3}, func(a *cluster.Autoscaler, _ []cluster.Advice) {
+			a.IntegerCPU = []string{"a"}
+		}, [2]cluster.Resources{cluster.Amounts(2000, gi), cluster.Amounts(4501, 3*gi)}},
+		"no memory": {cluster.MemoryPerCPU{Least: gi}, func(_ *cluster.Autoscaler, advice []cluster.Advice) {
+			advice[0].Target = cluster.Amounts(0, 0)
+			advice[1].Target = cluster.Amounts(3000, 0)
+		}, [2]cluster.Resources{cluster.Amounts(0, 0), cluster.Amounts(3000, 0)}},
+		"the largest amounts": {cluster.MemoryPerCPU{Least: 1e14}, func(_ *cluster.Autoscaler, advice []cluster.Advice) {
+			advice[1].Target = cluster.Amounts(math.MaxInt64, math.MaxInt64)
+		}, [2]cluster.Resources{cluster.Amounts(1000, gi), cluster.Amounts(math.MaxInt64, math.MaxInt64)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &cluster.Autoscaler{}
+			a.Rules.MemoryPerCPU = cluster.Setting[cluster.MemoryPerCPU]{Value: tt.ratio, Set: true}
+			var advice []cluster.Advice
+			for i, c := range []string{"a", "b"} {
+				target := cluster.Amounts([]int64{1000, 3000}[i], []int64{gi, 3 * gi}[i])
+				advice = append(advice, cluster.Advice{Container: c, Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}, Uncapped: target})
+			}
+			if tt.change != nil {
+				tt.change(a, advice)
+			}
+			got, bounds := CapBounds(a, advice, cluster.Resources{}, cluster.NodeShare{})
+			for i := range got {
+				if got[i].Target != tt.want[i] || got[i].Uncapped != advice[i].Uncapped || got[i].Estimate != ordered(got[i].Estimate) {
+					t.Errorf("container %d: %+v, want %v", i, got[i], tt.want[i])
+				}
+			}
+			if len(bounds[0]) == 0 || bounds[0][0].Kind != MemoryPerCPU {
+				t.Errorf("the setting is no bound: %+v", bounds)
+			}
+		})
+	}
+}
+
+// Without a bound, the sums keep the range, and nothing is lowered.
+func TestCap_memoryPerCPUOfAnyAmounts_sumsKeepTheRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ratio := cluster.MemoryPerCPU{Least: rapid.Int64Range(0, 16).Draw(t, "least") << 28}
+		ratio.Most = ratio.Least + rapid.Int64Range(1, 16).Draw(t, "most")<<28
+		a := &cluster.Autoscaler{}
+		a.Rules.MemoryPerCPU.Value = ratio
+		var raw []cluster.Advice
+		for i := range rapid.IntRange(1, 4).Draw(t, "containers") {
+			v := cluster.Amounts(rapid.Int64Range(1, 20000).Draw(t, "CPU"), rapid.Int64Range(1, 1<<38).Draw(t, "memory"))
+			raw = append(raw, cluster.Advice{Container: fmt.Sprint(i), Estimate: cluster.Estimate{Lower: v, Target: v, Upper: v}})
+		}
+		var cpu, memory int64
+		for i, c := range Cap(a, raw, cluster.Resources{}, cluster.NodeShare{}) {
+			cpu += c.Target.CPU
+			memory += c.Target.Memory
+			if c.Target.CPU < raw[i].Target.CPU || c.Target.Memory < raw[i].Target.Memory || c.Estimate != ordered(c.Estimate) {
+				t.Fatalf("%+v became %+v", raw[i], c)
+			}
+		}
+		least, most := float64(cpu)/1000*float64(ratio.Least), float64(cpu)/1000*float64(ratio.Most)
+		if float64(memory) < least-1 || float64(memory) > most+1 {
+			t.Fatalf("%d millicores and %d bytes, want %.0f to %.0f", cpu, memory, least, most)
+		}
+	})
+}
+
+// A pass over many pods looks at each of them, and allocates nothing for one.
+func TestRunningStep_manyPods_allocatesNothingForAPod(t *testing.T) {
+	allocations := func(pods int) float64 {
+		a, r := stepping(cluster.MaxStep{Percent: 50}, slices.Repeat([]cluster.Resources{cluster.Amounts(1000, 1<<30)}, pods)...)
+		target := cluster.Amounts(4000, 4<<30)
+		advice := []cluster.Advice{{Container: "app"}}
+		return testing.AllocsPerRun(10, func() {
+			advice[0].Estimate = cluster.Estimate{Lower: target, Target: target, Upper: target}
+			r.Step(a, cluster.Resources{}, advice, nil)
+		})
+	}
+	if few, many := allocations(1), allocations(10_000); few != many {
+		t.Errorf("%v allocations for 1 pod, %v for 10,000", few, many)
+	}
 }
