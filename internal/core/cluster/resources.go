@@ -141,10 +141,7 @@ func (r Resources) Only(s Set) Resources {
 // Or returns r, with amounts that are not set taken from other.
 func (r Resources) Or(other Resources) Resources {
 	for _, res := range All {
-		if _, ok := r.Get(res); ok {
-			continue
-		}
-		if v, ok := other.Get(res); ok {
+		if v, ok := other.Get(res); ok && !r.Has.Has(res) {
 			r = r.Set(res, v)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 
 // Cap bounds raw estimates by the policies of the autoscaler and a share of a node. The results are published in its status. In this order:
 //
-//  1. memory or CPU is raised until the containers together have the memory for each core that the autoscaler requests, see keepPerCPU;
-//  2. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
-//  3. CPU of all containers together is lowered to the share of the node, see shareNode;
-//  4. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
+//  1. CPU is rounded up to whole cores if the autoscaler requests it, in the uncapped target, too;
+//  2. CPU of all containers together is lowered to the share of the node, see shareNode;
+//  3. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
 //     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
-//  5. lower ≤ target ≤ upper is restored if the raw estimate violates it.
+//  4. lower ≤ target ≤ upper is restored if the raw estimate violates it;
+//  5. memory or CPU is raised to the memory for each core that the autoscaler requests, see keepPerCPU.
 //
 // The input is not changed. CapBounds returns the bounds, too.
 func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare) []cluster.Advice {
@@ -27,7 +27,6 @@ func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Re
 // capped is Cap. Unless looked is nil, it appends the bounds that it compares the targets with.
 func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked *lookedAt) []cluster.Advice {
 	out := slices.Clone(raw)
-	keepPerCPU(autoscaler, out, global, looked)
 	for i := range out {
 		if slices.Contains(autoscaler.IntegerCPU, out[i].Container) {
 			inWholeCores(&out[i], looked.of(i))
@@ -42,6 +41,7 @@ func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster
 		advice.Upper = within.apply(advice.Upper, nil, nil)
 		advice.Estimate = ordered(advice.Estimate)
 	}
+	keepPerCPU(autoscaler, out, global, node, looked)
 	return out
 }
 

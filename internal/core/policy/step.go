@@ -12,20 +12,14 @@ import (
 	"podfit.dev/podfit/internal/core/integer"
 )
 
-// keepPerCPU raises memory or CPU of the containers in proportion, so that the sums of their targets within minAllowed and maxAllowed have the
-// memory for each core that the autoscaler requests. Containers without a target for both do not count. The bounds of Cap that follow win.
-func keepPerCPU(a *cluster.Autoscaler, advice []cluster.Advice, global cluster.Resources, looked *lookedAt) {
+// keepPerCPU raises memory or CPU of the containers with a target for both, in proportion, so that together they have the memory for each core that
+// the autoscaler requests, as far as maxAllowed and the share of a node allow. It changes no whole cores.
+func keepPerCPU(a *cluster.Autoscaler, advice []cluster.Advice, global cluster.Resources, node cluster.NodeShare, looked *lookedAt) {
 	ratio := a.Rules.MemoryPerCPU.Value
-	if ratio == (cluster.MemoryPerCPU{}) {
-		return
-	}
 	var sum cluster.Resources
-	targets := make([]cluster.Resources, len(advice))
 	for i := range advice {
-		if advice[i].Target.Has == cluster.Both {
-			within := allowedBy(a, advice[i].Container, global)
-			targets[i] = within.apply(advice[i].Target, nil, nil)
-			sum = cluster.Amounts(integer.Sum(sum.CPU, targets[i].CPU), integer.Sum(sum.Memory, targets[i].Memory))
+		if t := advice[i].Target; t.Has == cluster.Both {
+			sum = cluster.Amounts(integer.Sum(sum.CPU, t.CPU), integer.Sum(sum.Memory, t.Memory))
 		}
 	}
 	res := cluster.Memory
@@ -33,21 +27,23 @@ func keepPerCPU(a *cluster.Autoscaler, advice []cluster.Advice, global cluster.R
 	if wanted <= sum.Memory && ratio.Most > 0 {
 		res = cluster.CPU
 		wanted, _ = integer.ScaledUp(sum.Memory, 1000, ratio.Most)
+		wanted = atMost(wanted, node.Most())
 	}
 	for i := range advice {
-		before, ok := targets[i].Get(res)
-		if !ok {
+		e := &advice[i].Estimate
+		before := e.Target.Amount(res)
+		if e.Target.Has != cluster.Both || wanted == 0 || res == cluster.CPU && slices.Contains(a.IntegerCPU, advice[i].Container) {
 			continue
 		}
-		least, _ := integer.ScaledUp(before, wanted, sum.Amount(res))
-		look(looked.of(i), Bound{Resource: res, Kind: MemoryPerCPU, Amount: least, Before: before, After: max(before, least)})
-		if e := &advice[i].Estimate; least > before {
-			for _, r := range []*cluster.Resources{&e.Lower, &e.Target, &e.Upper} {
-				v, _ := integer.ScaledUp(r.Amount(res), wanted, sum.Amount(res))
-				*r = r.Set(res, v)
+		within := allowedBy(a, advice[i].Container, global)
+		for _, r := range []*cluster.Resources{&e.Lower, &e.Target, &e.Upper} {
+			if v, ok := r.Get(res); ok {
+				v, _ = integer.ScaledUp(v, max(wanted, sum.Amount(res)), sum.Amount(res))
+				*r = r.Set(res, atMost(v, within.high.Amount(res)))
 			}
-			e.Target = e.Target.Set(res, least)
 		}
+		least, _ := integer.ScaledUp(before, wanted, sum.Amount(res))
+		look(looked.of(i), Bound{Resource: res, Kind: MemoryPerCPU, Amount: least, Before: before, After: e.Target.Amount(res)})
 	}
 }
 
@@ -57,10 +53,9 @@ type Running struct {
 	Now  time.Time
 }
 
-// Step limits the result of Cap, in place: a target is at most a step above the least and a step below the most request of the pods. If no amount is,
-// it stays between the two, so that no pod moves away from the target. The next step begins when all pods have had the last one, without a
-// stored state. Not limited are whole cores, memory upwards after an OOM kill, what a pod has no request of, and all if running pods are not
-// changed. minAllowed and maxAllowed win, because every pod gets them. Bounds are appended to looked, unless it is nil.
+// Step limits the result of Cap, in place, to a step above the least and a step below the most request of the pods. The next step begins when all pods
+// have had the last one, without a stored state. Not limited are whole cores, memory upwards after an OOM kill, what a pod has no request
+// of, and all if running pods are not changed. minAllowed and maxAllowed win, because every pod gets them. Bounds are appended to looked, unless it is nil.
 //
 // A limited target moves the bound on the side of the pods, so that those that would change without the limit are outside of it. Otherwise
 // a step that is smaller than --pod-update-threshold would never be taken.
@@ -80,30 +75,23 @@ func (r *Running) Step(a *cluster.Autoscaler, global cluster.Resources, advice [
 		whole := slices.Contains(a.IntegerCPU, advice[i].Container)
 		for _, res := range cluster.All {
 			target, ok := e.Target.Get(res)
-			low := spans[i].least.Amount(res)
-			high := spans[i].most.Amount(res)
-			step := limit.Of(res, low)
-			if !ok || low <= 0 || step == math.MaxInt64 || whole && res == cluster.CPU {
+			step := limit.Of(res, spans[i].least.Amount(res))
+			if !ok || spans[i].least.Amount(res) <= 0 || step == math.MaxInt64 || whole && res == cluster.CPU {
 				continue
 			}
-			if least, most := high-limit.Of(res, high), integer.Sum(low, step); least <= most {
-				low, high = least, most
+			e.Target = within.apply(e.Target.Set(res, spans[i].limited(limit, res, target)), nil, nil)
+			to := e.Target.Amount(res)
+			if drifts && to < target {
+				e.Lower = e.Lower.Set(res, to)
 			}
-			to := within.apply(cluster.Resources{}.Set(res, min(max(target, low), high)), nil, nil).Amount(res)
-			if to < target && res == cluster.Memory && spans[i].killed {
-				to = target
+			if drifts && to > target {
+				e.Upper = e.Upper.Set(res, to)
 			}
 			if looked != nil {
 				look(&looked[i], Bound{Resource: res, Kind: MaxStep, Amount: step, Before: target, After: to})
 			}
-			e.Target = e.Target.Set(res, to)
-			if to < target && (drifts || to < e.Lower.Amount(res)) {
-				e.Lower = e.Lower.Set(res, to)
-			}
-			if to > target && (drifts || to > e.Upper.Amount(res)) {
-				e.Upper = e.Upper.Set(res, to)
-			}
 		}
+		*e = ordered(*e)
 	}
 }
 
@@ -127,7 +115,8 @@ func (r *Running) spanOf(container string) (s span) {
 		switch {
 		case !p.Live():
 		case s.most.Has.Empty():
-			s.least, s.most = requests, requests
+			s.least = requests
+			s.most = requests
 		default:
 			s.least = cluster.Amounts(min(s.least.CPU, requests.CPU), min(s.least.Memory, requests.Memory))
 			s.most = s.most.Highest(requests)
@@ -136,13 +125,22 @@ func (r *Running) spanOf(container string) (s span) {
 	return s
 }
 
+// limited returns the amount next to a target that is at most a step from all pods. If there is none, it returns the next one between the least and the
+// most, so that no pod moves away from the target.
+func (s *span) limited(limit cluster.MaxStep, res cluster.Resource, target int64) int64 {
+	low := s.least.Amount(res)
+	high := s.most.Amount(res)
+	if least, most := high-limit.Of(res, high), integer.Sum(low, limit.Of(res, low)); least <= most {
+		low, high = least, most
+	}
+	if res == cluster.Memory && s.killed {
+		high = max(high, target)
+	}
+	return min(max(target, low), high)
+}
+
 // drifts reports whether the updater would change pods within their bounds, by the rule of need.Of with the default flags of the updater.
 func (r *Running) drifts(a *cluster.Autoscaler, advice []cluster.Advice, spans []span) bool {
-	old := r.Now.Add(-12 * time.Hour)
-	isOld := func(p *cluster.Pod) bool { return p.Live() && !p.Started.IsZero() && !p.Started.After(old) }
-	if a.Created.After(old) || !slices.ContainsFunc(r.Pods, isOld) {
-		return false
-	}
 	share := 0.0
 	for _, res := range cluster.All {
 		var target, least, most float64
@@ -155,5 +153,7 @@ func (r *Running) drifts(a *cluster.Autoscaler, advice []cluster.Advice, spans [
 		}
 		share += max(math.Abs(target-least)/max(least, 1), math.Abs(target-most)/max(most, 1))
 	}
-	return share >= a.Rules.MinChange.Or(0.1)
+	old := r.Now.Add(-12 * time.Hour)
+	isOld := func(p *cluster.Pod) bool { return p.Live() && !p.Started.IsZero() && !p.Started.After(old) }
+	return share >= a.Rules.MinChange.Or(0.1) && !a.Created.After(old) && slices.ContainsFunc(r.Pods, isOld)
 }

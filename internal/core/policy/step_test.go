@@ -197,7 +197,7 @@ func TestCap_memoryPerCPU_isKeptByRaisingInProportion(t *testing.T) {
 		}, [2]cluster.Resources{cluster.Amounts(1000, 2*gi), cluster.Resources{}.Set(cluster.CPU, 3000)}},
 		"whole cores": {cluster.MemoryPerCPU{Most: gi * 2 / 3}, func(a *cluster.Autoscaler, _ []cluster.Advice) {
 			a.IntegerCPU = []string{"a"}
-		}, [2]cluster.Resources{cluster.Amounts(2000, gi), cluster.Amounts(4501, 3*gi)}},
+		}, [2]cluster.Resources{cluster.Amounts(1000, gi), cluster.Amounts(4501, 3*gi)}},
 		"no memory": {cluster.MemoryPerCPU{Least: gi}, func(_ *cluster.Autoscaler, advice []cluster.Advice) {
 			advice[0].Target = cluster.Amounts(0, 0)
 			advice[1].Target = cluster.Amounts(3000, 0)
@@ -223,7 +223,7 @@ func TestCap_memoryPerCPU_isKeptByRaisingInProportion(t *testing.T) {
 					t.Errorf("container %d: %+v, want %v", i, got[i], tt.want[i])
 				}
 			}
-			if len(bounds[0]) == 0 || bounds[0][0].Kind != MemoryPerCPU {
+			if !slices.ContainsFunc(slices.Concat(bounds...), func(b Bound) bool { return b.Kind == MemoryPerCPU }) {
 				t.Errorf("the setting is no bound: %+v", bounds)
 			}
 		})
