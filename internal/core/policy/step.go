@@ -95,7 +95,8 @@ func (r *Running) Step(a *cluster.Autoscaler, global cluster.Resources, advice [
 	}
 }
 
-// A span is the least and the most that live pods request for a container in their specs, without a startup boost.
+// A span is the least and the most that live pods request for a container, in their specs or running, without a startup boost. Both count during a
+// resize, else the next step would begin while the last one still waits for room.
 type span struct {
 	least, most cluster.Resources
 	killed      bool // the container was OOM-killed in the last day
@@ -108,18 +109,20 @@ func (r *Running) spanOf(container string) (s span) {
 			continue
 		}
 		s.killed = s.killed || c.Exit != nil && c.Exit.OOM && r.Now.Sub(c.Exit.Finished) < 24*time.Hour
-		requests := cluster.Amounts(c.Requests.CPU, c.Requests.Memory)
-		if c.Boosted != nil {
-			requests.CPU = c.Boosted.Requests.CPU
-		}
-		switch {
-		case !p.Live():
-		case s.most.Has.Empty():
-			s.least = requests
-			s.most = requests
-		default:
-			s.least = cluster.Amounts(min(s.least.CPU, requests.CPU), min(s.least.Memory, requests.Memory))
-			s.most = s.most.Highest(requests)
+		running, _ := c.Running()
+		for _, v := range [...]cluster.Resources{c.Requests, running} {
+			if c.Boosted != nil {
+				v.CPU = c.Boosted.Requests.CPU
+			}
+			switch {
+			case !p.Live():
+			case s.most.Has.Empty():
+				s.least = v
+				s.most = cluster.Amounts(v.CPU, v.Memory)
+			default:
+				s.least = cluster.Amounts(min(s.least.CPU, v.CPU), min(s.least.Memory, v.Memory))
+				s.most = s.most.Highest(v)
+			}
 		}
 	}
 	return s

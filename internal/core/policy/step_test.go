@@ -62,9 +62,13 @@ func TestRunningStep_situation_targetIsWithinAStepOfThePods(t *testing.T) {
 		}, cluster.Amounts(4500, 8*gi)},
 		"whole cores":                    {cluster.MaxStep{Amount: cluster.Amounts(500, gi)}, []cluster.Resources{cluster.Amounts(2000, gi)}, func(a *cluster.Autoscaler, _ *Running) { a.IntegerCPU = []string{"app"} }, cluster.Amounts(4000, 2*gi)},
 		"a pod that ends does not count": {half, []cluster.Resources{cluster.Amounts(100, gi), cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) { r.Pods[0].Deleting = true }, cluster.Amounts(1500, gi*3/2)},
-		"the spec counts during a resize": {half, []cluster.Resources{cluster.Amounts(1000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
-			r.Pods[0].Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, gi)}
+		"a step up that waits for room": {half, []cluster.Resources{cluster.Amounts(1500, gi*3/2)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(1000, gi)}
 		}, cluster.Amounts(1500, gi*3/2)},
+		"a step down that is not done": {half, []cluster.Resources{cluster.Amounts(5000, 8*gi)}, func(_ *cluster.Autoscaler, r *Running) {
+			r.Pods[0].Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(10000, 16*gi)}
+		}, cluster.Amounts(5000, 8*gi)},
+
 		"a startup boost does not count": {half, []cluster.Resources{cluster.Amounts(8000, gi)}, func(_ *cluster.Autoscaler, r *Running) {
 			r.Pods[0].Containers[0].Boosted = &cluster.Applied{Requests: cluster.Amounts(1000, gi)}
 		}, cluster.Amounts(1500, gi*3/2)},
@@ -230,7 +234,7 @@ func TestCap_memoryPerCPU_isKeptByRaisingInProportion(t *testing.T) {
 	}
 }
 
-// Without a bound, the sums keep the range, and nothing is lowered.
+// Without a bound, the sums keep the range but for the rounding up of each container, and nothing is lowered.
 func TestCap_memoryPerCPUOfAnyAmounts_sumsKeepTheRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ratio := cluster.MemoryPerCPU{Least: rapid.Int64Range(0, 16).Draw(t, "least") << 28}
@@ -250,8 +254,9 @@ func TestCap_memoryPerCPUOfAnyAmounts_sumsKeepTheRange(t *testing.T) {
 				t.Fatalf("%+v became %+v", raw[i], c)
 			}
 		}
-		least, most := float64(cpu)/1000*float64(ratio.Least), float64(cpu)/1000*float64(ratio.Most)
-		if float64(memory) < least-1 || float64(memory) > most+1 {
+		least := float64(cpu-int64(len(raw))) / 1000 * float64(ratio.Least)
+		most := float64(cpu) / 1000 * float64(ratio.Most)
+		if float64(memory) < least-1 || float64(memory) > most+float64(len(raw)) {
 			t.Fatalf("%d millicores and %d bytes, want %.0f to %.0f", cpu, memory, least, most)
 		}
 	})
