@@ -277,3 +277,39 @@ func TestRunningStep_manyPods_allocatesNothingForAPod(t *testing.T) {
 		t.Errorf("%v allocations for 1 pod, %v for 10,000", few, many)
 	}
 }
+
+func TestCap_memoryPerCPUAboveTheShareOfANode_cpuIsRaisedToTheShare(t *testing.T) {
+	a := &cluster.Autoscaler{}
+	a.Rules.MemoryPerCPU.Value.Most = 1 << 30
+	target := cluster.Amounts(1000, 4<<30)
+	raw := []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}}}
+	share := cluster.NodeShare{Millicores: 4000, Share: 0.5}
+	if got := Cap(a, raw, cluster.Resources{}, share)[0].Target; got != cluster.Amounts(2000, 4<<30) {
+		t.Errorf("got %v, want half of a node of 4 cores", got)
+	}
+}
+
+// The updater changes no pod within its bounds whose recommendation, or which itself, is younger than 12 hours, or that differs little. A limit does not either.
+func TestRunningStep_podsWithinTheirBounds_boundMovesOnlyIfTheyWouldChange(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*cluster.Autoscaler, *cluster.Pod)
+		moves  bool
+	}{
+		"old":         {func(*cluster.Autoscaler, *cluster.Pod) {}, true},
+		"VPA young":   {func(a *cluster.Autoscaler, _ *cluster.Pod) { a.Created = stepNow.Add(-time.Hour) }, false},
+		"pod young":   {func(_ *cluster.Autoscaler, p *cluster.Pod) { p.Started = stepNow.Add(-time.Hour) }, false},
+		"not started": {func(_ *cluster.Autoscaler, p *cluster.Pod) { p.Started = time.Time{} }, false},
+		"min-change": {func(a *cluster.Autoscaler, _ *cluster.Pod) {
+			a.Rules.MinChange = cluster.Setting[float64]{Value: 5, Set: true}
+		}, false},
+	} {
+		a, r := stepping(cluster.MaxStep{Percent: 5}, cluster.Amounts(1000, 1<<30))
+		tt.change(a, r.Pods[0])
+		lower := cluster.Amounts(500, 1<<29)
+		advice := []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: lower, Target: cluster.Amounts(2000, 2<<30), Upper: cluster.Amounts(9000, 9<<30)}}}
+		r.Step(a, cluster.Resources{}, advice, nil)
+		if e := advice[0].Estimate; e.Target.CPU != 1050 || (e.Lower != lower) != tt.moves || tt.moves && e.Lower != e.Target {
+			t.Errorf("%s: %+v, want a moved bound: %t", name, e, tt.moves)
+		}
+	}
+}
