@@ -377,6 +377,8 @@ func TestExplain_frozenNamespace_namesTheSwitch(t *testing.T) {
 func TestExplain_settings_areGates(t *testing.T) {
 	const within = `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"510m","memory":"1250Mi"}}}]}}`
 	for annotation, tt := range map[string]struct{ value, pod, want string }{
+		"podfit.dev/max-step":           {"memory=100Mi", `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"400m","memory":"200Mi"}}}]}}`, "podfit.dev/max-step 100Mi lowers it from "},
+		"podfit.dev/memory-per-cpu":     {"8Gi-", "", "raises it from "},
 		"podfit.dev/eviction-tolerance": {"0", "", "this pass changes 1 of 2 pods (annotation podfit.dev/eviction-tolerance)"},
 		"podfit.dev/min-change":         {"500%", within, "and annotation podfit.dev/min-change requires 500%"},
 		"podfit.dev/initial-delay":      {"48h", within, "annotation podfit.dev/initial-delay allows no change before"},
@@ -387,7 +389,8 @@ func TestExplain_settings_areGates(t *testing.T) {
 				of := map[string]string{"VPA": "{}", "namespace": "{}"}
 				of[holder] = fmt.Sprintf(`{%q:%q}`, annotation, tt.value)
 				s.apply("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","annotations":%s}}`, of["namespace"])
-				s.vpa("Recreate", "")
+				s.store()
+				s.vpa("Recreate", `,"recommenders":[{"name":"balanced"}]`)
 				vpa := s.api.Object(vpasPath, "shop/cart")
 				patch := map[string]any{}
 				if err := json.Unmarshal([]byte(fmt.Sprintf(`{"metadata":{"annotations":%s},"status":{"conditions":[

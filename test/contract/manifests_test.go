@@ -94,6 +94,7 @@ var rights = map[string][]string{
 		"cluster cluster.x-k8s.io/machinedeployments: list",
 		"cluster core/events: list watch",
 		"cluster core/limitranges: list watch",
+		"cluster core/namespaces: list watch",
 		"cluster core/nodes: list watch",
 		"cluster core/pods: list watch",
 		"cluster core/replicationcontrollers: get list watch",

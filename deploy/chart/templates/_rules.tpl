@@ -6,7 +6,7 @@ The permissions of each component. They are those of deploy/10-rbac.yaml, which 
   resources: [pods]
   verbs: [get, list]
 - apiGroups: [""]
-  resources: [events, limitranges, nodes, pods]
+  resources: [events, limitranges, namespaces, nodes, pods]
   verbs: [list, watch]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

@@ -54,7 +54,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	store, workloads := c.history(ctx, in, world, clients, choice)
 	s := &rationale.Sizing{
-		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Global: c.jobs.Recommender.MaxAllowed(),
+		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Pods: in.Pods, Global: c.jobs.Recommender.MaxAllowed(),
 	}
 	declared, _ := criticality.DeclaredBy(in.Pods)
 	nodes := fleet.NewNodes(world.Nodes(), world.Selectors()).Smallest(in.Pods)

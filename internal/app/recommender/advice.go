@@ -179,7 +179,11 @@ func (a *advice) recommend() []cluster.Advice {
 	if r.workloads.LimitsCPU(a.choice, target) {
 		recommended = sizing.LimitCPU(a.to, recommended)
 	}
-	return a.withLearntBoosts(policy.Cap(r.rounding(a.to), recommended, r.config.MaxAllowed(), p.Node))
+	rounding := r.rounding(a.to)
+	capped := policy.Cap(rounding, recommended, r.config.MaxAllowed(), p.Node)
+	running := policy.Running{Pods: a.pods, Now: a.now}
+	running.Step(rounding, r.config.MaxAllowed(), capped, nil)
+	return a.withLearntBoosts(capped)
 }
 
 // sayTarget reports whether the target of the autoscaler can be governed.

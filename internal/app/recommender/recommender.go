@@ -99,7 +99,7 @@ VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Log: p.Log}))
+			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Rules: true, Log: p.Log}))
 			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work, err := Work(&c, p, clients, world)
 			if err != nil {

@@ -193,7 +193,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	now := time.Now()
 	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
 	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
-	in := &rationale.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a}
+	in := &rationale.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
 	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string

@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -139,10 +141,7 @@ func (r Resources) Only(s Set) Resources {
 // Or returns r, with amounts that are not set taken from other.
 func (r Resources) Or(other Resources) Resources {
 	for _, res := range All {
-		if _, ok := r.Get(res); ok {
-			continue
-		}
-		if v, ok := other.Get(res); ok {
+		if v, ok := other.Get(res); ok && !r.Has.Has(res) {
 			r = r.Set(res, v)
 		}
 	}
@@ -196,4 +195,33 @@ func Format(res Resource, amount int64) string {
 		return fmt.Sprintf("%.1f%s", float64(amount)/float64(u.size), u.name)
 	}
 	return fmt.Sprintf("%d", amount)
+}
+
+// units are the suffixes of quantities.
+var units = map[string]float64{
+	"m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50,
+}
+
+// MostAmount is the largest amount that ParseAmount accepts, in millicores or bytes.
+const MostAmount = 1e14
+
+// ParseAmount reads a Kubernetes quantity, without exponent and sign, as millicores or bytes. Parts of these are rounded up.
+func ParseAmount(res Resource, text string) (int64, error) {
+	number := strings.TrimRight(text, "mkMGTPKi")
+	factor, ok := units[text[len(number):]]
+	v, err := strconv.ParseFloat(number, 64)
+	example := "1Gi or 800Mi"
+	if res == CPU {
+		example = "500m or 2"
+		v *= 1000
+	}
+	if !ok || err != nil || number == "" || strings.ContainsAny(number, "eExXpPnN+_-") || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example, text)
+	}
+	v *= factor
+	if v > MostAmount {
+		return 0, fmt.Errorf("must be a quantity of at most %s, got %q", Format(res, MostAmount), text)
+	}
+	return int64(math.Ceil(v - 1e-9)), nil
 }

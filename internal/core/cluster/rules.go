@@ -5,7 +5,10 @@ package cluster
 
 import (
 	"cmp"
+	"math"
 	"time"
+
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // ChangeRules are a user's rules for changes of running pods: the annotations of an autoscaler or of a namespace. The zero value
@@ -28,6 +31,8 @@ type Settings struct {
 	EvictionTolerance Setting[float64]       // the fraction of replicas that may be unavailable (podfit.dev/eviction-tolerance)
 	MinChange         Setting[float64]       // the least relative difference for a change within the bounds (podfit.dev/min-change)
 	InitialDelay      Setting[time.Duration] // how long after the first recommendation no running pod is changed (podfit.dev/initial-delay)
+	MaxStep           Setting[MaxStep]       // how far a target may be from the requests of the running pods (podfit.dev/max-step)
+	MemoryPerCPU      Setting[MemoryPerCPU]  // the memory for each core that a pod is to have (podfit.dev/memory-per-cpu)
 	IgnoreProtection  string                 // which changes disregard Marks.Protection: rescue or always, none, or "" for none, too (podfit.dev/ignore-do-not-disrupt)
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
@@ -37,9 +42,33 @@ func (s Settings) Under(namespace Settings) Settings {
 	s.EvictionTolerance = s.EvictionTolerance.under(namespace.EvictionTolerance)
 	s.MinChange = s.MinChange.under(namespace.MinChange)
 	s.InitialDelay = s.InitialDelay.under(namespace.InitialDelay)
+	s.MaxStep = s.MaxStep.under(namespace.MaxStep)
+	s.MemoryPerCPU = s.MemoryPerCPU.under(namespace.MemoryPerCPU)
 	s.IgnoreProtection = cmp.Or(s.IgnoreProtection, namespace.IgnoreProtection)
 	return s
 }
+
+// A MaxStep is the largest change of a request at once. The smaller of its limits counts. The zero value has none.
+type MaxStep struct {
+	Percent int64     // of the present request; 0: no limit
+	Amount  Resources // an amount that is not set is no limit
+}
+
+// Of returns the largest change of a request, in its unit; the largest int64 if there is no limit.
+func (s MaxStep) Of(res Resource, request int64) int64 {
+	step := int64(math.MaxInt64)
+	if v, ok := s.Amount.Get(res); ok {
+		step = v
+	}
+	if s.Percent > 0 {
+		part, _ := integer.ScaledUp(request, s.Percent, 100)
+		step = min(step, part)
+	}
+	return step
+}
+
+// A MemoryPerCPU is a range of the memory for each core, in bytes. An end that is 0 has no effect.
+type MemoryPerCPU struct{ Least, Most int64 }
 
 // A Setting is a value that overrides another one if it is set.
 type Setting[T any] struct {

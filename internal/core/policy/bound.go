@@ -27,10 +27,12 @@ type BoundKind string
 // The kinds, in the order in which they are applied.
 const (
 	WholeCores     BoundKind = "whole-cores"     // Cap: an annotation rounds CPU up
+	MemoryPerCPU   BoundKind = "memory-per-cpu"  // Cap: an annotation bounds the memory for each core
 	NodeShare      BoundKind = "node-share"      // Cap: the share of the smallest node that the profile allows a pod; Amount is of the pod
 	MinAllowed     BoundKind = "min-allowed"     // Cap and Fit: the container policy
 	MaxAllowed     BoundKind = "max-allowed"     // Cap and Fit: the container policy
 	GlobalMax      BoundKind = "global-max"      // Cap: flags of the recommender, where the policy has no maxAllowed
+	MaxStep        BoundKind = "max-step"        // Step: an annotation bounds the difference from running pods
 	PodRange       BoundKind = "pod-limit-range" // Fit: the sum over the containers
 	RangeMin       BoundKind = "limit-range-min" // Fit: the container LimitRange, in terms of the request
 	RangeMax       BoundKind = "limit-range-max" // Fit

@@ -16,7 +16,8 @@ import (
 //  2. CPU of all containers together is lowered to the share of the node, see shareNode;
 //  3. each bound is raised to minAllowed, then lowered to maxAllowed, so that the maximum wins a conflict. The global maximum
 //     applies only to resources that maxAllowed of the policy does not contain. A minimum or maximum of zero has no effect;
-//  4. lower ≤ target ≤ upper is restored if the raw estimate violates it.
+//  4. lower ≤ target ≤ upper is restored if the raw estimate violates it;
+//  5. memory or CPU is raised to the memory for each core that the autoscaler requests, see keepPerCPU.
 //
 // The input is not changed. CapBounds returns the bounds, too.
 func Cap(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster.Resources, node cluster.NodeShare) []cluster.Advice {
@@ -40,6 +41,7 @@ func capped(autoscaler *cluster.Autoscaler, raw []cluster.Advice, global cluster
 		advice.Upper = within.apply(advice.Upper, nil, nil)
 		advice.Estimate = ordered(advice.Estimate)
 	}
+	keepPerCPU(autoscaler, out, global, node, looked)
 	return out
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -145,7 +144,7 @@ func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
 			return If{}, fmt.Errorf("%s=%s does not say which resource: write %[1]s.cpu=%[2]s or %[1]s.memory=%[2]s", out.Key, out.Value)
 		}
 	}
-	v, err := quantity(out.Value, res)
+	v, err := cluster.ParseAmount(res, out.Value)
 	if err != nil {
 		return If{}, fmt.Errorf("%s.%s: %w", out.Key, res, err)
 	}
@@ -159,34 +158,6 @@ func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
 func (i If) base() IfKey {
 	key, _, _ := strings.Cut(string(i.Key), ".")
 	return IfKey(key)
-}
-
-// units are the suffixes of quantities.
-var units = map[string]float64{
-	"m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
-	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50,
-}
-
-// mostQuantity is the largest amount that a condition may have, in millicores or bytes.
-const mostQuantity = 1e14
-
-// quantity reads a Kubernetes quantity as millicores or bytes. Parts of these are rounded up.
-func quantity(text string, res cluster.Resource) (int64, error) {
-	number := strings.TrimRight(text, "mkMGTPKi")
-	factor, ok := units[text[len(number):]]
-	v, err := strconv.ParseFloat(number, 64)
-	example := "500m or 2"
-	if res == cluster.Memory {
-		example = "1Gi or 800Mi"
-	}
-	if !ok || err != nil || number == "" || strings.ContainsAny(number, "eExXpPnN+_-") || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example, text)
-	}
-	v *= factor * unit(res)
-	if v > mostQuantity {
-		return 0, fmt.Errorf("must be a quantity of at most %s, got %q", cluster.Format(res, mostQuantity), text)
-	}
-	return int64(math.Ceil(v - 1e-9)), nil
 }
 
 // A Counterfactual is the size of one resource of a container under a changed input, by the code that computes the real one. If the day has

@@ -102,7 +102,7 @@ func TestParseIf_anyText_isReadBackOrRefused(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if got.amount < 0 || got.amount > mostQuantity {
+		if got.amount < 0 || got.amount > cluster.MostAmount {
 			t.Fatalf("%q is %d", value, got.amount)
 		}
 		if again, err := ParseIf(got.String()); err != nil || again != got {

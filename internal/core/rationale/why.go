@@ -26,6 +26,7 @@ type Sizing struct {
 	Pod        *cluster.Pod              // a pod that represents the others; nil if there is none
 	Limits     policy.Limits             // of the pod
 	Kills      []Kill                    // OOM kills that are known
+	Pods       []*cluster.Pod            // of the workload, from which steps are measured
 }
 
 // A Kill is an OOM kill of a container.
@@ -116,6 +117,8 @@ func WhyOf(in *Sizing) []Why {
 func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory, a *cluster.Autoscaler) []Why {
 	advice, records := recommend.Explain(p.Params, p.Estimator, histories, a, in.Now)
 	capped, bounds := policy.CapBounds(a, advice, in.Global, p.Node)
+	running := policy.Running{Pods: in.Pods, Now: in.Now}
+	running.Step(a, in.Global, capped, bounds)
 	advised := *a
 	advised.Advice = capped
 	var fits []policy.Fitted

@@ -299,7 +299,8 @@ func kept(s *derivation.Step, res cluster.Resource) (what, note string) {
 
 // boundNames are the names of bounds in texts.
 var boundNames = map[policy.BoundKind]string{
-	policy.WholeCores: "whole cores", policy.NodeShare: "share of the smallest node for a pod", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
+	policy.WholeCores: "whole cores", policy.NodeShare: "share of the smallest node for a pod",
+	policy.MemoryPerCPU: "podfit.dev/memory-per-cpu", policy.MaxStep: "podfit.dev/max-step", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
 	policy.PodRange: "LimitRange of pods", policy.RangeMin: "LimitRange minimum", policy.RangeMax: "LimitRange maximum",
 	policy.ContainerLimit: "limit of the container", policy.ScalePoint: "range of the HPA's target", policy.APIServer: "rules of the API server",
 	policy.JVMHeap: "heap of the JVM", policy.JVMShare: "range that a JVM misreads", policy.Node: "largest node", policy.Quota: "ResourceQuota",
@@ -329,14 +330,18 @@ func boundText(b policy.Bound) string {
 	}
 	name := boundNames[b.Kind]
 	name = cmp.Or(name, string(b.Kind))
+	from := ""
 	if b.Amount > 0 {
 		name += " " + wording.Figure(b.Resource, float64(b.Amount))
 	}
+	if b.Kind == policy.MemoryPerCPU || b.Kind == policy.MaxStep {
+		from = "from " + wording.Figure(b.Resource, float64(b.Before)) + " "
+	}
 	switch {
 	case b.After > b.Before:
-		return fmt.Sprintf("%s raises it to %s", name, wording.Figure(b.Resource, float64(b.After)))
+		return fmt.Sprintf("%s raises it %sto %s", name, from, wording.Figure(b.Resource, float64(b.After)))
 	case b.After < b.Before:
-		return fmt.Sprintf("%s lowers it to %s", name, wording.Figure(b.Resource, float64(b.After)))
+		return fmt.Sprintf("%s lowers it %sto %s", name, from, wording.Figure(b.Resource, float64(b.After)))
 	case b.Amount > 0:
 		return name + " ok"
 	case b.Kind == policy.MinAllowed, b.Kind == policy.MaxAllowed:

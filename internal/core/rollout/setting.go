@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ const (
 	AnnotationTolerance = "podfit.dev/eviction-tolerance"    // overrides --eviction-tolerance
 	AnnotationMinChange = "podfit.dev/min-change"            // overrides --pod-update-threshold
 	AnnotationDelay     = "podfit.dev/initial-delay"         // how long after the first recommendation no running pod is changed
+	AnnotationMaxStep   = "podfit.dev/max-step"              // how far a recommendation may be from the requests of the running pods
+	AnnotationPerCPU    = "podfit.dev/memory-per-cpu"        // the memory for each core that the recommendations of a pod have together
 	AnnotationIgnore    = "podfit.dev/ignore-do-not-disrupt" // which changes disregard the annotations of pods that forbid to evict them
 )
 
@@ -41,6 +44,8 @@ var settings = []struct {
 		to.InitialDelay = cluster.Setting[time.Duration]{Value: d, Set: err == nil && d >= 0 && d <= 365*24*time.Hour}
 		return to.InitialDelay.Set
 	}},
+	{AnnotationMaxStep, "none, or a list of a percentage from 1% to 1000%, cpu of at least 1m and memory of at least 1Mi, such as 50%,memory=1Gi", maxStep},
+	{AnnotationPerCPU, "none, or the least and the most memory for each core, one of which may be missing, such as 2Gi-8Gi, 2Gi- or -8Gi", memoryPerCPU},
 	{AnnotationIgnore, "none, rescue or always", func(text string, to *cluster.Settings) bool {
 		to.IgnoreProtection = text
 		return text == "none" || text == "rescue" || text == "always"
@@ -72,4 +77,38 @@ func fraction(text string, most float64, to *cluster.Setting[float64]) bool {
 	f, err := strconv.ParseFloat(text, 64)
 	*to = cluster.Setting[float64]{Value: f, Set: err == nil && f >= 0 && f <= most}
 	return to.Set
+}
+
+// maxStep parses limits of a step, such as "50%,cpu=500m,memory=1Gi". "none" replaces those of a namespace.
+func maxStep(text string, to *cluster.Settings) bool {
+	s := &to.MaxStep
+	s.Set = true
+	if text == "none" {
+		return true
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, amount, isAmount := strings.Cut(strings.TrimSpace(part), "=")
+		number, isPercent := strings.CutSuffix(name, "%")
+		if isPercent && !isAmount {
+			percent, err := strconv.ParseUint(number, 10, 16)
+			s.Set = s.Set && err == nil && percent >= 1 && percent <= 1000 && s.Value.Percent == 0
+			s.Value.Percent = int64(percent)
+			continue
+		}
+		res, known := cluster.ParseResource(name)
+		v, err := cluster.ParseAmount(res, amount)
+		s.Set = s.Set && known && err == nil && v >= cluster.Amounts(1, 1<<20).Amount(res) && !s.Value.Amount.Has.Has(res)
+		s.Value.Amount = s.Value.Amount.Set(res, v)
+	}
+	return s.Set
+}
+
+// memoryPerCPU parses a range of the memory for each core: "2Gi-8Gi", "2Gi-", "-8Gi". "none" replaces that of a namespace.
+func memoryPerCPU(text string, to *cluster.Settings) bool {
+	least, most, found := strings.Cut(text, "-")
+	low, lowErr := cluster.ParseAmount(cluster.Memory, cmp.Or(strings.TrimSpace(least), "0"))
+	high, highErr := cluster.ParseAmount(cluster.Memory, cmp.Or(strings.TrimSpace(most), "0"))
+	valid := found && lowErr == nil && highErr == nil && max(low, high) >= 1<<20 && (high == 0 || low <= high)
+	to.MemoryPerCPU = cluster.Setting[cluster.MemoryPerCPU]{Value: cluster.MemoryPerCPU{Least: low, Most: high}, Set: valid || text == "none"}
+	return to.MemoryPerCPU.Set
 }

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,44 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		{AnnotationIgnore, " rescue", true, cluster.Settings{IgnoreProtection: "rescue"}},
 		{AnnotationIgnore, "always", true, cluster.Settings{IgnoreProtection: "always"}},
 		{AnnotationIgnore, "true", false, cluster.Settings{}},
+		{AnnotationMaxStep, "50%", true, stepOf(50, cluster.Resources{})},
+		{AnnotationMaxStep, "cpu=500m, memory=1Gi", true, stepOf(0, cluster.Amounts(500, 1<<30))},
+		{AnnotationMaxStep, "1000%,memory=1Mi", true, stepOf(1000, cluster.Resources{}.Set(cluster.Memory, 1<<20))},
+		{AnnotationMaxStep, "none", true, stepOf(0, cluster.Resources{})},
+		{AnnotationMaxStep, "", false, cluster.Settings{}},
+		{AnnotationMaxStep, "0%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "1001%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "-50%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "12.5%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "NaN%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "1e-999999999%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "cpu=1e-999999999", false, cluster.Settings{}},
+		{AnnotationMaxStep, "cpu=0", false, cluster.Settings{}},
+		{AnnotationMaxStep, "cpu=-1", false, cluster.Settings{}},
+		{AnnotationMaxStep, "cpu=NaN", false, cluster.Settings{}},
+		{AnnotationMaxStep, "memory=1023Ki", false, cluster.Settings{}},
+		{AnnotationMaxStep, "memory=99999999Pi", false, cluster.Settings{}},
+		{AnnotationMaxStep, "1Gi", false, cluster.Settings{}},
+		{AnnotationMaxStep, "gpu=1", false, cluster.Settings{}},
+		{AnnotationMaxStep, "50%,60%", false, cluster.Settings{}},
+		{AnnotationMaxStep, "cpu=1,cpu=2", false, cluster.Settings{}},
+		{AnnotationMaxStep, "50%,", false, cluster.Settings{}},
+		{AnnotationMaxStep, "50%=1", false, cluster.Settings{}},
+		{AnnotationPerCPU, "2Gi-8Gi", true, perCPUOf(2<<30, 8<<30)},
+		{AnnotationPerCPU, "2Gi - 2Gi", true, perCPUOf(2<<30, 2<<30)},
+		{AnnotationPerCPU, "2Gi-", true, perCPUOf(2<<30, 0)},
+		{AnnotationPerCPU, "-8Gi", true, perCPUOf(0, 8<<30)},
+		{AnnotationPerCPU, "none", true, perCPUOf(0, 0)},
+		{AnnotationPerCPU, "", false, cluster.Settings{}},
+		{AnnotationPerCPU, "-", false, cluster.Settings{}},
+		{AnnotationPerCPU, "0-0", false, cluster.Settings{}},
+		{AnnotationPerCPU, "4Gi", false, cluster.Settings{}},
+		{AnnotationPerCPU, "8Gi-2Gi", false, cluster.Settings{}},
+		{AnnotationPerCPU, "2-8", false, cluster.Settings{}},
+		{AnnotationPerCPU, "1Gi-2Gi-3Gi", false, cluster.Settings{}},
+		{AnnotationPerCPU, "NaN-8Gi", false, cluster.Settings{}},
+		{AnnotationPerCPU, "1e-999999999", false, cluster.Settings{}},
+		{AnnotationPerCPU, "2Gi-99999999Pi", false, cluster.Settings{}},
 		{"podfit.dev/unknown", "", true, cluster.Settings{}},
 	} {
 		got, invalid := ParseSettings(map[string]string{c.annotation: c.text})
@@ -47,6 +86,25 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		got.SettingProblem = ""
 		if got != c.want || (len(invalid) == 0) != c.valid || !c.valid && (invalid[0].Annotation != c.annotation || invalid[0].Value != c.text) {
 			t.Errorf("%s %q: %+v, invalid %+v", c.annotation, c.text, got, invalid)
+		}
+	}
+}
+
+func stepOf(percent int64, amount cluster.Resources) cluster.Settings {
+	return cluster.Settings{MaxStep: cluster.Setting[cluster.MaxStep]{Value: cluster.MaxStep{Percent: percent, Amount: amount}, Set: true}}
+}
+
+func perCPUOf(least, most int64) cluster.Settings {
+	return cluster.Settings{MemoryPerCPU: cluster.Setting[cluster.MemoryPerCPU]{Value: cluster.MemoryPerCPU{Least: least, Most: most}, Set: true}}
+}
+
+func TestParseSettings_hugeText_isReportedInShort(t *testing.T) {
+	for _, annotation := range []string{AnnotationMaxStep, AnnotationPerCPU} {
+		for _, text := range []string{strings.Repeat("9", 1<<18), strings.Repeat("50%,", 1<<16), strings.Repeat("memory=1Gi-", 1<<14)} {
+			_, invalid := ParseSettings(map[string]string{annotation: text})
+			if len(invalid) != 1 || len(invalid[0].Value) > 100 {
+				t.Errorf("%s of %d bytes: %d are invalid", annotation, len(text), len(invalid))
+			}
 		}
 	}
 }

@@ -289,6 +289,13 @@ func TestHandler_settingAnnotations_newInvalidOnesAreRejected(t *testing.T) {
 		"was invalid before": {annotations: wrong + `,"a":"b"`, before: wrong},
 		"word that is no choice": {create: true, annotations: `"podfit.dev/ignore-do-not-disrupt":"true"`,
 			want: `metadata.annotations[podfit.dev/ignore-do-not-disrupt]: Invalid value: "true": must be none, rescue or always`},
+		"step of 0%": {create: true, annotations: `"podfit.dev/max-step":"0%"`,
+			want: `metadata.annotations[podfit.dev/max-step]: Invalid value: "0%": must be none, or a list of a percentage from 1% to 1000%, ` +
+				`cpu of at least 1m and memory of at least 1Mi, such as 50%,memory=1Gi`},
+		"range that ends before it begins": {create: true, annotations: `"podfit.dev/memory-per-cpu":"8Gi-2Gi"`,
+			want: `metadata.annotations[podfit.dev/memory-per-cpu]: Invalid value: "8Gi-2Gi": must be none, or the least and the most memory for each core, ` +
+				`one of which may be missing, such as 2Gi-8Gi, 2Gi- or -8Gi`},
+		"valid step and range":   {create: true, annotations: `"podfit.dev/max-step":"50%","podfit.dev/memory-per-cpu":"2Gi-"`},
 		"unrelated":              {create: true, annotations: `"example.com/eviction-tolerance":"50%"`},
 		"too many to be decoded": {create: true, annotations: wrong + strings.Repeat(`,"a":"b"`, maxValues)},
 	} {

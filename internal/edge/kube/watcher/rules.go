@@ -42,7 +42,7 @@ func (w *World) addRules() {
 		return rules
 	})
 	namespaces.FieldSelector = w.namespaceNames()
-	namespaces.LostWithout = "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow
+	namespaces.LostWithout = "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow + ", or settings of its workloads"
 	addFeed(w.base, namespaces, &w.rules)
 	if w.o.FreezeSwitch.Name == "" {
 		return

@@ -68,19 +68,22 @@ func TestWorld_settingsOfTheNamespace_areDefaults(t *testing.T) {
 	if s := settings(); s != (cluster.Settings{}) {
 		t.Fatalf("settings %+v without annotations", s)
 	}
-	f.Apply(namespacesPath, `{"metadata":{"name":"shop","annotations":{"podfit.dev/eviction-tolerance":"0.2","podfit.dev/min-change":"15%","podfit.dev/initial-delay":"24h"}}}`)
+	f.Apply(namespacesPath, `{"metadata":{"name":"shop","annotations":{"podfit.dev/eviction-tolerance":"0.2","podfit.dev/min-change":"15%","podfit.dev/initial-delay":"24h",
+		"podfit.dev/max-step":"50%","podfit.dev/memory-per-cpu":"2Gi-"}}}`)
 	want := cluster.Settings{
 		EvictionTolerance: cluster.Setting[float64]{Value: 0.2, Set: true}, MinChange: cluster.Setting[float64]{Value: 0.15, Set: true},
 		InitialDelay: cluster.Setting[time.Duration]{Value: 24 * time.Hour, Set: true},
+		MaxStep:      cluster.Setting[cluster.MaxStep]{Value: cluster.MaxStep{Percent: 50}, Set: true},
+		MemoryPerCPU: cluster.Setting[cluster.MemoryPerCPU]{Value: cluster.MemoryPerCPU{Least: 2 << 30}, Set: true},
 	}
 	kubetest.Eventually(t, "the VPA has the settings of its namespace", func() bool { return settings() == want })
 	web := w.Autoscalers()[0]
 	if g := w.Governing(web.Target); g == nil || g.Rules.Settings != want {
 		t.Errorf("governing %+v", g)
 	}
-	own := cluster.Settings{EvictionTolerance: cluster.Setting[float64]{Set: true}}
-	if got := own.Under(want); got.EvictionTolerance.Or(1) != 0 || got.MinChange != want.MinChange {
-		t.Errorf("%+v, want the VPA's own tolerance of 0", got)
+	own := cluster.Settings{EvictionTolerance: cluster.Setting[float64]{Set: true}, MaxStep: cluster.Setting[cluster.MaxStep]{Set: true}}
+	if got := own.Under(want); got.EvictionTolerance.Or(1) != 0 || got.MinChange != want.MinChange || got.MaxStep.Value != (cluster.MaxStep{}) || got.MemoryPerCPU != want.MemoryPerCPU {
+		t.Errorf("%+v, want the VPA's own tolerance of 0 and no limit of steps", got)
 	}
 }
 
