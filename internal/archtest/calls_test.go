@@ -19,6 +19,8 @@ import (
 // callbacks are the exported functions, methods and fields of the core and the edges that take a function, each with the reason. All
 // others get values, and return values or an iterator that the caller pulls from.
 var callbacks = map[string]string{
+	"core/cluster.Find": "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
+
 	"core/recommend.Profile.Extend": "a constructor: it returns empty model state and has no side effects",
 	"core/usage.Store.Extend":       "takes Profile.Extend: usage is below recommend and cannot import its types of model state",
 	"core/usage.Store.Replace":      "takes Profile.Extend: usage is below recommend and cannot import its types of model state",
