@@ -325,6 +325,7 @@ func (r *inlineRun) readSteps() map[string]inlineStep {
 		"kubectl get apiservice v1beta1.metrics.k8s.io":                                                                               {"True"},
 		"kubectl get pods -A | grep admission-controller":                                                                             {"vpa-admission-controller-"},
 		"kubectl get mutatingwebhookconfiguration vpa-webhook-config -o yaml":                                                         {"name: vpa.k8s.io"},
+		"kubectl -n kube-system get pods -l app.kubernetes.io/component=admission-controller":                                         {"vpa-admission-controller-"},
 		"kubectl -n kube-system describe pod -l app.kubernetes.io/component=updater":                                                  {"vpa-updater-"},
 		"kubectl -n kube-system describe deploy/vpa-updater":                                                                          {"vpa-updater"},
 		"kubectl -n kube-system get lease vpa-admission-controller -o yaml":                                                           {"renewTime"},
@@ -346,11 +347,6 @@ func (r *inlineRun) readSteps() map[string]inlineStep {
 	} {
 		// A pod is listed a while after it was created, and its replacement a while after it is deleted.
 		steps[text] = inlineStep{step: step{check: func(t *testing.T, _ string) { r.prints(t, command, "web-") }}}
-	}
-	// A page scales the Deployment to 0 and back before.
-	for _, text := range []string{"get pods", "top pod"} {
-		command := "kubectl -n kube-system " + text + " -l app.kubernetes.io/component=admission-controller"
-		steps[command] = inlineStep{step: step{before: func(t *testing.T) { r.prints(t, command, "vpa-admission-controller-") }}}
 	}
 	// These rights are components that an operator adds.
 	for right, folder := range map[string]string{"delete pods": "oom-rescue", "patch hpa": "hpa-targets", "patch horizontalpodautoscalers": "hpa-targets", "patch deployments": "surges"} {
