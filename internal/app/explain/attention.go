@@ -30,7 +30,7 @@ const maxListed = 6
 type needs struct {
 	Workloads int             `json:"workloads"`        // all that were read
 	Attention []need          `json:"attention"`        // most severe first
-	Frozen    int             `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
+	Frozen    []need          `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
 	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
 	Missing   []string        `json:"missing,omitempty"`
 	namespace string          // "": all
@@ -39,8 +39,8 @@ type needs struct {
 // A need is a workload that needs attention.
 type need struct {
 	Workload string `json:"workload"`
-	Severity string `json:"severity"`
-	Why      string `json:"why"`
+	Severity string `json:"severity,omitempty"`
+	Why      string `json:"why,omitempty"`
 	Command  string `json:"command"` // that explains it
 }
 
@@ -64,8 +64,11 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	o, missing := c.judge(ctx, clients, world)
-	l := needs{Workloads: len(o.Rows), Frozen: o.Frozen(), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
+	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
 	l.Unjudged, _ = o.Lacks()
+	for _, w := range o.Frozen() {
+		l.Frozen = append(l.Frozen, need{Workload: w.String(), Command: toExplain(w)})
+	}
 	for _, row := range o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows {
 		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, toExplain(row.Workload)})
 	}
@@ -94,8 +97,9 @@ func (l *needs) write(out io.Writer) error {
 		}
 		p.Line(fmt.Sprintf("%d more: podfit explain -o json%s", more, in))
 	}
-	if l.Frozen > 0 {
-		p.Line("Frozen: pods of " + wording.Count(l.Frozen, "workload") + " need a change that a person has stopped")
+	if len(l.Frozen) > 0 {
+		p.Line("Frozen, as the updater last reported: pods of " + wording.Count(len(l.Frozen), "workload") + " need a change, but a person has stopped their changes. For example:")
+		p.Text.WriteString("    " + terminal.Plain(l.Frozen[0].Command) + "\n")
 	}
 	for _, u := range l.Unjudged {
 		p.Line("Not judged: " + wording.Count(u.Workloads, "workload") + " (" + terminal.Plain(u.Why) + ")")

@@ -38,9 +38,12 @@ func TestToExplain_kindOfAnotherGroup_isFound(t *testing.T) {
 }
 
 // The command that lists all workloads lists those of the same namespace.
-func TestNeeds_podsWaitForTheEndOfAFreeze_areCounted(t *testing.T) {
-	for n, want := range map[int]string{0: "", 2: "Frozen: pods of 2 workloads need a change that a person has stopped\n"} {
-		l := needs{Frozen: n}
+func TestNeeds_podsWaitForTheEndOfAFreeze_areCountedWithAnExample(t *testing.T) {
+	for n, want := range map[int]string{0: "", 2: "Frozen, as the updater last reported: pods of 2 workloads need a change, but a\n  person has stopped their changes. For example:\n    podfit explain deploy/web\n"} {
+		l := needs{Frozen: make([]need, n)}
+		for i := range l.Frozen {
+			l.Frozen[i].Command = "podfit explain deploy/web"
+		}
 		var got strings.Builder
 		if err := l.write(&got); err != nil || got.String() != "Workloads that need attention: 0 of 0\n"+want {
 			t.Errorf("%d: error %v, text %q", n, err, got.String())

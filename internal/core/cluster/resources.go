@@ -197,7 +197,7 @@ func Format(res Resource, amount int64) string {
 	return fmt.Sprintf("%d", amount)
 }
 
-// units are the suffixes of quantities.
+// units are the factors of the suffixes of quantities.
 var units = map[string]float64{
 	"m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50,
@@ -206,7 +206,7 @@ var units = map[string]float64{
 // MostAmount is the largest amount that ParseAmount accepts, in millicores or bytes.
 const MostAmount = 1e14
 
-// ParseAmount reads a Kubernetes quantity, without exponent and sign, as millicores or bytes. Parts of these are rounded up.
+// ParseAmount reads a Kubernetes quantity as millicores or bytes, rounded up. It accepts no sign and no exponent.
 func ParseAmount(res Resource, text string) (int64, error) {
 	number := strings.TrimRight(text, "mkMGTPKi")
 	factor, ok := units[text[len(number):]]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 )
 
@@ -71,15 +72,14 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 	return lacks, workloads
 }
 
-// Frozen returns the number of workloads whose pods wait for the end of a freeze.
-func (o *Overview) Frozen() int {
-	n := 0
+// Frozen returns the workloads whose pods wait for the end of a freeze, as the updater last reported.
+func (o *Overview) Frozen() (out []cluster.Workload) {
 	for i := range o.Rows {
 		if o.Rows[i].Frozen {
-			n++
+			out = append(out, o.Rows[i].Workload)
 		}
 	}
-	return n
+	return out
 }
 
 func have(pods int) string {

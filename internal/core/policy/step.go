@@ -53,12 +53,13 @@ type Running struct {
 	Now  time.Time
 }
 
-// Step limits the result of Cap, in place, to a step above the least and a step below the most request of the pods. The next step begins when all pods
-// have had the last one, without a stored state. Not limited are whole cores, memory upwards after an OOM kill, what a pod has no request
-// of, and all if running pods are not changed. minAllowed and maxAllowed win, because every pod gets them. Bounds are appended to looked, unless it is nil.
+// Step limits the targets of the result of Cap, in place: a target is at most one step above the least request of the pods, and at most one step below
+// the most. So the next step begins when all pods have the last one, and nothing needs to be stored. Step does not limit CPU in whole cores, an
+// increase of memory after an OOM kill, a resource that a pod does not request, and VPAs that do not change running pods. minAllowed and maxAllowed have
+// precedence. Step appends what it did to looked, unless that is nil.
 //
-// A limited target moves the bound on the side of the pods, so that those that would change without the limit are outside of it. Otherwise
-// a step that is smaller than --pod-update-threshold would never be taken.
+// If the updater would change the pods without the limit, Step also moves a bound to the limited target, so that the pods are outside of the bounds.
+// Otherwise the updater would never take a step that is smaller than --pod-update-threshold.
 func (r *Running) Step(a *cluster.Autoscaler, global cluster.Resources, advice []cluster.Advice, looked [][]Bound) {
 	limit := a.Rules.MaxStep.Value
 	if limit == (cluster.MaxStep{}) || !a.Mode.Updates() {
@@ -95,8 +96,8 @@ func (r *Running) Step(a *cluster.Autoscaler, global cluster.Resources, advice [
 	}
 }
 
-// A span is the least and the most that live pods request for a container, in their specs or running, without a startup boost. Both count during a
-// resize, else the next step would begin while the last one still waits for room.
+// A span is the least and the most that live pods request for a container, without a startup boost. During a resize, the old and the new request
+// count. Otherwise, the next step would begin while the resize still waits for room.
 type span struct {
 	least, most cluster.Resources
 	killed      bool // the container was OOM-killed in the last day
@@ -128,8 +129,8 @@ func (r *Running) spanOf(container string) (s span) {
 	return s
 }
 
-// limited returns the amount next to a target that is at most a step from all pods. If there is none, it returns the next one between the least and the
-// most, so that no pod moves away from the target.
+// limited returns the amount closest to a target that differs from the request of each pod by at most one step. If there is no such amount, it returns
+// the closest one between the least and the most request, so that no pod moves away from the target.
 func (s *span) limited(limit cluster.MaxStep, res cluster.Resource, target int64) int64 {
 	low := s.least.Amount(res)
 	high := s.most.Amount(res)
@@ -142,7 +143,8 @@ func (s *span) limited(limit cluster.MaxStep, res cluster.Resource, target int64
 	return min(max(target, low), high)
 }
 
-// drifts reports whether the updater would change pods within their bounds, by the rule of need.Of with the default flags of the updater.
+// drifts reports whether the updater would change pods whose requests are within the bounds, because they are old and differ enough from the targets.
+// It assumes that the updater has its default flags. The rule is that of need.Of.
 func (r *Running) drifts(a *cluster.Autoscaler, advice []cluster.Advice, spans []span) bool {
 	share := 0.0
 	for _, res := range cluster.All {

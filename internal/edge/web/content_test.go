@@ -196,7 +196,7 @@ func TestPages_podsWaitForTheEndOfAFreeze_saySo(t *testing.T) {
 		row := &s.State(t.Context()).Overview.Rows[i]
 		row.Frozen = row.Workload.Name == "cart"
 	}
-	contains(t, "overview", body(t, get(handler(s), "GET", "/")), "<b>Frozen:</b> pods of 1 workload need a change, and a person has stopped all changes.")
+	contains(t, "overview", body(t, get(handler(s), "GET", "/")), "<b>Frozen:</b> pods of 1 workload need a change, but a person has stopped their changes.")
 	contains(t, "overview", body(t, get(handler(s), "GET", "/?format=json")), `"workloadsFrozen": 1`)
 	for _, path := range []string{"/workloads", "/workloads/shop/Deployment/cart"} {
 		contains(t, path, body(t, get(handler(s), "GET", path)), ", <b>frozen</b>")

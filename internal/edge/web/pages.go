@@ -167,7 +167,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	s := h.stateOf(w, r, "Overview", "overview")
 	o := s.Overview.Visible(v)
 	view := overviewView{
-		At: o.At, Workloads: len(o.Rows), Frozen: o.Frozen(), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
+		At: o.At, Workloads: len(o.Rows), Frozen: len(o.Frozen()), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
 		Requested: amounts{o.Totals.Requested}, Used: amounts{o.Totals.Used}, Recommended: amounts{o.Totals.Recommended}, Capacity: amounts{o.Totals.Capacity},
 	}
 	var freed cluster.Resources
