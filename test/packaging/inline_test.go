@@ -390,9 +390,14 @@ func (r *inlineRun) changeSteps() map[string]inlineStep {
 		"kubectl edit sizingprofile PROFILE": {step: r.editor("s/a profile with a mistake/a correct profile/", "sizingprofile.podfit.dev/mine")},
 		"kubectl -n NAMESPACE edit vpa VPA --subresource=status": {step: r.editor("s/type: FetchingHistory/type: Removed/",
 			"verticalpodautoscaler.autoscaling.k8s.io/web", "kubectl -n shop patch vpa web --subresource=status --type merge -p '"+condition+"'")},
-		"kubectl -n NAMESPACE delete pod POD":                              {step: step{check: printed("deleted")}},
-		"kubectl -n NAMESPACE rollout restart WORKLOAD":                    {step: restarted},
-		"kubectl -n kube-system rollout restart deploy/vpa-recommender":    {step: restarted},
+		"kubectl -n NAMESPACE delete pod POD":                           {step: step{check: printed("deleted")}},
+		"kubectl -n NAMESPACE rollout restart WORKLOAD":                 {step: restarted},
+		"kubectl -n kube-system rollout restart deploy/vpa-recommender": {step: restarted},
+		"kubectl -n kube-system scale deployment vpa-admission-controller --replicas=0": {step: step{check: func(t *testing.T, out string) {
+			printed("scaled")(t, out)
+			r.do(t, "kubectl -n kube-system scale deployment vpa-admission-controller --replicas=2")
+			r.prints(t, "kubectl -n kube-system top pod -l app.kubernetes.io/component=admission-controller", "vpa-admission-controller-") // commands about the pod follow
+		}}},
 		"kubectl apply -f deploy/15-webhook-objects.yaml":                  {step: step{check: printed("vpa-webhook")}},
 		"kubectl apply -f deploy/rights/placeholders/placeholders.yaml":    {step: step{check: printed("placeholder")}},
 		"podfit crds | kubectl apply --server-side --force-conflicts -f -": {step: step{check: printed("serverside-applied")}},
