@@ -4,11 +4,17 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nativeSidecar has a pod with an init container, a native sidecar and a regular container. Only the last one is sized.
+// nativeSidecar has a pod with an init container, a native sidecar and a regular container. The sidecar, whose usage is constant, is sized like the
+// regular container: running pods in place, new pods by the webhook. The init container keeps its requests.
 func nativeSidecar(t *testing.T, name string) {
 	p := newPlace(t, name)
 	w := steady("steady")
@@ -20,25 +26,50 @@ func nativeSidecar(t *testing.T, name string) {
 			"      - {name: mesh, image: test/app, restartPolicy: Always, resources: {requests: {cpu: 30m, memory: 30Mi}}}\n"+
 			"      containers:\n",
 	).Replace(w.manifest())
-	p.apply(manifest, w.autoscaler("Recreate"))
-	p.start("steady", 2)
-	p.eventually("the container has its size", measured+resized, p.sized("steady", 2, steadyTarget))
-	p.eventually("only the container has a recommendation", resized, p.recommended("steady", steadyTarget))
+	p.apply(manifest, w.autoscaler("InPlaceOrRecreate"))
+	before := p.start("steady", 2)
+	const app, mesh = "app cpu=350m memory=131072k", "mesh cpu=813m memory=653270131" // the minimum of a pod is shared by two containers
+	p.eventually("both have a recommendation", measured, p.recommended("steady", app+"; "+mesh))
+	p.eventually("both are resized in place", resized, p.sized("steady", 2, app), p.meshed("steady", mesh), p.same("steady", before))
 	for _, pod := range p.start("steady", 2) {
-		if got := pod.Annotations["vpaObservedContainers"]; got != "app" {
-			t.Errorf("vpaObservedContainers of %s is %q", pod.Name, got)
-		}
-		if len(pod.Spec.InitContainers) != 2 {
-			t.Fatalf("pod %s has %d init containers", pod.Name, len(pod.Spec.InitContainers))
-		}
-		for i, want := range []string{"cpu=20m memory=20Mi", "cpu=30m memory=30Mi"} {
-			c := pod.Spec.InitContainers[i]
-			if got := "cpu=" + c.Resources.Requests.Cpu().String() + " memory=" + c.Resources.Requests.Memory().String(); got != want {
-				t.Errorf("init container %s of %s requests %s, want %s", c.Name, pod.Name, got, want)
+		for _, s := range pod.Status.InitContainerStatuses {
+			if s.Name == "mesh" && s.RestartCount > 0 {
+				t.Errorf("the sidecar of %s restarted %d times", pod.Name, s.RestartCount)
 			}
 		}
+		if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if cs, err := p.Checkpoints(t.Context(), p.ns); err != nil || len(cs) > 1 {
-		t.Errorf("there are %d checkpoints of one container, %v", len(cs), err)
+	p.eventually("new pods have both sizes", resized, p.sized("steady", 2, app), p.meshed("steady", mesh))
+	for _, pod := range p.start("steady", 2) {
+		if got := pod.Annotations["vpaObservedContainers"]; got != "app, mesh" {
+			t.Errorf("vpaObservedContainers of %s is %q", pod.Name, got)
+		}
+		if got := pod.Spec.InitContainers[0].Resources.Requests.Cpu().String(); got != "20m" {
+			t.Errorf("init container of %s requests %s of CPU, want 20m", pod.Name, got)
+		}
+	}
+}
+
+// meshed returns a check that the sidecars of all pods of a workload run with these requests.
+func (p *place) meshed(app, want string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pods, err := p.running(ctx, app, 2)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			of := map[string]corev1.ResourceList{}
+			for _, s := range pod.Status.InitContainerStatuses {
+				if s.Name == "mesh" && s.Resources != nil {
+					of[s.Name] = s.Resources.Requests
+				}
+			}
+			if got := write(of); got != want {
+				return fmt.Errorf("pod %s has %q, want %q", pod.Name, got, want)
+			}
+		}
+		return nil
 	}
 }

@@ -39,39 +39,53 @@ func as(t *testing.T, args ...string) Config {
 
 // The largest node has 4 cores, the target is 8, and the lower bound is 2.
 func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
-	value := regexp.MustCompile(`requests/cpu","value":"(\w+)"`)
-	rowtest.Both(t, "pods larger than any node", rowtest.Outcomes{Podfit: "4", Upstream: "8"}, func(t *testing.T, args ...string) (got string) {
-		synctest.Test(t, func(t *testing.T) {
-			f := kubetest.NewLocalAPI(t)
-			f.ApplyShop()
-			f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
-				"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","lowerBound":{"cpu":"2","memory":"1Gi"},
-				"target":{"cpu":"8","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
-			f.ApplyNode("n", "4", "16Gi")
-			clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, log, metrics := as(t, args...), slog.New(slog.DiscardHandler), webhook.NewMetrics(prometheus.NewRegistry())
-			world := watcher.NewWorld(clients, c.Watched(watcher.Options{Nodes: true, Limits: true}))
-			options := c.handlerOptions(world)
-			options.Nodes = newNodeTable(c.NodeFit.Options(), world)
-			handler := webhook.NewHandler(newClusterView(world, c.Serves, metrics, log), options, metrics, log)
-			err = process.WithWorld(t.Context(), world, func(ctx context.Context) error {
-				if err := world.WaitSynced(ctx); err != nil {
-					return err
-				}
-				synctest.Wait() // owners of pods are read after the lists
-				patch := string(answer(t, handler, kubetest.PodReview(strings.Replace(javaPod, "NAME", "", 1))).Patch)
-				if m := value.FindStringSubmatch(patch); m != nil {
-					got = m[1]
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-		return got
+	rowtest.Both(t, "pods larger than any node", rowtest.Outcomes{Podfit: "4", Upstream: "8"}, func(t *testing.T, args ...string) string {
+		return strings.Join(patchedCPU(t, "app", strings.Replace(javaPod, "NAME", "", 1), args...), " ")
 	})
+}
+
+// The regular container takes 500m of the 4 cores of the node. Every recommender may recommend a size for a sidecar.
+func TestCompatibility_sidecarHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
+	pod := strings.NewReplacer("NAME", "", `"containers":`, `"initContainers":[{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"cpu":"30m"}}}],"containers":`).Replace(javaPod)
+	rowtest.Both(t, "native sidecars", rowtest.Outcomes{Podfit: "3500m", Upstream: ""}, func(t *testing.T, args ...string) string {
+		return strings.Join(patchedCPU(t, "mesh", pod, args...), " ")
+	})
+}
+
+// patchedCPU returns the CPU requests that the webhook sets on a new pod of a VPA that recommends 8 cores for a container.
+func patchedCPU(t *testing.T, container, pod string, args ...string) (got []string) {
+	t.Helper()
+	value := regexp.MustCompile(`requests/cpu","value":"(\w+)"`)
+	synctest.Test(t, func(t *testing.T) {
+		f := kubetest.NewLocalAPI(t)
+		f.ApplyShop()
+		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
+			"status":{"recommendation":{"containerRecommendations":[{"containerName":"`+container+`","lowerBound":{"cpu":"2","memory":"1Gi"},
+			"target":{"cpu":"8","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
+		f.ApplyNode("n", "4", "16Gi")
+		clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, log, metrics := as(t, args...), slog.New(slog.DiscardHandler), webhook.NewMetrics(prometheus.NewRegistry())
+		world := watcher.NewWorld(clients, c.Watched(watcher.Options{Nodes: true, Limits: true}))
+		options := c.handlerOptions(world)
+		options.Nodes = newNodeTable(c.NodeFit.Options(), world)
+		handler := webhook.NewHandler(newClusterView(world, c.Serves, metrics, log), options, metrics, log)
+		err = process.WithWorld(t.Context(), world, func(ctx context.Context) error {
+			if err := world.WaitSynced(ctx); err != nil {
+				return err
+			}
+			synctest.Wait() // owners of pods are read after the lists
+			patch := string(answer(t, handler, kubetest.PodReview(pod)).Patch)
+			for _, m := range value.FindAllStringSubmatch(patch, -1) {
+				got = append(got, m[1])
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	return got
 }

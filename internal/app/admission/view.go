@@ -15,7 +15,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
-	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 	"podfit.dev/podfit/internal/spelling"
@@ -41,7 +40,7 @@ func newClusterView(world *watcher.World, serves func(namespace string) bool, me
 // Project returns the fields of a pod that the core needs. If a VPA could apply to the pod, it waits up to ownerTimeout until the
 // controller of the pod is known.
 func (v *clusterView) Project(ctx context.Context, p *corev1.Pod) *cluster.Pod {
-	pod := projection.Pod(p, nil) // not interned: the pod of a review may never be stored
+	pod := v.world.Project(p, nil) // not interned: the pod of a review may never be stored
 	if pod.Controller.IsZero() || !v.serves(pod.Namespace) || !v.world.HasAutoscalers(pod.Namespace) {
 		return pod
 	}

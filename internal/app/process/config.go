@@ -33,6 +33,7 @@ type Common struct {
 	IgnoredNamespaces []string // --ignored-vpa-object-namespaces
 	HPA               string   // HPALeave or HPAIgnore
 	OwnConditions     bool     // VPAs get the conditions that upstream does not have
+	SizeSidecars      bool     // sidecars (init containers with restartPolicy Always) are sized
 	NodeFit           NodeFit
 	Gates             Gates
 	Log               LogConfig
@@ -47,7 +48,10 @@ const (
 
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
-	return Common{Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults()}
+	return Common{
+		Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, SizeSidecars: true,
+		NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults(),
+	}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
@@ -67,6 +71,8 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
 		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
+	fs.BoolVar(&c.SizeSidecars, "size-sidecars", c.SizeSidecars, "If true, native sidecars (init containers with restartPolicy Always) are measured and sized like other containers. "+
+		"All components need the same value.")
 	fs.BoolVar(&c.OwnConditions, "own-conditions", c.OwnConditions, "If true, report findings on VPAs as conditions that upstream does not have. If false, remove them. All components need the same value.")
 	c.NodeFit.Flags(fs)
 	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")

@@ -55,6 +55,7 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.DryRun = c.ReadOnly
 	o.HPAs = c.HPA == HPALeave
 	o.Plain = !c.OwnConditions
+	o.FixedSidecars = !c.SizeSidecars
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }

@@ -306,7 +306,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 	}
 	if t := s.templates[w.key]; t != nil {
 		if of := t.Container(container); of != nil {
-			out.Template = &review.Size{Requests: of.Requests, Limits: of.Limits}
+			out.Template, out.Sidecar = &review.Size{Requests: of.Requests, Limits: of.Limits}, of.Sidecar
 		} else {
 			out.Injected = true
 		}

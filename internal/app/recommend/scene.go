@@ -189,7 +189,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		w.live = append(w.live, p)
 		for i := range p.Containers {
 			name := p.Containers[i].Name
-			if at, known := slices.BinarySearch(w.containers, name); !known && p.Containers[i].Role == cluster.Regular {
+			if at, known := slices.BinarySearch(w.containers, name); !known && p.Containers[i].IsSized() {
 				w.containers = slices.Insert(w.containers, at, name)
 			}
 		}

@@ -13,13 +13,37 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// As with upstream, init containers and sidecars get no recommendation and no share of the minimum size of a pod.
-func TestRecommender_sidecarsAndInitContainers_getNoRecommendation(t *testing.T) {
+// A sidecar gets a recommendation like a regular container, and half of the minimum size of the pod. An init container gets none.
+func TestRecommender_sidecar_getsRecommendation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		w := b.deployment("web", 2, "app", "setup", "mesh")
 		for _, p := range b.pods {
 			p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
+		}
+		b.use["app"], b.use["mesh"] = cluster.Amounts(1, 1<<20), cluster.Amounts(900, 900<<20)
+		b.use["setup"] = cluster.Amounts(900, 900<<20)
+		b.autoscale("web", w)
+		b.run(10 * time.Minute)
+		if got, want := b.advice("web", "app").Target, cluster.Amounts(13, 125<<20); got != want {
+			t.Errorf("target %v of the container, want %v", got, want)
+		}
+		if got := b.advice("web", "mesh").Target; got.CPU < 900 || got.Memory < 900<<20 {
+			t.Errorf("target %v of the sidecar, want more than it uses", got)
+		}
+		if n := len(b.autoscalers[0].Advice); n != 2 {
+			t.Errorf("%d recommendations, want two", n)
+		}
+	})
+}
+
+// As with upstream, init containers and sidecars get no recommendation and no share of the minimum size of a pod with --size-sidecars=false.
+func TestRecommender_sidecarsAndInitContainers_getNoRecommendation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		w := b.deployment("web", 2, "app", "setup", "mesh")
+		for _, p := range b.pods {
+			p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.FixedSidecar
 		}
 		b.use["app"] = cluster.Amounts(1, 1<<20)
 		b.use["setup"], b.use["mesh"] = cluster.Amounts(900, 900<<20), cluster.Amounts(900, 900<<20)

@@ -201,7 +201,7 @@ func (s *sizes) allRequest() bool {
 			if !z.sets.request || z.fit.Inserted {
 				return false
 			}
-		case cluster.Sidecar:
+		case cluster.Sidecar, cluster.FixedSidecar:
 			if !z.request.set {
 				return false
 			}

@@ -20,7 +20,8 @@ type Limits struct {
 // Fitted is the size that one container of a pod should have.
 type Fitted struct {
 	Container string
-	Index     int              // its index in spec.containers
+	Index     int // its index in spec.containers, or in spec.initContainers for a sidecar
+	Sidecar   bool
 	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
 	Requests  cluster.Resources
 	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept

@@ -22,7 +22,7 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 		r := c.Requests
 		l := c.Limits
 		for j := range fits {
-			if c.Role == cluster.Regular && fits[j].Container == c.Name {
+			if c.IsSized() && fits[j].Container == c.Name {
 				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
 			}
 		}

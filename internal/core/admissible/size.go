@@ -157,7 +157,7 @@ func sizesOf(buffer []size, limits Limits, pod *cluster.Pod, fits []Fitted, res 
 		sized.own = defaulted(written, limits.Range, res)
 		sized.pair = written
 		for j := range fits {
-			if f := &fits[j]; container.Role == cluster.Regular && f.Container == container.Name {
+			if f := &fits[j]; container.IsSized() && f.Container == container.Name {
 				sized.fit = f
 				sized.setBy(f, res)
 				amounts.limitsKept = amounts.limitsKept || f.LimitsKept
@@ -285,7 +285,7 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 		switch sized.role {
 		case cluster.Regular:
 			sum = sum.plus(amount)
-		case cluster.Sidecar:
+		case cluster.Sidecar, cluster.FixedSidecar:
 			sum = sum.plus(amount)
 			sidecars = sidecars.plus(amount)
 		case cluster.Init:

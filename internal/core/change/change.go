@@ -186,27 +186,15 @@ func ChangesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
 // Total returns the requests that the scheduler counts for a pod with fits set on it: the sum of containers and sidecars, or, if
 // larger, an init container together with the sidecars before it.
 func Total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
-	var containers, sidecars, first cluster.Resources
-	for i := range p.Containers {
+	sum := p.Total(func(i int) cluster.Resources {
 		c := &p.Containers[i]
-		r := c.Requests
-		switch c.Role {
-		case cluster.Init:
-			with := sidecars.Add(r)
-			first = cluster.Amounts(max(first.CPU, with.CPU), max(first.Memory, with.Memory))
-		case cluster.Sidecar:
-			sidecars = sidecars.Add(r)
-		case cluster.Regular:
-			for j := range fits {
-				if fits[j].Container == c.Name {
-					r = fits[j].Requests.Or(r)
-				}
+		for j := range fits {
+			if fits[j].Container == c.Name && c.IsSized() {
+				return fits[j].Requests.Or(c.Requests)
 			}
-			containers = containers.Add(r)
 		}
-	}
-	running := containers.Add(sidecars)
-	sum := cluster.Amounts(max(running.CPU, first.CPU), max(running.Memory, first.Memory))
+		return c.Requests
+	})
 	if level := admissible.PodLevelOf(p, fits); level != nil {
 		return level.Requests.Or(sum)
 	}

@@ -164,16 +164,17 @@ type ContainerRole uint8
 
 // The roles of a container.
 const (
-	Regular ContainerRole = iota
-	Init                  // runs to its end before the regular containers start
-	Sidecar               // an init container that keeps running (restartPolicy Always)
+	Regular      ContainerRole = iota
+	Init                       // runs to its end before the regular containers start
+	Sidecar                    // an init container that keeps running (restartPolicy Always)
+	FixedSidecar               // a sidecar that podfit does not size (Pod.FixSidecars)
 )
 
 // A Container is one container of a pod.
 type Container struct {
 	Name     string
 	Role     ContainerRole
-	Index    uint8     // its index in spec.containers, or in spec.initContainers for Init and Sidecar
+	Index    uint8     // its index in spec.containers, or in spec.initContainers for all roles but Regular
 	Reported bool      // its status contains the resources that it runs with
 	Restart  Set       // resources whose resize restarts the container (resizePolicy RestartContainer)
 	Restarts uint16    // at most 65,535; placed here to keep the struct at 96 bytes
@@ -183,6 +184,18 @@ type Container struct {
 	Applied  *Applied  // actual resources (status); nil if they equal the spec or are not known
 	Exit     *Exit     // its last termination; nil if there is none
 	Boosted  *Applied  // its resources before the CPU startup boost (annotation vpaCpuStartupBoost/<name>); nil without a boost
+}
+
+// IsSized reports whether podfit measures the container and sets its size.
+func (c *Container) IsSized() bool { return c.Role == Regular || c.Role == Sidecar }
+
+// FixSidecars makes the sidecars of the pod keep their size, as with upstream (--size-sidecars=false).
+func (p *Pod) FixSidecars() {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Role == Sidecar {
+			c.Role = FixedSidecar
+		}
+	}
 }
 
 // Applied contains the actual resources of a running container.

@@ -297,7 +297,7 @@ func horizontalScale(in *Input) (Situation, bool) {
 			c := &p.Containers[i]
 			for _, res := range cluster.All {
 				scaled, n := a.ScaledBy(c.Name, res)
-				if n == 0 || c.Role != cluster.Regular || !a.Policy(c.Name).Controls().Has(res) || !in.shows(c.Name) {
+				if n == 0 || !c.IsSized() || !a.Policy(c.Name).Controls().Has(res) || !in.shows(c.Name) {
 					continue
 				}
 				return horizontalText(in, a, &scaled, res), true
@@ -414,7 +414,7 @@ func smallCPULimit(in *Input) (Situation, bool) {
 			c := &p.Containers[i]
 			_, limits := c.Running()
 			limit, limited := limits.Get(cluster.CPU)
-			if !limited || limit == 0 || c.Role != cluster.Regular || !in.shows(c.Name) {
+			if !limited || limit == 0 || !c.IsSized() || !in.shows(c.Name) {
 				continue
 			}
 			reached := in.target(c.Name, cluster.CPU)*10 >= limit*9
@@ -507,7 +507,7 @@ func shortRuns(in *Input) (Situation, bool) {
 		lasts := p.Serves() && in.Now.Sub(p.ReadySince) >= briefly
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			if c.Role != cluster.Regular || c.Exit == nil || c.Exit.Started.IsZero() || c.Exit.Finished.Before(c.Exit.Started) || !in.shows(c.Name) {
+			if !c.IsSized() || c.Exit == nil || c.Exit.Started.IsZero() || c.Exit.Finished.Before(c.Exit.Started) || !in.shows(c.Name) {
 				continue
 			}
 			ended[c.Name]++

@@ -95,7 +95,7 @@ func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) 
 func NameUnlessSole(p *cluster.Pod) func(string) string {
 	regular := 0
 	for i := range p.Containers {
-		if p.Containers[i].Role == cluster.Regular {
+		if p.Containers[i].IsSized() {
 			regular++
 		}
 	}
@@ -254,7 +254,7 @@ func quickOOM(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod) (b
 	soon := b.QuickOOMOf(a)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
+		if !c.IsSized() || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
 			continue
 		}
 		if cp := a.Policy(c.Name); cp != nil && cp.Off {

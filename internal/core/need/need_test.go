@@ -225,10 +225,10 @@ func TestOf_outOfMemory_changesAtOnce(t *testing.T) {
 			},
 			instead: tooYoung,
 		},
-		"a sidecar": {
+		"a sidecar that is not sized": {
 			change: func(c *situation) {
 				c.kill(time.Minute, time.Minute)
-				c.pod.Containers[0].Role = cluster.Sidecar
+				c.pod.Containers[0].Role = cluster.FixedSidecar
 			},
 			instead: tooYoung,
 		},
@@ -492,9 +492,9 @@ func TestNameUnlessSole_onlyRegularContainer_hasNoName(t *testing.T) {
 	if got := NameUnlessSole(p)("a"); got != "a" {
 		t.Errorf("one of two containers is %q", got)
 	}
-	p.Containers[1].Role = cluster.Sidecar
+	p.Containers[1].Role = cluster.FixedSidecar
 	if got := NameUnlessSole(p)("a"); got != "" {
-		t.Errorf("the only container beside a sidecar is %q", got)
+		t.Errorf("the only container that is sized is %q", got)
 	}
 }
 

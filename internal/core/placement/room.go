@@ -177,7 +177,7 @@ func Sum(p *cluster.Pod, present bool) room.Amount {
 	spec := room.Of(change.Total(p, nil))
 	var fits []policy.Fitted
 	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Applied != nil && c.Role == cluster.Regular {
+		if c := &p.Containers[i]; c.Applied != nil && c.IsSized() {
 			fits = append(fits, policy.Fitted{Container: c.Name, Requests: c.Applied.Requests})
 		}
 	}

@@ -30,6 +30,9 @@ func Annotation(a *cluster.Autoscaler, fits []Fitted) string {
 		} else {
 			text.WriteString("; ")
 		}
+		if fit.Sidecar {
+			text.WriteString("init ")
+		}
 		text.WriteString("container " + strconv.Itoa(fit.Index) + ": ")
 		separator := ""
 		for _, n := range fit.Notes {
@@ -101,12 +104,12 @@ func withClause(a *cluster.Autoscaler, text, what, rest string) string {
 
 const observedSeparator = ", "
 
-// ObservedContainers returns the value of the annotation vpaObservedContainers: the regular containers in the request to the webhook.
+// ObservedContainers returns the value of the annotation vpaObservedContainers: the containers in the request to the webhook that have a size.
 // The updater ignores containers that were added to the pod later.
 func ObservedContainers(p *cluster.Pod) string {
 	names := make([]string, 0, len(p.Containers))
 	for i := range p.Containers {
-		if p.Containers[i].Role == cluster.Regular {
+		if p.Containers[i].IsSized() {
 			names = append(names, p.Containers[i].Name)
 		}
 	}

@@ -49,6 +49,10 @@ func TestObservedContainers_parse_roundTrips(t *testing.T) {
 	side := container("mesh", cluster.Resources{}, cluster.Resources{})
 	side.Role = cluster.Sidecar
 	p := podOf(container("app", cpu(1), cpu(1)), side, container("log-2", cpu(1), cpu(1)))
+	if value := ObservedContainers(p); value != "app, mesh, log-2" {
+		t.Fatalf("value with a sidecar that is sized is %q", value)
+	}
+	p.FixSidecars()
 	value := ObservedContainers(p)
 	if value != "app, log-2" {
 		t.Fatalf("value is %q", value)

@@ -85,10 +85,10 @@ func boostBy(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most, share i
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Role != cluster.Regular {
+		if !c.IsSized() {
 			continue
 		}
-		f := Fitted{Container: c.Name, Index: int(c.Index), Inserted: true}
+		f := Fitted{Container: c.Name, Index: int(c.Index), Sidecar: c.Role == cluster.Sidecar, Inserted: true}
 		fitted := next < len(fits) && fits[next].Container == c.Name
 		if fitted {
 			f = fits[next]
@@ -201,7 +201,7 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 			continue
 		}
 		unboosted := Fitted{
-			Container: container.Name, Index: int(container.Index), Inserted: true,
+			Container: container.Name, Index: int(container.Index), Sidecar: container.Role == cluster.Sidecar, Inserted: true,
 			Requests: container.Boosted.Requests, Limits: container.Boosted.Limits,
 		}
 		for _, fit := range fits {

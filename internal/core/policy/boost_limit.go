@@ -70,7 +70,7 @@ func fitsOnNode(l Limits, p *cluster.Pod, fits []Fitted) bool {
 // totalCPU returns the sum of the CPU requests of the regular containers of a pod with fits set on it.
 func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Role == cluster.Regular {
+		if c := &p.Containers[i]; c.IsSized() {
 			requests, _ := sizeOf(c, fits)
 			total = integer.Sum(total, requests.CPU)
 		}
@@ -83,7 +83,7 @@ func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 func takesCPU(p *cluster.Pod, without, meant, admissible []Fitted) bool {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Role != cluster.Regular {
+		if !c.IsSized() {
 			continue
 		}
 		requests, limits := sizeOf(c, without)

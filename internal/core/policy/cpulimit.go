@@ -77,7 +77,7 @@ func WithoutCPULimits(a *cluster.Autoscaler, l Limits, p *cluster.Pod, standing 
 	whole, wholePod := keptInWholePod(l, p)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Role != cluster.Regular || c.Limits.CPU <= 0 || !a.Policy(c.Name).Controls().Has(cluster.CPU) {
+		if !c.IsSized() || c.Limits.CPU <= 0 || !a.Policy(c.Name).Controls().Has(cluster.CPU) {
 			continue
 		}
 		kind, kept := whole, wholePod
@@ -96,7 +96,7 @@ func WithoutCPULimits(a *cluster.Autoscaler, l Limits, p *cluster.Pod, standing 
 	without := *p
 	without.Containers = slices.Clone(p.Containers)
 	for i := range without.Containers {
-		if c := &without.Containers[i]; c.Role == cluster.Regular && slices.Contains(out.Removed, c.Name) {
+		if c := &without.Containers[i]; c.IsSized() && slices.Contains(out.Removed, c.Name) {
 			c.Limits = c.Limits.Unset(cluster.CPU)
 		}
 	}

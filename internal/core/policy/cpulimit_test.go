@@ -59,7 +59,10 @@ func TestWithoutCPULimits_eachCondition_removesOrKeepsTheLimit(t *testing.T) {
 		"without a limit":   {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Limits = cluster.Resources{} }, ""},
 		"with a limit of 0": {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Limits.CPU = 0 }, ""},
 		"an init container": {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Role = cluster.Init }, ""},
-		"a sidecar":         {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Role = cluster.Sidecar }, ""},
+		"a sidecar": {
+			func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Role = cluster.Sidecar }, "Pod resources updated by cart: cpu limit removed: container app",
+		},
+		"a sidecar that is not sized": {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Containers[0].Role = cluster.FixedSidecar }, ""},
 		"container mode Off": {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) {
 			a.Policies = []cluster.ContainerPolicy{{Container: "*", Off: true}}
 		}, ""},

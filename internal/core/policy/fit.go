@@ -129,7 +129,7 @@ func settle(f fitting) []Fitted {
 }
 
 // recommended returns the containers of the pod with their recommendations, restricted to the resources that the policy controls.
-// If the namespace has a pod LimitRange, it inserts the other containers with their own requests. It returns nothing if there are only
+// If the namespace has a pod LimitRange, it inserts the other regular containers with their own requests. It returns nothing if there are only
 // insertions.
 func recommended(f fitting) []Fitted {
 	var fits []Fitted
@@ -155,8 +155,8 @@ func recommended(f fitting) []Fitted {
 
 // recommendation returns one container with its recommendation. The target is empty if the container is not changed.
 func (f fitting) recommendation(c *cluster.Container) Fitted {
-	fit := Fitted{Container: c.Name, Index: int(c.Index)}
-	if c.Role != cluster.Regular {
+	fit := Fitted{Container: c.Name, Index: int(c.Index), Sidecar: c.Role == cluster.Sidecar}
+	if !c.IsSized() {
 		return fit
 	}
 	left := leftToHPA(f.a, c.Name)
@@ -168,7 +168,7 @@ func (f fitting) recommendation(c *cluster.Container) Fitted {
 			Upper:  adv.Upper.Only(controls),
 		}
 	}
-	if fit.Estimate.Target.Has.Empty() && f.l.Range.Pod != (cluster.Range{}) {
+	if fit.Estimate.Target.Has.Empty() && f.l.Range.Pod != (cluster.Range{}) && !fit.Sidecar {
 		requests, _ := c.Running()
 		fit.Estimate = cluster.Estimate{Target: requests.Only(requests.Has &^ left)}
 		fit.Inserted = true

@@ -159,7 +159,7 @@ func TestFit_runningLimitDiffersFromSpec_keepsRunningProportion(t *testing.T) {
 func TestFit_containerNotControlled_isLeftAlone(t *testing.T) {
 	one := container("app", cpu(100), cluster.Resources{})
 	sidecar := one
-	sidecar.Role = cluster.Sidecar
+	sidecar.Role = cluster.FixedSidecar
 	initial := one
 	initial.Role = cluster.Init
 	off := recommend(exactly("app", cpu(200)))
@@ -174,7 +174,7 @@ func TestFit_containerNotControlled_isLeftAlone(t *testing.T) {
 		"a container without recommendation":       {recommend(exactly("gone", cpu(1))), podOf(one)},
 		"a container whose policy is off":          {off, podOf(one)},
 		"a container that controls nothing":        {nothing, podOf(one)},
-		"a sidecar":                                {recommend(exactly("app", cpu(200))), podOf(sidecar)},
+		"a sidecar that is not sized":              {recommend(exactly("app", cpu(200))), podOf(sidecar)},
 		"an init container":                        {recommend(exactly("app", cpu(200))), podOf(initial)},
 		"a pod without containers":                 {recommend(exactly("app", cpu(200))), podOf()},
 		"a recommendation that recommends nothing": {recommend(exactly("app", cluster.Resources{})), podOf(one)},
@@ -188,6 +188,24 @@ func TestFit_containerNotControlled_isLeftAlone(t *testing.T) {
 				t.Errorf("Fit with a pod LimitRange = %+v, want none", got)
 			}
 		})
+	}
+}
+
+// A pod LimitRange also bounds a sidecar with a recommendation. One without a recommendation keeps its request, as an init container does.
+func TestFit_sidecar_isSizedByItsRecommendation(t *testing.T) {
+	mesh := container("mesh", cpu(100), cpu(200))
+	mesh.Role = cluster.Sidecar
+	p := podOf(container("app", cpu(100), cluster.Resources{}), mesh)
+	got := Fit(recommend(exactly("app", cpu(300)), exactly("mesh", cpu(400))), Limits{}, p)
+	if len(got) != 2 || !got[1].Sidecar || got[1].Requests != cpu(400) || got[1].Limits != cpu(800) {
+		t.Errorf("Fit = %+v, want 400m for the sidecar, and twice that as its limit", got)
+	}
+	narrow := Limits{Range: cluster.LimitRange{Pod: cluster.Range{Max: cpu(350)}}}
+	if got := Fit(recommend(exactly("app", cpu(300)), exactly("mesh", cpu(400))), narrow, p); len(got) != 2 || got[0].Requests.CPU+got[1].Requests.CPU > 350 {
+		t.Errorf("Fit with a pod LimitRange = %+v, want 350m in all", got)
+	}
+	if got := Fit(recommend(exactly("app", cpu(300))), narrow, p); len(got) != 1 {
+		t.Errorf("Fit without a recommendation for the sidecar = %+v, want one container", got)
 	}
 }
 

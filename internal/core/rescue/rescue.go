@@ -65,7 +65,7 @@ type Kill struct {
 func KillOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) (Kill, bool) {
 	for i := range fits {
 		c := p.Container(fits[i].Container)
-		if c == nil || c.Role != cluster.Regular || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
+		if c == nil || !c.IsSized() || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
 			continue
 		}
 		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {

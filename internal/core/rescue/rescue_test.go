@@ -117,8 +117,8 @@ func TestKillOf_containerGetsMoreMemory(t *testing.T) {
 		"it exited by itself": {
 			change: func(p *cluster.Pod, _ *cluster.Autoscaler) { p.Containers[0].Exit.OOM = false }, fits: fits(2 * gib),
 		},
-		"a sidecar": {
-			change: func(p *cluster.Pod, _ *cluster.Autoscaler) { p.Containers[0].Role = cluster.Sidecar }, fits: fits(2 * gib),
+		"a sidecar that is not sized": {
+			change: func(p *cluster.Pod, _ *cluster.Autoscaler) { p.Containers[0].Role = cluster.FixedSidecar }, fits: fits(2 * gib),
 		},
 		"the webhook did not observe it": {
 			change: func(p *cluster.Pod, _ *cluster.Autoscaler) { p.Marks = &cluster.Marks{Observed: &observed} }, fits: fits(2 * gib),

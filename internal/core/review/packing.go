@@ -67,26 +67,13 @@ func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.
 // RequestsOf returns the requests of a pod that the scheduler counts. wanted may have other requests for its containers that are no init
 // containers, in their order; a resource that is not set keeps its request.
 func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
-	total := cluster.Amounts(0, 0)
-	var initial, sidecars cluster.Resources // init containers and sidecars are in the order of their start
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		requests, _ := c.Running()
-		switch c.Role {
-		case cluster.Init:
-			with := sidecars.Add(requests)
-			initial = cluster.Amounts(max(initial.CPU, with.CPU), max(initial.Memory, with.Memory))
-			continue
-		case cluster.Sidecar:
-			sidecars = sidecars.Add(requests)
-		case cluster.Regular:
-		}
-		if wanted != nil {
+	total := p.Total(func(i int) cluster.Resources {
+		requests, _ := p.Containers[i].Running()
+		if wanted != nil && p.Containers[i].IsSized() {
 			requests = wanted[i].Or(requests)
 		}
-		total = total.Add(requests)
-	}
-	total = cluster.Amounts(max(total.CPU, initial.CPU), max(total.Memory, initial.Memory))
+		return requests
+	})
 	if p.PodLevel != nil {
 		total = p.PodLevel.Requests.Or(total)
 	}

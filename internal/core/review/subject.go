@@ -26,6 +26,7 @@ type Subject struct {
 	// or if a webhook or a LimitRange changed them.
 	Template *Size
 	Injected bool // the template is known and does not have the container, for example because a webhook adds it to pods
+	Sidecar  bool // in the list of init containers of the template
 	JVM      bool // the newest live pod runs a JVM in it, as IsJVM reports
 
 	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.

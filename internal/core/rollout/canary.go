@@ -259,7 +259,7 @@ func (s State) hasRestarted(p *cluster.Pod) bool {
 func restartsOf(p *cluster.Pod) int32 {
 	sum := int32(0)
 	for i := range p.Containers {
-		if p.Containers[i].Role == cluster.Regular {
+		if p.Containers[i].IsSized() {
 			sum += int32(p.Containers[i].Restarts)
 		}
 	}

@@ -35,9 +35,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// sized reports whether samples of a container are aggregated. Native sidecars are not sized, as in upstream.
-func sized(of *cluster.Container) bool { return of.Role == cluster.Regular }
-
 // rules are the parameters that an autoscaler may set for a container.
 type rules struct {
 	interval time.Duration

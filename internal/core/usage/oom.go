@@ -56,7 +56,7 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 	count := 0
 	for i := range observed.Containers {
 		container := &observed.Containers[i]
-		if container.Exit == nil || !container.Exit.OOM || !sized(container) {
+		if container.Exit == nil || !container.Exit.OOM || !container.IsSized() {
 			continue
 		}
 		requests, _ := container.Running()

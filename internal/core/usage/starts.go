@@ -31,7 +31,7 @@ func (b *Store) LearnStarts(w cluster.Workload, on bool) {
 
 // starting returns what follows the start of a container of a pod that is new to the Store; nil if its start is not kept.
 func (wl *workload) starting(p *cluster.Pod, c *cluster.Container, now int64) *startup.Observer {
-	if !wl.starts || now == 0 || c.Role != cluster.Regular {
+	if !wl.starts || now == 0 || !c.IsSized() {
 		return nil
 	}
 	return startup.NewObserver(p.Started, stamp(now))

@@ -382,7 +382,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
-		if !sized(&p.Containers[c]) {
+		if !p.Containers[c].IsSized() {
 			continue
 		}
 		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
@@ -398,7 +398,7 @@ func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
-		if sized(&observed.Containers[i]) {
+		if observed.Containers[i].IsSized() {
 			n++
 		}
 	}
@@ -407,7 +407,7 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	tracked.uid = uid
 	tracked.workload.pods++
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; sized(c) {
+		if c := &observed.Containers[i]; c.IsSized() {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
 			in.starting = tracked.workload.starting(observed, c, b.now)
@@ -425,7 +425,7 @@ func (t *pod) note(p *cluster.Pod) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !sized(c) {
+		if !c.IsSized() {
 			continue
 		}
 		requests, limits := c.Running()

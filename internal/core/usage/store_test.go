@@ -323,13 +323,13 @@ func TestTrack_ownerChanges_movesThePod(t *testing.T) {
 	}
 }
 
-func TestTrack_initContainersAndSidecars_areSkipped(t *testing.T) {
+func TestTrack_sizedContainers_areTracked(t *testing.T) {
 	b := newBook()
-	p := podOf(cart, "cart-0", "app", "migrate", "mesh")
-	p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
+	p := podOf(cart, "cart-0", "app", "migrate", "mesh", "log")
+	p.Containers[1].Role, p.Containers[2].Role, p.Containers[3].Role = cluster.Init, cluster.Sidecar, cluster.FixedSidecar
 	b.Track(p)
-	if got := b.Containers(cart); !slices.Equal(got, []string{"app"}) {
-		t.Errorf("containers are %v, want app", got)
+	if got := b.Containers(cart); !slices.Equal(got, []string{"app", "mesh"}) {
+		t.Errorf("containers are %v, want app and mesh", got)
 	}
 }
 

@@ -27,9 +27,10 @@ type Template struct {
 	Containers []TemplateContainer
 }
 
-// A TemplateContainer has the requests and limits of a container of a pod template.
+// A TemplateContainer has the requests and limits of a container of a pod template that runs as long as the pod.
 type TemplateContainer struct {
 	Name             string
+	Sidecar          bool // in spec.initContainers
 	Requests, Limits cluster.Resources
 }
 
@@ -95,12 +96,25 @@ func templateOf(o runtime.Object) Template {
 
 func template(group, kind string, m *metav1.ObjectMeta, spec *corev1.PodSpec) Template {
 	t := Template{Workload: cluster.Workload{Group: group, Kind: kind, Namespace: m.Namespace, Name: m.Name}}
-	for i := range spec.Containers {
-		x := TemplateContainer{Name: spec.Containers[i].Name}
-		x.Requests, x.Limits = SizeOf(&spec.Containers[i].Resources)
+	add := func(c *corev1.Container, sidecar bool) {
+		x := TemplateContainer{Name: c.Name, Sidecar: sidecar}
+		x.Requests, x.Limits = SizeOf(&c.Resources)
 		t.Containers = append(t.Containers, x)
 	}
+	for i := range spec.Containers {
+		add(&spec.Containers[i], false)
+	}
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; IsSidecar(c) {
+			add(c, true)
+		}
+	}
 	return t
+}
+
+// IsSidecar reports whether an init container is a native sidecar, which keeps running (KEP-753).
+func IsSidecar(init *corev1.Container) bool {
+	return ptr.Deref(init.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
 }
 
 // replicasOf returns the number of replicas in a spec, which is 1 if it is not set.

@@ -75,25 +75,13 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
 	}
-	for i := range p.Spec.Containers {
-		c := &p.Spec.Containers[i]
-		for _, o := range s.originals {
-			if o.Container == c.Name {
-				ops.annotate(o.Key(), o.Value())
-			}
-		}
-		if slices.Contains(s.limits.Removed, c.Name) {
-			ops.remove("/spec/containers/" + strconv.Itoa(i) + "/resources/limits/cpu")
-		}
-		for j := range s.fits {
-			if s.fits[j].Container == c.Name {
-				ops.container(i, c, &s.fits[j])
-			}
-		}
-		for _, v := range s.variables {
-			if v.Container == c.Name {
-				ops.variable(i, c, v)
-			}
+	for i := range projected.Containers {
+		switch c := &projected.Containers[i]; c.Role {
+		case cluster.Regular:
+			ops.size(&s, "/spec/containers/"+strconv.Itoa(int(c.Index)), &p.Spec.Containers[c.Index])
+		case cluster.Sidecar:
+			ops.size(&s, "/spec/initContainers/"+strconv.Itoa(int(c.Index)), &p.Spec.InitContainers[c.Index])
+		case cluster.Init, cluster.FixedSidecar:
 		}
 	}
 	ops.podLevel(p, s.fits)
@@ -228,11 +216,32 @@ func (o *operations) annotate(name, value string) {
 // pointer escapes a name for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
+// size sets the size and the variables of the container at a path.
+func (o *operations) size(s *newSize, at string, c *corev1.Container) {
+	for _, original := range s.originals {
+		if original.Container == c.Name {
+			o.annotate(original.Key(), original.Value())
+		}
+	}
+	if slices.Contains(s.limits.Removed, c.Name) {
+		o.remove(at + "/resources/limits/cpu")
+	}
+	for j := range s.fits {
+		if s.fits[j].Container == c.Name {
+			o.container(at+"/resources", c, &s.fits[j])
+		}
+	}
+	for _, v := range s.variables {
+		if v.Container == c.Name {
+			o.variable(at+"/env", c, v)
+		}
+	}
+}
+
+func (o *operations) container(at string, c *corev1.Container, f *policy.Fitted) {
 	if f.Requests.Has.Empty() && f.Limits.Has.Empty() {
 		return
 	}
-	at := "/spec/containers/" + strconv.Itoa(i) + "/resources"
 	r := &c.Resources
 	// If there are claims or unknown fields, the object exists, and replacing it would remove them.
 	if r.Requests == nil && r.Limits == nil && len(r.Claims) == 0 {
@@ -242,8 +251,7 @@ func (o *operations) container(i int, c *corev1.Container, f *policy.Fitted) {
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
 }
 
-func (o *operations) variable(i int, c *corev1.Container, v policy.Variable) {
-	at := "/spec/containers/" + strconv.Itoa(i) + "/env"
+func (o *operations) variable(at string, c *corev1.Container, v policy.Variable) {
 	if c.Env == nil {
 		o.add(at, []corev1.EnvVar{})
 	}

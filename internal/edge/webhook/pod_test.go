@@ -93,15 +93,17 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "proxy, app"`,
 			},
 		},
-		"with sidecars: they are not changed": {
+		"with sidecars: they are changed like containers": {
 			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(100)), "mesh": cluster.Amounts(100, mi(100))}),
 			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup"},{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"cpu":"10m"}}}],
 				"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
 			ops: []string{
 				`/spec/containers/0/resources/requests/cpu "100m"`,
 				`/spec/containers/0/resources/requests/memory "100Mi"`,
-				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request"`,
-				`/metadata/annotations/vpaObservedContainers "app"`,
+				`/spec/initContainers/1/resources/requests/cpu "100m"`,
+				`/spec/initContainers/1/resources/requests/memory "100Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request; init container 1: cpu request, memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app, mesh"`,
 			},
 		},
 		"with claims: they are kept": {

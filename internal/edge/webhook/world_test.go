@@ -67,7 +67,12 @@ func (m fakeWorld) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	}
 	out.Runtimes = runtimesOf(p)
 	for i := range p.Spec.InitContainers {
-		out.Containers = append(out.Containers, cluster.Container{Name: p.Spec.InitContainers[i].Name, Role: cluster.Init, Index: uint8(i)})
+		c := &p.Spec.InitContainers[i]
+		init := cluster.Container{Name: c.Name, Role: cluster.Init, Index: uint8(i), Requests: amounts(c.Resources.Requests)}
+		if c.RestartPolicy != nil {
+			init.Role = cluster.Sidecar
+		}
+		out.Containers = append(out.Containers, init)
 	}
 	return out
 }

@@ -40,8 +40,9 @@ type metadataPatch struct {
 }
 
 type specPatch struct {
-	Containers []containerPatch             `json:"containers"`
-	Resources  *corev1.ResourceRequirements `json:"resources,omitempty"` // pod-level resources
+	Containers     []containerPatch             `json:"containers,omitempty"`
+	InitContainers []containerPatch             `json:"initContainers,omitempty"`
+	Resources      *corev1.ResourceRequirements `json:"resources,omitempty"` // pod-level resources
 }
 
 type containerPatch struct {
@@ -56,11 +57,16 @@ func (w *PodWriter) Resize(ctx context.Context, p *cluster.Pod, fitted []policy.
 	for i := range fitted {
 		f := &fitted[i]
 		r := corev1.ResourceRequirements{Requests: kube.Quantities(f.Requests), Limits: kube.Quantities(f.Limits)}
-		if r.Requests != nil || r.Limits != nil {
-			spec.Containers = append(spec.Containers, containerPatch{Name: f.Container, Resources: r})
+		if r.Requests == nil && r.Limits == nil {
+			continue
 		}
+		list := &spec.Containers
+		if f.Sidecar {
+			list = &spec.InitContainers
+		}
+		*list = append(*list, containerPatch{Name: f.Container, Resources: r})
 	}
-	if len(spec.Containers) == 0 {
+	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		return nil
 	}
 	if level := fitted[0].PodLevel; level != nil {

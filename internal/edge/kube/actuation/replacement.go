@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,8 +46,7 @@ func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod
 		return nil, fmt.Errorf("create a replacement of pod %s in a dry run: %w", p.Key, err)
 	}
 	out := &cluster.Pod{Key: p.Key, Sized: created.Annotations[v1.AnnotationUpdates] != ""}
-	for i := range created.Spec.Containers {
-		c := &created.Spec.Containers[i]
+	for _, c := range slices.Concat(created.Spec.Containers, created.Spec.InitContainers) {
 		requests, limits := kube.SizeOf(&c.Resources)
 		container := cluster.Container{Name: c.Name, Requests: requests, Limits: limits}
 		if _, boosted := created.Annotations[v1.AnnotationStartupBoostPrefix+c.Name]; boosted {
@@ -69,13 +69,12 @@ func replacementOf(p *corev1.Pod) *corev1.Pod {
 	spec := p.Spec.DeepCopy()
 	spec.NodeName = ""
 	spec.EphemeralContainers = nil
-	for i := range spec.Containers {
-		c := &spec.Containers[i]
-		for j := range p.Status.ContainerStatuses {
-			if s := &p.Status.ContainerStatuses[j]; s.Name == c.Name && s.Resources != nil {
-				replaceAmounts(c.Resources.Requests, s.Resources.Requests)
-				replaceAmounts(c.Resources.Limits, s.Resources.Limits)
-			}
+	statuses := slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses)
+	for _, c := range slices.Concat(spec.Containers, spec.InitContainers) { // copies, which share the lists of amounts
+		s := cluster.Find(statuses, func(s *corev1.ContainerStatus) bool { return s.Name == c.Name && s.Resources != nil })
+		if s != nil {
+			replaceAmounts(c.Resources.Requests, s.Resources.Requests)
+			replaceAmounts(c.Resources.Limits, s.Resources.Limits)
 		}
 	}
 	return &corev1.Pod{

@@ -113,13 +113,13 @@ func noteDelays(from *corev1.Pod, to *cluster.Pod) {
 // maxLabel bounds the stored value of a label. Kubernetes allows less, so a value that is cut is invalid (criticality.Parse).
 const maxLabel = 64
 
-// observed returns the annotation with the containers that the webhook processed, or nil if all regular containers count as observed. An
+// observed returns the annotation with the containers that the webhook processed, or nil if all count as observed. An
 // annotation that is longer than the names of all containers can be was not set by the webhook: it counts as absent, so that the size of a
 // stored pod is bounded.
 func observed(p *corev1.Pod, projected *cluster.Pod, in *Interner) *string {
 	text := p.Annotations[v1.AnnotationObservedContainers]
 	const longestName = 63 + len(", ")
-	if text == "" || len(text) > 1024+longestName*len(p.Spec.Containers) || text == policy.ObservedContainers(projected) {
+	if text == "" || len(text) > 1024+longestName*(len(p.Spec.Containers)+len(p.Spec.InitContainers)) || text == policy.ObservedContainers(projected) {
 		return nil
 	}
 	return new(in.String(text))
@@ -212,7 +212,7 @@ func containers(p *corev1.Pod, in *Interner) []cluster.Container {
 }
 
 func initRole(c *corev1.Container) cluster.ContainerRole {
-	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+	if kube.IsSidecar(c) {
 		return cluster.Sidecar
 	}
 	return cluster.Init
@@ -227,10 +227,10 @@ func container(
 ) cluster.Container {
 	c := cluster.Container{Name: in.String(spec.Name), Role: role}
 	c.Requests, c.Limits = kube.SizeOf(&spec.Resources)
-	if role != cluster.Regular || podLevel { // its request is part of a sum that must not be too low
+	if role == cluster.Init || podLevel { // its request is part of a sum that must not be too low
 		c.Requests = kube.Amounts(spec.Resources.Requests)
 	}
-	if role != cluster.Regular { // podfit does not size it, so no new request is bounded by its limit
+	if role == cluster.Init { // podfit does not size it, so no new request is bounded by its limit
 		c.Limits = kube.Amounts(spec.Resources.Limits)
 	}
 	for _, p := range spec.ResizePolicy {
@@ -316,7 +316,7 @@ func crash(p *corev1.Pod, projected *cluster.Pod, in *Interner) *cluster.Crash {
 
 func oomKilled(p *cluster.Pod) bool {
 	return cluster.Find(p.Containers, func(c *cluster.Container) bool {
-		return c.Role == cluster.Regular && c.Exit != nil && c.Exit.OOM
+		return c.IsSized() && c.Exit != nil && c.Exit.OOM
 	}) != nil
 }
 

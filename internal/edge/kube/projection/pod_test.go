@@ -31,6 +31,7 @@ func TestPod_allFields_areKept(t *testing.T) {
 		Phase:      cluster.Running,
 		QoS:        cluster.Burstable,
 		Deleting:   true,
+		Marks:      &cluster.Marks{Observed: new("app, log")}, // without the sidecar: the pod was admitted when sidecars were not sized
 		Resize:     &cluster.Resize{State: cluster.ResizeDeferred, Since: kubetest.At(t, "2026-03-01T12:00:00Z"), Message: "no room"},
 		Containers: []cluster.Container{
 			{

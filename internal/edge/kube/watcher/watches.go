@@ -34,7 +34,7 @@ func (w *World) addFeeds() {
 		addController(w, kind, c.Metadata.Resource(projection.ResourceOfWellKnown(kind)).Namespace(ns))
 	}
 	if w.o.Pods != NoPods {
-		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return projection.Pod(p, w.in) })
+		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return w.Project(p, w.in) })
 		s.FieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
 		addFeed(w.base, s, &w.pods)
 	}
@@ -83,6 +83,15 @@ func (w *World) addFeeds() {
 		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
 		addFeed(w.base, s, &w.nodes)
 	}
+}
+
+// Project returns the fields of a pod that the core needs.
+func (b *base) Project(p *corev1.Pod, in *projection.Interner) *cluster.Pod {
+	pod := projection.Pod(p, in)
+	if b.o.FixedSidecars {
+		pod.FixSidecars()
+	}
+	return pod
 }
 
 func podSelector(s PodScope) string {

@@ -48,6 +48,8 @@ type Options struct {
 	// VPAsOptional lets WaitSynced return although the API server has no VPAs, or podfit has no right to read them.
 	VPAsOptional bool
 
+	FixedSidecars bool // sidecars are not sized
+
 	DryRun bool // WriteStatus sends nothing
 	Plain  bool // the status of autoscalers gets no condition that upstream does not set
 	Boosts bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods

@@ -31,11 +31,11 @@ var templates = map[cluster.Workload]struct {
 
 // A manifest is the change of one workload.
 type manifest struct {
-	workload   cluster.Workload
-	version    string
-	path       []string
-	containers []any
-	rows       []*core.Row
+	workload cluster.Workload
+	version  string
+	path     []string
+	lists    map[string]any // containers, and initContainers for sidecars
+	rows     []*core.Row
 }
 
 // manifests returns the changes of all workloads, sorted, and comments about workloads that are left out.
@@ -70,10 +70,15 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 			continue
 		}
 		if last == nil || last.workload != row.Workload {
-			out = append(out, manifest{workload: row.Workload, version: template.version, path: template.path})
+			out = append(out, manifest{workload: row.Workload, version: template.version, path: template.path, lists: map[string]any{}})
 			last = &out[len(out)-1]
 		}
-		last.containers = append(last.containers, map[string]any{"name": row.Container, "resources": resourcesOf(row)})
+		list := "containers"
+		if row.Sidecar {
+			list = "initContainers"
+		}
+		of, _ := last.lists[list].([]any)
+		last.lists[list] = append(of, map[string]any{"name": row.Container, "resources": resourcesOf(row)})
 		last.rows = append(last.rows, row)
 	}
 	leftOut = withCount(leftOut, without, "without a recommendation")
@@ -141,7 +146,7 @@ func (p *printer) patch() {
 	all, leftOut := p.manifests()
 	p.comments(leftOut)
 	for _, m := range all {
-		data, err := json.Marshal(nested(append(m.path, "containers"), m.containers))
+		data, err := json.Marshal(nested(m.path, m.lists))
 		if err != nil {
 			p.err = err
 			return
@@ -189,7 +194,7 @@ func (p *printer) kustomize() {
 		"# A patch selects its workload by name, in its namespace or without one.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
-		body := nested(append(m.path, "containers"), m.containers)
+		body := nested(m.path, m.lists)
 		body["apiVersion"], body["kind"] = m.version, m.workload.Kind
 		body["metadata"] = map[string]any{"name": m.workload.Name, "namespace": m.workload.Namespace}
 		data, err := yaml.Marshal(body)
