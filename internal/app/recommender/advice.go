@@ -142,6 +142,7 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	adv.sayTarget(problem, known)
 	adv.sayPods()
 	adv.sayConflict()
+	adv.noteChanges()
 	adv.sayProfile(conflict)
 	adv.sayDisruption(problem == "")
 	adv.sayLeaks()

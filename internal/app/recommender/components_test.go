@@ -25,7 +25,7 @@ func TestRecommender_sidecar_getsRecommendation(t *testing.T) {
 		b.use["setup"] = cluster.Amounts(900, 900<<20)
 		b.autoscale("web", w)
 		b.run(10 * time.Minute)
-		if got, want := b.advice("web", "app").Target, cluster.Amounts(13, 125<<20); got != want {
+		if got, want := b.advice("web", "app").Target, cluster.Amounts(12, 125<<20); got != want {
 			t.Errorf("target %v of the container, want %v", got, want)
 		}
 		if got := b.advice("web", "mesh").Target; got.CPU < 900 || got.Memory < 900<<20 {

@@ -9,6 +9,7 @@
 package recommend
 
 import (
+	"fmt"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -38,6 +39,9 @@ type algorithm interface {
 
 // byModelState is the Estimator of an algorithm: its amount not below the floor, with bounds around it.
 type byModelState struct{ algorithm }
+
+// String returns the parameters of the algorithm, for checksums of profiles.
+func (e byModelState) String() string { return fmt.Sprintf("%+v", e.algorithm) }
 
 // Estimate implements Estimator.
 func (e byModelState) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate {

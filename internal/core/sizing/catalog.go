@@ -5,7 +5,10 @@ package sizing
 
 import (
 	"cmp"
+	"fmt"
+	"hash/fnv"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -54,7 +57,8 @@ type Edition struct {
 type Choice struct {
 	recommend.Profile
 	Edition Edition
-	Usable  bool // false: the parameters of the profile are unknown, so the last recommendation stays
+	Sum     uint64 // a checksum of its name and parameters
+	Usable  bool   // false: the parameters of the profile are unknown, so the last recommendation stays
 }
 
 var unusable = &Choice{}
@@ -76,12 +80,18 @@ func NewCatalog(params recommend.Params, onlyDefault bool) *Catalog {
 	return catalog
 }
 
+// pointer is what package fmt prints for a pointer, which differs after each start.
+var pointer = regexp.MustCompile(`0x[0-9a-f]+`)
+
 // choice returns the Choice of a profile, which rounds as the default profile does.
 func (c *Catalog) choice(p recommend.Profile, number int) *Choice {
 	p.RoundMillicores = c.params.RoundMillicores
 	p.RoundBytes = c.params.RoundBytes
 	p.Humanize = c.params.Humanize
-	return &Choice{Profile: p, Edition: Edition{Name: p.Name, Number: number, ModelState: p.Extend != nil}, Usable: true}
+	sum := fnv.New64a()
+	text := fmt.Sprintf("%s %+v %+v %v %v %+v", p.Name, p.Params, p.Estimator, p.MostOfNode, p.MostOfNodeBase, p.Learning)
+	_, _ = sum.Write([]byte(pointer.ReplaceAllString(text, "")))
+	return &Choice{Profile: p, Sum: sum.Sum64(), Edition: Edition{Name: p.Name, Number: number, ModelState: p.Extend != nil}, Usable: true}
 }
 
 // OnlyDefault reports whether all autoscalers get the default profile, so that the SizingProfiles of the cluster are not used.

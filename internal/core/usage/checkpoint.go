@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 )
@@ -33,6 +34,7 @@ type Checkpoint struct {
 	LastSample  time.Time
 	Samples     int
 	Extra       []byte // valid only together with a status of the same Updated
+	Changes     *changelog.Log
 
 	// Model state of the extension, if there is one. It is stored in another object, or in Extra (Carry).
 	History History
@@ -77,6 +79,7 @@ func (b *Store) Checkpoint(workload cluster.Workload, container string, now time
 		FirstSample: stamp(series.cpu.first),
 		LastSample:  stamp(series.cpu.last),
 		Samples:     int(series.cpu.count),
+		Changes:     series.changes,
 		version:     series.version,
 	}
 	checkpoint.Extra = extra{
@@ -162,6 +165,9 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	series.adopt(&b.clock, rest, checkpoint.Updated.UnixNano())
 	if series.load.starts {
 		series.starts = series.starts.Merge(starts, stamp(b.now))
+	}
+	if series.changes == nil {
+		series.changes = checkpoint.Changes
 	}
 	series.loaded = true
 	series.savedAt = b.present(checkpoint.Updated.UnixNano())

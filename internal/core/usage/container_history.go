@@ -6,6 +6,7 @@ package usage
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/histogram"
@@ -26,6 +27,7 @@ type ContainerHistory struct {
 	instances   *instance       // the tracked pods that have this container
 	restored    *restored       // restored data that waits for pods or an extension; nil for none
 	starts      *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
+	changes     *changelog.Log  // of the recommendation
 
 	oomAt, oomBytes int64 // the latest OOM kill, and the memory that it showed to be needed
 	savedAt         int64 // when it was last written to a checkpoint
@@ -71,6 +73,15 @@ func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp
 
 // Extension returns the extension of the ContainerHistory, or nil (Store.Extend).
 func (s *ContainerHistory) Extension() Extension { return s.extension }
+
+// Changes returns the last changes of the recommendation of the container.
+func (s *ContainerHistory) Changes() *changelog.Log { return s.changes }
+
+// SetChanges replaces the changes of the recommendation.
+func (s *ContainerHistory) SetChanges(l *changelog.Log) {
+	s.changes = l
+	s.version++
+}
 
 // Starts returns the last starts of the container, nil if there are none (Store.LearnStarts).
 func (s *ContainerHistory) Starts() *startup.Starts { return s.starts }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "podfit.dev/podfit/api/v1"
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
@@ -22,6 +23,9 @@ const annotationWindow = "podfit.dev/window"
 // annotationTarget names the workload of a checkpoint: its API group, kind and name, then a space and the lastUpdateTime of the
 // status it belongs to. The spec names only the autoscaler, whose target may have changed since.
 const annotationTarget = "podfit.dev/target"
+
+// annotationChanges has the last changes of the recommendation of the container.
+const annotationChanges = "podfit.dev/changes"
 
 // annotationProfile names the SizingProfile that sized the VPA when podfit last wrote the checkpoint. It stays when another recommender
 // writes the status.
@@ -68,6 +72,9 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 		extra = nil
 	}
 	out := usage.Checkpoint{Profile: o.Metadata.Annotations[annotationProfile], Extra: extra}
+	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationChanges]); err == nil {
+		out.Changes, _ = changelog.Decode(data)
+	}
 	new(mapping).checkpoint(&s, &out)
 	out.Workload = o.target(out.Updated)
 	return out, nil
@@ -87,9 +94,12 @@ func (o *checkpointObject) target(at time.Time) cluster.Workload {
 func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
-	as := make(map[string]string, 3)
+	as := make(map[string]string, 4)
 	if len(c.Extra) > 0 {
 		as[annotationWindow] = base64.StdEncoding.EncodeToString(c.Extra)
+	}
+	if data := c.Changes.Encode(); data != nil {
+		as[annotationChanges] = base64.StdEncoding.EncodeToString(data)
 	}
 	if w := c.Workload; !w.IsZero() {
 		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)
