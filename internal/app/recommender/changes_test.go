@@ -37,7 +37,7 @@ func TestChanges_eachEvent_isLoggedWithItsCause(t *testing.T) {
 					a.Policies = []cluster.ContainerPolicy{{Container: "app", MaxAllowed: cluster.Resources{}.Set(cluster.Memory, 300<<20)}}
 				})
 			}, changelog.Bounds, cluster.Memory, 2 * time.Hour},
-			{"other flags", func() { b.config.Params.Margin = 0.5 }, changelog.Settings, cluster.CPU, 2 * time.Hour},
+			{"other flags", func() { b.config.Sizing.Margin = 0.5 }, changelog.Settings, cluster.CPU, 2 * time.Hour},
 			{"lower usage", func() { b.use["app"] = cluster.Amounts(20, 100<<20) }, changelog.Decay, cluster.CPU, 5 * 24 * time.Hour},
 		}
 		for _, s := range steps {
