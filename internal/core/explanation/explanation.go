@@ -180,6 +180,7 @@ type Explanation struct {
 	Situations []Situation
 	Now        []string
 	History    []string // how much usage of each container is known: "app 45 s of 8 d"
+	Changes    []Change // of the recommendation, the newest first
 	Next       []Step
 	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
 	IfOn       []Step       // what would be next with IfMode
@@ -187,6 +188,15 @@ type Explanation struct {
 	Why        []rationale.Why
 	WhatIf     []rationale.Counterfactual
 	Gaps
+}
+
+// A Change is a target of the recommendation that differs from the one before it.
+type Change struct {
+	Container string
+	Resource  cluster.Resource
+	At        time.Time
+	From, To  int64 // millicores or bytes; From is 0 if it is not on record
+	Cause     string
 }
 
 // A Step is what the updater does next with some pods.
@@ -215,6 +225,7 @@ func Explain(in *Input) *Explanation {
 	out.Situations = situations(in)
 	out.Now = now(in)
 	out.History = history(in)
+	out.Changes = changes(in)
 	out.Next = next(in)
 	if in.Switched != nil {
 		out.IfMode, out.IfOn = in.Switched.Mode, switched(in)

@@ -64,3 +64,23 @@ func history(in *Input) []string {
 	}
 	return out
 }
+
+// changes returns the last changes of the recommendation, the newest first.
+func changes(in *Input) []Change {
+	if in.Sizing == nil || in.Lack != "" {
+		return nil
+	}
+	var out []Change
+	for _, h := range in.Sizing.Histories {
+		log := h.Changes()
+		if log == nil || !in.shows(h.Container()) {
+			continue
+		}
+		for i := range log.Changes {
+			c := &log.Changes[i]
+			out = append(out, Change{Container: h.Container(), Resource: c.Resource, At: c.Time(), From: log.Before(i), To: c.To, Cause: c.Cause.String()})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Change) int { return b.At.Compare(a.At) })
+	return out
+}

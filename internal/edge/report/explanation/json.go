@@ -26,6 +26,7 @@ type jsonExplanation struct {
 	Situations []explanation.Situation `json:"situations"`
 	Now        []string                `json:"now"`
 	History    []string                `json:"history,omitempty"`
+	Changes    []jsonChange            `json:"changes,omitempty"` // of the recommendation, the newest first
 	Next       []jsonStep              `json:"next"`
 	IfOn       *jsonIfOn               `json:"nextIfSwitchedOn,omitempty"`
 	You        []explanation.Advice    `json:"you"`
@@ -39,6 +40,19 @@ type jsonExplanation struct {
 type jsonIfOn struct {
 	UpdateMode string     `json:"updateMode"`
 	Next       []jsonStep `json:"next"`
+}
+
+type jsonChange struct {
+	Container string    `json:"container"`
+	Resource  string    `json:"resource"`
+	At        time.Time `json:"at"`
+	From      int64     `json:"from,omitempty"`
+	To        int64     `json:"to"`
+	Cause     string    `json:"cause"`
+}
+
+func jsonChangeOf(c *explanation.Change) jsonChange {
+	return jsonChange{c.Container, c.Resource.String(), c.At, c.From, c.To, c.Cause}
 }
 
 type jsonStep struct {
@@ -100,7 +114,7 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
-		Now: listed(e.Now), History: e.History, Next: each(e.Next, jsonStepOf), You: listed(e.You), Why: each(e.Why, jsonWhyOf), WhatIf: each(e.WhatIf, jsonWhatIfOf),
+		Now: listed(e.Now), History: e.History, Changes: each(e.Changes, jsonChangeOf), Next: each(e.Next, jsonStepOf), You: listed(e.You), Why: each(e.Why, jsonWhyOf), WhatIf: each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	if len(e.IfOn) > 0 {

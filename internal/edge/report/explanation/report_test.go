@@ -233,6 +233,40 @@ func TestWriteText_conditionsOfSeveralContainers_areAlignedOrOneLine(t *testing.
 	}
 }
 
+// The newest changes of the recommendation are shown, all with -o wide, and in JSON with their amounts.
+func TestWriteText_changesOfTheRecommendation_areShownWithTheirCauses(t *testing.T) {
+	e := &explanation.Explanation{At: night, Subject: "shop/Deployment/cart"}
+	for i := range 7 {
+		at := night.Add(-time.Duration(i+1) * time.Hour)
+		e.Changes = append(e.Changes, explanation.Change{Container: "app", Resource: cluster.CPU, At: at, From: int64(100 + i), To: 200, Cause: "higher usage"})
+	}
+	e.Changes[6] = explanation.Change{Container: "app", Resource: cluster.Memory, At: night.Add(-30 * time.Hour), To: 256 << 20, Cause: "first on record"}
+	for all, want := range map[bool][]string{
+		false: {"CHANGES 22 Nov 02:12 (1h ago): app CPU 100m → 200m: higher usage\n", "2 earlier ones (-o wide)"},
+		true:  {"105m → 200m: higher usage", "20 Nov 21:12 (1d6h ago): app memory 256Mi: first on record"},
+	} {
+		var out bytes.Buffer
+		if err := WriteText(&out, e, Usual, all); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("all notes: %t: %q is not in\n%s", all, part, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "105m") != all {
+			t.Errorf("all notes: %t: the sixth change is in the text: %t", all, !all)
+		}
+	}
+	var out bytes.Buffer
+	if err := WriteJSON(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"resource": "memory",`; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), `"to": 268435456`) {
+		t.Errorf("JSON has not the change of memory:\n%s", out.String())
+	}
+}
+
 func TestWriteText_limits_areInTheFirstFiveLines(t *testing.T) {
 	first := strings.Join(strings.Split(written(t, "txt", cart()), "\n")[:5], "\n")
 	for _, s := range cart().Situations {

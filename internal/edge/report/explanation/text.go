@@ -30,6 +30,8 @@ const (
 	maxSteps = 8  // that the text contains
 	maxPods  = 3  // names of a step
 	maxNames = 30 // width of the first column of WHAT IF
+
+	maxChanges = 5 // of the recommendation
 )
 
 // WriteText writes an explanation for a terminal with a number of columns, with one line of what is not known, or with all notes. Longer
@@ -42,9 +44,7 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	}
 	t.line("")
 	t.section("NOW", e.Now)
-	if len(e.History) > 0 {
-		t.section("HISTORY", []string{strings.Join(e.History, ", ")})
-	}
+	t.history(e, allNotes)
 	t.steps(e)
 	t.advice(e.You)
 	t.why(e)
@@ -60,6 +60,30 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	}
 	_, err := w.Write(t.out.Bytes())
 	return err
+}
+
+// history writes how much usage is known, and the last changes of the recommendation.
+func (t *text) history(e *explanation.Explanation, all bool) {
+	if len(e.History) > 0 {
+		t.section("HISTORY", []string{strings.Join(e.History, ", ")})
+	}
+	lines := changeLines(e)
+	if more := len(lines) - maxChanges; more > 0 && !all {
+		lines = append(lines[:maxChanges:maxChanges], fmt.Sprintf("%d earlier ones (-o wide)", more))
+	}
+	t.section("CHANGES", lines)
+}
+
+// changeLines returns the changes of the recommendation, one on each line.
+func changeLines(e *explanation.Explanation) []string {
+	return each(e.Changes, func(c *explanation.Change) string {
+		amounts := wording.Amount(c.Resource, c.To)
+		if c.From > 0 {
+			amounts = wording.Amount(c.Resource, c.From) + " → " + amounts
+		}
+		at := c.At.In(e.At.Location()).Format("2 Jan 15:04")
+		return fmt.Sprintf("%s (%s ago): %s %s %s: %s", at, span(e.At.Sub(c.At)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
+	})
 }
 
 // each returns what a function makes of each element.
