@@ -44,17 +44,7 @@ type Growth struct {
 }
 
 func (g *Growth) of(c Cause) *cluster.Resources {
-	switch c {
-	case Arrived:
-		return &g.New
-	case Left:
-		return &g.Gone
-	case Scaled:
-		return &g.Replicas
-	case Resized:
-		return &g.PerPod
-	}
-	return &g.PerPod
+	return [...]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}[c]
 }
 
 // Add returns the sum of two growths.
@@ -309,12 +299,7 @@ func (h *History) Steps(res cluster.Resource, capacity int64) []Step {
 			sums[c.Day] += v
 		}
 	}
-	out := make([]Step, 0, len(sums))
-	for day, v := range sums {
-		out = append(out, Step{day, v})
-	}
-	slices.SortFunc(out, func(a, b Step) int { return int(a.Day - b.Day) })
-	return out
+	return stepsOf(sums)
 }
 
 // Grown returns the growth of the last GrowthDays days, how much the daily maximum of a resource changed in them, and how many days these
