@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -103,8 +104,8 @@ func (m *Metrics) publishConditions(count map[[2]string]int) {
 	m.conditions.Publish(next)
 }
 
-// countReading counts the requests of a reading, and the containers whose usage cannot be parsed.
-func (m *Metrics) countReading(r metrics.Reading) {
+// counted counts the requests of a reading, and the containers whose usage cannot be parsed. It returns the samples and the error.
+func (m *Metrics) counted(r metrics.Reading, err error) ([]usage.Sample, error) {
 	for isError, n := range map[bool]int{false: r.Answered, true: r.Failed} {
 		if n > 0 {
 			m.responses.WithLabelValues(strconv.FormatBool(isError), "default-metrics-client").Add(float64(n))
@@ -113,6 +114,7 @@ func (m *Metrics) countReading(r metrics.Reading) {
 	if r.Unreadable > 0 {
 		m.rejected.WithLabelValues("unreadable").Add(float64(r.Unreadable))
 	}
+	return r.Samples, err
 }
 
 // qualityMetrics compare recommendations with usage.

@@ -485,7 +485,7 @@ func (r *recommender) observe(ctx context.Context, v *view) {
 		if p == nil || taken.Empty() {
 			continue
 		}
-		r.quality(v, p, &samples[i], taken)
+		r.quality(v, p, &samples[i], taken, false)
 		if taken.Has(cluster.CPU) {
 			r.contention.Observe(p, &samples[i])
 		}
