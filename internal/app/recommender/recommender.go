@@ -311,7 +311,7 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 
 // look returns the view of a snapshot.
 func (r *recommender) look(snapshot *cluster.Snapshot) *view {
-	v := newView(snapshot, r.served(snapshot), r.nodeSizes())
+	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: r.nodeSizes(), governing: map[cluster.Workload]*cluster.Autoscaler{}}
 	for _, a := range v.served {
 		if !a.Target.IsZero() {
 			v.governing[a.Target] = r.elected(v, a.Target)
