@@ -47,7 +47,7 @@ func NewHistories(c *kube.Clients, o StorageOptions) *Histories {
 	o = o.withLog()
 	return &Histories{collection: collection[cluster.Workload, *historyObject, historyAt]{
 		options: o, client: c.Own, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories),
-		singular: "usage history", plural: "usage histories", most: historyTooLarge,
+		singular: "usage history", plural: "usage histories", others: "histories of other workloads", most: historyTooLarge,
 		empty: func() *historyObject { return new(historyObject) }, name: historyName, otherName: hashedHistoryName,
 		skip: func(_ *historyObject, decoded bool, err error) {
 			if decoded {
@@ -132,7 +132,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	err := h.unavailable()
 	if err == nil {
-		err = h.refused(ctx, h.write(ctx, w, hs))
+		err = h.refused(ctx, h.store(ctx, w, historyWriting{h, w, hs}))
 	}
 	if err == nil {
 		return true, nil
@@ -176,40 +176,23 @@ func (h *Histories) missing(err error) {
 	h.forgetAll()
 }
 
-func (h *Histories) write(ctx context.Context, w cluster.Workload, hs []usage.History) error {
-	if at, ok := h.at(w); ok {
-		err := h.replace(ctx, w, at, hs)
-		switch {
-		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
-			h.forget(w)
-		case apierrors.IsConflict(err):
-			return h.settle(ctx, w, at.name, hs)
-		default:
-			return err
-		}
-	}
-	for _, name := range h.names(w) {
-		err := h.create(ctx, w, name, hs)
-		if !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		if err := h.settle(ctx, w, name, hs); !errors.Is(err, errForeign) {
-			return err
-		}
-	}
-	return errors.New("both names are in use by histories of other workloads")
+// A historyWriting stores the histories of a workload.
+type historyWriting struct {
+	*Histories
+	workload cluster.Workload
+	content  []usage.History
 }
 
-// settle stores histories in an object that another client has changed. Newer histories of the object are kept.
-func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string, hs []usage.History) error {
-	o, err := h.read(ctx, w, w.Namespace, name)
+// overwrite keeps newer histories of the object.
+func (w historyWriting) overwrite(ctx context.Context, name string, _ error) error {
+	o, err := w.read(ctx, w.workload, w.workload.Namespace, name)
 	if err != nil {
 		return err
 	}
-	theirs, _ := h.learnHistories(o, w) // parts that cannot be decoded are overwritten
-	at, _ := h.at(w)
+	theirs, _ := w.learnHistories(o, w.workload) // parts that cannot be decoded are overwritten
+	at, _ := w.at(w.workload)
 	ours := 0
-	merged := slices.Clone(hs)
+	merged := slices.Clone(w.content)
 	for i := range merged {
 		j := slices.IndexFunc(theirs, func(t usage.History) bool { return t.Container == merged[i].Container })
 		if j >= 0 && theirs[j].Newer(&merged[i]) {
@@ -219,33 +202,31 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 		}
 	}
 	if ours == 0 {
-		return apierrors.NewConflict(h.resource.GroupResource(), name, errors.New("the stored histories are newer"))
+		return apierrors.NewConflict(w.resource.GroupResource(), name, errors.New("the stored histories are newer"))
 	}
-	return h.replace(ctx, w, at, merged)
+	w.content = merged
+	return w.replace(ctx, at)
 }
 
-func (h *Histories) create(ctx context.Context, w cluster.Workload, name string, hs []usage.History) error {
-	return h.written(w)(h.post(ctx, w.Namespace, &v1alpha1.UsageHistory{
+func (w historyWriting) create(ctx context.Context, name string) error {
+	return w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UsageHistory{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUsageHistory},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-		Spec:       v1alpha1.UsageHistorySpec{Target: reference(w)},
-		Status:     historyStatus(hs),
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
+		Spec:       v1alpha1.UsageHistorySpec{Target: reference(w.workload)},
+		Status:     historyStatus(w.content),
 	}))
 }
 
-// replace replaces the status of a history, if it still has the known version.
-func (h *Histories) replace(ctx context.Context, w cluster.Workload, at historyAt, hs []usage.History) error {
-	return h.written(w)(h.patch(ctx, w.Namespace, at.storedAt, historyStatus(hs)))
+func (w historyWriting) replace(ctx context.Context, at historyAt) error {
+	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, historyStatus(w.content)))
 }
 
-// written returns a function that records the response to a write.
-func (h *Histories) written(w cluster.Workload) func(*historyObject, error) error {
-	return func(o *historyObject, err error) error {
-		if err == nil {
-			_, err = h.learnHistories(o, w)
-		}
-		return err
+// written records the response to a write.
+func (w historyWriting) written(o *historyObject, err error) error {
+	if err == nil {
+		_, err = w.learnHistories(o, w.workload)
 	}
+	return err
 }
 
 // Needed selects histories that are kept.
@@ -293,9 +274,9 @@ func (h *Histories) recovered() {
 // learnHistories records the stored histories of a workload and returns them.
 func (h *Histories) learnHistories(o *historyObject, w cluster.Workload) ([]usage.History, error) {
 	hs, err := o.histories()
-	at := historyAt{storedAt: o.at(), sum: historySum(hs)}
-	if err != nil {
-		at.sum = 0 // so the next Write stores
+	at := o.version()
+	if err == nil {
+		at.sum = historySum(hs) // otherwise the next Write stores
 	}
 	h.learn(w, at)
 	return hs, err

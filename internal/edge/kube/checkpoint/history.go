@@ -67,6 +67,8 @@ func checkAnswer(m *metav1.ObjectMeta) error {
 
 type historyObject struct{ storedObject[json.RawMessage] }
 
+func (o *historyObject) version() historyAt { return historyAt{storedAt: o.at()} }
+
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
 // with the oldest samples.
 func mostRecent(hs []usage.History) ([]usage.History, int) {
