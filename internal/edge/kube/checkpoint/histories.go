@@ -72,41 +72,46 @@ func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.Hist
 			all[w] = hs
 		}
 	}, func(*historyObject) {})
-	err = h.listed(err)
-	switch {
-	case errors.Is(err, errUnavailable):
-		h.setUnread(true)
+	if h.isMissing(err) {
+		h.setUnread()
 		return nil, nil
-	case err == nil:
-		h.setUnread(false)
+	}
+	if err == nil {
+		h.recovered()
 	}
 	return all, err
 }
 
-// listed returns the error of a list. It is errUnavailable if the CRD or a right is missing, which is recorded.
-func (h *Histories) listed(err error) error {
-	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
+// isMissing reports whether a list failed because the CRD or a right is missing, which it records.
+func (h *Histories) isMissing(err error) bool {
+	missing := errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
+	if missing {
 		h.missing(errors.Unwrap(err)) // without the name of the request
-		return errUnavailable
 	}
-	return err
+	return missing
 }
 
-// errUnavailable is the error of a list if the CRD or a right is missing.
-var errUnavailable = errors.New("the CRD of UsageHistories, or a right on them, is missing")
-
-// setUnread records whether the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
+// setUnread records that the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
 // CRD is logged when there is a history to store.
-func (h *Histories) setUnread(unread bool) {
+func (h *Histories) setUnread() {
 	h.accessMu.Lock()
 	defer h.accessMu.Unlock()
-	h.unread = unread
-	if unread && errors.Is(h.unavailableErr, kube.ErrForbidden) {
+	h.unread = true
+	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
 		h.logUnavailable()
 	}
-	if !unread {
-		h.recovered()
+}
+
+// recovered records that the stored histories were listed, so that histories can be stored.
+func (h *Histories) recovered() {
+	h.accessMu.Lock()
+	defer h.accessMu.Unlock()
+	if h.logged {
+		h.options.Log.Info("UsageHistories can be stored again")
 	}
+	h.unavailableErr = nil
+	h.unread = false
+	h.logged = false
 }
 
 // Unread returns why the last Load has not read the stored histories: ErrUnsupported or ErrForbidden. It is nil if they were read.
@@ -245,30 +250,13 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 		return 0, nil
 	}
 	orphans, err := h.orphans(ctx, func(w cluster.Workload) bool { return !needed.Has(w) })
-	err = h.listed(err)
-	switch {
-	case errors.Is(err, errUnavailable):
+	if h.isMissing(err) {
 		return 0, nil
-	case err == nil:
-		h.available()
+	}
+	if err == nil {
+		h.recovered()
 	}
 	return h.collect(ctx, orphans, err)
-}
-
-// available records that histories can be read.
-func (h *Histories) available() {
-	h.accessMu.Lock()
-	defer h.accessMu.Unlock()
-	h.recovered()
-}
-
-// recovered records that histories can be read and stored. The caller holds the mutex.
-func (h *Histories) recovered() {
-	if h.logged {
-		h.options.Log.Info("UsageHistories can be stored again")
-	}
-	h.unavailableErr = nil
-	h.logged = false
 }
 
 // learnHistories records the stored histories of a workload and returns them.
