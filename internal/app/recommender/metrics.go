@@ -96,7 +96,7 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 // objects has the value 0.
 func (m *Metrics) publishConditions(count map[[2]string]int) {
 	next := m.conditions.Next()
-	for name, reasons := range conditionReasons {
+	for name, reasons := range ConditionReasons {
 		for _, reason := range reasons {
 			next.WithLabelValues(name, reason).Set(float64(count[[2]string{name, reason}]))
 		}
