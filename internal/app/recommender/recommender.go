@@ -358,13 +358,7 @@ func (r *recommender) count() {
 
 // served returns the autoscalers that this recommender serves.
 func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
-	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
-	for _, a := range s.Autoscalers {
-		if r.serves(a) {
-			ours = append(ours, a)
-		}
-	}
-	return ours
+	return slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
 }
 
 // serves reports whether this recommender serves an autoscaler: it does if upstream's rule or the name of a profile selects it.

@@ -34,7 +34,6 @@ type Reporter struct {
 	texts     map[textKey]*text
 
 	// Of the current pass.
-	snapshot *cluster.Snapshot
 	problems map[cluster.Workload]*problems
 	samples  []usage.Sample
 	spare    map[string]bool   // nodes with spare CPU; nil: not determined yet
@@ -76,7 +75,10 @@ func NewReporter(w world, observer *Observer, whole bool) *Reporter {
 }
 
 // Tick begins a pass.
-func (r *Reporter) Tick(now time.Time) { r.monitor.Tick(now) }
+func (r *Reporter) Tick(now time.Time) {
+	r.forget() // the last pass may have no end, because it panicked
+	r.monitor.Tick(now)
+}
 
 // Observe adds the CPU usage of a container of a pod that a VPA targets.
 func (r *Reporter) Observe(p *cluster.Pod, s *usage.Sample) { r.monitor.Add(p, s.Container, s.CPU) }
@@ -108,9 +110,8 @@ func (r *Reporter) End(s *cluster.Snapshot, workloads map[cluster.Workload]bool)
 	r.forget()
 }
 
-// forget releases what belongs to a snapshot.
+// forget releases what belongs to a pass.
 func (r *Reporter) forget() {
-	r.snapshot = nil
 	r.samples = nil
 	r.spare = nil
 	r.kernels = nil
@@ -144,12 +145,6 @@ func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judg
 
 // problemsOf returns the problems of a workload. They are determined once in a pass, however many autoscalers reference the workload.
 func (r *Reporter) problemsOf(now time.Time, s *cluster.Snapshot, w cluster.Workload) *problems {
-	if r.snapshot != s {
-		samples := r.samples
-		r.forget()
-		r.snapshot = s
-		r.samples = samples
-	}
 	if p := r.problems[w]; p != nil {
 		return p
 	}
