@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -135,20 +134,6 @@ func (u Unused) Has(key Key) bool { return !u.Existing[key.Autoscaler] || u.Expi
 func (c *Checkpoints) Collect(ctx context.Context, unused Unused) (int, error) {
 	orphans, err := c.orphans(ctx, unused.Has)
 	return c.collect(ctx, orphans, err)
-}
-
-// Delete deletes one checkpoint, if it is known.
-func (c *Checkpoints) Delete(ctx context.Context, key Key) error {
-	at, ok := c.at(key)
-	if !ok {
-		return nil
-	}
-	err := c.client.Delete().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(at.name).Do(ctx).Error()
-	if err == nil || apierrors.IsNotFound(err) {
-		c.forget(key)
-		return nil
-	}
-	return fmt.Errorf("delete checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
 }
 
 // longestName is the maximum length of a name in the API server.
