@@ -121,14 +121,10 @@ func (r *Reporter) forget() {
 // Conditions returns the conditions of an autoscaler. A condition that is not known yet is not among them, so it stays as it is in the status.
 func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judge.Situation) []watcher.Condition {
 	a := situation.Autoscaler
-	if !situation.Governs && a.Mode.Applies() {
-		var out []watcher.Condition
-		for _, kind := range []string{v1alpha1.ConditionUsageAboveRequest, v1alpha1.ConditionCPUThrottled, v1alpha1.ConditionNoCPURequest, v1alpha1.ConditionJVMSeesAllCores} {
-			out = append(out, r.condition(now, a, kind, judge.Finding{}))
-		}
-		return out
+	p := &problems{isGone: true, isUnthrottled: true} // none, if another autoscaler is applied to the pods
+	if situation.Governs || !a.Mode.Applies() {
+		p = r.problemsOf(now, s, a.Target)
 	}
-	p := r.problemsOf(now, s, a.Target)
 	out := make([]watcher.Condition, 0, 4)
 	if len(p.above) > 0 {
 		out = append(out, r.condition(now, a, v1alpha1.ConditionUsageAboveRequest, judge.AboveRequest(p.above, &situation, r.nodesWithSpare(s))))
