@@ -203,17 +203,12 @@ func (m *Metrics) firstAdvice(created, now time.Time) {
 func (m *Metrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		init := c.Role != cluster.Regular
-		status := c.Reported
-		switch {
-		case init && status:
-			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()
-		case init:
-			m.sources.WithLabelValues("Pod.Spec.InitContainers").Inc()
-		case status:
-			m.sources.WithLabelValues("Pod.Status.ContainerStatuses").Inc()
-		default:
-			m.sources.WithLabelValues("Pod.Spec.Containers").Inc()
-		}
+		m.sources.WithLabelValues(sourceNames[[2]bool{c.Role != cluster.Regular, c.Reported}]).Inc()
 	}
+}
+
+// sourceNames are the sources of requests and limits: whether it is an init container, and whether the pod status has them.
+var sourceNames = map[[2]bool]string{
+	{false, false}: "Pod.Spec.Containers", {false, true}: "Pod.Status.ContainerStatuses",
+	{true, false}: "Pod.Spec.InitContainers", {true, true}: "Pod.Status.InitContainerStatuses",
 }
