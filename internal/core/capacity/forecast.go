@@ -41,8 +41,8 @@ const (
 // String returns a text for people.
 func (s Shortage) String() string {
 	return [...]string{
-		NoShortage: "", TooFewDays: "not enough history: a forecast needs 14 days", Outdated: "not enough history: the last 7 days have no values",
-		NoCapacity: "no schedulable capacity", TooManyGaps: "not enough history: most of the last 28 days have no values",
+		NoShortage: "", TooFewDays: "not enough history: a forecast needs 14 days", NoCapacity: "no schedulable capacity",
+		Outdated: "not enough history: the last 7 days have no values", TooManyGaps: "not enough history: most of the last 28 days have no values",
 	}[s]
 }
 

@@ -98,8 +98,8 @@ type Change struct {
 // storedUnit is the unit in which memory is stored, in bytes.
 const storedUnit = 1 << 20
 
-// compare returns what changed between two lists of loads, sorted by workload. A workload that changes its number of pods and their requests
-// has two changes. If before is partial, workloads that are only in after and not larger than the smallest of before are left out.
+// compare returns what changed between two lists of loads, sorted by workload. A workload that changes its number of pods and their
+// requests has two changes. If before is partial, workloads that are only in after and not larger than the smallest of before are left out.
 func compare(before, after []Load, partial bool, day Day) []Change {
 	var out []Change
 	add := func(w cluster.Workload, c Cause, r cluster.Resources) {

@@ -90,7 +90,8 @@ type Checkpointer struct {
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
 	profileOf         map[cluster.Key]string           // by VPA: the SizingProfile in its newest loaded checkpoint that names one
 	collectedAt       time.Time                        // the last garbage collection
-	resumeAt          map[usage.Ref]cluster.Key        // the VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint
+	// The VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint.
+	resumeAt map[usage.Ref]cluster.Key
 }
 
 // NewCheckpointer returns a Checkpointer for a usage store, before Load.

@@ -30,7 +30,8 @@ func (r *Registrar) excludeOwnPods(w *admissionregistrationv1.MutatingWebhook) {
 		}
 		return
 	}
-	condition := admissionregistrationv1.MatchCondition{Name: ownPodsCondition, Expression: fmt.Sprintf(ownPodsExpression, r.want.Service.Namespace)}
+	expression := fmt.Sprintf(ownPodsExpression, r.want.Service.Namespace)
+	condition := admissionregistrationv1.MatchCondition{Name: ownPodsCondition, Expression: expression}
 	if at >= 0 {
 		w.MatchConditions[at] = condition
 	} else {
