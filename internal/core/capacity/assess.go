@@ -81,8 +81,7 @@ func (o Outlook) Crossing(threshold float64) Crossing {
 func Assess(now time.Time, pools []Pool, unplaced Unplaced, histories map[string]*History, s Settings) Plan {
 	out := Plan{Now: now, Unplaced: unplaced}
 	for i := range pools {
-		h := histories[pools[i].Name]
-		h = cmp.Or(h, new(History))
+		h := cmp.Or(histories[pools[i].Name], new(History))
 		out.Pools = append(out.Pools, assessPool(now, &pools[i], h, &s))
 	}
 	return out

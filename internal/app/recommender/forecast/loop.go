@@ -157,18 +157,13 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 		Nodes: nodes, Snapshot: l.World.Snapshot(), Selectors: l.World.Selectors(), Tolerations: l.World.Tolerations(),
 		Used: l.Usage.byPod(now), Rules: settings.Rules, Allocatable: allocatable,
 	})
-	l.record(now, pools)
+	for i := range pools {
+		l.history(pools[i].Name).Record(now, &pools[i])
+	}
 	plan := capacity.Assess(now, l.withAbsent(pools, now), unplaced, l.histories, settings)
 	l.Metrics.publish(&plan)
 	if l.loaded && !l.DryRun && !now.Before(l.retryAt) {
 		l.write(ctx, now, &plan)
-	}
-}
-
-// record adds the present state to the histories.
-func (l *Loop) record(now time.Time, pools []capacity.Pool) {
-	for i := range pools {
-		l.history(pools[i].Name).Record(now, &pools[i])
 	}
 }
 
