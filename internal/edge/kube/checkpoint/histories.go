@@ -209,8 +209,7 @@ func (w historyWriting) overwrite(ctx context.Context, name string, _ error) err
 	if ours == 0 {
 		return apierrors.NewConflict(w.resource.GroupResource(), name, errors.New("the stored histories are newer"))
 	}
-	w.content = merged
-	return w.replace(ctx, at)
+	return historyWriting{w.Histories, w.workload, merged}.replace(ctx, at)
 }
 
 func (w historyWriting) create(ctx context.Context, name string) error {
