@@ -20,7 +20,7 @@ import (
 )
 
 // newCapacityLoop returns the work that keeps the CapacityPlan up to date, nil if it is off. Usage is what the recommender reads for its
-// recommendations, so d gets where to keep it.
+// recommendations: d gets the place from which the loop takes it.
 func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World, m *Metrics, d *dependencies) (func(context.Context) error, error) {
 	if !c.CapacityPlan || c.Name != "default" { // recommenders with other names run beside the one that writes it
 		return nil, nil

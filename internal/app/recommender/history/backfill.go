@@ -144,7 +144,8 @@ func uniqueTargets(autoscalers []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
-// A backfillJob is to read the missing history of a namespace into a store of its own: all of it, or the part before an error.
+// A backfillJob is to read the missing history of a namespace into a store of its own. When it has ended, the store has all of it, or the
+// part before an error.
 type backfillJob struct {
 	namespace string
 	missing   []span                    // history that is still missing
