@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -396,10 +397,7 @@ func (f *Backfill) Holds(a *cluster.Autoscaler, now time.Time) bool {
 // Failure returns why the history of a namespace is BackfillIncomplete, and the time since which there is live usage.
 func (f *Backfill) Failure(namespace string) (cause string, liveSince time.Time) {
 	failure := f.failed[namespace]
-	if f.firstTerm.IsZero() { // no term has started to read history
-		return failure.cause, failure.at
-	}
-	return failure.cause, f.firstTerm
+	return failure.cause, cmp.Or(f.firstTerm, failure.at) // the latter if no term has started to read history
 }
 
 // maxCause bounds the error text that a condition quotes, in bytes.
