@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
@@ -130,11 +131,9 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 	shares := []float64{-1, -.75, -.5, -.25, -.1, -.05, -.025, -.01, -.005, -.0025, -.001, 0,
 		.001, .0025, .005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10, 25, 50, 100}
 	hist := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
-		reg.MustRegister(v)
-		return v
+		return promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	q := qualityMetrics{
+	return qualityMetrics{
 		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a fraction of the recommendation.", shares, "update_mode", "resource", "is_oom"),
 		cpuOver:  hist("cpu_recommendation_over_usage_diffs_cores", "Recommendation minus CPU usage, where the recommendation is greater.", cores, "update_mode", "recommendation_missing"),
 		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is at most the usage.", cores, "update_mode", "recommendation_missing"),
@@ -143,12 +142,9 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 		cpu:      hist("cpu_recommendations_cores", "CPU recommendation at the time of each usage sample.", cores, "update_mode"),
 		mem:      hist("mem_recommendations_bytes", "Memory recommendation at the time of each usage sample.", bytes, "update_mode", "is_oom"),
 		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a fraction of the previous recommendation.", shares, "update_mode", "resource", "vpa_size_log2"),
-		missing: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that have no recommendation although a VPA targets them.",
-		}, []string{"update_mode", "resource", "is_oom"}),
+		missing: process.NewCounter(reg, ns, "usage_sample_missing_recommendation_count",
+			"Number of usage samples of containers that have no recommendation although a VPA targets them.", "update_mode", "resource", "is_oom"),
 	}
-	reg.MustRegister(q.missing)
-	return q
 }
 
 // sample records the usage of a resource and the recommended target at that time, both in cores or bytes. known is false if
